@@ -1,0 +1,21 @@
+/*
+ * util/clock.h - the one clock that deadlines are counted in
+ */
+#ifndef DYAD_UTIL_CLOCK_H
+#define DYAD_UTIL_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define UTIL_NSEC_PER_SEC  1000000000ull
+#define UTIL_NSEC_PER_MSEC 1000000ull
+
+/* CLOCK_MONOTONIC in nanoseconds. Async-signal-safe. */
+static inline uint64_t util_clock_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * util/entry.h - what the system knows of one published file
+ *
+ * The value types that every room shares: the version of a file, the identity of a storage,
+ * and the entry that the distributed hash table keeps for a upath.  Plain data, no locking.
+ */
+#ifndef DYAD_UTIL_ENTRY_H
+#define DYAD_UTIL_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Longest upath in bytes, without the final NUL (PATH_MAX less the NUL). */
+#define DYAD_UPATH_MAX 4095
+
+/* Bytes of a storage id (random, made once per DMD, kept in its control directory). */
+#define DYAD_STORAGE_ID_LEN 16
+
+/* No rank: an owner that is not known. */
+#define DYAD_RANK_NONE UINT32_MAX
+
+/* A version of a file.  Ordered by counter, then rank, then incarnation, so two writers that
+ * chose the same counter are ordered alike at every home.  All zero: no version. */
+struct dyad_version {
+    uint64_t counter;     /* raised by every publish of the upath */
+    uint32_t rank;        /* rank that published it */
+    uint32_t incarnation; /* incarnation of that rank (0 for its first member) */
+};
+
+enum dyad_entry_state {
+    DYAD_ENTRY_NONE = 0,  /* nothing was ever published under this upath */
+    DYAD_ENTRY_PUBLISHED, /* complete at its owner */
+    DYAD_ENTRY_WITHDRAWN, /* tombstone: it was published and was then removed */
+};
+
+struct dyad_entry {
+    const char *upath; /* NUL-terminated; who owns the memory is said where an entry is passed */
+    struct dyad_version version;
+    uint32_t owner; /* rank that serves the bytes */
+    enum dyad_entry_state state;
+    uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
+    uint64_t size;                        /* bytes */
+    uint32_t mode;                        /* st_mode: type and permission bits */
+    int64_t mtime_sec;                    /* modification time, since the epoch */
+    uint32_t mtime_nsec;
+};
+
+/* Order of two versions: below 0, 0 or above 0, as strcmp. */
+static inline int dyad_version_cmp(const struct dyad_version *a, const struct dyad_version *b)
+{
+    if (a->counter != b->counter)
+        return a->counter < b->counter ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->incarnation != b->incarnation)
+        return a->incarnation < b->incarnation ? -1 : 1;
+    return 0;
+}
+
+static inline bool dyad_storage_equal(const uint8_t *a, const uint8_t *b)
+{
+    return memcmp(a, b, DYAD_STORAGE_ID_LEN) == 0;
+}
+
+#endif
