@@ -24,74 +24,77 @@ typedef int dyad_rc_t;
 
 enum dyad_rc {
     DYAD_OK = 0,
-    DYAD_E_NOT_INIT = -1,     /**< dyad_init() was not called, or failed */
-    DYAD_E_INVALID = -2,      /**< a parameter or a variable has a bad value */
-    DYAD_E_NOT_MANAGED = -3,  /**< the path is not below a managed directory */
-    DYAD_E_NOT_FOUND = -4,    /**< not published, or nobody is left who could publish it */
-    DYAD_E_AGAIN = -5,        /**< not published yet (non-blocking call) */
-    DYAD_E_TIMEOUT = -6,      /**< not published within the time allowed */
-    DYAD_E_UNREACHABLE = -7,  /**< the owner or all homes of the file cannot be reached */
-    DYAD_E_NO_SESSION = -8,   /**< no launcher, or joining the session failed */
-    DYAD_E_NO_SPACE = -9,     /**< the local storage is full */
+    DYAD_E_NOT_INIT = -1,    /**< dyad_init() was not called, or failed */
+    DYAD_E_INVALID = -2,     /**< a parameter or a variable has a bad value */
+    DYAD_E_NOT_MANAGED = -3, /**< the path is not below a managed directory */
+    DYAD_E_NOT_FOUND = -4,   /**< not published, or nobody is left who could publish it */
+    DYAD_E_AGAIN = -5,       /**< not published yet (non-blocking call) */
+    DYAD_E_TIMEOUT = -6,     /**< not published within the time allowed */
+    DYAD_E_UNREACHABLE = -7, /**< the owner or all homes of the file cannot be reached */
+    DYAD_E_NO_SESSION = -8,  /**< no launcher, or joining the session failed */
+    DYAD_E_NO_SPACE = -9,    /**< the local storage is full */
     DYAD_E_NO_MEMORY = -10,
     DYAD_E_PERMISSION = -11,
-    DYAD_E_IO = -12,          /**< reading or writing the local storage failed */
-    DYAD_E_BUSY = -13,        /**< the file is still open for writing */
+    DYAD_E_IO = -12,   /**< reading or writing the local storage failed */
+    DYAD_E_BUSY = -13, /**< the file is still open for writing */
 };
 
 /** Text of a code. Static, never NULL. Thread-safe. */
 const char *dyad_strerror(dyad_rc_t rc);
 
-/** What dyad_init_params() takes. Initialise with DYAD_PARAMS_INIT. NULL and negative members keep what the
- *  environment says, then the default. */
+/** What dyad_init_params() takes. Initialise with DYAD_PARAMS_INIT. NULL and negative
+ * members keep what the environment says, then the default. */
 struct dyad_params {
-    size_t size;                /**< sizeof(struct dyad_params), for later versions */
-    const char *path;           /**< DYAD_PATH: both directories */
-    const char *path_producer;  /**< DYAD_PATH_PRODUCER */
-    const char *path_consumer;  /**< DYAD_PATH_CONSUMER */
-    const char *kvs_namespace;  /**< DYAD_KVS_NAMESPACE */
-    double timeout;             /**< DYAD_TIMEOUT, seconds; 0: no limit */
-    int key_depth;              /**< DYAD_KEY_DEPTH */
-    int key_bins;               /**< DYAD_KEY_BINS */
-    int replicas;               /**< DYAD_REPLICAS */
+    size_t size;               /**< sizeof(struct dyad_params), for later versions */
+    const char *path;          /**< DYAD_PATH: both directories */
+    const char *path_producer; /**< DYAD_PATH_PRODUCER */
+    const char *path_consumer; /**< DYAD_PATH_CONSUMER */
+    const char *kvs_namespace; /**< DYAD_KVS_NAMESPACE */
+    double timeout;            /**< DYAD_TIMEOUT, seconds; 0: no limit */
+    int key_depth;             /**< DYAD_KEY_DEPTH */
+    int key_bins;              /**< DYAD_KEY_BINS */
+    int replicas;              /**< DYAD_REPLICAS */
 };
-#define DYAD_PARAMS_INIT                                                        \
-    {                                                                           \
-        sizeof(struct dyad_params), NULL, NULL, NULL, NULL, -1.0, -1, -1, -1    \
+#define DYAD_PARAMS_INIT                                                     \
+    {                                                                        \
+        sizeof(struct dyad_params), NULL, NULL, NULL, NULL, -1.0, -1, -1, -1 \
     }
 
-/** Join the session with the DYAD_* variables of the environment. Counted: each success needs one
- *  dyad_finalize(). Blocks until this process has joined (or found the member of its rank). */
+/** Join the session with the DYAD_* variables of the environment. Counted: each success
+ * needs one dyad_finalize(). Blocks until this process has joined (or found the member of
+ * its rank). */
 dyad_rc_t dyad_init(void);
 
-/** As dyad_init(), with parameters that override the environment. If the process has joined already
- *  they are ignored, and DYAD_E_INVALID is returned if one differs. */
+/** As dyad_init(), with parameters that override the environment. If the process has joined
+ * already they are ignored, and DYAD_E_INVALID is returned if one differs. */
 dyad_rc_t dyad_init_params(const struct dyad_params *params);
 
-/** Leave. The last one withdraws nothing: it serves until the job's other processes are at exit, as
- *  DYAD_LINGER says, and blocks as long. With the wrapper in the process it returns at once (the wrapper leaves at exit). */
+/** Leave. The last one withdraws nothing: it serves until the job's other processes are at
+ * exit, as DYAD_LINGER says, and blocks as long. With the wrapper in the process it returns
+ * at once (the wrapper leaves at exit). */
 dyad_rc_t dyad_finalize(void);
 
-/** Publish the complete file at `path` (absolute, or relative to the working directory; with
- *  DYAD_PATH_RELATIVE also relative to the managed directory). Returns when all homes have acknowledged. */
+/** Publish the complete file at `path` (absolute, or relative to the working directory;
+ * with DYAD_PATH_RELATIVE also relative to the managed directory). Returns when all homes
+ * have acknowledged. */
 dyad_rc_t dyad_produce(const char *path);
 
 /** Wait until `path` is published and its bytes are here; then open it as usual.
  *  Waits as long as DYAD_TIMEOUT allows. */
 dyad_rc_t dyad_consume(const char *path);
 
-/** As dyad_consume(), for at most `seconds` (0: DYAD_E_AGAIN at once if it is not published; what is published
- *  is fetched whatever it takes; negative: no limit). */
+/** As dyad_consume(), for at most `seconds` (0: DYAD_E_AGAIN at once if it is not
+ * published; what is published is fetched whatever it takes; negative: no limit). */
 dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 
 /** What is known of a published file. */
 struct dyad_metadata {
-    uint64_t size;        /**< bytes */
-    uint32_t mode;        /**< permission bits */
+    uint64_t size; /**< bytes */
+    uint32_t mode; /**< permission bits */
     int64_t mtime_sec;
     uint32_t mtime_nsec;
-    uint32_t owner_rank;  /**< rank whose member serves it */
-    uint64_t version;     /**< raised by each publish */
+    uint32_t owner_rank; /**< rank whose member serves it */
+    uint64_t version;    /**< raised by each publish */
 };
 
 /** Look `path` up without fetching or waiting. DYAD_E_NOT_FOUND if it is not published. */

@@ -1,8 +1,8 @@
 /*
  * engine/config.h - the DYAD_* variables
  *
- * One table in config.c is the source of names, types, defaults, ranges and help; the man pages and
- * `dyad-run --help-variables` are printed from it. Links libc only.
+ * One table in config.c is the source of names, types, defaults, ranges and help; the man
+ * pages and `dyad-run --help-variables` are printed from it. Links libc only.
  */
 #ifndef DYAD_ENGINE_CONFIG_H
 #define DYAD_ENGINE_CONFIG_H
@@ -21,8 +21,8 @@ struct engine_config {
     const char *dtl_mode;
     int shared_storage; /* 0, 1, or -1 auto */
     bool async_publish, fsync_write, sync_debug;
-    double timeout; /* seconds, 0: no limit */
-    double linger;  /* seconds, -1: until the job's other ranks are at exit */
+    double timeout;   /* seconds, 0: no limit */
+    double linger;    /* seconds, -1: until the job's other ranks are at exit */
     const char *wait; /* "all", "none" or globs separated by ':' */
     const char *node;
     int64_t inline_max; /* bytes */
@@ -35,12 +35,24 @@ struct engine_config {
     int64_t chunk_size, chunks; /* bytes of one GET, how many in flight */
 };
 
-/* Fill *config from env (NULL-terminated) over the defaults. Strings point into env. 0, or -1 EINVAL with a message in
- * err[size] that names the variable, its value and what is allowed. Thread-safe. */
-int engine_config_read(struct engine_config *config, char *const env[], char *err, size_t size);
+/* Fill *config from env (NULL-terminated) over the defaults. Strings point into env. 0, or
+ * -1 EINVAL with a message in err[size] that names the variable, its value and what is
+ * allowed. An empty value is as none. Thread-safe; calls nothing that depends on the
+ * locale. */
+int engine_config_read(struct engine_config *config, char *const env[], char *err,
+                       size_t size);
 
-/* Apply one "NAME", "VALUE" pair as engine_config_read does. */
-int engine_config_set(struct engine_config *config, const char *name, const char *value, char *err, size_t size);
+/* Apply one "NAME", "VALUE" pair as engine_config_read does; value stays the caller's and
+ * must outlive *config. DYAD_PATH sets both paths, whatever they were. An empty value
+ * restores the default. */
+int engine_config_set(struct engine_config *config, const char *name, const char *value,
+                      char *err, size_t size);
+
+/* Find variables of env whose names begin with DYAD_ and mean nothing here: mistyped,
+ * mostly. Start with *pos = 0 and call until it returns false. `name` gets the name (cut if
+ * it is longer), *nearest the known name that is most like it, or NULL: none is. */
+bool engine_config_unknown(char *const env[], size_t *pos, char *name, size_t size,
+                           const char **nearest);
 
 /* Print the table: for people (troff false) or as man page items. */
 void engine_config_help(FILE *out, bool troff);

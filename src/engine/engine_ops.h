@@ -1,14 +1,15 @@
 /*
  * engine/engine_ops.h - the one table through which the wrapper reaches the engine
  *
- * The wrapper (libdyad_wrapper.so, libc only) opens libdyad.so.1 from its own directory with
- * dlopen(RTLD_NOW | RTLD_LOCAL) at the first access below a DMD, or on the member's thread, and
- * looks up dyad_engine_ops(). libdyad.so.1 itself links libc only; UCX, PMIx and OpenSSL come
- * with dyad/libdyad_member.so, which only a member opens.
+ * The wrapper (libdyad_wrapper.so, libc only) opens libdyad.so.1 from its own directory
+ * with dlopen(RTLD_NOW | RTLD_LOCAL) at the first access below a DMD, or on the member's
+ * thread, and looks up dyad_engine_ops(). libdyad.so.1 itself links libc only; UCX, PMIx
+ * and OpenSSL come with dyad/libdyad_member.so, which only a member opens.
  *
- * Every function: thread-safe; keeps errno unless it fails; never calls an interposed symbol of the
- * wrapper in a way that comes back here (the wrapper's guard is set by the caller). A path that is a
- * `upath` is relative to the DMD, normalised, non-empty, without a leading slash.
+ * Every function: thread-safe; keeps errno unless it fails; never calls an interposed
+ * symbol of the wrapper in a way that comes back here (the wrapper's guard is set by the
+ * caller). A path that is a `upath` is relative to the DMD, normalised, non-empty, without
+ * a leading slash.
  */
 #ifndef DYAD_ENGINE_OPS_H
 #define DYAD_ENGINE_OPS_H
@@ -22,12 +23,14 @@
 /* What the wrapper gives. */
 struct engine_host {
     unsigned abi;
-    /* Called at the start of each engine thread: the wrapper passes all its calls through. */
+    /* Called at the start of each engine thread: the wrapper passes all its calls through.
+     */
     void (*thread_enter)(void);
     char *const *env; /* environment at the start of the process */
 };
 
-/* A file description open for writing below a DMD, as the engine knows it (a mark); 0: none. */
+/* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
+ * none. */
 typedef uint64_t engine_token;
 
 enum engine_leave {
@@ -43,53 +46,60 @@ struct engine_ops {
 
     /* --- process --- */
 
-    /* Read configuration and identity; once, before anything else. 0, or -1: this process does without
-     * (the reason was logged once); the wrapper then passes everything through. No thread, no network. */
+    /* Read configuration and identity; once, before anything else. 0, or -1: this process
+     * does without (the reason was logged once); the wrapper then passes everything
+     * through. No thread, no network. */
     int (*setup)(const struct engine_host *host);
-    /* Be the member of this rank: join, serve, until leave(). On a thread of its own with all
-     * signals blocked; takes over claim_fd (the caller keeps its own copy open for exec). Returns 0 after leave(),
-     * -1 if joining failed (logged; the process then goes on with plain local files). */
+    /* Be the member of this rank: join, serve, until leave(). On a thread of its own with
+     * all signals blocked; takes over claim_fd (the caller keeps its own copy open for
+     * exec). Returns 0 after leave(), -1 if joining failed (logged; the process then goes
+     * on with plain local files). */
     int (*member_run)(int claim_fd);
-    /* In the thread that exits or execs. Returns when the member has left, in bounded time beyond
-     * the linger. No effect in a guest. After a failed exec
-     * the process may call member_run() on a new thread again. Idempotent. */
+    /* In the thread that exits or execs. Returns when the member has left, in bounded time
+     * beyond the linger. No effect in a guest. After a failed exec the process may call
+     * member_run() on a new thread again. Idempotent. */
     void (*leave)(enum engine_leave how);
     /* In the child of fork: forget the parent's threads and state; this is a guest now. */
     void (*fork_child)(void);
 
     /* --- reading --- */
 
-    /* The real open of upath returned fd (a regular file). 0: it is complete. 1: somebody else is
-     * writing it; close fd, call consume() and open again. */
+    /* The real open of upath returned fd (a regular file). 0: it is complete. 1: somebody
+     * else is writing it; close fd, call consume() and open again. */
     int (*read_check)(enum engine_side side, const char *upath, int fd);
-    /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. 0, or -1 with errno:
-     * ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC ... `wait` false: only if it is published already. */
+    /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. 0,
+     * or -1 with errno: ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC ... `wait` false: only
+     * if it is published already. */
     int (*consume)(enum engine_side side, const char *upath, bool wait);
-    /* What is published of a upath that is not here. 0 and *st filled (size, mode, mtime, uid and gid of this
-     * process, nlink 1, blksize 4096), or -1 ENOENT. No waiting, no fetching. */
+    /* What is published of a upath that is not here. 0 and *st filled (size, mode, mtime,
+     * uid and gid of this process, nlink 1, blksize 4096), or -1 ENOENT. No waiting, no
+     * fetching. */
     int (*lookup)(enum engine_side side, const char *upath, struct stat *st);
 
     /* --- writing --- */
 
-    /* Before the real open for writing. If flags have none of O_TRUNC and O_EXCL and the file is not
-     * here but published elsewhere, it is fetched first. *token is 0 if the file needs no mark. 0, or -1 with errno. */
-    int (*write_begin)(enum engine_side side, const char *upath, int flags, engine_token *token);
+    /* Before the real open for writing. If flags have none of O_TRUNC and O_EXCL and the
+     * file is not here but published elsewhere, it is fetched first. *token is 0 if the
+     * file needs no mark. 0, or -1 with errno. */
+    int (*write_begin)(enum engine_side side, const char *upath, int flags,
+                       engine_token *token);
     /* The real open returned fd (fd >= 0), or failed (-1). */
     void (*write_opened)(engine_token token, int fd, int flags);
-    /* A descriptor that this image inherited, open for writing below a DMD: its token, or 0. */
+    /* A descriptor that this image inherited, open for writing below a DMD: its token, or
+     * 0. */
     engine_token (*write_inherited)(enum engine_side side, int fd);
-    /* Before the close of this process's last descriptor of the description: remember its present name, and
-     * whether it was written. */
+    /* Before the close of this process's last descriptor of the description: remember its
+     * present name, and whether it was written. */
     void (*write_closing)(engine_token token, int fd);
-    /* After it. `error`: errno of a failed close or flush (0: none): nothing is published then.
-     * `mapped`: this process maps the file through this description. Publishes if no other process
-     * holds the description. 0, or -1 with errno: the publish failed. */
+    /* After it. `error`: errno of a failed close or flush (0: none): nothing is published
+     * then. `mapped`: this process maps the file through this description. Publishes if no
+     * other process holds the description. 0, or -1 with errno: the publish failed. */
     int (*write_closed)(engine_token token, int error, bool mapped);
 
     /* --- names --- */
 
-    /* The real unlink of upath succeeded (was_here), or failed with ENOENT (!was_here). Withdraws.
-     * 0, or -1 ENOENT: nothing of that name is published either. */
+    /* The real unlink of upath succeeded (was_here), or failed with ENOENT (!was_here).
+     * Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
     int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
     /* The real rename succeeded. Either name may be NULL: outside of the DMD. */
     int (*renamed)(enum engine_side side, const char *from, const char *to);

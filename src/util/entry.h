@@ -20,8 +20,8 @@
 /* No rank: an owner that is not known. */
 #define DYAD_RANK_NONE UINT32_MAX
 
-/* A version of a file.  Ordered by counter, then rank, then incarnation, so two writers that
- * chose the same counter are ordered alike at every home.  All zero: no version. */
+/* A version of a file.  Ordered by counter, then rank, then incarnation, so two writers
+ * that chose the same counter are ordered alike at every home.  All zero: no version. */
 struct dyad_version {
     uint64_t counter;     /* raised by every publish of the upath */
     uint32_t rank;        /* rank that published it */
@@ -35,7 +35,8 @@ enum dyad_entry_state {
 };
 
 struct dyad_entry {
-    const char *upath; /* NUL-terminated; who owns the memory is said where an entry is passed */
+    const char
+        *upath; /* NUL-terminated; who owns the memory is said where an entry is passed */
     struct dyad_version version;
     uint32_t owner; /* rank that serves the bytes */
     enum dyad_entry_state state;
@@ -47,7 +48,8 @@ struct dyad_entry {
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */
-static inline int dyad_version_cmp(const struct dyad_version *a, const struct dyad_version *b)
+static inline int dyad_version_cmp(const struct dyad_version *a,
+                                   const struct dyad_version *b)
 {
     if (a->counter != b->counter)
         return a->counter < b->counter ? -1 : 1;

@@ -42,7 +42,8 @@ static void write_line(const char *line, size_t len)
     bool opened = false;
 
     if (settings.file[0]) {
-        fd = open(settings.file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+        fd =
+            open(settings.file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
         if (fd < 0)
             fd = STDERR_FILENO;
         else

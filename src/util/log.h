@@ -24,10 +24,10 @@ void util_log(enum util_log_level level, const char *fmt, ...)
 #define log_error(...) util_log(UTIL_LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  util_log(UTIL_LOG_WARN, __VA_ARGS__)
 #define log_info(...)  util_log(UTIL_LOG_INFO, __VA_ARGS__)
-#define log_debug(...)                               \
-    do {                                             \
-        if (util_log_threshold() >= UTIL_LOG_DEBUG)  \
-            util_log(UTIL_LOG_DEBUG, __VA_ARGS__);   \
+#define log_debug(...)                              \
+    do {                                            \
+        if (util_log_threshold() >= UTIL_LOG_DEBUG) \
+            util_log(UTIL_LOG_DEBUG, __VA_ARGS__);  \
     } while (0)
 
 #endif

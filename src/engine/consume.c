@@ -1,0 +1,458 @@
+/*
+ * consume.c - make a file present and complete on this node, or say why not
+ *
+ * A consume goes round these steps until one ends it:
+ *   here and complete                     -> done
+ *   here, being written                   -> wait for its publish (a look-up for a newer
+ * version) and for the writer's descriptions to go (a thread in the kernel's lock wait) not
+ * here                              -> look up, waiting if asked to published in a storage
+ * that we see    -> look here again; if it is not complete, wait for a newer version
+ *   published elsewhere                   -> fetch (transfer.c); a stale answer -> look up
+ * a newer version Each round trip back to the look-up asks for a version above the last one
+ * seen, so it cannot spin. What is waiting in a look-up ends by DYAD_TIMEOUT, by the
+ * verdict that nobody is left, or by its process's death.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "boot/procs.h"
+#include "engine/member.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define SAY_AFTER (10 * UTIL_NSEC_PER_SEC)
+
+struct consume {
+    struct consume *prev, *next; /* utlist */
+    struct member *member;
+    char *upath;
+    uint8_t flags;
+    uint64_t timeout_ms;
+    pid_t pid, tid;
+    consume_fn fn;
+    void *arg;
+    uint64_t since;
+    uint64_t say_interval;
+    struct net_timer *deadline, *say;
+    struct dyad_version seen; /* look for versions above this one */
+    struct dht_lookup *lookup;
+    struct transfer_wait transfer;
+    bool transferring;
+    struct writer_watch *watch;
+    pid_t writer; /* > 0: it is here and this process has it open for writing */
+    struct net_post post;
+    bool posted, cancelled;
+    int status; /* with `posted`: -1: take a step, else the end */
+};
+
+static void consume_step(struct consume *c);
+
+/* --- waiting for a writer on this node: a thread that sleeps in a lock --- */
+
+struct writer_watch { /* freed by the pool if the member is gone first: see
+                         engine_io_spawn() */
+    struct engine_io io;
+    struct store_marks *marks;
+    store_mark_t mark;
+    int fd;
+    struct consume *consume; /* NULL: it has ended meanwhile */
+};
+
+static void watch_work(void *arg)
+{
+    struct writer_watch *w = arg;
+
+    store_marks_wait(w->marks, w->mark, w->fd);
+    store_marks_rule(w->marks, w->mark, w->fd);
+    store_marks_destroy(w->marks);
+    close(w->fd);
+}
+
+static void watch_done(void *arg)
+{
+    struct writer_watch *w = arg;
+    struct consume *c = w->consume;
+
+    free(w);
+    if (c) {
+        c->watch = NULL;
+        consume_step(c);
+    }
+}
+
+static void watch_start(struct consume *c, struct member_side *side,
+                        const struct store_mark_info *info, int fd)
+{
+    struct writer_watch *w;
+
+    if (c->watch || !(w = calloc(1, sizeof(*w))))
+        return;
+    /* A mapping of its own: the thread may outlive the member. */
+    w->marks = store_marks_create(side->dir);
+    w->mark = info->mark;
+    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    w->consume = c;
+    if (!w->marks || w->fd < 0 ||
+        engine_io_spawn(c->member->io, &w->io, watch_work, watch_done, w) < 0) {
+        log_warn("cannot wait for the writer of \"%s\": %m", c->upath);
+        if (w->fd >= 0)
+            close(w->fd);
+        if (w->marks)
+            store_marks_destroy(w->marks);
+        free(w);
+        return;
+    }
+    c->watch = w;
+}
+
+/* --- the end --- */
+
+static void consume_free(struct consume *c)
+{
+    DL_DELETE(c->member->consumes, c);
+    if (c->lookup)
+        dht_node_cancel(c->member->dht, c->lookup);
+    if (c->transferring)
+        transfer_leave(&c->transfer);
+    if (c->watch)
+        c->watch->consume = NULL;
+    if (c->deadline)
+        net_timer_destroy(c->deadline);
+    if (c->say)
+        net_timer_destroy(c->say);
+    free(c->upath);
+    free(c);
+}
+
+static void consume_end(struct consume *c, int status)
+{
+    struct member *member = c->member;
+    consume_fn fn = c->fn;
+    void *arg = c->arg;
+
+    if (c->posted) { /* the loop still has our node: end when it comes */
+        c->status = status;
+        return;
+    }
+    consume_free(c);
+    linger_activity(member);
+    fn(arg, status);
+}
+
+static void consume_posted(void *arg)
+{
+    struct consume *c = arg;
+
+    c->posted = false;
+    if (c->cancelled)
+        consume_free(c);
+    else if (c->status >= 0)
+        consume_end(c, c->status);
+    else
+        consume_step(c);
+}
+
+void consume_cancel(struct consume *c)
+{
+    if (c->posted) {
+        c->cancelled = true;
+        return;
+    }
+    struct member *member = c->member;
+    consume_free(c);
+    linger_activity(member);
+}
+
+/* --- steps --- */
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry);
+
+static void look_up(struct consume *c)
+{
+    uint8_t flags = NET_LOOKUP_COPY | (c->flags & NET_LOOKUP_WAIT);
+
+    if (c->lookup)
+        return; /* waits already */
+    c->lookup = dht_node_lookup(c->member->dht, c->upath, flags, &c->seen, looked_up, c);
+    if (!c->lookup)
+        consume_end(c, ENOMEM);
+    else
+        linger_activity(c->member);
+}
+
+static void transferred(void *arg, int status)
+{
+    struct consume *c = arg;
+
+    c->transferring = false;
+    if (status == 0 || status == ESTALE || status == EBUSY) {
+        if (status == EBUSY)
+            c->seen = (struct dyad_version){0};
+        consume_step(c);
+        return;
+    }
+    consume_end(c, status);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+    struct member_side *side = &member->side[ENGINE_CONSUMER];
+
+    c->lookup = NULL;
+    if (status != 0) {
+        consume_end(c, status);
+        return;
+    }
+    c->seen = entry->version;
+    if (member->config->shared_storage == 1) {
+        consume_end(c, 0);
+        return;
+    }
+    if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
+        consume_step(c);
+        return;
+    }
+    c->transfer.fn = transferred;
+    c->transfer.arg = c;
+    if (transfer_start(member, entry, &c->transfer) < 0)
+        consume_end(c, errno);
+    else
+        c->transferring = true;
+}
+
+/* What is here? 0: complete; EAGAIN: being written; ENOENT; or another errno value. */
+static int look_here(struct consume *c)
+{
+    struct member_side *side = &c->member->side[ENGINE_CONSUMER];
+    struct store_mark_info info;
+    struct store_identity id;
+    struct stat st;
+    int fd = store_dir_open(side->dir, c->upath, O_PATH | O_NOFOLLOW, 0);
+    int rc = 0;
+
+    c->writer = 0;
+    if (fd < 0)
+        return errno == ENOTDIR ? ENOENT : errno;
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
+        rc = errno;
+    } else if (S_ISREG(st.st_mode) &&
+               store_marks_dirty(side->marks, c->upath, id.ino, id.btime, &info)) {
+        rc = EAGAIN;
+        c->writer = info.pid;
+    }
+    close(fd);
+    if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
+        info.state != STORE_MARK_OPENING &&
+        (fd = store_dir_open(side->dir, c->upath, O_RDONLY, 0)) >= 0) {
+        watch_start(c, side, &info, fd);
+        close(fd);
+    }
+    return rc;
+}
+
+static void consume_step(struct consume *c)
+{
+    struct member *member = c->member;
+    const struct store_record *record;
+    int here = look_here(c);
+
+    if (here == 0) {
+        consume_end(c, 0);
+        return;
+    }
+    if (here != ENOENT && here != EAGAIN) {
+        log_error("\"%s\" cannot be looked at below %s: %s", c->upath,
+                  store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
+        consume_end(c, here);
+        return;
+    }
+    if (c->transferring)
+        return;
+    if (here == EAGAIN) {
+        /* Not the version that was here before the writer came. */
+        record = store_journal_find(member->side[ENGINE_CONSUMER].journal, c->upath);
+        if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
+            c->seen = record->entry.version;
+        if (!(c->flags & NET_LOOKUP_WAIT)) {
+            /* Somebody who does not wait for unpublished files does not read half a one
+             * either. */
+            c->flags |= NET_LOOKUP_WAIT;
+            if (c->timeout_ms)
+                net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
+        }
+    }
+    look_up(c);
+}
+
+static void deadline_passed(void *arg)
+{
+    struct consume *c = arg;
+
+    if (c->transferring) /* it was published: its bytes are on their way, under bounds of
+                            their own */
+        return;
+    log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s", c->upath,
+              (double)c->timeout_ms / 1000.0,
+              c->writer > 0 ? ": it is still being written on this node" : "");
+    consume_end(c, ETIMEDOUT);
+}
+
+static void say_waiting(void *arg)
+{
+    struct consume *c = arg;
+    uint64_t now = util_clock_now();
+    uint32_t home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE;
+
+    if (c->transferring)
+        log_warn("process %d has been waiting for \"%s\" for %llu s: it is being fetched",
+                 (int)c->pid, c->upath,
+                 (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC));
+    else if (c->writer > 0)
+        log_warn(
+            "process %d has been waiting for \"%s\" for %llu s: process %d of this node "
+            "has it "
+            "open for writing",
+            (int)c->pid, c->upath,
+            (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC), (int)c->writer);
+    else
+        log_warn(
+            "process %d is still waiting for \"%s\" after %llu s: nobody has published it "
+            "(home: "
+            "rank %d)",
+            (int)c->pid, c->upath,
+            (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
+            home == DYAD_RANK_NONE ? -1 : (int)home);
+    c->say_interval *= 2;
+    net_timer_start(c->say, now + c->say_interval);
+}
+
+struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
+                              uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
+                              void *arg)
+{
+    struct consume *c;
+
+    if (!member->side[ENGINE_CONSUMER].dir) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!(c = calloc(1, sizeof(*c))) || !(c->upath = strdup(upath))) {
+        free(c);
+        errno = ENOMEM;
+        return NULL;
+    }
+    c->member = member;
+    c->flags = flags;
+    c->timeout_ms = timeout_ms;
+    c->pid = pid;
+    c->tid = tid;
+    c->fn = fn;
+    c->arg = arg;
+    c->since = util_clock_now();
+    c->say_interval = SAY_AFTER;
+    DL_APPEND(member->consumes, c);
+    if (!(c->say = net_timer_create(member->loop, say_waiting, c)) ||
+        !(c->deadline = net_timer_create(member->loop, deadline_passed, c))) {
+        consume_free(c);
+        errno = ENOMEM;
+        return NULL;
+    }
+    net_timer_start(c->say, c->since + SAY_AFTER);
+    if (timeout_ms && (flags & NET_LOOKUP_WAIT))
+        net_timer_start(c->deadline, c->since + timeout_ms * UTIL_NSEC_PER_MSEC);
+    c->posted = true;
+    c->status = -1;
+    net_loop_post(member->loop, &c->post, consume_posted, c);
+    return c;
+}
+
+/* The last look before a wait is given up. */
+static void confirmed(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+
+    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0) {
+        looked_up(c, 0, entry);
+        return;
+    }
+    c->lookup = NULL;
+    log_error(
+        "\"%s\": nobody is left who could publish it: all processes of the job have ended "
+        "or "
+        "wait for files themselves",
+        c->upath);
+    consume_end(c, ENOENT);
+}
+
+static bool is_waiting(const struct consume *c)
+{
+    return !c->posted && !c->transferring && (c->flags & NET_LOOKUP_WAIT) && c->lookup;
+}
+
+void consume_fail_waiting(struct member *member)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (!is_waiting(c))
+            continue;
+        dht_node_cancel(member->dht, c->lookup);
+        c->lookup =
+            dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
+        if (!c->lookup)
+            consume_end(c, ENOMEM);
+    }
+}
+
+void consume_stop(struct member *member)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        consume_free(c);
+    }
+}
+
+size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max)
+{
+    struct consume *c;
+    size_t n = 0;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (!is_waiting(c))
+            continue;
+        if (n < max)
+            blocked[n] = (struct boot_blocked){.pid = c->pid, .tid = c->tid};
+        n++;
+    }
+    return n;
+}
+
+void consume_foreach(struct member *member,
+                     void (*fn)(const struct consume_info *info, void *arg), void *arg)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        struct consume_info info = {
+            .upath = c->upath,
+            .pid = c->pid,
+            .since = c->since,
+            .home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE,
+            .timeout_ms = c->timeout_ms,
+            .writer = c->writer,
+        };
+        fn(&info, arg);
+    }
+}

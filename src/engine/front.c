@@ -1,0 +1,393 @@
+/*
+ * front.c - set-up, and the requests that every process can make
+ *
+ * A request is one connection: connect, send, receive, close. It costs some 15 us more than
+ * a kept connection would, and nothing can go wrong with it when a program forks, execs or
+ * closes every descriptor. Only send and recv are used on it: if another thread of the
+ * program closes our number and opens a file that gets it, they fail with ENOTSOCK and
+ * touch nothing.
+ */
+#include "engine/front.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "boot/claim.h"
+#include "engine/front_impl.h"
+#include "util/log.h"
+
+/* `lock` orders set-up between threads; `state` is written under it and `ready` is read
+ * without it: released after everything else of `front` was written. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static enum { UNSET, READY, FAILED } state;
+static int failure;
+static struct front instance;
+static struct front *ready;
+
+const char *front_below(const char *dmd, const char *path)
+{
+    size_t n = dmd ? strlen(dmd) : 0;
+
+    while (n > 1 && dmd[n - 1] == '/')
+        n--;
+    if (n == 0 || strncmp(path, dmd, n) != 0)
+        return NULL;
+    if (n > 1 && path[n] != '/')
+        return NULL;
+    path += n;
+    while (*path == '/')
+        path++;
+    return *path ? path : NULL;
+}
+
+static int side_setup(struct front_side *side, const char *path)
+{
+    struct store_dir *dir;
+
+    if (!path)
+        return 0;
+    if (!(dir = store_dir_create(path)))
+        return -1;
+    side->path = path;
+    snprintf(side->real, sizeof(side->real), "%s", store_dir_real_path(dir));
+    side->marks = store_marks_create(dir);
+    /* The marks are mapped; no descriptor of ours stays in the program's table. */
+    store_dir_destroy(dir);
+    return side->marks ? 0 : -1;
+}
+
+static int sides_setup(struct front *front)
+{
+    const struct engine_config *config = &front->config;
+    struct front_side *consumer = &front->side[ENGINE_CONSUMER];
+    struct front_side *producer = &front->side[ENGINE_PRODUCER];
+
+    if (!config->path_consumer && !config->path_producer) {
+        log_error(
+            "no managed directory: set DYAD_PATH, or DYAD_PATH_PRODUCER and "
+            "DYAD_PATH_CONSUMER, to an absolute path");
+        errno = ENOENT;
+        return -1;
+    }
+    if (side_setup(consumer, config->path_consumer) < 0)
+        return -1;
+    if (config->path_consumer && config->path_producer &&
+        strcmp(config->path_consumer, config->path_producer) == 0) {
+        *producer = *consumer;
+        return 0;
+    }
+    return side_setup(producer, config->path_producer);
+}
+
+/* A job's name can come again (mpirun makes it of its pid), so what the launcher's server
+ * is called, which holds its port, is hashed with it. */
+static uint64_t launch_id(const struct boot_identity *identity, char *const env[])
+{
+    static const char server[] = "PMIX_SERVER_URI";
+    uint64_t hash = XXH3_64bits(identity->nspace, strlen(identity->nspace));
+
+    for (; *env; env++) {
+        if (strncmp(*env, server, sizeof(server) - 1) == 0)
+            hash ^= XXH3_64bits(*env, strlen(*env)); /* in whatever order they stand */
+    }
+    return hash;
+}
+
+/* The claim's name is "dyad/<uid>/<session>/<rank>" behind a NUL. */
+static void session_name(struct front *front)
+{
+    const char *p = front->claim.sun_path + 1;
+    const char *slash = strchr(p, '/');
+
+    slash = slash ? strchr(slash + 1, '/') : NULL;
+    if (slash)
+        snprintf(front->session, sizeof(front->session), "%.*s",
+                 (int)strcspn(slash + 1, "/"), slash + 1);
+}
+
+static int setup_locked(char *const env[], void (*thread_enter)(void))
+{
+    char err[512];
+    char tag[32];
+    const char *bad = NULL;
+    struct front *front = &instance;
+
+    if (engine_config_read(&front->config, env, err, sizeof(err)) < 0) {
+        log_error("%s; files are left to the local file system", err);
+        errno = EINVAL;
+        return -1;
+    }
+    if (boot_identity_read(&front->identity, env, &bad) < 0) {
+        log_error(
+            "the launcher's variable %s is malformed; files are left to the local file "
+            "system",
+            bad ? bad : "PMIX_RANK");
+        errno = EINVAL;
+        return -1;
+    }
+    if (front->identity.launched)
+        snprintf(tag, sizeof(tag), "rank %u", front->identity.rank);
+    util_log_setup((enum util_log_level)front->config.log_level, front->config.log_file,
+                   front->identity.launched ? tag : NULL);
+    if (!front->identity.launched) {
+        log_warn(
+            "this process was not started by a PMIx launcher (mpirun, srun --mpi=pmix): "
+            "files below %s stay on this node and are not shared",
+            front->config.path_consumer ? front->config.path_consumer
+                                        : front->config.path_producer);
+        errno = ENOTCONN;
+        return -1;
+    }
+    if (sides_setup(front) < 0)
+        return -1;
+    front->claim_len =
+        boot_claim_address(&front->identity, front->config.kvs_namespace, &front->claim);
+    session_name(front);
+    front->launch = launch_id(&front->identity, env);
+    front->thread_enter = thread_enter;
+    __atomic_store_n(&ready, front, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int front_setup(char *const env[], void (*thread_enter)(void))
+{
+    int rc;
+
+    if (__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
+        return 0;
+    pthread_mutex_lock(&lock);
+    if (state == UNSET) {
+        if (setup_locked(env, thread_enter) < 0) {
+            failure = errno;
+            state = FAILED;
+        } else {
+            state = READY;
+        }
+    }
+    rc = state == READY ? 0 : -1;
+    pthread_mutex_unlock(&lock);
+    if (rc < 0)
+        errno = failure;
+    return rc;
+}
+
+struct front *front_get(void)
+{
+    return __atomic_load_n(&ready, __ATOMIC_ACQUIRE);
+}
+
+/* --- one request over one connection --- */
+
+static int send_all(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+
+    while (len > 0) {
+        ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int recv_all(int fd, void *data, size_t len)
+{
+    char *p = data;
+
+    while (len > 0) {
+        ssize_t n = recv(fd, p, len, MSG_WAITALL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            if (n == 0)
+                errno = ECONNRESET;
+            return -1;
+        }
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int exchange(int fd, const struct net_msg *request, struct net_msg *reply, void *buf)
+{
+    unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
+    uint32_t len;
+    int n = net_msg_encode(request, frame + 4, sizeof(frame) - 4);
+
+    if (n < 0)
+        return -1;
+    len = htole32((uint32_t)n);
+    memcpy(frame, &len, 4);
+    if (send_all(fd, frame, 4 + (size_t)n) < 0 || recv_all(fd, &len, 4) < 0)
+        return -1;
+    len = le32toh(len);
+    if (len > NET_MSG_HEADER_MAX) {
+        errno = EPROTO;
+        return -1;
+    }
+    if (recv_all(fd, buf, len) < 0)
+        return -1;
+    return net_msg_decode(reply, buf, len);
+}
+
+/* Connect to a live member, becoming it if there is none. */
+static int member_connect(struct front *front)
+{
+    int fd = boot_claim_connect(&front->claim, front->claim_len);
+
+    if (fd < 0 && errno == ECONNREFUSED) {
+        if (front_member_start(front) < 0)
+            return -1;
+        fd = boot_claim_connect(&front->claim, front->claim_len);
+    }
+    if (fd >= 0 && !boot_claim_peer_ok(fd)) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    return fd;
+}
+
+/* A member that execs goes away in the midst of requests; the claim lives on in its next
+ * image, and every request may be made twice. Each round needs a member that accepted us.
+ */
+#define ROUNDS 8
+
+int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
+                  void *buf)
+{
+    int fd = -1;
+    int error = 0;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        if ((fd = member_connect(front)) < 0)
+            break;
+        if (exchange(fd, request, reply, buf) == 0) {
+            close(fd);
+            if (reply->status != ESHUTDOWN) {
+                errno = reply->status;
+                return reply->status ? -1 : 0;
+            }
+            error = ESHUTDOWN;
+            continue;
+        }
+        error = errno;
+        close(fd);
+        if (error != ECONNRESET && error != EPIPE)
+            break;
+    }
+    log_error("%s of \"%s\": %s: %s", net_msg_name(request->type), request->entry.upath,
+              fd < 0 ? "this rank's member cannot be reached on this node"
+                     : "this rank's member went away before it answered",
+              strerror(error ? error : errno));
+    errno = EHOSTUNREACH;
+    return -1;
+}
+
+/* --- the requests --- */
+
+bool front_waits_for(const struct front *front, const char *upath)
+{
+    const char *globs = front->config.wait;
+    char glob[PATH_MAX];
+
+    if (strcmp(globs, "all") == 0)
+        return true;
+    if (strcmp(globs, "none") == 0)
+        return false;
+    while (*globs) {
+        size_t n = strcspn(globs, ":");
+        if (n > 0 && n < sizeof(glob)) {
+            memcpy(glob, globs, n);
+            glob[n] = '\0';
+            if (fnmatch(glob, upath, 0) == 0)
+                return true;
+        }
+        globs += n + (globs[n] == ':');
+    }
+    return false;
+}
+
+int front_ping(struct front *front)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {.type = NET_MSG_PING, .entry = {.upath = ""}};
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_CONSUME,
+        .flags = wait ? NET_LOOKUP_WAIT : 0,
+        .entry = {.upath = upath},
+        /* Who is blocked: the member must know when nobody is left who could produce. */
+        .offset = (uint64_t)syscall(SYS_gettid),
+        .length = timeout_ms,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_produce(struct front *front, enum engine_side side, const char *upath,
+                  uint64_t mark)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_PRODUCE,
+        .flags = (uint8_t)side,
+        .entry = {.upath = upath},
+        .length = mark,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf)
+{
+    struct net_msg request = {.type = NET_MSG_GUEST_STAT, .entry = {.upath = upath}};
+    return front_request(front, &request, reply, buf);
+}
+
+int front_withdraw(struct front *front, const char *upath)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_rename(struct front *front, const char *from, const char *to)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_RENAME,
+        .entry = {.upath = to},
+        .blob = from,
+        .blob_len = from ? strlen(from) + 1 : 0,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
+/* Locks that another thread of the parent may have held across the fork are new here. */
+void front_lock_reset(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}

@@ -1,0 +1,83 @@
+/*
+ * engine/front.h - the half of the engine that every process of a rank has
+ *
+ * libdyad.so.1: configuration, dirty marks, and requests to the rank's member over the
+ * claim's socket. No thread and no lasting descriptor of its own, so it survives fork, and
+ * programs that close descriptors they did not open. Internal to libdyad.so.1.
+ */
+#ifndef DYAD_ENGINE_FRONT_H
+#define DYAD_ENGINE_FRONT_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "boot/identity.h"
+#include "engine/config.h"
+#include "engine/engine_ops.h"
+#include "net/msg.h"
+#include "store/marks.h"
+
+struct front_side {
+    const char *path;          /* the DMD as configured; NULL: none */
+    char real[PATH_MAX];       /* symbolic links resolved: what /proc/self/fd shows */
+    struct store_marks *marks; /* both sides share one table where they are one DMD */
+};
+
+struct front {
+    struct engine_config config;
+    struct boot_identity identity;
+    struct front_side side[2]; /* by enum engine_side */
+    struct sockaddr_un claim;
+    socklen_t claim_len;
+    char session[64]; /* as in the claim's name */
+    uint64_t launch;  /* tells launches apart whose job names are alike */
+    void (*thread_enter)(void);
+};
+
+/* Set up once per process from an environment (NULL-terminated; borrowed for the life of
+ * the process). Later calls return what the first did. 0 or -1 with errno (logged): EINVAL
+ * a bad variable, ENOENT no DMD, ENOTCONN no launcher. Thread-safe. */
+int front_setup(char *const env[], void (*thread_enter)(void));
+
+/* The process's front after front_setup() succeeded, else NULL. */
+struct front *front_get(void);
+
+/* In the child of fork: the parent's member threads are not here. */
+void front_fork_child(void);
+
+/* Ask the member of this rank; becomes it if none lives. The reply's pointers point into
+ * buf (NET_MSG_HEADER_MAX bytes). 0, or -1 with errno: the reply's status, or EHOSTUNREACH
+ * when no member can be reached. Blocks. Thread-safe. */
+int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
+                  void *buf);
+
+/* Wait until this rank's member has joined. 0 or -1 with errno. */
+int front_ping(struct front *front);
+/* Wait for a published file, by a message to the member. timeout_ms 0: no limit. */
+int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms);
+/* Does DYAD_WAIT say that opens of upath wait? Pure. */
+bool front_waits_for(const struct front *front, const char *upath);
+/* Publish upath, whose `mark` (0: none) the member clears. */
+int front_produce(struct front *front, enum engine_side side, const char *upath,
+                  uint64_t mark);
+int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
+int front_withdraw(struct front *front, const char *upath);
+int front_rename(struct front *front, const char *from, const char *to);
+
+/* Part of a path behind a DMD's path, NULL if it is not below it (or is the DMD itself). */
+const char *front_below(const char *dmd, const char *path);
+
+/* Be the member on this thread until front_member_leave(). */
+int front_member_run(struct front *front, int claim_fd);
+/* Claim membership if nobody has it and serve on a new thread. 0: this process is the
+ * member now, or somebody else is. -1 with errno. */
+int front_member_start(struct front *front);
+/* Ask this process's member, if it has one, to leave, and wait until it has. */
+void front_member_leave(bool linger);
+/* True if this process runs its rank's member. */
+bool front_member_here(void);
+
+#endif

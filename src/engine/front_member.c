@@ -1,0 +1,230 @@
+/*
+ * front_member.c - when this process is its rank's member
+ *
+ * Opens dyad/libdyad_member.so beside libdyad.so.1 and runs it. `lock` guards the state
+ * machine NONE -> STARTING -> RUNNING -> NONE; `changed` is signalled at each step.
+ * front_member_leave() may come at any step, from exit or exec in any thread of the
+ * program: it raises `leaving`, which the starting thread looks at before the member runs,
+ * and waits for NONE.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "boot/claim.h"
+#include "engine/front.h"
+#include "engine/front_impl.h"
+#include "engine/member_ops.h"
+#include "util/log.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static enum { NONE, STARTING, RUNNING } state;
+static bool leaving, lingering;
+static struct member *running;
+static const struct member_ops *ops;
+/* The claim that front_member_start() made, in the program's table; -1: none. */
+static int own_claim = -1;
+/* This process could not join: it does not try again. */
+static bool hopeless;
+
+/* UCX and PMIx must see the private getenv of libdyad_member.so first; a sanitizer's
+ * runtime forbids it. */
+#ifdef DYAD_SANITIZED
+#define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+#else
+#define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE)
+#endif
+
+static const struct member_ops *member_library_open(void)
+{
+    char here[PATH_MAX], path[PATH_MAX + 64];
+    member_ops_get_fn get;
+    const struct member_ops *found;
+    Dl_info info;
+    void *handle;
+
+    if (!dladdr((void *)(uintptr_t)&front_member_run, &info) || !info.dli_fname ||
+        !realpath(info.dli_fname, here)) {
+        log_error("cannot tell where libdyad.so.1 was loaded from; use its absolute path");
+        return NULL;
+    }
+    snprintf(path, sizeof(path), "%s/dyad/" MEMBER_LIBRARY, dirname(here));
+    if (!(handle = dlopen(path, MEMBER_DLOPEN_FLAGS))) {
+        log_error("cannot load %s: %s; is the installation complete?", path, dlerror());
+        return NULL;
+    }
+    get = (member_ops_get_fn)(uintptr_t)dlsym(handle, MEMBER_OPS_SYMBOL);
+    found = get ? get(MEMBER_ABI) : NULL;
+    if (!found)
+        log_error("%s is of another version than libdyad.so.1: install both anew", path);
+    return found;
+}
+
+static void set_state(int next)
+{
+    pthread_mutex_lock(&lock);
+    state = next;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+int front_member_run(struct front *front, int claim_fd)
+{
+    struct member_params params = {
+        .config = &front->config,
+        .identity = &front->identity,
+        .session = front->session,
+        .launch = front->launch,
+        .claim_fd = claim_fd,
+        .thread_enter = front->thread_enter,
+    };
+    struct member *member = NULL;
+    int rc = -1;
+
+    pthread_mutex_lock(&lock);
+    if (state != NONE) {
+        pthread_mutex_unlock(&lock);
+        errno = EALREADY;
+        return -1;
+    }
+    state = STARTING;
+    pthread_mutex_unlock(&lock);
+
+    if (!ops && !(ops = member_library_open())) {
+        errno = ELIBACC;
+        goto done;
+    }
+    if (!(member = ops->create(&params))) {
+        log_error("cannot start the member of rank %u: %m", front->identity.rank);
+        goto done;
+    }
+    pthread_mutex_lock(&lock);
+    running = member;
+    state = RUNNING;
+    if (leaving)
+        ops->leave(member, lingering);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+
+    rc = ops->run(member);
+
+    pthread_mutex_lock(&lock);
+    running = NULL;
+    pthread_mutex_unlock(&lock);
+    ops->destroy(member);
+done:
+    if (rc < 0)
+        hopeless = true;
+    set_state(NONE);
+    return rc;
+}
+
+struct starter {
+    struct front *front;
+    int claim_fd;
+};
+
+static void *starter_main(void *arg)
+{
+    struct starter start = *(struct starter *)arg;
+
+    free(arg);
+    if (start.front->thread_enter)
+        start.front->thread_enter();
+    front_member_run(start.front, start.claim_fd);
+    /* Whoever waits in the claim's queue must not wait for nobody. */
+    pthread_mutex_lock(&lock);
+    if (own_claim == start.claim_fd) {
+        close(own_claim);
+        own_claim = -1;
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+int front_member_start(struct front *front)
+{
+    struct starter *start = NULL;
+    pthread_t thread;
+    sigset_t all, old;
+    int fd, rc;
+
+    if (hopeless) {
+        errno = ENOTCONN;
+        return -1;
+    }
+    if ((fd = boot_claim_bind(&front->claim, front->claim_len)) < 0)
+        return errno == EADDRINUSE ? 0 : -1;
+    if (!(start = malloc(sizeof(*start))))
+        goto error;
+    *start = (struct starter){.front = front, .claim_fd = fd};
+    pthread_mutex_lock(&lock);
+    own_claim = fd;
+    pthread_mutex_unlock(&lock);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&thread, NULL, starter_main, start);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0) {
+        errno = rc;
+        goto error;
+    }
+    pthread_detach(thread);
+    return 0;
+error:
+    pthread_mutex_lock(&lock);
+    own_claim = -1;
+    pthread_mutex_unlock(&lock);
+    free(start);
+    close(fd);
+    return -1;
+}
+
+void front_member_leave(bool linger)
+{
+    pthread_mutex_lock(&lock);
+    leaving = true;
+    lingering = linger;
+    if (running)
+        ops->leave(running, linger);
+    while (state != NONE) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 1;
+        if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT && running)
+            ops->nudge(running);
+    }
+    leaving = false;
+    pthread_mutex_unlock(&lock);
+}
+
+bool front_member_here(void)
+{
+    pthread_mutex_lock(&lock);
+    bool here = state != NONE;
+    pthread_mutex_unlock(&lock);
+    return here;
+}
+
+void front_fork_child(void)
+{
+    /* Only the forking thread is here: whatever the locks guarded belongs to threads that
+     * are not. */
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    state = NONE;
+    leaving = false;
+    running = NULL;
+    if (own_claim >= 0)
+        close(own_claim); /* else the claim would outlive the member, in a child that never
+                             execs */
+    own_claim = -1;
+    front_lock_reset();
+}

@@ -1,0 +1,173 @@
+/*
+ * front_ops.c - the table that the wrapper sees, and the reading half of it
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/engine_ops.h"
+#include "engine/front.h"
+#include "engine/front_write.h"
+#include "util/log.h"
+
+/* The environment that the wrapper gave; see engine_host. */
+static void (*host_thread_enter)(void);
+static char *const *host_env;
+
+static int op_setup(const struct engine_host *host)
+{
+    if (host->abi != ENGINE_ABI) {
+        errno = EINVAL;
+        return -1;
+    }
+    host_thread_enter = host->thread_enter;
+    host_env = host->env;
+    return front_setup(host_env, host_thread_enter);
+}
+
+static int op_member_run(int claim_fd)
+{
+    return front_member_run(front_get(), claim_fd);
+}
+
+static void op_leave(enum engine_leave how)
+{
+    front_member_leave(how == ENGINE_LEAVE_EXIT);
+}
+
+/* Parent of a process, or 0: from /proc/PID/stat, behind the command's last ')'. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    const char *p;
+    int fd, ppid = 0;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        return 0;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    if (!(p = strrchr(text, ')')) || sscanf(p + 1, " %*c %d", &ppid) != 1)
+        return 0;
+    return ppid;
+}
+
+static bool is_self_or_ancestor(pid_t pid)
+{
+    for (pid_t p = getpid(); p > 1; p = parent_of(p)) {
+        if (p == pid)
+            return true;
+    }
+    return false;
+}
+
+static int op_read_check(enum engine_side side, const char *upath, int fd)
+{
+    struct front *front = front_get();
+    struct store_mark_info info;
+    struct statx stx;
+    int saved = errno;
+    int dirty = 0;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &stx) == 0) {
+        uint64_t btime =
+            stx.stx_mask & STATX_BTIME
+                ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec
+                : 0;
+        dirty =
+            store_marks_dirty(front->side[side].marks, upath, stx.stx_ino, btime, &info) &&
+            (info.state == STORE_MARK_ABANDONED || !is_self_or_ancestor(info.pid));
+    }
+    errno = saved;
+    return dirty;
+}
+
+static int op_consume(enum engine_side side, const char *upath, bool wait)
+{
+    struct front *front = front_get();
+    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+
+    (void)side;
+    return front_consume(front, upath, wait && front_waits_for(front, upath), timeout);
+}
+
+static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
+{
+    struct front *front = front_get();
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+
+    (void)side;
+    if (front_stat(front, upath, &reply, buf) < 0)
+        return -1;
+    memset(st, 0, sizeof(*st));
+    st->st_mode = S_IFREG | (reply.entry.mode & 07777);
+    st->st_nlink = 1;
+    st->st_uid = geteuid();
+    st->st_gid = getegid();
+    st->st_size = (off_t)reply.entry.size;
+    st->st_blksize = 4096;
+    st->st_blocks = (blkcnt_t)((reply.entry.size + 511) / 512);
+    st->st_mtim.tv_sec = reply.entry.mtime_sec;
+    st->st_mtim.tv_nsec = reply.entry.mtime_nsec;
+    st->st_atim = st->st_ctim = st->st_mtim;
+    return 0;
+}
+
+static int op_unlinked(enum engine_side side, const char *upath, bool was_here)
+{
+    struct front *front = front_get();
+    int saved = errno;
+
+    (void)side;
+    if (front_withdraw(front, upath) < 0) {
+        if (!was_here || errno != ENOENT)
+            return -1;
+    }
+    errno = saved;
+    return 0;
+}
+
+static int op_renamed(enum engine_side side, const char *from, const char *to)
+{
+    struct front *front = front_get();
+
+    (void)side;
+    if (!to)
+        return op_unlinked(side, from, true);
+    return front_rename(front, from, to);
+}
+
+static const struct engine_ops table = {
+    .abi = ENGINE_ABI,
+    .setup = op_setup,
+    .member_run = op_member_run,
+    .leave = op_leave,
+    .fork_child = front_fork_child,
+    .read_check = op_read_check,
+    .consume = op_consume,
+    .lookup = op_lookup,
+    .write_begin = front_write_begin,
+    .write_opened = front_write_opened,
+    .write_inherited = front_write_inherited,
+    .write_closing = front_write_closing,
+    .write_closed = front_write_closed,
+    .unlinked = op_unlinked,
+    .renamed = op_renamed,
+};
+
+__attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
+    unsigned abi);
+
+const struct engine_ops *dyad_engine_ops(unsigned abi)
+{
+    return abi == ENGINE_ABI ? &table : NULL;
+}

@@ -1,0 +1,232 @@
+/*
+ * front_write.c - from write-open to publish
+ *
+ * A token is the mark of the description with the side in its top bit. What this process
+ * knows beside the mark (how the file looked at the open, and between closing and closed
+ * its name and a probe) is kept in a table indexed by the mark's slot: a slot belongs to
+ * one description, so threads that work on different descriptions touch different records,
+ * and a fork copies the table as it is right.
+ *
+ * Was it written? A file that was created, truncated or touched within the clock tick of
+ * the open counts as written (the kernel's time stamps are no finer); else a changed size,
+ * mtime or ctime tells. An inherited description's beginning is not known: it counts as
+ * written. To err towards a publish costs one version.
+ *
+ * The last holder: the mark's OFD lock goes with the description. It is tested through a
+ * probe, a new description of the same inode that was opened by way of /proc/self/fd before
+ * the close, so it is right whatever happened to the name.
+ */
+#include "engine/front_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/front.h"
+#include "util/log.h"
+
+#define TOKEN_SIDE   ((engine_token)1 << 63)
+#define TICK_NS      20000000ll /* two ticks of the slowest kernel clock (HZ=100) */
+#define DELETED_MARK " (deleted)"
+
+struct writing {
+    engine_token token;
+    bool written;       /* known at the open */
+    struct stat opened; /* valid if !written */
+    bool changed;       /* written, as found by write_closing */
+    char *upath;        /* between closing and closed; NULL: it has no name below the DMD */
+    int probe;          /* between closing and closed; -1 */
+};
+
+/* 65,536 slots a side; pages are touched as slots are used. */
+static struct writing table[2][STORE_MARK_SLOTS];
+
+static struct writing *writing_get(engine_token token)
+{
+    unsigned side = token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    struct writing *w = &table[side][store_mark_slot(token & ~TOKEN_SIDE)];
+
+    if (w->token != token)
+        *w = (struct writing){.token = token, .written = true, .probe = -1};
+    return w;
+}
+
+static enum engine_side token_side(engine_token token)
+{
+    return token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+}
+
+static struct store_marks *token_marks(engine_token token)
+{
+    return front_get()->side[token_side(token)].marks;
+}
+
+/* Is upath on this node's disk? The program's own view of the path, as its open will have.
+ */
+static bool is_here(const struct front_side *side, const char *upath)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    struct stat st;
+    int saved = errno;
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    bool here = stat(path, &st) == 0 || errno != ENOENT;
+    errno = saved;
+    return here;
+}
+
+int front_write_begin(enum engine_side side, const char *upath, int flags,
+                      engine_token *token)
+{
+    struct front *front = front_get();
+    struct front_side *s = &front->side[side];
+    int saved = errno;
+    store_mark_t mark;
+
+    *token = 0;
+    if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
+        front_consume(front, upath, false, 0) < 0 && errno != ENOENT)
+        return -1;
+    errno = saved;
+    if (!(mark = store_marks_begin(s->marks, upath))) {
+        log_error(
+            "too many files are open for writing below %s on this node: \"%s\" cannot be "
+            "marked",
+            s->path, upath);
+        errno = ENOSPC;
+        return -1;
+    }
+    *token = mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0);
+    return 0;
+}
+
+static int64_t stamp_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+void front_write_opened(engine_token token, int fd, int flags)
+{
+    struct store_marks *marks = token_marks(token);
+    struct writing *w = &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+    int saved = errno;
+    struct timespec now;
+
+    if (fd < 0) {
+        store_marks_abort(marks, token & ~TOKEN_SIDE);
+        errno = saved;
+        return;
+    }
+    *w = (struct writing){.token = token, .written = true, .probe = -1};
+    if (fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
+        store_marks_abort(marks, token & ~TOKEN_SIDE);
+        w->token = 0;
+        errno = saved;
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (!(flags & O_TRUNC) &&
+        llabs(stamp_ns(&now) - stamp_ns(&w->opened.st_mtim)) > TICK_NS &&
+        llabs(stamp_ns(&now) - stamp_ns(&w->opened.st_ctim)) > TICK_NS)
+        w->written = false;
+    if (store_marks_opened(marks, token & ~TOKEN_SIDE, fd, (flags & O_TRUNC) != 0) < 0)
+        log_error("a file open for writing could not be marked: %m");
+    errno = saved;
+}
+
+engine_token front_write_inherited(enum engine_side side, int fd)
+{
+    struct front *front = front_get();
+    store_mark_t mark = store_marks_adopt(front->side[side].marks, fd);
+
+    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
+}
+
+/* The name that an open descriptor has now, relative to its DMD; NULL: none there, or
+ * ENOMEM. */
+static char *present_upath(const struct front_side *side, int fd)
+{
+    char link[32], path[PATH_MAX];
+    const char *below;
+    size_t suffix = strlen(DELETED_MARK);
+    struct stat st;
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n <= 0)
+        return NULL;
+    path[n] = '\0';
+    /* A name may end like this by itself; then the file has a link. */
+    if ((size_t)n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
+        (fstat(fd, &st) < 0 || st.st_nlink == 0))
+        return NULL;
+    below = front_below(side->real, path);
+    return below ? strdup(below) : NULL;
+}
+
+static bool was_changed(const struct writing *w, int fd)
+{
+    struct stat st;
+
+    if (w->written || fstat(fd, &st) < 0)
+        return true;
+    return st.st_size != w->opened.st_size ||
+           stamp_ns(&st.st_mtim) != stamp_ns(&w->opened.st_mtim) ||
+           stamp_ns(&st.st_ctim) != stamp_ns(&w->opened.st_ctim);
+}
+
+void front_write_closing(engine_token token, int fd)
+{
+    struct front *front = front_get();
+    struct writing *w = writing_get(token);
+    char link[32];
+    int saved = errno;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    w->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (w->probe < 0)
+        w->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    w->upath = present_upath(&front->side[token_side(token)], fd);
+    if (front->config.fsync_write && fsync(fd) < 0)
+        log_error("fsync of \"%s\" failed: %m", w->upath ? w->upath : "?");
+    w->changed = was_changed(w, fd);
+    errno = saved;
+}
+
+int front_write_closed(engine_token token, int error, bool mapped)
+{
+    struct front *front = front_get();
+    struct store_marks *marks = token_marks(token);
+    store_mark_t mark = token & ~TOKEN_SIDE;
+    struct writing *w = writing_get(token);
+    int saved = errno;
+    int failed = 0;
+    bool last = store_marks_closed_probe(marks, mark, w->probe, mapped);
+
+    if (w->probe >= 0)
+        close(w->probe);
+    if (last && error) {
+        log_error("\"%s\" is not published: writing it failed: %s",
+                  w->upath ? w->upath : "?", strerror(error));
+        store_marks_abandon(marks, mark);
+    } else if (last && w->changed && w->upath) {
+        if (front_produce(front, token_side(token), w->upath, mark) < 0) {
+            failed = errno;
+            log_error("\"%s\" is complete on this node but not published: %m", w->upath);
+        }
+        /* The member has cleared it; if it could not, the file is complete all the same. */
+        store_marks_clear(marks, mark);
+    } else if (last) {
+        store_marks_clear(marks, mark);
+    }
+    free(w->upath);
+    *w = (struct writing){.token = 0, .probe = -1};
+    errno = failed ? failed : saved;
+    return failed ? -1 : 0;
+}

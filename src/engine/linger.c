@@ -1,0 +1,245 @@
+/*
+ * linger.c - how a member's time ends, and how a wait does that nobody will end
+ *
+ * Each change here (a publish or a wait begins or ends, the program exits, a descendant
+ * dies) is told to the barrier (boot/wave.h) as two bits and a counter. What the kernel
+ * alone knows, whether the rank's processes can go on by themselves, is asked of /proc,
+ * once a second and only while something waits; a descendant's death comes by its pidfd.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "boot/procs.h"
+#include "engine/member.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)
+#define KICK_AFTER     5 /* looks */
+#define LEAVE_SOON     (2 * UTIL_NSEC_PER_SEC)
+#define BLOCKED_MAX    1024
+#define DESCENDANT_MAX 64
+
+struct descendant {
+    struct linger *linger;
+    pid_t pid;
+    int fd;
+    struct net_watch *watch;
+};
+
+struct linger {
+    struct member *member;
+    struct net_timer *timer;
+    struct net_post post;
+    bool posted;
+    bool exiting, leaving_soon;
+    uint64_t leave_at; /* 0: by the barrier */
+    uint64_t activity;
+    uint32_t state; /* told last */
+    unsigned looks;
+    struct descendant descendants[DESCENDANT_MAX];
+};
+
+static void linger_look(struct linger *l);
+
+static void descendant_drop(struct descendant *d)
+{
+    net_watch_destroy(d->watch);
+    close(d->fd);
+    *d = (struct descendant){0};
+}
+
+static void descendant_died(void *arg, int fd, uint32_t events)
+{
+    struct descendant *d = arg;
+    struct linger *l = d->linger;
+
+    (void)fd;
+    (void)events;
+    descendant_drop(d);
+    l->activity++;
+    linger_look(l);
+}
+
+static void descendant_watch(struct linger *l, pid_t pid)
+{
+    struct descendant *empty = NULL;
+
+    for (int i = 0; i < DESCENDANT_MAX; i++) {
+        struct descendant *d = &l->descendants[i];
+        if (d->pid == pid)
+            return;
+        if (d->pid == 0 && !empty)
+            empty = d;
+    }
+    int fd = empty ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (fd < 0)
+        return; /* the look once a second will find it gone */
+    empty->linger = l;
+    empty->pid = pid;
+    empty->fd = fd;
+    if (!(empty->watch =
+              net_loop_watch(l->member->loop, fd, EPOLLIN, descendant_died, empty))) {
+        close(fd);
+        *empty = (struct descendant){0};
+    }
+}
+
+/* Live processes below us; while we are at exit their deaths are news. */
+static size_t count_descendants(struct linger *l)
+{
+    pid_t pids[DESCENDANT_MAX];
+    size_t n = boot_procs_descendants(getpid(), pids, DESCENDANT_MAX);
+
+    if (l->exiting) {
+        for (size_t i = 0; i < n && i < DESCENDANT_MAX; i++)
+            descendant_watch(l, pids[i]);
+    }
+    return n;
+}
+
+static bool rank_is_quiet(struct linger *l)
+{
+    struct boot_blocked blocked[BLOCKED_MAX];
+    pid_t own = (pid_t)syscall(SYS_gettid);
+    size_t n = consume_blocked(l->member, blocked, BLOCKED_MAX);
+
+    if (n > BLOCKED_MAX)
+        n = BLOCKED_MAX;
+    if (n == 0)
+        return false;
+    return boot_procs_quiet(getpid(), l->exiting, blocked, n, &own, 1);
+}
+
+static uint32_t present_state(struct linger *l, bool *look_again)
+{
+    size_t alive;
+
+    *look_again = false;
+    if (l->member->produces)
+        return 0; /* its end is told */
+    if (!l->exiting) {
+        *look_again = l->member->consumes != NULL;
+        return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
+    }
+    if ((alive = count_descendants(l)) == 0)
+        return BOOT_WAVE_QUIET | BOOT_WAVE_EXITING;
+    *look_again = true;
+    return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
+}
+
+static void linger_look(struct linger *l)
+{
+    struct member *member = l->member;
+    uint64_t now = util_clock_now();
+    bool look_again;
+    uint32_t state;
+
+    if (member->state == MEMBER_LEAVING)
+        return;
+    if (l->leave_at && (now >= l->leave_at || (l->leaving_soon && !member->produces))) {
+        member_stop(member);
+        return;
+    }
+    state = present_state(l, &look_again);
+    if (state != l->state)
+        l->activity++;
+    l->state = state;
+    if (l->leave_at && l->leave_at - now < LOOK_AGAIN)
+        net_timer_start(l->timer, l->leave_at);
+    else if (look_again || state || l->leave_at)
+        net_timer_start(l->timer, now + LOOK_AGAIN);
+    else
+        net_timer_stop(l->timer);
+    if (member->wave) /* last: its verdict may end everything */
+        boot_wave_set(member->wave, state, l->activity);
+}
+
+static void linger_tick(void *arg)
+{
+    struct linger *l = arg;
+    struct member *member = l->member;
+
+    linger_look(l);
+    if (member->state != MEMBER_LEAVING && member->wave && ++l->looks % KICK_AFTER == 0)
+        boot_wave_kick(member->wave);
+}
+
+static void linger_posted(void *arg)
+{
+    struct linger *l = arg;
+
+    l->posted = false;
+    linger_look(l);
+}
+
+void linger_activity(struct member *member)
+{
+    struct linger *l = member->linger;
+
+    if (!l)
+        return;
+    l->activity++;
+    if (!l->posted) {
+        l->posted = true;
+        net_loop_post(member->loop, &l->post, linger_posted, l);
+    }
+}
+
+void linger_exiting(struct member *member)
+{
+    struct linger *l = member->linger;
+
+    l->exiting = true;
+    if (member->config->linger >= 0)
+        l->leave_at = util_clock_now() + 1 +
+                      (uint64_t)(member->config->linger * (double)UTIL_NSEC_PER_SEC);
+    l->activity++;
+    linger_look(l);
+}
+
+void linger_leave_soon(struct member *member)
+{
+    struct linger *l = member->linger;
+
+    if (!l || member->state == MEMBER_JOINING) {
+        member_stop(member);
+        return;
+    }
+    l->leaving_soon = true;
+    l->leave_at = util_clock_now() + LEAVE_SOON;
+    linger_look(l);
+}
+
+int linger_start(struct member *member)
+{
+    struct linger *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return -1;
+    l->member = member;
+    if (!(l->timer = net_timer_create(member->loop, linger_tick, l))) {
+        free(l);
+        return -1;
+    }
+    member->linger = l;
+    return 0;
+}
+
+void linger_stop(struct member *member)
+{
+    struct linger *l = member->linger;
+
+    if (!l)
+        return;
+    for (int i = 0; i < DESCENDANT_MAX; i++) {
+        if (l->descendants[i].pid)
+            descendant_drop(&l->descendants[i]);
+    }
+    net_timer_destroy(l->timer);
+    free(l);
+    member->linger = NULL;
+}

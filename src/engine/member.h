@@ -1,0 +1,226 @@
+/*
+ * engine/member.h - the member of a rank: what its modules share
+ *
+ * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
+ * The modules: member.c joins, runs and leaves; request.c answers the processes of the
+ * rank; produce.c, consume.c, transfer.c and serve.c are the life of a file; linger.c is
+ * the end; dump.c tells.
+ */
+#ifndef DYAD_ENGINE_MEMBER_H
+#define DYAD_ENGINE_MEMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "boot/pmix.h"
+#include "boot/wave.h"
+#include "dht/node.h"
+#include "engine/engine_ops.h"
+#include "engine/iopool.h"
+#include "engine/member_ops.h"
+#include "net/loop.h"
+#include "net/worker.h"
+#include "store/dir.h"
+#include "store/journal.h"
+#include "store/marks.h"
+
+/* Chunks that an owner holds in memory at once for all its consumers. */
+#define MEMBER_SERVE_BUFFERS 16
+/* Seconds after which a waiting look-up asks its homes again. */
+#define MEMBER_ASK_AGAIN 5.0
+/* Seconds between the slow rounds in which a rank tells the homes again what it has
+ * published. */
+#define MEMBER_REFRESH 600.0
+
+struct member_side {
+    struct store_dir *dir; /* NULL: this rank has no such DMD */
+    struct store_marks *marks;
+    struct store_journal *journal;
+};
+
+enum member_state {
+    MEMBER_JOINING, /* requests are queued */
+    MEMBER_JOINED,
+    MEMBER_EXITING, /* the program is in exit(): serve until the barrier */
+    MEMBER_LEAVING, /* nothing new is begun */
+};
+
+struct member_stats {
+    uint64_t published, withdrawn, fetches, bytes_fetched, bytes_served, local_copies;
+};
+
+/* Runs once the member has joined (error 0) or cannot (errno value). */
+struct member_joined {
+    struct member_joined *next;
+    void (*fn)(void *arg, int error);
+    void *arg;
+};
+
+struct consume;
+struct transfer;
+struct produce;
+struct served;
+struct guest;
+struct dump_request;
+struct linger;
+
+struct member {
+    const struct engine_config *config;
+    const struct boot_identity *identity;
+    const char *session;
+    uint64_t launch;
+    void (*thread_enter)(void);
+    int claim_fd;
+
+    enum member_state state;
+    uint64_t started; /* util_clock_now() */
+    struct net_loop *loop;
+    struct engine_iopool *io;
+    struct member_side side[2]; /* by enum engine_side; equal where the DMDs are */
+    struct net_peer self;
+    struct boot_pmix *pmix;
+    const struct boot_pmix_job *job;
+    struct net_worker *worker;
+    struct dht_node *dht;
+    struct net_timer *dht_timer;
+    struct boot_wave *wave;
+    struct member_joined *joined, **joined_tail;
+    uint64_t
+        next_id; /* of requests that are not the table's: odd ones, the table's are even */
+
+    struct net_watch *claim_watch;
+    struct guest *guests;
+    struct consume *consumes;   /* utlist */
+    struct transfer *transfers; /* uthash by upath */
+    struct produce *produces;   /* utlist */
+    struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
+    unsigned serving;           /* buffers in use */
+    struct dump_request *dumps;
+    struct linger *linger;
+    struct member_stats stats;
+};
+
+/* --- member.c --- */
+
+/* Call fn when joined; at once if that is so already. */
+void member_when_joined(struct member *member, struct member_joined *wait,
+                        void (*fn)(void *arg, int error), void *arg);
+/* Send to a rank that may be this one (then delivered through the loop). 0 or -1 with
+ * errno. */
+int member_send(struct member *member, uint32_t rank, struct net_msg *msg);
+/* The node of a rank for messages to people; static buffer of the loop's thread. */
+const char *member_node_name(struct member *member, uint32_t rank);
+/* Begin to leave: no linger any more. */
+void member_stop(struct member *member);
+
+/* --- request.c --- */
+int request_start(struct member *member);
+/* Close all guests' connections; what they asked is cancelled. */
+void request_stop(struct member *member);
+
+/* --- produce.c --- */
+
+/* status 0 or errno value */
+typedef void (*produce_fn)(void *arg, int status);
+/* Publish upath as it is on disk; clears `mark` (0: none). With DYAD_ASYNC_PUBLISH fn is
+ * called once it is sent. 0 or -1 with errno (nothing begun). */
+int produce_start(struct member *member, enum engine_side side, const char *upath,
+                  store_mark_t mark, produce_fn fn, void *arg);
+/* Withdraw upath if it is published: status ENOENT if not. */
+int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg);
+/* `to` appeared by a rename (or link: from ""); all files below it if it is a directory. */
+int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
+                   void *arg);
+/* Is a publish of upath under way? */
+bool produce_pending(struct member *member, const char *upath);
+/* Publish again what an earlier member of this rank had published. */
+void produce_restore(struct member *member);
+/* Is the file on disk still the one of the record, and is nobody writing it? Any thread. */
+bool produce_still_there(struct member_side *side, const struct store_record *record);
+void produce_stop(struct member *member);
+/* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
+
+/* --- consume.c --- */
+typedef void (*consume_fn)(void *arg, int status);
+/* Bring upath here, complete. flags: NET_LOOKUP_WAIT. timeout_ms 0: none. pid and tid: who
+ * is blocked in it. fn is not called before this returns. NULL: ENOMEM. */
+struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
+                              uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
+                              void *arg);
+void consume_cancel(struct consume *consume);
+void consume_stop(struct member *member);
+/* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
+ * homes (the news of a publish may still be on its way). */
+void consume_fail_waiting(struct member *member);
+/* How many wait for a publish; fills at most max. */
+struct boot_blocked;
+size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
+/* For dump: fn for each that waits. home DYAD_RANK_NONE: no look-up is out. */
+struct consume_info {
+    const char *upath;
+    pid_t pid;
+    uint64_t since;
+    uint32_t home;
+    uint64_t timeout_ms;
+    pid_t writer; /* > 0: being written here by this process */
+};
+void consume_foreach(struct member *member,
+                     void (*fn)(const struct consume_info *info, void *arg), void *arg);
+
+/* --- transfer.c --- */
+struct transfer_wait {
+    struct transfer_wait *prev, *next;
+    void (*fn)(void *arg, int status); /* ESTALE: look up again; EBUSY: look here again */
+    void *arg;
+    struct transfer *transfer;
+};
+/* Fetch entry into the consumer's DMD, or join the fetch of it that is under way. fn is not
+ * called before this returns. 0 or -1 ENOMEM. */
+int transfer_start(struct member *member, const struct dyad_entry *entry,
+                   struct transfer_wait *wait);
+void transfer_leave(struct transfer_wait *wait);
+/* DATA or ERROR for a GET of ours; payload becomes the callee's. False: not ours. */
+bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
+                      size_t len);
+/* A peer died. */
+void transfer_peer_down(struct member *member, uint32_t rank);
+/* upath has a newer version: a fetch of an older one must not be put into place. */
+void transfer_invalidate(struct member *member, const struct dyad_entry *newer);
+void transfer_stop(struct member *member);
+
+/* --- serve.c --- */
+void serve_get(struct member *member, const struct net_msg *msg);
+/* A publish of upath has ended: GETs that waited for it go on. */
+void serve_published(struct member *member, const char *upath);
+void serve_stop(struct member *member);
+
+/* --- linger.c --- */
+int linger_start(struct member *member);
+void linger_stop(struct member *member);
+/* Something began or ended (publish, wait, exit): raises the activity counter, tells the
+ * others. */
+void linger_activity(struct member *member);
+/* The program is in exit(): serve as long as DYAD_LINGER says, then member_stop(). */
+void linger_exiting(struct member *member);
+/* The image is about to be replaced: member_stop() once publishes under way have ended
+ * (bounded). */
+void linger_leave_soon(struct member *member);
+
+/* --- dump.c --- */
+/* Answer a DUMP of another member. */
+void dump_serve(struct member *member, const struct net_msg *msg);
+/* Gather for dyad-dht-dump: page() for each page, in any order of ranks; `error` != 0: that
+ * rank does not answer. */
+typedef void (*dump_page_fn)(void *arg, uint32_t rank, int error, const void *json,
+                             size_t len, bool more);
+typedef void (*dump_done_fn)(void *arg);
+struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
+                                dump_page_fn page, dump_done_fn done, void *arg);
+void dump_cancel(struct dump_request *dump);
+bool dump_receive(struct member *member, const struct net_msg *msg);
+void dump_peer_down(struct member *member, uint32_t rank);
+void dump_stop(struct member *member);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * engine/member_ops.h - what libdyad.so.1 asks of dyad/libdyad_member.so
+ *
+ * The member half (UCX, PMIx, OpenSSL) is opened only in a process that is its rank's
+ * member. Threads of the program reach it as guests do, with a message over the claim's
+ * socket, so there is one way in.
+ */
+#ifndef DYAD_ENGINE_MEMBER_OPS_H
+#define DYAD_ENGINE_MEMBER_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "boot/identity.h"
+#include "engine/config.h"
+
+#define MEMBER_ABI        1
+#define MEMBER_OPS_SYMBOL "dyad_member_ops"
+#define MEMBER_LIBRARY    "libdyad_member.so"
+
+struct member; /* one running member; belongs to its own threads */
+
+struct member_params {
+    const struct engine_config *config;   /* must outlive the member */
+    const struct boot_identity *identity; /* likewise */
+    const char *session;        /* name of the session on this node, for people and files */
+    uint64_t launch;            /* tells launches apart whose job names are alike */
+    int claim_fd;               /* listening socket; duplicated */
+    void (*thread_enter)(void); /* may be NULL; called first in each thread */
+};
+
+struct member_ops {
+    unsigned abi;
+    /* Make a member. Does no I/O. NULL with errno. */
+    struct member *(*create)(const struct member_params *params);
+    /* Join and serve until leave(). The calling thread (all signals blocked) becomes the
+     * loop's thread and gets a descriptor table of its own. 0, or -1 after a log line: it
+     * could not join. */
+    int (*run)(struct member *member);
+    /* Ask to leave: with `linger` after the exit barrier. Any thread, any number of times;
+     * returns at once; run() then returns. Once run() was entered it is bounded without
+     * linger. */
+    void (*leave)(struct member *member, bool linger);
+    /* To be called about once a second by who waits for run() to return. */
+    void (*nudge)(struct member *member);
+    /* After run() has returned. */
+    void (*destroy)(struct member *member);
+};
+
+typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi);
+
+#endif

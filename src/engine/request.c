@@ -1,0 +1,362 @@
+/*
+ * request.c - the rank's processes ask their member
+ *
+ * One connection, one request, one answer (a dump: many pages). A connection that closes
+ * takes its request with it: a consumer that died is no longer waited for, a publish goes
+ * on to its end.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "boot/claim.h"
+#include "engine/member.h"
+#include "util/log.h"
+
+/* Replies queued for a slow reader (dyad-dht-dump) before it is taken for dead. */
+#define OUT_MAX (256u << 20)
+
+struct guest {
+    struct guest *prev, *next; /* utlist */
+    struct member *member;
+    int fd;
+    pid_t pid;
+    struct net_watch *watch;
+    unsigned char in[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
+    size_t in_len;
+    unsigned char *out; /* bytes not yet sent */
+    size_t out_len;
+    bool asked;       /* the request was read */
+    bool answered;    /* nothing more will be queued: close when all is sent */
+    bool gone;        /* the process closed it while a publish goes on */
+    unsigned pending; /* callbacks that will come with this guest as their argument */
+    struct member_joined joined;
+    struct net_msg msg; /* points into in[] */
+    struct consume *consume;
+    struct dump_request *dump;
+    struct dht_lookup *lookup;
+};
+
+static void guest_free(struct guest *guest)
+{
+    DL_DELETE(guest->member->guests, guest);
+    if (guest->consume)
+        consume_cancel(guest->consume);
+    if (guest->dump)
+        dump_cancel(guest->dump);
+    if (guest->lookup)
+        dht_node_cancel(guest->member->dht, guest->lookup);
+    if (guest->watch)
+        net_watch_destroy(guest->watch);
+    if (guest->fd >= 0)
+        close(guest->fd);
+    free(guest->out);
+    free(guest);
+}
+
+/* The process is not there any more. */
+static void guest_drop(struct guest *guest)
+{
+    if (guest->pending == 0) {
+        guest_free(guest);
+        return;
+    }
+    guest->gone = true;
+    net_watch_destroy(guest->watch);
+    guest->watch = NULL;
+    close(guest->fd);
+    guest->fd = -1;
+}
+
+/* Send what is queued; false: the guest is gone and freed. */
+static bool guest_flush(struct guest *guest)
+{
+    while (guest->out_len > 0) {
+        ssize_t n =
+            send(guest->fd, guest->out, guest->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            net_watch_modify(guest->watch, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+            return true;
+        }
+        if (n < 0) {
+            guest_drop(guest);
+            return false;
+        }
+        guest->out_len -= (size_t)n;
+        memmove(guest->out, guest->out + n, guest->out_len);
+    }
+    if (guest->answered) {
+        guest_drop(guest);
+        return false;
+    }
+    net_watch_modify(guest->watch, EPOLLIN | EPOLLRDHUP);
+    return true;
+}
+
+/* Queue one frame. 0 or -1: it does not fit, or no memory. */
+static int guest_queue(struct guest *guest, const struct net_msg *msg)
+{
+    static unsigned char buf[NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX]; /* loop thread only */
+    unsigned char *out;
+    uint32_t len;
+    int n = net_msg_encode(msg, buf, sizeof(buf));
+
+    if (n < 0 || guest->out_len + 4 + (size_t)n > OUT_MAX ||
+        !(out = realloc(guest->out, guest->out_len + 4 + (size_t)n)))
+        return -1;
+    guest->out = out;
+    len = htole32((uint32_t)n);
+    memcpy(out + guest->out_len, &len, 4);
+    memcpy(out + guest->out_len + 4, buf, (size_t)n);
+    guest->out_len += 4 + (size_t)n;
+    return 0;
+}
+
+static void guest_answer(struct guest *guest, int status, const struct dyad_entry *entry)
+{
+    struct net_msg done = {.type = NET_MSG_DONE, .status = status};
+
+    done.source = guest->member->self.rank;
+    done.source_incarnation = guest->member->self.incarnation;
+    done.entry.upath = guest->msg.entry.upath;
+    if (entry) {
+        done.entry = *entry;
+        if (!done.entry.upath)
+            done.entry.upath = guest->msg.entry.upath;
+    }
+    if (guest->gone) {
+        if (guest->pending == 0)
+            guest_free(guest);
+        return;
+    }
+    guest->answered = true;
+    if (guest_queue(guest, &done) < 0) {
+        guest_drop(guest);
+        return;
+    }
+    guest_flush(guest);
+}
+
+static void published(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    guest->pending--;
+    guest_answer(guest, status, NULL);
+}
+
+static void consumed(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    guest->consume = NULL;
+    guest_answer(guest, status, NULL);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct guest *guest = arg;
+
+    guest->lookup = NULL;
+    guest_answer(guest, status, status == 0 ? entry : NULL);
+}
+
+static void dump_page(void *arg, uint32_t rank, int error, const void *json, size_t len,
+                      bool more)
+{
+    struct guest *guest = arg;
+    struct net_msg page = {
+        .type = NET_MSG_DUMP_REPLY,
+        .status = error,
+        .flags = more ? NET_DUMP_MORE : 0,
+        .entry = {.upath = "", .owner = rank},
+        .blob = json,
+        .blob_len = len,
+    };
+    if (guest_queue(guest, &page) < 0)
+        log_warn("a page of rank %u's shard was dropped: %m", rank);
+    else if (guest->out_len > 0 && guest->watch)
+        net_watch_modify(guest->watch, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+}
+
+static void dump_done(void *arg)
+{
+    struct guest *guest = arg;
+
+    guest->dump = NULL;
+    guest_answer(guest, 0, NULL);
+}
+
+static void guest_serve(void *arg, int error)
+{
+    struct guest *guest = arg;
+    struct member *member = guest->member;
+    const struct net_msg *msg = &guest->msg;
+    int rc = 0;
+
+    guest->pending--;
+    if (guest->gone && msg->type == NET_MSG_GUEST_CONSUME) {
+        guest_answer(guest, 0, NULL);
+        return;
+    }
+    if (error) {
+        guest_answer(guest, error, NULL);
+        return;
+    }
+    switch (msg->type) {
+    case NET_MSG_GUEST_PRODUCE:
+        rc = produce_start(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
+                           msg->entry.upath, msg->length, published, guest);
+        guest->pending += rc == 0;
+        break;
+    case NET_MSG_GUEST_WITHDRAW:
+        rc = produce_withdraw(member, msg->entry.upath, published, guest);
+        guest->pending += rc == 0;
+        break;
+    case NET_MSG_GUEST_RENAME:
+        /* The decoder has seen that the blob is a upath with its NUL. */
+        rc = produce_rename(member, msg->blob_len ? msg->blob : "", msg->entry.upath,
+                            published, guest);
+        guest->pending += rc == 0;
+        break;
+    case NET_MSG_GUEST_CONSUME:
+        guest->consume =
+            consume_start(member, msg->entry.upath, msg->flags & NET_LOOKUP_WAIT,
+                          msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
+        rc = guest->consume ? 0 : -1;
+        break;
+    case NET_MSG_GUEST_STAT:
+        guest->lookup =
+            dht_node_lookup(member->dht, msg->entry.upath, 0, NULL, looked_up, guest);
+        rc = guest->lookup ? 0 : -1;
+        break;
+    case NET_MSG_PING: /* we have joined: that is the answer */
+        guest_answer(guest, 0, NULL);
+        return;
+    case NET_MSG_GUEST_DUMP:
+        guest->dump = dump_start(member, msg, dump_page, dump_done, guest);
+        rc = guest->dump ? 0 : -1;
+        break;
+    default:
+        errno = EPROTO;
+        rc = -1;
+        break;
+    }
+    if (rc < 0)
+        guest_answer(guest, errno, NULL);
+}
+
+/* One request is all there is; what comes after is not read. */
+static void guest_readable(struct guest *guest)
+{
+    uint32_t len;
+    ssize_t n;
+
+    if (guest->asked) { /* nothing more is expected: the other end closed it */
+        char byte;
+        n = recv(guest->fd, &byte, 1, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            guest_drop(guest);
+        return;
+    }
+    n = recv(guest->fd, guest->in + guest->in_len, sizeof(guest->in) - guest->in_len,
+             MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        guest_drop(guest);
+        return;
+    }
+    guest->in_len += (size_t)n;
+    if (guest->in_len < 4)
+        return;
+    memcpy(&len, guest->in, 4);
+    len = le32toh(len);
+    if (len > sizeof(guest->in) - 4) {
+        guest_drop(guest);
+        return;
+    }
+    if (guest->in_len < 4 + len)
+        return;
+    if (net_msg_decode(&guest->msg, guest->in + 4, len) < 0) {
+        log_warn("process %d sent a request that cannot be read: is it of another version?",
+                 (int)guest->pid);
+        guest_drop(guest);
+        return;
+    }
+    guest->asked = true;
+    guest->pending++;
+    member_when_joined(guest->member, &guest->joined, guest_serve, guest);
+}
+
+static void guest_event(void *arg, int fd, uint32_t events)
+{
+    struct guest *guest = arg;
+
+    (void)fd;
+    if (events & EPOLLOUT) {
+        if (!guest_flush(guest))
+            return;
+    }
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        guest_readable(guest);
+}
+
+static void claim_event(void *arg, int listen_fd, uint32_t events)
+{
+    struct member *member = arg;
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    struct guest *guest;
+    int fd;
+
+    (void)events;
+    while ((fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        if (!boot_claim_peer_ok(fd) ||
+            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+            !(guest = calloc(1, sizeof(*guest)))) {
+            close(fd);
+            continue;
+        }
+        guest->member = member;
+        guest->fd = fd;
+        guest->pid = cred.pid;
+        DL_APPEND(member->guests, guest);
+        guest->watch =
+            net_loop_watch(member->loop, fd, EPOLLIN | EPOLLRDHUP, guest_event, guest);
+        if (!guest->watch)
+            guest_free(guest);
+    }
+}
+
+int request_start(struct member *member)
+{
+    int flags = fcntl(member->claim_fd, F_GETFL);
+
+    if (flags < 0 || fcntl(member->claim_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -1;
+    member->claim_watch =
+        net_loop_watch(member->loop, member->claim_fd, EPOLLIN, claim_event, member);
+    return member->claim_watch ? 0 : -1;
+}
+
+void request_stop(struct member *member)
+{
+    struct guest *guest, *tmp;
+
+    if (member->claim_watch)
+        net_watch_destroy(member->claim_watch);
+    member->claim_watch = NULL;
+    DL_FOREACH_SAFE(member->guests, guest, tmp)
+    {
+        guest_free(guest);
+    }
+}

@@ -1,0 +1,16 @@
+/*
+ * util/path.h - paths as text
+ */
+#ifndef DYAD_UTIL_PATH_H
+#define DYAD_UTIL_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Resolve "//", "." and ".." of the absolute path `in` into out[size], without looking at
+ * the disk. Returns the length, or 0 if it does not fit. A final slash (or "/.", "/..") is
+ * dropped and *dir set: the path can only name a directory. in and out may overlap if out
+ * <= in. Async-signal-safe. */
+size_t util_path_normalise(const char *in, char *out, size_t size, bool *dir);
+
+#endif
