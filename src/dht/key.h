@@ -1,9 +1,9 @@
 /*
  * dht/key.h - from a upath to hashes: the multi-seed hashed key
  *
- * Level i of a shard's tree uses hash_i(upath) mod bins with a seed of its own for each level.
- * Further seeds give the probe order of homes (dht/homes.h). XXH3 64-bit with seed (xxHash).
- * Pure; thread-safe.
+ * Level i of a shard's tree uses hash_i(upath) mod bins with a seed of its own for each
+ * level. Further seeds give the probe order of homes (dht/homes.h). XXH3 64-bit with seed
+ * (xxHash). Pure; thread-safe.
  */
 #ifndef DYAD_DHT_KEY_H
 #define DYAD_DHT_KEY_H

@@ -1,13 +1,18 @@
 /*
  * dht/node.h - one rank's part in the table: it keeps a shard, and it asks the others
  *
- * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of old copies
- * before it acknowledges a newer version. As a client: publishes to the homes of a key, looks up with
- * retry at the next home, registers again after the death of a home, republishes what a change of
- * membership moved. Knows no network: it is given a function that sends a message to a rank, so
- * 100,000 of them run in one process. Not thread-safe: belongs to the loop.
+ * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of old
+ * copies before it acknowledges a newer version. As a client: publishes to the homes of a
+ * key, looks up with retry at the next home, registers again after the death of a home,
+ * republishes what a change of membership moved. Knows no network: it is given a function
+ * that sends a message to a rank, so 100,000 of them run in one process. Not thread-safe:
+ * belongs to the loop.
  *
- * Callbacks are never made from inside the function that started the operation unless said so.
+ * Callbacks (completions and ops->invalidate) are made from dht_node_receive() and
+ * dht_node_tick() only; where one is due the timer is set to now. They may start and cancel
+ * operations.
+ *
+ * Allocation failures inside an operation end that operation as a silent home would.
  */
 #ifndef DYAD_DHT_NODE_H
 #define DYAD_DHT_NODE_H
@@ -27,66 +32,90 @@ struct dht_node_config {
     uint32_t incarnation;
     uint32_t depth, bins, replicas; /* replicas is clamped to nranks */
     const uint32_t *node;           /* node number of each rank, or NULL; borrowed */
-    uint64_t request_timeout;       /* ns until a silent home is passed over for this request */
-    uint64_t retry_interval;        /* ns after which a waiting lookup asks again (5 s) */
-    uint64_t invalidate_timeout;    /* ns until a silent holder is dropped */
+    uint64_t request_timeout; /* ns until a silent home is passed over for this request */
+    uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
+    uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
+    uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
+                                * ours again); 0: none */
 };
 
 struct dht_node_ops {
-    /* Send to another rank (never self). 0 or -1 with errno; failure counts as a silent home.
-     * The reply comes back by dht_node_receive(). */
+    /* Send to another rank (never self). 0 or -1 with errno; failure counts as a silent
+     * home. The reply comes back by dht_node_receive(), never from inside. source and
+     * source_incarnation are set; msg's pointers live until return. */
     int (*send)(void *arg, uint32_t rank, struct net_msg *msg);
     uint64_t (*now)(void *arg); /* ns, monotonic */
-    /* The node's next deadline changed: call dht_node_tick() at `when` (UINT64_MAX: none). */
+    /* The node's next deadline changed: call dht_node_tick() at `when` (UINT64_MAX: none).
+     */
     void (*set_timer)(void *arg, uint64_t when);
-    /* This rank's node holds a copy (or the old original) older than newer->version: it must
-     * not be used any more. Call dht_node_invalidated(token) when it is gone; may be at once. */
+    /* This rank's node may hold a copy (or the old original) older than newer->version: it
+     * must not be used any more. Call dht_node_invalidated(token) when it is gone; may be
+     * at once. `newer` lives until return. May come more than once for one version (from
+     * several homes), for a version that this node has by now, and with newer->owner ==
+     * self: a version that an earlier incarnation published is all the homes know; what is
+     * here must be published again to count. Not called while a publish of ours that may
+     * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
 };
 
-/* status 0 or errno value. */
+/* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
+ * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
-/* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if there
- * is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
+/* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
+ * there is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
 typedef void (*dht_lookup_fn)(void *arg, int status, const struct dyad_entry *entry);
 
-struct dht_node *dht_node_create(const struct dht_node_config *config, const struct dht_node_ops *ops, void *arg);
+struct dht_node *dht_node_create(const struct dht_node_config *config,
+                                 const struct dht_node_ops *ops, void *arg);
 void dht_node_destroy(struct dht_node *node);
 
-/* Publish (entry->state PUBLISHED) or withdraw (WITHDRAWN) at all homes. entry->version is the
- * last version known (zero if none): the next one is chosen, and chosen again if a home knows
- * better. fn once all live homes have acknowledged (or the bounds have passed for those that
- * are silent, as long as one has). entry is copied. The node remembers its own published
- * entries (owner == self) for republication. 0 or -1 ENOMEM. */
-int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry, dht_publish_fn fn, void *arg);
+/* Publish (entry->state PUBLISHED) or withdraw (WITHDRAWN) at all homes. entry->version is
+ * the last version known (zero if none): the next one is chosen, and chosen again if a home
+ * knows better. fn once all live homes have acknowledged (or the bounds have passed for
+ * those that are silent, as long as one has). entry is copied. The node remembers its own
+ * published entries (owner == self) and its withdrawals for republication. Publishes and
+ * withdrawals of one upath run one after the other, in the order of the calls. fn may be
+ * NULL. 0 or -1 ENOMEM. */
+int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
+                     dht_publish_fn fn, void *arg);
 
-/* Put an entry of ours back that an earlier incarnation of this rank published (from the catalogue):
- * same version, owner's new incarnation. Asynchronous, no completion. */
+/* Put an entry of ours back that an earlier incarnation of this rank published (from the
+ * catalogue): same version, owner's new incarnation. Asynchronous, no completion. */
+/* If the table knows a newer version by now, ops->invalidate is called as for any
+ * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
 
-/* Look up; flags NET_LOOKUP_*. With WAIT, fn is called when a version above newer_than is
- * published (no bound: the caller cancels). Without, a negative answer needs all homes.
- * newer_than may be NULL. NULL: ENOMEM. After fn the handle is gone. */
+/* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
+ * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
+ * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
+ * version as newer_than. Without WAIT a negative answer needs all homes. NULL: ENOMEM.
+ * After fn the handle is gone. */
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
-                                   const struct dyad_version *newer_than, dht_lookup_fn fn, void *arg);
+                                   const struct dyad_version *newer_than, dht_lookup_fn fn,
+                                   void *arg);
 /* fn will not be called. */
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
-/* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to people. */
+/* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
+ * people. */
 uint32_t dht_lookup_home(const struct dht_lookup *lookup);
 
-/* A message of type PUBLISH .. INVALIDATE_REPLY, or ERROR, arrived. Others are ignored (false). */
+/* A message of type PUBLISH .. INVALIDATE_REPLY, or ERROR, arrived. Others are ignored
+ * (false). */
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
 
 /* A rank became unreachable (dead or never joined) or reachable again. Moves homes, waiters
- * and our own entries. */
+ * and our own entries. For a new incarnation (its shard is empty): false, then true. Self
+ * is always live. */
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
-unsigned dht_node_homes(struct dht_node *node, const char *upath, uint32_t homes[DHT_REPLICAS_MAX]);
-/* Publishes and withdrawals that were begun and not yet acknowledged. */
+unsigned dht_node_homes(struct dht_node *node, const char *upath,
+                        uint32_t homes[DHT_REPLICAS_MAX]);
+/* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
+ * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);
 
 #endif

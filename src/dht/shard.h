@@ -1,9 +1,10 @@
 /*
  * dht/shard.h - the part of the table that one rank holds
  *
- * A tree of `depth` levels with `bins` children each, made as keys come (nodes are sparse). Its
- * leaves hold chains that compare the full hash, then the string. An entry also carries the
- * waiters for its upath and the ranks that hold copies. Not thread-safe: belongs to the loop.
+ * A tree of `depth` levels with `bins` children each, made as keys come (nodes are sparse).
+ * Its leaves hold chains that compare the full hash, then the string. An entry also carries
+ * the waiters for its upath and the ranks that hold copies. Not thread-safe: belongs to the
+ * loop.
  */
 #ifndef DYAD_DHT_SHARD_H
 #define DYAD_DHT_SHARD_H
@@ -20,7 +21,8 @@ struct dht_shard;
 struct dht_waiter {
     struct dht_waiter *prev, *next; /* utlist */
     uint32_t rank;
-    uint64_t id; /* of the LOOKUP */
+    uint64_t id;   /* of the LOOKUP */
+    uint8_t flags; /* NET_LOOKUP_* of the LOOKUP */
     struct dyad_version newer_than;
     uint64_t since; /* util_clock_now() */
 };
@@ -29,41 +31,60 @@ struct dht_record {
     struct dyad_entry entry;    /* entry.upath points at this record's own copy */
     uint64_t hash;              /* dht_key.full */
     struct dht_waiter *waiters; /* utlist doubly linked list */
-    uint32_t *holders;          /* ranks that hold a copy of entry.version or an older one */
+    uint32_t *holders;          /* ranks that hold a copy of entry.version; ascending */
     uint32_t nholders;
-    struct dht_record *next; /* chain of the leaf */
-    /* the module that uses the shard may keep more beside; see shard.c */
+    uint32_t owner_incarnation; /* of the owner when it last published this version */
+    struct dht_record *next;    /* chain of the leaf */
+    void *user; /* of the module that uses the shard (node_home.c); NULL at first */
+    char upath[];
 };
 
 struct dht_shard_stats {
     uint64_t entries;    /* published */
     uint64_t tombstones; /* withdrawn */
     uint64_t waiters;
-    uint64_t occupied;   /* leaves with a record */
-    uint64_t nodes;      /* tree nodes */
-    uint64_t deepest;    /* longest chain */
-    uint64_t lookups, comparisons, false_matches; /* strings compared; of these unequal */
-    uint64_t ended_at[DHT_DEPTH_MAX + 1]; /* searches that ended at each level; [depth]: at a leaf */
+    uint64_t occupied;                   /* leaves with a record */
+    uint64_t nodes;                      /* tree nodes */
+    uint64_t deepest;                    /* longest chain */
+    uint64_t bytes;                      /* of tree and records, without malloc's own */
+    uint64_t lookups;                    /* searches, those of insert included */
+    uint64_t passed;                     /* full hashes that were looked at in leaves */
+    uint64_t comparisons, false_matches; /* strings compared; of these unequal */
+    uint64_t ended_at[DHT_DEPTH_MAX +
+                      1]; /* searches that ended at each level; [depth]: at a leaf */
 };
 
-struct dht_shard *dht_shard_create(unsigned depth, unsigned bins); /* NULL: EINVAL, ENOMEM */
+struct dht_shard *dht_shard_create(unsigned depth,
+                                   unsigned bins); /* NULL: EINVAL, ENOMEM */
 void dht_shard_destroy(struct dht_shard *shard);
 
 /* The record of a upath or NULL. */
-struct dht_record *dht_shard_find(struct dht_shard *shard, const struct dht_key *key, const char *upath);
+struct dht_record *dht_shard_find(struct dht_shard *shard, const struct dht_key *key,
+                                  const char *upath);
 /* The record of a upath, made (state DYAD_ENTRY_NONE) if it is not there. NULL: ENOMEM. */
-struct dht_record *dht_shard_insert(struct dht_shard *shard, const struct dht_key *key, const char *upath);
+struct dht_record *dht_shard_insert(struct dht_shard *shard, const struct dht_key *key,
+                                    const char *upath);
+/* Free a record, its waiters and its holders; an earlier pointer to another record stays
+ * valid. */
 void dht_shard_remove(struct dht_shard *shard, struct dht_record *record);
 
+/* Keep a waiter; one that is there already (rank, id) is brought up to date but keeps its
+ * `since`. 0 or -1 ENOMEM. */
 int dht_shard_add_waiter(struct dht_shard *shard, struct dht_record *record, uint32_t rank,
-                         uint64_t id, const struct dyad_version *newer_than, uint64_t now);
+                         uint64_t id, uint8_t flags, const struct dyad_version *newer_than,
+                         uint64_t now);
 /* Drop a waiter; false if it is not there. */
-bool dht_shard_drop_waiter(struct dht_shard *shard, struct dht_record *record, uint32_t rank, uint64_t id);
-int dht_shard_add_holder(struct dht_record *record, uint32_t rank); /* idempotent */
+bool dht_shard_drop_waiter(struct dht_shard *shard, struct dht_record *record,
+                           uint32_t rank, uint64_t id);
+int dht_shard_add_holder(struct dht_record *record,
+                         uint32_t rank); /* idempotent; 0 or -1 ENOMEM */
 
-/* Call fn for each record until it returns non-zero; returns that. fn must not insert or remove. */
-int dht_shard_foreach(struct dht_shard *shard, int (*fn)(struct dht_record *record, void *arg), void *arg);
+/* Call fn for each record until it returns non-zero; returns that. fn must not insert or
+ * remove. */
+int dht_shard_foreach(struct dht_shard *shard,
+                      int (*fn)(struct dht_record *record, void *arg), void *arg);
 
+/* Counts by walking the shard (some 0.1 s per million records): for dumps. */
 void dht_shard_get_stats(struct dht_shard *shard, struct dht_shard_stats *stats);
 
 #endif

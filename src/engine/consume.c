@@ -25,7 +25,8 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define SAY_AFTER (10 * UTIL_NSEC_PER_SEC)
+#define SAY_AFTER  (10 * UTIL_NSEC_PER_SEC)
+#define LOST_AGAIN (UTIL_NSEC_PER_SEC)
 
 struct consume {
     struct consume *prev, *next; /* utlist */
@@ -39,10 +40,16 @@ struct consume {
     uint64_t since;
     uint64_t say_interval;
     struct net_timer *deadline, *say;
-    struct dyad_version seen; /* look for versions above this one */
+    struct dyad_version seen;        /* look for versions above this one */
+    struct dyad_version before_lost; /* `seen` before the version that is being fetched */
+    uint32_t owner;
     struct dht_lookup *lookup;
     struct transfer_wait transfer;
     bool transferring;
+    uint64_t lost_since; /* the owner is gone since then; 0: it is not */
+    uint32_t lost_owner;
+    struct net_timer *lost; /* runs while we wait for the owner */
+    bool lost_waiting;
     struct writer_watch *watch;
     pid_t writer; /* > 0: it is here and this process has it open for writing */
     struct net_post post;
@@ -125,6 +132,8 @@ static void consume_free(struct consume *c)
         net_timer_destroy(c->deadline);
     if (c->say)
         net_timer_destroy(c->say);
+    if (c->lost)
+        net_timer_destroy(c->lost);
     free(c->upath);
     free(c);
 }
@@ -185,11 +194,63 @@ static void look_up(struct consume *c)
         linger_activity(c->member);
 }
 
+static void lost_look(void *arg)
+{
+    struct consume *c = arg;
+
+    c->lost_waiting = false;
+    net_timer_stop(c->lost);
+    c->seen = c->before_lost;
+    consume_step(c);
+}
+
+/* The owner is gone. It may come back (exec), or the file with another owner; within a
+ * bound. */
+static void owner_lost(struct consume *c, uint32_t owner)
+{
+    struct member *member = c->member;
+    uint64_t now = util_clock_now();
+    uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+
+    if (!c->lost_since) {
+        c->lost_since = now;
+        c->lost_owner = owner;
+    }
+    if (now - c->lost_since >= bound) {
+        log_error(
+            "\"%s\" cannot be fetched: its owner, rank %u on node %s, has been gone for "
+            "%.0f s",
+            c->upath, owner, member_node_name(member, owner),
+            (double)(now - c->lost_since) / 1e9);
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
+    member_find_again(member, owner);
+    c->lost_waiting = true;
+    net_timer_start(c->lost, now + LOST_AGAIN);
+}
+
+void consume_rank_up(struct member *member, uint32_t rank)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (c->lost_waiting && c->lost_owner == rank && !c->posted)
+            net_timer_start(c->lost,
+                            util_clock_now()); /* not from inside the worker's callback */
+    }
+}
+
 static void transferred(void *arg, int status)
 {
     struct consume *c = arg;
 
     c->transferring = false;
+    if (status == EHOSTUNREACH) {
+        owner_lost(c, c->owner);
+        return;
+    }
     if (status == 0 || status == ESTALE || status == EBUSY) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
@@ -210,7 +271,9 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, status);
         return;
     }
+    c->before_lost = c->seen;
     c->seen = entry->version;
+    c->owner = entry->owner;
     if (member->config->shared_storage == 1) {
         consume_end(c, 0);
         return;
@@ -273,7 +336,7 @@ static void consume_step(struct consume *c)
         consume_end(c, here);
         return;
     }
-    if (c->transferring)
+    if (c->transferring || c->lost_waiting)
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -359,6 +422,7 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     c->say_interval = SAY_AFTER;
     DL_APPEND(member->consumes, c);
     if (!(c->say = net_timer_create(member->loop, say_waiting, c)) ||
+        !(c->lost = net_timer_create(member->loop, lost_look, c)) ||
         !(c->deadline = net_timer_create(member->loop, deadline_passed, c))) {
         consume_free(c);
         errno = ENOMEM;

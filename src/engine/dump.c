@@ -17,8 +17,9 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define PAGE_MAX (NET_MSG_BLOB_MAX - 12288) /* one entry of any size still fits behind it \
-                                             */
+#define PAGE_MAX                                                             \
+    (NET_MSG_BLOB_MAX - 12288) /* one entry of any size still fits behind it \
+                                */
 #define WAITING_MAX   100
 #define RANKS_AT_ONCE 16
 
@@ -87,7 +88,8 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
 
     set_name(o, e->upath);
     set_hashes(member, o, e->upath);
-    json_object_set_new(o, "owner", json_integer(e->owner));
+    json_object_set_new(o, "owner",
+                        e->owner == DYAD_RANK_NONE ? json_null() : json_integer(e->owner));
     json_object_set_new(o, "size", json_integer((json_int_t)e->size));
     json_object_set_new(o, "mode", json_integer(e->mode));
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));

@@ -36,6 +36,7 @@ struct linger {
     struct net_post post;
     bool posted;
     bool exiting, leaving_soon;
+    pid_t launcher;    /* our parent at the start */
     uint64_t leave_at; /* 0: by the barrier */
     uint64_t activity;
     uint32_t state; /* told last */
@@ -131,6 +132,24 @@ static uint32_t present_state(struct linger *l, bool *look_again)
     return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
 }
 
+/* Who started this rank is dead, so the job is: its other ranks may be killed or stopped in
+ * the midst of anything, and no barrier need come about. True: we leave. */
+static bool orphaned(struct linger *l)
+{
+    struct member *member = l->member;
+
+    if (!l->exiting) {
+        if (member->consumes)
+            consume_fail_waiting(member);
+        return false;
+    }
+    log_warn(
+        "the launcher of rank %u has gone: leaving without waiting for the other ranks",
+        member->self.rank);
+    member_stop(member);
+    return true;
+}
+
 static void linger_look(struct linger *l)
 {
     struct member *member = l->member;
@@ -144,6 +163,8 @@ static void linger_look(struct linger *l)
         member_stop(member);
         return;
     }
+    if (getppid() != l->launcher && orphaned(l))
+        return;
     state = present_state(l, &look_again);
     if (state != l->state)
         l->activity++;
@@ -221,6 +242,7 @@ int linger_start(struct member *member)
     if (!l)
         return -1;
     l->member = member;
+    l->launcher = getppid();
     if (!(l->timer = net_timer_create(member->loop, linger_tick, l))) {
         free(l);
         return -1;

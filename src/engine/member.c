@@ -274,7 +274,7 @@ static void worker_need_peer(void *arg, uint32_t rank)
 
     if (member->state == MEMBER_LEAVING)
         return;
-    if (boot_pmix_get(member->pmix, rank) < 0)
+    if (boot_pmix_get(member->pmix, rank, member->self.incarnation > 0) < 0)
         net_worker_peer_down(member->worker, rank, ENOMEM);
 }
 
@@ -301,7 +301,12 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
 
 static void worker_peer_up(void *arg, const struct net_peer *peer)
 {
-    rank_live(arg, peer->rank, true);
+    struct member *member = arg;
+
+    if (member->state == MEMBER_LEAVING)
+        return;
+    rank_live(member, peer->rank, true);
+    consume_rank_up(member, peer->rank);
 }
 
 static const struct net_worker_ops worker_ops = {
@@ -323,6 +328,11 @@ static const struct boot_wave_ops wave_ops = {
     .live = wave_live,
     .verdict = wave_verdict,
 };
+
+void member_find_again(struct member *member, uint32_t rank)
+{
+    boot_pmix_get(member->pmix, rank, true);
+}
 
 static uint64_t seconds_ns(double seconds)
 {
@@ -406,7 +416,7 @@ static void pmix_committed(void *arg, int status)
     if (member->job->nranks <= PREFETCH_RANKS) {
         for (uint32_t r = 0; r < member->job->nranks; r++) {
             if (r != member->self.rank)
-                boot_pmix_get(member->pmix, r);
+                boot_pmix_get(member->pmix, r, member->self.incarnation > 0);
         }
         boot_pmix_release(member->pmix);
     }
@@ -421,6 +431,18 @@ static void pmix_committed(void *arg, int status)
     run_joined(member, 0);
     if (run_of(member)->exiting && member->state == MEMBER_JOINED)
         exit_begin(member);
+}
+
+/* We follow another member of this rank: whoever knew that one learns of us by our first
+ * message. */
+static void introduce(struct member *member, uint32_t rank)
+{
+    struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
+
+    if (member->self.incarnation == 0 || member->job->nranks > PREFETCH_RANKS)
+        return;
+    member->next_id += 2;
+    member_send(member, rank, &ping);
 }
 
 static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
@@ -454,6 +476,7 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
         rank_live(member, rank, false);
     } else {
         rank_live(member, rank, true);
+        introduce(member, rank);
     }
     free(peer);
 }
@@ -669,12 +692,23 @@ static void member_teardown(struct member *member)
         close(member->claim_fd);
 }
 
+/* This library has its own copy of util/log.c. */
+static void log_setup(const struct member *member)
+{
+    char tag[32];
+
+    snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
+    util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
+                   tag);
+}
+
 static int member_run(struct member *member)
 {
     struct member_run *run = run_of(member);
 
     if (member->thread_enter)
         member->thread_enter();
+    log_setup(member);
     prctl(PR_SET_NAME, "dyad-loop");
     member->started = util_clock_now();
     if (boot_fdtable_unshare(&member->claim_fd, 1) < 0) {

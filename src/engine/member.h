@@ -111,6 +111,9 @@ void member_when_joined(struct member *member, struct member_joined *wait,
 int member_send(struct member *member, uint32_t rank, struct net_msg *msg);
 /* The node of a rank for messages to people; static buffer of the loop's thread. */
 const char *member_node_name(struct member *member, uint32_t rank);
+/* The rank's connection broke: ask the launcher whether it has a new member.
+ * worker_peer_up() follows if so. */
+void member_find_again(struct member *member, uint32_t rank);
 /* Begin to leave: no linger any more. */
 void member_stop(struct member *member);
 
@@ -151,6 +154,8 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
                               void *arg);
 void consume_cancel(struct consume *consume);
 void consume_stop(struct member *member);
+/* A rank has come back: those who wait for it as an owner go on. */
+void consume_rank_up(struct member *member, uint32_t rank);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
  * homes (the news of a publish may still be on its way). */
 void consume_fail_waiting(struct member *member);
@@ -172,7 +177,9 @@ void consume_foreach(struct member *member,
 /* --- transfer.c --- */
 struct transfer_wait {
     struct transfer_wait *prev, *next;
-    void (*fn)(void *arg, int status); /* ESTALE: look up again; EBUSY: look here again */
+    /* ESTALE: look up again; EBUSY: look here again; EHOSTUNREACH: the owner is gone (not
+     * logged as an error) */
+    void (*fn)(void *arg, int status);
     void *arg;
     struct transfer *transfer;
 };

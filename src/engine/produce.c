@@ -126,6 +126,13 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     struct member *member = p->member;
     struct member_side *side = &member->side[p->side];
 
+    if (status == EHOSTUNREACH) {
+        /* The table keeps it and tells the homes as soon as one is back. Close() is not to
+         * fail for that. */
+        log_warn("no home of \"%s\" can be reached now: it will be published when one can",
+                 p->upath);
+        status = 0;
+    }
     if (status == 0) {
         p->record.entry.version = *version;
         if (store_journal_put(side->journal, &p->record) < 0)
@@ -527,12 +534,32 @@ static void invalidate_done(void *arg)
     free(inv);
 }
 
+static void publish_again(struct member *member, const char *upath)
+{
+    for (int s = 1; s >= 0; s--) {
+        const struct store_record *record;
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL) {
+            produce_start(member, (enum engine_side)s, upath, 0, NULL, NULL);
+            return;
+        }
+    }
+}
+
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
 {
     struct member *member = arg;
     struct invalidate *inv = calloc(1, sizeof(*inv));
 
     transfer_invalidate(member, newer);
+    if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
+        /* The homes know of this rank only what an earlier member of it began to publish.
+         */
+        dht_node_invalidated(member->dht, token);
+        publish_again(member, newer->upath);
+        return;
+    }
     if (!inv || !(inv->upath = strdup(newer->upath))) {
         free(inv);
         log_error("out of memory: an outdated copy of \"%s\" may stay on this node",

@@ -131,8 +131,8 @@ static void transfer_fail(struct transfer *t, int status)
 
 static void owner_lost(struct transfer *t, const char *why)
 {
-    log_error("\"%s\" cannot be fetched: its owner, rank %u on node %s, %s", t->upath,
-              t->entry.owner, member_node_name(t->member, t->entry.owner), why);
+    log_info("the fetch of \"%s\" broke off: its owner, rank %u on node %s, %s", t->upath,
+             t->entry.owner, member_node_name(t->member, t->entry.owner), why);
     transfer_fail(t, EHOSTUNREACH);
 }
 
@@ -312,7 +312,7 @@ static void chunk_written(void *arg)
 
     DL_DELETE(t->chunks, chunk);
     t->nchunks--;
-    free(chunk->data);
+    net_worker_recycle(t->member->worker, chunk->data, chunk->length);
     free(chunk);
     if (t->failing)
         transfer_fail(t, t->status);

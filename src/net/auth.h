@@ -1,12 +1,12 @@
 /*
  * net/auth.h - message authentication
  *
- * HMAC-SHA-256 (RFC 2104) by OpenSSL's EVP_MAC, truncated to 16 bytes, over the encoded message.
- * There is no session-wide secret, so nobody waits for a particular rank to join: each member
- * has a key of its own that only the session can read (PMIx, or a 0600 file). Between two
- * members a message carries the MAC of the key of whichever of the two the other one has read;
- * one bit in the frame says whose. So a notify to a waiter uses the home's key, which the waiter
- * read before it asked.
+ * HMAC-SHA-256 (RFC 2104) by OpenSSL's EVP_MAC, truncated to 16 bytes, over the encoded
+ * message. There is no session-wide secret, so nobody waits for a particular rank to join:
+ * each member has a key of its own that only the session can read (PMIx, or a 0600 file).
+ * Between two members a message carries the MAC of the key of whichever of the two the
+ * other one has read; one bit in the frame says whose. So a notify to a waiter uses the
+ * home's key, which the waiter read before it asked.
  */
 #ifndef DYAD_NET_AUTH_H
 #define DYAD_NET_AUTH_H
@@ -28,7 +28,8 @@ struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN]);
 void net_auth_destroy(struct net_auth *auth);
 
 /* tag = MAC(data[len]). 0 or -1 with errno. */
-int net_auth_sign(struct net_auth *auth, const void *data, size_t len, uint8_t tag[NET_AUTH_TAG_LEN]);
+int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
+                  uint8_t tag[NET_AUTH_TAG_LEN]);
 
 /* True if tag is right; constant time in the tag. */
 bool net_auth_verify(struct net_auth *auth, const void *data, size_t len,

@@ -1,14 +1,15 @@
 /*
  * net/loop.h - the one event loop of a member
  *
- * Everything that a member knows (shard, peers, operations in flight) belongs to the thread that
- * runs the loop, so it needs no lock. Other threads hand it work with net_loop_post().
+ * Everything that a member knows (shard, peers, operations in flight) belongs to the thread
+ * that runs the loop, so it needs no lock. Other threads hand it work with net_loop_post().
  *
  * The doorbell that wakes the loop is not a descriptor: threads of the program have another
- * descriptor table than ours (a program may close ours, and a number may by then name a file of
- * the program's). It is SIGURG, blocked in the loop's thread, thread-directed with tgkill and
- * read through a signalfd that only the loop holds; its default action is to be ignored, so a
- * stray one is harmless. It is sent once per transition from empty to non-empty.
+ * descriptor table than ours (a program may close ours, and a number may by then name a
+ * file of the program's). It is SIGURG, blocked in the loop's thread, thread-directed with
+ * tgkill and read through a signalfd that only the loop holds; its default action is to be
+ * ignored, so a stray one is harmless. It is sent once per transition from empty to
+ * non-empty.
  */
 #ifndef DYAD_NET_LOOP_H
 #define DYAD_NET_LOOP_H
@@ -23,39 +24,50 @@ struct net_watch;
 typedef void (*net_loop_fn)(void *arg);
 typedef void (*net_watch_fn)(void *arg, int fd, uint32_t events);
 
-/* Create the loop. The calling thread is the one that will run it; all signals must be blocked
- * in it. NULL with errno. */
+/* Create the loop. The calling thread is the one that will run it; all signals must be
+ * blocked in it. NULL with errno. */
 struct net_loop *net_loop_create(void);
+/* Watches and timers are destroyed before, by who made them; posts that have not run never
+ * will. */
 void net_loop_destroy(struct net_loop *loop);
 
 /* Run until net_loop_stop(). 0, or -1 with errno when the kernel refuses to wait. */
 int net_loop_run(struct net_loop *loop);
-/* Loop thread only; run returns after the current callback. */
+/* Loop thread only; run returns after the current callback (after the current batch of
+ * posts). A stop before run makes the next run return at once. */
 void net_loop_stop(struct net_loop *loop);
 
-/* Queue fn(arg) for the loop's thread. Any thread; lock-free; does not allocate: `node` belongs
- * to the caller and must live until fn runs. Order of one poster is kept. */
+/* Queue fn(arg) for the loop's thread. Any thread; lock-free; does not allocate: `node`
+ * belongs to the caller and must live until fn runs. Order of one poster is kept. */
 struct net_post {
     struct net_post *next;
     net_loop_fn fn;
     void *arg;
 };
 void net_loop_post(struct net_loop *loop, struct net_post *node, net_loop_fn fn, void *arg);
+/* Ring once more if something posted has not been taken. A program that sets SIGURG to
+ * SIG_IGN or SIG_DFL at the very moment makes the kernel drop a pending doorbell: a thread
+ * that has waited for its posted operation for a second or so calls this each time it
+ * wakes. Any thread. */
+void net_loop_ring(struct net_loop *loop);
 
-/* Watch fd for EPOLL* events. NULL with errno. The watch may be destroyed in its own callback. */
-struct net_watch *net_loop_watch(struct net_loop *loop, int fd, uint32_t events, net_watch_fn fn, void *arg);
+/* Watch fd for EPOLL* events. NULL with errno. Any watch may be destroyed in any callback;
+ * it is not called afterwards, even for an event that has happened. Destroy it before
+ * closing fd. */
+struct net_watch *net_loop_watch(struct net_loop *loop, int fd, uint32_t events,
+                                 net_watch_fn fn, void *arg);
 int net_watch_modify(struct net_watch *watch, uint32_t events);
 void net_watch_destroy(struct net_watch *watch);
 
-/* One-shot timer at an absolute util_clock_now() time; start again to move it. No thread wakes
- * while no timer runs. */
+/* One-shot timer at an absolute util_clock_now() time; start again to move it. No thread
+ * wakes while no timer runs. */
 struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg);
 void net_timer_start(struct net_timer *timer, uint64_t when_ns);
 void net_timer_stop(struct net_timer *timer);
 void net_timer_destroy(struct net_timer *timer);
 
-/* `progress` is called before every sleep until it returns 0 (nothing done); then `arm`: true when
- * it is safe to sleep. Used by the UCX worker. One of each. */
+/* `progress` is called before every sleep until it returns 0 (nothing done); then `arm`:
+ * true when it is safe to sleep. Used by the UCX worker. One of each. */
 void net_loop_set_progress(struct net_loop *loop, unsigned (*progress)(void *arg),
                            bool (*arm)(void *arg), void *arg);
 

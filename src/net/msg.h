@@ -1,9 +1,9 @@
 /*
  * net/msg.h - the messages between members, and between guests and their member
  *
- * One flat struct holds any message; one table in msg.c says which fields each type carries, and
- * drives both encoder and decoder. Little-endian, versioned, every length checked before use.
- * Pure: no UCX, no I/O, no allocation. Thread-safe (no state).
+ * One flat struct holds any message; one table in msg.c says which fields each type
+ * carries, and drives both encoder and decoder. Little-endian, versioned, every length
+ * checked before use. Pure: no UCX, no I/O, no allocation. Thread-safe (no state).
  */
 #ifndef DYAD_NET_MSG_H
 #define DYAD_NET_MSG_H
@@ -15,46 +15,51 @@
 
 #define NET_MSG_VERSION 1
 
-/* Upper bound of an encoded message without its blob: fixed fields and one longest upath. */
+/* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
+ */
 #define NET_MSG_HEADER_MAX 4608
 /* Upper bound of a blob in a message other than DATA (a peer's blob, a dump's page). */
 #define NET_MSG_BLOB_MAX 65536
 
 enum net_msg_type {
-    NET_MSG_HELLO = 1,      /* first message on a connection: blob = the sender's peer blob */
-    NET_MSG_PUBLISH,        /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
-    NET_MSG_PUBLISH_REPLY,  /* status 0, or ESTALE with entry.version = the home's highest */
-    NET_MSG_LOOKUP,         /* upath, flags (NET_LOOKUP_*), newer_than -> home */
-    NET_MSG_LOOKUP_REPLY,   /* status 0 + entry; ENOENT (entry.state says none or tombstone); EAGAIN: waiter kept */
-    NET_MSG_LOOKUP_CANCEL,  /* id of the lookup whose waiter is to be dropped; no reply */
-    NET_MSG_NOTIFY,         /* home -> waiter: entry; id = the lookup's id; no reply */
-    NET_MSG_INVALIDATE,     /* home -> holder of a copy: entry = the newer version or tombstone */
+    NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob */
+    NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
+    NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
+    NET_MSG_LOOKUP,        /* upath, flags (NET_LOOKUP_*), newer_than -> home */
+    NET_MSG_LOOKUP_REPLY,  /* status 0 + entry; ENOENT (entry.state says none or tombstone);
+                              EAGAIN: waiter kept */
+    NET_MSG_LOOKUP_CANCEL, /* id of the lookup whose waiter is to be dropped; no reply */
+    NET_MSG_NOTIFY,        /* home -> waiter: entry; id = the lookup's id; no reply */
+    NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone
+                         */
     NET_MSG_INVALIDATE_REPLY,
-    NET_MSG_GET,            /* upath, version, offset, length -> owner */
-    NET_MSG_DATA,           /* reply to GET: offset, length, size of the file in entry; payload */
-    NET_MSG_ERROR,          /* reply to any request that could not be served: status */
+    NET_MSG_GET,   /* upath, version, offset, length -> owner */
+    NET_MSG_DATA,  /* reply to GET: offset, length, size of the file in entry; payload */
+    NET_MSG_ERROR, /* reply to any request that could not be served: status */
     NET_MSG_PING,
     NET_MSG_PONG,
-    NET_MSG_WAVE,           /* exit barrier and quiescence: wave fields (boot/wave.h) */
-    NET_MSG_DUMP,           /* flags (NET_DUMP_*), upath, offset = page -> any member */
-    NET_MSG_DUMP_REPLY,     /* blob = JSON text of one shard's page; flags NET_DUMP_MORE */
+    NET_MSG_WAVE,       /* exit barrier and quiescence: wave fields (boot/wave.h) */
+    NET_MSG_DUMP,       /* flags (NET_DUMP_*), upath, offset = page -> any member */
+    NET_MSG_DUMP_REPLY, /* blob = JSON text of one shard's page; flags NET_DUMP_MORE */
     /* guest -> its member, over the Unix-domain socket; each is answered by NET_MSG_DONE */
     NET_MSG_GUEST_PRODUCE,  /* upath, flags; length = mark slot, offset = mark generation */
-    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_*), length = timeout in ms (0: none) */
+    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_*), length = timeout in ms (0: none)
+                             */
     NET_MSG_GUEST_STAT,     /* upath -> DONE with entry */
     NET_MSG_GUEST_WITHDRAW, /* upath */
     NET_MSG_GUEST_RENAME,   /* upath = new name, blob = old name (with its NUL) */
-    NET_MSG_GUEST_DUMP,     /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE */
-    NET_MSG_DONE,           /* status, entry where one is asked for */
+    NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
+                         */
+    NET_MSG_DONE,       /* status, entry where one is asked for */
     NET_MSG_TYPE_END
 };
 
-#define NET_LOOKUP_WAIT 0x01u   /* keep a waiter and notify it at the publish */
-#define NET_LOOKUP_COPY 0x02u   /* the asker will hold a copy: tell it of newer versions */
+#define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
+#define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
 #define NET_DUMP_ENTRIES 0x01u
 #define NET_DUMP_WAITING 0x02u
-#define NET_DUMP_KEY     0x04u  /* explain the one upath */
-#define NET_DUMP_MORE    0x80u  /* in a reply: ask for the next page */
+#define NET_DUMP_KEY     0x04u /* explain the one upath */
+#define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */
 
 struct net_msg {
     enum net_msg_type type;
@@ -65,27 +70,29 @@ struct net_msg {
     uint64_t id;                 /* chosen by the requester, echoed in each reply */
     struct dyad_entry entry;     /* entry.upath: decoded, points into the buffer */
     struct dyad_version newer_than;
-    uint64_t offset;             /* bytes, or as the type says */
-    uint64_t length;             /* bytes, or as the type says */
+    uint64_t offset; /* bytes, or as the type says */
+    uint64_t length; /* bytes, or as the type says */
     struct {
         uint64_t number;   /* which wave */
         uint64_t activity; /* sum of the subtree's activity counters */
         uint32_t count;    /* ranks that the sum covers */
         uint32_t state;    /* enum boot_wave_state bits, AND-ed over the subtree */
     } wave;
-    const void *blob;            /* decoded: points into the buffer */
-    size_t blob_len;             /* bytes */
+    const void *blob; /* decoded: points into the buffer */
+    size_t blob_len;  /* bytes */
 };
 
-/* Encode `msg` into buf[size]. Returns the length in bytes, or -1: EMSGSIZE it does not fit,
- * EINVAL unknown type, a upath or blob that is too long or missing. A DATA payload is not part
- * of the encoding: it travels beside the header. */
+/* Encode `msg` into buf[size]. Returns the length in bytes, or -1: EMSGSIZE it does not
+ * fit, EINVAL unknown type, a field out of range, a upath or blob that is hostile, too long
+ * or missing. Fields that the type does not carry (the table in msg.c) are ignored, and
+ * zero after decoding; an optional upath that is NULL or "" is NULL after decoding. A DATA
+ * payload is not part of the encoding: it travels beside the header. */
 int net_msg_encode(const struct net_msg *msg, void *buf, size_t size);
 
 /* Decode buf[len] into *msg, whose pointers then point into buf. Returns 0 or -1: EPROTO
- * malformed (truncated, trailing bytes, a length or enum out of range, upath without or with an
- * inner NUL, absolute, or with a "..", "." or empty component), EPROTONOSUPPORT another
- * NET_MSG_VERSION. */
+ * malformed (truncated, trailing bytes, a length or enum out of range, upath without or
+ * with an inner NUL, absolute, or with a "..", "." or empty component), EPROTONOSUPPORT
+ * another NET_MSG_VERSION. */
 int net_msg_decode(struct net_msg *msg, const void *buf, size_t len);
 
 /* Name of a type for messages to people, "?" if unknown. Static. */

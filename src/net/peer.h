@@ -1,8 +1,8 @@
 /*
  * net/peer.h - what a member tells of itself: the peer blob
  *
- * Put into PMIx at join, and sent in HELLO (without the key). Encoded little-endian, versioned,
- * every field checked. Pure; thread-safe.
+ * Put into PMIx at join, and sent in HELLO (without the key). Encoded little-endian,
+ * versioned, every field checked. Pure; thread-safe.
  */
 #ifndef DYAD_NET_PEER_H
 #define DYAD_NET_PEER_H
@@ -14,24 +14,25 @@
 #include "util/entry.h"
 
 #define NET_PEER_KEY_LEN     32
-#define NET_PEER_ADDRESS_MAX 1024
+#define NET_PEER_ADDRESS_MAX 2048
 #define NET_PEER_NODE_MAX    255
-#define NET_PEER_BLOB_MAX    (8192 + NET_PEER_ADDRESS_MAX)
+#define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 512 + NET_PEER_ADDRESS_MAX)
 
 struct net_peer {
     uint32_t rank;
-    uint32_t incarnation;   /* raised by each member that follows another in the same rank */
+    uint32_t incarnation; /* raised by each member that follows another in the same rank */
     int32_t pid;
-    uint32_t depth;         /* DYAD_KEY_DEPTH, must agree in the session */
-    uint32_t bins;          /* DYAD_KEY_BINS, must agree */
-    uint32_t replicas;      /* DYAD_REPLICAS, must agree */
-    uint8_t key[NET_PEER_KEY_LEN];             /* authenticates messages with this member; zero in HELLO */
+    uint32_t depth;    /* DYAD_KEY_DEPTH, must agree in the session */
+    uint32_t bins;     /* DYAD_KEY_BINS, must agree */
+    uint32_t replicas; /* DYAD_REPLICAS, must agree */
+    uint8_t
+        key[NET_PEER_KEY_LEN]; /* authenticates messages with this member; zero in HELLO */
     uint8_t storage_producer[DYAD_STORAGE_ID_LEN]; /* all zero: no such DMD */
     uint8_t storage_consumer[DYAD_STORAGE_ID_LEN];
-    char node[NET_PEER_NODE_MAX + 1];          /* DYAD_NODE or host name + boot id */
-    char dmd_producer[PATH_MAX];               /* absolute, "" if none */
+    char node[NET_PEER_NODE_MAX + 1]; /* DYAD_NODE or host name + boot id */
+    char dmd_producer[PATH_MAX];      /* absolute, "" if none */
     char dmd_consumer[PATH_MAX];
-    uint8_t address[NET_PEER_ADDRESS_MAX];     /* UCX worker address */
+    uint8_t address[NET_PEER_ADDRESS_MAX]; /* UCX worker address */
     size_t address_len;
 };
 

@@ -1,17 +1,24 @@
 /*
  * net/worker.h - UCX: one worker, endpoints to peers, authenticated messages
  *
- * Runs on the loop's thread only (UCS_THREAD_MODE_SINGLE). UCX installs neither signal handlers
- * nor memory hooks in the host program (see src/boot/environ.h for how it is configured without
- * touching the program's environment). Endpoints use UCP_ERR_HANDLING_MODE_PEER.
+ * Runs on the loop's thread only (UCS_THREAD_MODE_SINGLE). UCX installs neither signal
+ * handlers nor memory hooks in the host program (see src/boot/environ.h for how it is
+ * configured without touching the program's environment). Endpoints use
+ * UCP_ERR_HANDLING_MODE_PEER.
  *
- * A frame: version, flags (whose key), length of the header, header (net/msg.h), MAC tag; DATA
- * payload follows as the active message's data. A frame that cannot be verified is dropped and
- * counted; nothing is answered.
+ * A frame: version, flags (whose key), length, destination rank, message (net/msg.h), MAC
+ * tag over all of this; DATA payload follows as the active message's data, not covered by
+ * the MAC. A frame that cannot be verified is dropped and counted; nothing is answered.
+ * Messages to one peer arrive in the order of their sending, but for DATA with a payload,
+ * which may be overtaken.
  *
- * On a first contact HELLO goes out before anything else, so the peer can answer and later send
- * by itself without asking PMIx. A peer with another depth, bins, replicas or protocol version
- * is refused with a log line that names both values.
+ * On a first contact HELLO goes out before anything else, so the peer can answer and later
+ * send by itself without asking PMIx. A peer with another depth, bins, replicas or protocol
+ * version is refused with a log line that names both values.
+ *
+ * Callbacks are made from the loop's progress, and from net_worker_set_peer() (peer_down,
+ * peer_up) and net_worker_destroy() (net_send_fn); never from net_worker_send() or
+ * net_worker_peer_down(). They may call any function here but net_worker_destroy().
  */
 #ifndef DYAD_NET_WORKER_H
 #define DYAD_NET_WORKER_H
@@ -24,23 +31,35 @@
 #include "net/msg.h"
 #include "net/peer.h"
 
+/* Largest payload of one DATA message, either way. */
+#define NET_WORKER_PAYLOAD_MAX (64u << 20)
+
 struct net_worker;
 
 struct net_worker_ops {
-    /* A message from a verified peer. `payload` (DATA only; else NULL) is malloc'ed and becomes
-     * the callee's, to be freed with free(). msg's pointers live until return. */
-    void (*receive)(void *arg, const struct net_msg *msg, void *payload, size_t payload_len);
-    /* The peer's address is not known and something waits to be sent to it: fetch its blob (PMIx)
-     * and call net_worker_set_peer(), or net_worker_peer_down(). Called once until one of these. */
+    /* A message from a verified peer, never HELLO. `payload` (DATA with length > 0; else
+     * NULL) has msg->length bytes, is malloc'ed and becomes the callee's, to be freed with
+     * free(). msg's pointers live until return. */
+    void (*receive)(void *arg, const struct net_msg *msg, void *payload,
+                    size_t payload_len);
+    /* The peer's address is not known and something waits to be sent to it: fetch its blob
+     * (PMIx) and call net_worker_set_peer(), or net_worker_peer_down(). Called once until
+     * one of these. */
     void (*need_peer)(void *arg, uint32_t rank);
-    /* The connection to the peer broke, or it cannot be reached. Called after every
-     * pending send to it was completed with an error. */
+    /* The connection to the peer broke, it cannot be reached, or net_worker_peer_down() was
+     * called. Called after every pending send to it was completed with an error. One
+     * exception: a higher incarnation shows itself while the old one is still up; then
+     * peer_down (ECONNRESET) and peer_up follow one another at once, and sends that are
+     * pending at the old one fail soon after. So peer_up and peer_down of a rank always
+     * alternate (peer_down may come first, for one that was never known). */
     void (*peer_down)(void *arg, uint32_t rank, int error);
-    /* A HELLO or blob made the peer known (again); `peer` lives until return. */
+    /* A HELLO or blob made the peer known, or a higher incarnation of it; `peer` lives
+     * until return. Its key is zero if only HELLO was seen. */
     void (*peer_up)(void *arg, const struct net_peer *peer);
 };
 
-/* Completion of a send: status 0 (handed to the transport, buffer free again) or an errno value. */
+/* Completion of a send: status 0 (handed to the transport, buffer free again) or an errno
+ * value. */
 typedef void (*net_send_fn)(void *arg, int status);
 
 struct net_worker_stats {
@@ -50,27 +69,40 @@ struct net_worker_stats {
 };
 
 /* Start UCX on `loop`. `self` is filled in by the caller but for address; the worker sets
- * self->address and generates self->key. `nranks` bounds valid ranks. NULL with errno and a log
- * line. Ownership: `ops` static; the worker copies *self. */
-struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *self, uint32_t nranks,
-                                     const struct net_worker_ops *ops, void *arg);
-/* Cancel what is pending (completed with ECANCELED), flush, close endpoints, free. */
+ * self->address and generates self->key. `nranks` bounds valid ranks. NULL with errno and a
+ * log line. Ownership: `ops` static; the worker copies *self. */
+struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *self,
+                                     uint32_t nranks, const struct net_worker_ops *ops,
+                                     void *arg);
+/* Flush (at most 2 s), close endpoints, free. Sends that wait for a peer's blob, or did not
+ * get through in that time, complete with ECANCELED. No other callback. Not from a
+ * callback. */
 void net_worker_destroy(struct net_worker *worker);
 
-/* Send a message to a rank other than self, connecting first if need be. msg is encoded at once.
- * `payload` (may be NULL) must stay valid until fn is called; fn may be NULL; fn is never
- * called before this returns. 0, or -1: EHOSTUNREACH (the peer is known to be down), ENOMEM,
- * EMSGSIZE. source and source_incarnation are filled in. */
+/* Send a message to a rank other than self, connecting first if need be. msg is encoded at
+ * once. `payload` (DATA only, payload_len == msg->length; else NULL and 0) must stay valid
+ * until fn is called; fn may be NULL; fn is never called before this returns. 0, or -1 and
+ * fn is not called: EHOSTUNREACH (the peer is known to be down), ENOMEM, EMSGSIZE
+ * (payload), ENOBUFS (4,096 messages wait for this peer's blob already), EINVAL (bad rank,
+ * message or payload length). source and source_incarnation are filled in. */
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
                     const void *payload, size_t payload_len, net_send_fn fn, void *arg);
 
-/* The peer's blob was read. A higher incarnation replaces the old connection. 0, or -1 EINVAL
- * (disagreeing depth, bins, replicas: logged). */
+/* Give a payload back in place of free(): the next one of about its size goes to pages that
+ * are there already, which triples the rate of large transfers. Optional; keeps at most 16
+ * MiB. Loop's thread only. */
+void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload_len);
+
+/* The peer's blob was read. A higher incarnation replaces the old connection; a lower one
+ * is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second process of
+ * one incarnation: logged) or ENOMEM; then what waits for this blob fails as by
+ * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
-/* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH. Forgotten when
- * a HELLO or blob with a higher incarnation (or the first one at all) arrives. */
+/* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH.
+ * Forgotten when a HELLO or blob with a higher incarnation (or the first one at all)
+ * arrives. */
 void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error);
-/* What is known of a peer, or NULL. Valid until the loop runs again. */
+/* What is known of a peer, even if it is down, or NULL. Valid until the loop runs again. */
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank);
 
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats);

@@ -1,0 +1,377 @@
+/*
+ * dht/node.c - one rank's part in the table: life, timers, queue, who is alive
+ *
+ * Messages to self and completions go through one queue, which is emptied at the end of
+ * dht_node_receive() and in dht_node_tick(), so no callback runs inside the call that
+ * started its operation and no state machine is entered twice. What a callback starts joins
+ * the queue; a bound on one round lets the loop breathe.
+ *
+ * Requests carry an id that starts at incarnation << 40, so an answer to an earlier member
+ * of this rank matches nothing. An answer counts only from a rank that was asked under that
+ * id and has not answered.
+ *
+ * Liveness is kept as the number of each rank's last death. What a home acknowledged is
+ * valid as long as it has not died since: a death costs no walk over what we have
+ * published.
+ */
+#include "dht/node_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define READY_BUDGET   1024
+#define SWEEP_INTERVAL 1000000000ull /* ns: many deaths, one walk over the shard */
+
+struct self_msg {
+    struct ready ready;
+    struct net_msg msg;
+    char upath[];
+};
+
+static const struct {
+    void (*fn)(struct dht_node *node, const struct net_msg *msg);
+    bool upath; /* must be there */
+} handlers[NET_MSG_TYPE_END] = {
+    [NET_MSG_PUBLISH] = {home_publish, true},
+    [NET_MSG_LOOKUP] = {home_lookup, true},
+    [NET_MSG_LOOKUP_CANCEL] = {home_lookup_cancel, true},
+    [NET_MSG_LOOKUP_REPLY] = {lookup_reply, false},
+    [NET_MSG_NOTIFY] = {lookup_notify, false},
+    [NET_MSG_INVALIDATE] = {publish_invalidate, true},
+    [NET_MSG_INVALIDATE_REPLY] = {home_invalidate_reply, false},
+};
+
+void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class)
+{
+    const uint64_t length[TIMER_CLASSES] = {
+        [TIMER_PUBLISH] = node->config.request_timeout + node->config.invalidate_timeout,
+        [TIMER_LOOKUP] = node->config.request_timeout,
+        [TIMER_RETRY] = node->config.retry_interval,
+        [TIMER_INVALIDATE] = node->config.invalidate_timeout,
+        [TIMER_SWEEP] = SWEEP_INTERVAL,
+        [TIMER_REFRESH] = node->config.refresh_interval,
+    };
+
+    node_timer_stop(node, timer);
+    timer->class = class;
+    timer->when = node->ops->now(node->arg) + length[class];
+    timer->active = true;
+    DL_APPEND(node->timers[class], timer);
+}
+
+void node_timer_stop(struct dht_node *node, struct timer *timer)
+{
+    if (timer->active)
+        DL_DELETE(node->timers[timer->class], timer);
+    timer->active = false;
+}
+
+void node_ready_push(struct dht_node *node, struct ready *ready,
+                     void (*fn)(struct dht_node *node, struct ready *ready))
+{
+    ready->fn = fn;
+    ready->queued = true;
+    DL_APPEND(node->ready, ready);
+}
+
+void node_ready_remove(struct dht_node *node, struct ready *ready)
+{
+    if (ready->queued)
+        DL_DELETE(node->ready, ready);
+    ready->queued = false;
+}
+
+/* Tell the user when to call next. A deadline that moved back is left to fire for nothing,
+ * which is cheaper than moving the timer at every reply. */
+void node_rearm(struct dht_node *node)
+{
+    uint64_t when = UINT64_MAX;
+
+    if (node->running)
+        return;
+    for (int i = 0; i < TIMER_CLASSES; i++)
+        if (node->timers[i] != NULL && node->timers[i]->when < when)
+            when = node->timers[i]->when;
+    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW))
+        when = node->ops->now(node->arg);
+    if (when < node->armed) {
+        node->armed = when;
+        node->ops->set_timer(node->arg, when);
+    }
+}
+
+/* Do what is queued, then what of the review fits in. */
+static void node_run(struct dht_node *node)
+{
+    if (node->running)
+        return;
+    node->running = true;
+    for (int i = 0; i < READY_BUDGET && node->ready != NULL; i++) {
+        struct ready *ready = node->ready;
+        node_ready_remove(node, ready);
+        ready->fn(node, ready);
+    }
+    publish_review_step(node);
+    node->running = false;
+    node_rearm(node);
+}
+
+uint64_t node_next_id(struct dht_node *node)
+{
+    return ++node->last_id;
+}
+
+static void node_dispatch(struct dht_node *node, const struct net_msg *msg)
+{
+    if (msg->type == NET_MSG_PUBLISH_REPLY || msg->type == NET_MSG_ERROR) {
+        if (!publish_reply(node, msg))
+            lookup_reply(node, msg);
+    } else if (!handlers[msg->type].upath || msg->entry.upath != NULL) {
+        handlers[msg->type].fn(node, msg);
+    }
+}
+
+static void self_msg_deliver(struct dht_node *node, struct ready *ready)
+{
+    struct self_msg *self = (struct self_msg *)ready;
+    node_dispatch(node, &self->msg);
+    free(self);
+}
+
+static void self_msg_drop(struct dht_node *node)
+{
+    struct ready *ready, *tmp;
+
+    DL_FOREACH_SAFE(node->ready, ready, tmp)
+    {
+        if (ready->fn == self_msg_deliver) {
+            node_ready_remove(node, ready);
+            free(ready);
+        }
+    }
+}
+
+int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg)
+{
+    struct self_msg *self;
+    size_t len;
+
+    msg->source = node->config.self;
+    msg->source_incarnation = node->config.incarnation;
+    if (rank != node->config.self)
+        return node->ops->send(node->arg, rank, msg);
+
+    len = msg->entry.upath != NULL ? strlen(msg->entry.upath) + 1 : 0;
+    self = calloc(1, sizeof(*self) + len);
+    if (self == NULL)
+        return -1;
+    self->msg = *msg;
+    if (len > 0)
+        self->msg.entry.upath = memcpy(self->upath, msg->entry.upath, len);
+    node_ready_push(node, &self->ready, self_msg_deliver);
+    return 0;
+}
+
+bool node_rank_live(const void *arg, uint32_t rank)
+{
+    const struct dht_node *node = arg;
+    return node->death == NULL || (node->death[rank] & 1) == 0;
+}
+
+struct live_without {
+    const struct dht_node *node;
+    const struct asks *asks;
+};
+
+static bool rank_live_without(const void *arg, uint32_t rank)
+{
+    const struct live_without *live = arg;
+
+    if (!node_rank_live(live->node, rank))
+        return false;
+    for (unsigned i = 0; i < live->asks->n; i++)
+        if (live->asks->ask[i].rank == rank)
+            return !live->asks->ask[i].failed;
+    return true;
+}
+
+unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
+                    const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX])
+{
+    struct live_without live = {node, asks};
+    struct dht_ring ring = node->ring;
+
+    ring.replicas = replicas;
+    if (asks != NULL) {
+        ring.live = rank_live_without;
+        ring.arg = &live;
+    }
+    return dht_homes_find(&ring, key, homes);
+}
+
+struct ask *asks_find(struct asks *asks, uint32_t rank)
+{
+    for (unsigned i = 0; i < asks->n; i++)
+        if (asks->ask[i].rank == rank)
+            return &asks->ask[i];
+    return NULL;
+}
+
+struct ask *asks_get(struct asks *asks, uint32_t rank)
+{
+    struct ask *ask = asks_find(asks, rank);
+
+    if (ask == NULL && asks->n < DHT_ASK_MAX) {
+        ask = &asks->ask[asks->n++];
+        *ask = (struct ask){.rank = rank};
+    }
+    return ask;
+}
+
+bool asks_pending(const struct asks *asks)
+{
+    for (unsigned i = 0; i < asks->n; i++)
+        if (asks->ask[i].pending)
+            return true;
+    return false;
+}
+
+struct dht_node *dht_node_create(const struct dht_node_config *config,
+                                 const struct dht_node_ops *ops, void *arg)
+{
+    struct dht_node *node;
+
+    if (config->self >= config->nranks || config->replicas < 1 ||
+        config->request_timeout == 0 || config->retry_interval == 0 ||
+        config->invalidate_timeout == 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    node = calloc(1, sizeof(*node));
+    if (node == NULL)
+        return NULL;
+    node->config = *config;
+    if (node->config.replicas > config->nranks)
+        node->config.replicas = config->nranks;
+    if (node->config.replicas > DHT_REPLICAS_MAX)
+        node->config.replicas = DHT_REPLICAS_MAX;
+    node->ops = ops;
+    node->arg = arg;
+    node->ring = (struct dht_ring){.nranks = config->nranks,
+                                   .replicas = node->config.replicas,
+                                   .node = config->node,
+                                   .live = node_rank_live,
+                                   .arg = node};
+    node->last_id = (uint64_t)config->incarnation << 40;
+    node->last_token = node->last_id;
+    node->armed = UINT64_MAX;
+    node->review_timer.fn = publish_review_timer;
+    node->refresh_timer.fn = publish_refresh_timer;
+    node->sweep_timer.fn = home_sweep;
+    node->shard = dht_shard_create(config->depth, config->bins);
+    if (node->shard == NULL)
+        goto free_node;
+    if (config->refresh_interval > 0) {
+        node_timer_start(node, &node->refresh_timer, TIMER_REFRESH);
+        node_rearm(node);
+    }
+    return node;
+
+free_node:
+    free(node);
+    return NULL;
+}
+
+void dht_node_destroy(struct dht_node *node)
+{
+    if (node == NULL)
+        return;
+    self_msg_drop(node);
+    lookup_destroy(node);
+    publish_destroy(node);
+    home_destroy(node);
+    dht_shard_destroy(node->shard);
+    free(node->death);
+    free(node);
+}
+
+bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
+{
+    if (msg->type >= NET_MSG_TYPE_END)
+        return false;
+    if (msg->type != NET_MSG_PUBLISH_REPLY && msg->type != NET_MSG_ERROR &&
+        handlers[msg->type].fn == NULL)
+        return false;
+    /* What comes from the network and says that it is from us, or from nobody, is not
+     * answered. */
+    if (msg->source >= node->config.nranks || msg->source == node->config.self)
+        return true;
+    node_dispatch(node, msg);
+    node_run(node);
+    return true;
+}
+
+void dht_node_tick(struct dht_node *node)
+{
+    uint64_t now = node->ops->now(node->arg);
+
+    node->armed = UINT64_MAX;
+    for (int i = 0; i < TIMER_CLASSES; i++) {
+        while (node->timers[i] != NULL && node->timers[i]->when <= now) {
+            struct timer *timer = node->timers[i];
+            node_timer_stop(node, timer);
+            timer->fn(node, timer);
+        }
+    }
+    node_run(node);
+}
+
+void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
+{
+    if (rank >= node->config.nranks || rank == node->config.self ||
+        node_rank_live(node, rank) == live)
+        return;
+    if (node->death == NULL) {
+        node->death = calloc(node->config.nranks, sizeof(*node->death));
+        if (node->death == NULL)
+            return; /* it stays "unknown": requests to it fail or time out one by one */
+    }
+    if (live) {
+        node->death[rank] &= ~1u;
+        lookup_rank_live(node);
+    } else {
+        node->death[rank] = ++node->epoch << 1 | 1;
+        publish_rank_dead(node, rank);
+        lookup_rank_dead(node, rank);
+        home_rank_dead(node, rank);
+        if (!node->sweep_timer.active)
+            node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
+    }
+    publish_review(node, false);
+    node_rearm(node);
+}
+
+bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
+{
+    return rank < node->config.nranks && node_rank_live(node, rank);
+}
+
+struct dht_shard *dht_node_shard(struct dht_node *node)
+{
+    return node->shard;
+}
+
+unsigned dht_node_homes(struct dht_node *node, const char *upath,
+                        uint32_t homes[DHT_REPLICAS_MAX])
+{
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    return dht_homes_find(&node->ring, &key, homes);
+}
+
+unsigned dht_node_pending(const struct dht_node *node)
+{
+    return node->npublish + node->nrepair + node->reviewing;
+}

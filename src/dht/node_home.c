@@ -1,0 +1,425 @@
+/*
+ * dht/node_home.c - the home role: a shard that answers, notifies and invalidates
+ *
+ * A home takes a version that is above its highest and refuses any other with that highest,
+ * so all homes end with the same version whatever the order of arrival. A tombstone is an
+ * entry like any other and stays for the session. A version that comes again from its owner
+ * is acknowledged, and brings the owner's fields up to date.
+ *
+ * Coherence: who was given an entry to copy is a holder of it. When a newer version is
+ * taken, its holders and the superseded owner are told, and the publisher gets its answer
+ * when they have answered, died or been silent for invalidate_timeout. Holders that an
+ * earlier version has told and that still owe an answer are told again with the new one: an
+ * acknowledgement means that no node uses anything older, however fast versions follow each
+ * other.
+ *
+ * That waiting cannot go round in a circle: a rank delays its answer only while a publish
+ * of its own with a LOWER version is under way (node_publish.c), which itself waits for
+ * lower ones.
+ */
+#include "dht/node_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "util/log.h"
+
+static void reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                          const struct dyad_entry *entry)
+{
+    struct net_msg msg = {
+        .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
+    node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
+}
+
+static void told_free(struct dht_node *node, struct told *told)
+{
+    if (told->hh.tbl != NULL) {
+        struct told *list = told->record->user;
+        DL_DELETE(list, told);
+        told->record->user = list;
+        HASH_DEL(node->told, told);
+    }
+    node_timer_stop(node, &told->timer);
+    free(told->replies);
+    free(told->ranks);
+    free(told);
+}
+
+static void told_finish(struct dht_node *node, struct told *told)
+{
+    struct dyad_entry entry = told->record->entry;
+
+    entry.version = told->version;
+    for (unsigned i = 0; i < told->nreplies; i++)
+        reply_publish(node, told->replies[i].rank, told->replies[i].id, 0, &entry);
+    told_free(node, told);
+}
+
+static void told_timeout(struct dht_node *node, struct timer *timer)
+{
+    struct told *told = (struct told *)((char *)timer - offsetof(struct told, timer));
+
+    for (unsigned i = 0; i < told->nranks; i++)
+        log_warn(
+            "rank %u did not confirm in time that it dropped its copy of %s: no longer "
+            "waited for",
+            told->ranks[i], told->record->upath);
+    told_finish(node, told);
+}
+
+static bool told_add_reply(struct told *told, uint32_t rank, uint64_t id)
+{
+    struct reply_to *replies;
+
+    for (unsigned i = 0; i < told->nreplies; i++)
+        if (told->replies[i].rank == rank && told->replies[i].id == id)
+            return true;
+    replies = realloc(told->replies, (told->nreplies + 1) * sizeof(*replies));
+    if (replies == NULL)
+        return false;
+    told->replies = replies;
+    replies[told->nreplies++] = (struct reply_to){rank, id};
+    return true;
+}
+
+static bool told_drop_rank(struct told *told, uint32_t rank)
+{
+    for (unsigned i = 0; i < told->nranks; i++) {
+        if (told->ranks[i] == rank) {
+            told->ranks[i] = told->ranks[--told->nranks];
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct told *told_create(struct dht_node *node, struct dht_record *record,
+                                const struct net_msg *msg)
+{
+    struct told *told = calloc(1, sizeof(*told)), *list = record->user;
+
+    if (told == NULL)
+        return NULL;
+    told->id = node_next_id(node);
+    told->record = record;
+    told->version = msg->entry.version;
+    told->timer.fn = told_timeout;
+    if (!told_add_reply(told, msg->source, msg->id))
+        goto free_told;
+    HASH_ADD(hh, node->told, id, sizeof(told->id), told);
+    if (told->hh.tbl == NULL)
+        goto free_told;
+    DL_APPEND(list, told);
+    record->user = list;
+    return told;
+
+free_told:
+    free(told->replies);
+    free(told);
+    return NULL;
+}
+
+/* Tell the ranks; the publisher is answered when the last one has answered. */
+static void told_start(struct dht_node *node, struct told *told)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < told->nranks; i++) {
+        struct net_msg msg = {
+            .type = NET_MSG_INVALIDATE, .id = told->id, .entry = told->record->entry};
+        if (node_send(node, told->ranks[i], &msg) == 0)
+            told->ranks[left++] = told->ranks[i];
+    }
+    told->nranks = left;
+    if (left == 0)
+        told_finish(node, told);
+    else
+        node_timer_start(node, &told->timer, TIMER_INVALIDATE);
+}
+
+/* Move the ranks that hold something older from the record to `told`. */
+static void told_take_ranks(struct dht_node *node, struct told *told,
+                            const struct net_msg *msg)
+{
+    struct dht_record *record = told->record;
+    const struct told *earlier;
+    int rc = 0;
+
+    if (record->entry.state == DYAD_ENTRY_PUBLISHED)
+        rc |= dht_shard_add_holder(record, record->entry.owner);
+    DL_FOREACH((struct told *)record->user, earlier)
+    {
+        for (unsigned i = 0; i < earlier->nranks; i++)
+            rc |= dht_shard_add_holder(record, earlier->ranks[i]);
+    }
+    if (rc < 0)
+        log_warn("out of memory: not every holder of %s is told of its new version",
+                 record->upath);
+
+    for (unsigned i = 0; i < record->nholders; i++) {
+        uint32_t rank = record->holders[i];
+        if (rank == msg->source || !dht_node_is_live(node, rank) ||
+            (msg->entry.state == DYAD_ENTRY_PUBLISHED && rank == msg->entry.owner))
+            continue;
+        record->holders[told->nranks++] = rank;
+    }
+    told->ranks = record->holders;
+    record->holders = NULL;
+    record->nholders = 0;
+}
+
+static void record_set(struct dht_record *record, const struct net_msg *msg)
+{
+    record->entry = msg->entry;
+    record->entry.upath = record->upath;
+    /* Unless somebody else passes it on. */
+    record->owner_incarnation =
+        msg->source == msg->entry.owner ? msg->source_incarnation : 0;
+}
+
+static void record_notify(struct dht_node *node, struct dht_record *record)
+{
+    struct dht_waiter *waiter, *tmp;
+
+    DL_FOREACH_SAFE(record->waiters, waiter, tmp)
+    {
+        struct net_msg msg = {
+            .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
+        if (dyad_version_cmp(&record->entry.version, &waiter->newer_than) <= 0)
+            continue;
+        /* One that cannot be noted as a holder is not told now: it asks again by itself. */
+        if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
+            record->entry.state == DYAD_ENTRY_PUBLISHED &&
+            waiter->rank != record->entry.owner &&
+            dht_shard_add_holder(record, waiter->rank) < 0)
+            continue;
+        node_send(node, waiter->rank, &msg);
+        DL_DELETE(record->waiters, waiter);
+        free(waiter);
+    }
+}
+
+/* A record that says nothing any more. Those with an entry stay: tombstones last. */
+static bool record_is_empty(const struct dht_record *record)
+{
+    return record->entry.state == DYAD_ENTRY_NONE && record->waiters == NULL;
+}
+
+static bool publish_is_valid(const struct dht_node *node, const struct net_msg *msg)
+{
+    const struct dyad_entry *entry = &msg->entry;
+
+    if (entry->version.counter == 0 || entry->version.counter > DHT_COUNTER_MAX ||
+        entry->version.rank >= node->config.nranks)
+        return false;
+    if (entry->state == DYAD_ENTRY_PUBLISHED)
+        return entry->owner < node->config.nranks;
+    return entry->state == DYAD_ENTRY_WITHDRAWN;
+}
+
+/* The version that is here came again. */
+static void publish_again(struct dht_node *node, struct dht_record *record,
+                          const struct net_msg *msg)
+{
+    struct told *told;
+
+    if (msg->entry.owner != record->entry.owner ||
+        msg->entry.state != record->entry.state) {
+        reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        return;
+    }
+    /* A message of an earlier member of that rank may have been overtaken. */
+    if (msg->source == msg->entry.owner &&
+        msg->source_incarnation >= record->owner_incarnation)
+        record_set(record, msg);
+    DL_FOREACH((struct told *)record->user, told)
+    {
+        if (dyad_version_cmp(&told->version, &msg->entry.version) == 0) {
+            told_add_reply(told, msg->source, msg->id); /* ENOMEM: it is silent */
+            return;
+        }
+    }
+    reply_publish(node, msg->source, msg->id, 0, &record->entry);
+}
+
+void home_publish(struct dht_node *node, const struct net_msg *msg)
+{
+    struct dht_record *record;
+    struct told *told;
+    struct dht_key key;
+    int order;
+
+    if (!publish_is_valid(node, msg)) {
+        reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
+        return;
+    }
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_insert(node->shard, &key, msg->entry.upath);
+    if (record == NULL) {
+        reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return;
+    }
+    order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
+    if (order < 0) {
+        reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        return;
+    }
+    if (order == 0) {
+        publish_again(node, record, msg);
+        return;
+    }
+    told = told_create(node, record, msg);
+    if (told == NULL) {
+        if (record_is_empty(record))
+            dht_shard_remove(node->shard, record);
+        reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return;
+    }
+    told_take_ranks(node, told, msg);
+    record_set(record, msg);
+    record_notify(node, record);
+    told_start(node, told);
+}
+
+void home_lookup(struct dht_node *node, const struct net_msg *msg)
+{
+    struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
+    struct dht_record *record;
+    struct dht_key key;
+
+    reply.entry.upath = msg->entry.upath;
+    reply.entry.owner = DYAD_RANK_NONE;
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    if (record != NULL && dyad_version_cmp(&record->entry.version, &msg->newer_than) > 0) {
+        reply.entry = record->entry;
+        if (record->entry.state == DYAD_ENTRY_PUBLISHED)
+            reply.status = 0;
+        dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
+        if (reply.status == 0 && (msg->flags & NET_LOOKUP_COPY) != 0 &&
+            msg->source != record->entry.owner &&
+            dht_shard_add_holder(record, msg->source) < 0)
+            reply.status = ENOMEM;
+    } else if ((msg->flags & NET_LOOKUP_WAIT) != 0) {
+        if (record == NULL)
+            record = dht_shard_insert(node->shard, &key, msg->entry.upath);
+        reply.status = EAGAIN;
+        if (record == NULL ||
+            dht_shard_add_waiter(node->shard, record, msg->source, msg->id, msg->flags,
+                                 &msg->newer_than, node->ops->now(node->arg)) < 0) {
+            reply.status = ENOMEM;
+            if (record != NULL && record_is_empty(record))
+                dht_shard_remove(node->shard, record);
+        }
+    }
+    if (reply.status == ENOMEM)
+        reply.type = NET_MSG_ERROR;
+    node_send(node, msg->source, &reply);
+}
+
+void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
+{
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    if (record == NULL)
+        return;
+    dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
+    if (record_is_empty(record))
+        dht_shard_remove(node->shard, record);
+}
+
+void home_invalidate_reply(struct dht_node *node, const struct net_msg *msg)
+{
+    struct told *told;
+
+    HASH_FIND(hh, node->told, &msg->id, sizeof(msg->id), told);
+    if (told != NULL && told_drop_rank(told, msg->source) && told->nranks == 0)
+        told_finish(node, told);
+}
+
+void home_rank_dead(struct dht_node *node, uint32_t rank)
+{
+    struct told *told, *tmp;
+
+    HASH_ITER(hh, node->told, told, tmp)
+    {
+        if (told_drop_rank(told, rank) && told->nranks == 0)
+            told_finish(node, told);
+    }
+}
+
+struct sweep {
+    struct dht_node *node;
+    struct dht_record **empty;
+    size_t nempty, cap;
+};
+
+static int sweep_record(struct dht_record *record, void *arg)
+{
+    struct sweep *sweep = arg;
+    struct dht_waiter *waiter, *tmp;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < record->nholders; i++)
+        if (dht_node_is_live(sweep->node, record->holders[i]))
+            left++;
+    if (left < record->nholders) {
+        /* Built anew: the array's size follows from the number in it. */
+        uint32_t *old = record->holders, n = record->nholders;
+        record->holders = NULL;
+        record->nholders = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (dht_node_is_live(sweep->node, old[i]) &&
+                dht_shard_add_holder(record, old[i]) < 0)
+                log_warn("out of memory: a holder of %s is forgotten", record->upath);
+        free(old);
+    }
+    DL_FOREACH_SAFE(record->waiters, waiter, tmp)
+    {
+        if (!dht_node_is_live(sweep->node, waiter->rank)) {
+            DL_DELETE(record->waiters, waiter);
+            free(waiter);
+        }
+    }
+    if (!record_is_empty(record))
+        return 0;
+    if (sweep->nempty == sweep->cap) {
+        size_t cap = sweep->cap ? 2 * sweep->cap : 64;
+        struct dht_record **empty =
+            realloc(sweep->empty, cap * sizeof(struct dht_record *));
+        if (empty == NULL)
+            return 0; /* the next sweep takes it */
+        sweep->empty = empty;
+        sweep->cap = cap;
+    }
+    sweep->empty[sweep->nempty++] = record;
+    return 0;
+}
+
+/* Drop waiters and holders of the dead. Until then they cost nothing: a dead holder is not
+ * told, and a notice to a rank that is gone, or is somebody else by now, is lost or
+ * ignored. */
+void home_sweep(struct dht_node *node, struct timer *timer)
+{
+    struct sweep sweep = {.node = node};
+
+    (void)timer;
+    dht_shard_foreach(node->shard, sweep_record, &sweep);
+    for (size_t i = 0; i < sweep.nempty; i++)
+        dht_shard_remove(node->shard, sweep.empty[i]);
+    free(sweep.empty);
+}
+
+void home_destroy(struct dht_node *node)
+{
+    struct told *told, *tmp;
+
+    HASH_ITER(hh, node->told, told, tmp)
+    {
+        told_free(node, told);
+    }
+}

@@ -1,0 +1,234 @@
+/*
+ * dht/node_impl.h - what the parts of node.c share; private to dht/
+ *
+ * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
+ * own entries. node_lookup.c: our lookups.
+ */
+#ifndef DYAD_DHT_NODE_IMPL_H
+#define DYAD_DHT_NODE_IMPL_H
+
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "dht/node.h"
+
+#define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
+#define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
+#define DHT_REPAIR_WINDOW 64           /* republications in flight */
+
+/* Timers of one class all run for the same time, so each class is a list in order of
+ * expiry. */
+enum timer_class {
+    TIMER_PUBLISH, /* a home may wait for holders before it answers */
+    TIMER_LOOKUP,
+    TIMER_RETRY,
+    TIMER_INVALIDATE,
+    TIMER_SWEEP,
+    TIMER_REFRESH,
+    TIMER_CLASSES
+};
+
+struct timer {
+    struct timer *prev, *next;
+    uint64_t when;
+    void (*fn)(struct dht_node *node, struct timer *timer);
+    enum timer_class class;
+    bool active;
+};
+
+/* Something to be done from dht_node_tick() or _receive(), first come, first served. */
+struct ready {
+    struct ready *prev, *next;
+    void (*fn)(struct dht_node *node, struct ready *ready);
+    bool queued;
+};
+
+/* A rank that an operation has asked. */
+struct ask {
+    uint64_t sent;
+    uint32_t rank;
+    bool pending;  /* no answer yet */
+    bool answered; /* publish: acknowledged; lookup: nothing there */
+    bool failed;   /* silent, dead or in error: passed over */
+    bool wait;     /* it was asked to keep a waiter */
+    bool waiter;   /* it keeps one */
+};
+
+struct asks {
+    unsigned n;
+    struct ask ask[DHT_ASK_MAX];
+};
+
+struct publish {
+    struct ready ready;
+    struct publish *next; /* queue of the upath */
+    struct own *own;
+    struct dyad_entry entry; /* upath: that of own */
+    struct dht_key key;
+    uint64_t id; /* another one for each version that is tried */
+    UT_hash_handle hh;
+    struct timer timer;
+    struct asks asks;
+    unsigned attempts;
+    uint32_t epoch; /* deaths that it knew of when it was sent */
+    bool repair;    /* of an entry that was published before: same version */
+    bool repair_all;
+    int status;
+    dht_publish_fn fn;
+    void *arg;
+};
+
+/* INVALIDATE that waits for us: for the engine (by token), or for a publish of ours to end.
+ */
+struct incoming {
+    struct ready ready;
+    struct incoming *next; /* own->deferred */
+    uint64_t token;
+    UT_hash_handle hh;
+    uint32_t rank; /* who wants the reply; DYAD_RANK_NONE: nobody */
+    uint64_t id;
+    struct dyad_entry newer;
+    bool busy; /* in ops->invalidate() */
+    bool gone; /* dht_node_invalidated() came meanwhile */
+    char upath[];
+};
+
+/* A upath that we published or withdrew. */
+struct own {
+    struct dyad_entry entry; /* state NONE: nothing of ours is in force */
+    uint64_t highest;        /* counter known to be taken */
+    struct publish *queue;   /* the first is under way */
+    struct incoming *deferred;
+    UT_hash_handle hh;
+    uint32_t hash;  /* for uthash */
+    uint32_t epoch; /* the homes below acknowledged when that many deaths were known */
+    uint32_t nhomes;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    char upath[];
+};
+
+enum lookup_state {
+    LOOKUP_FIRST,   /* asking the first home, or the next where one is silent */
+    LOOKUP_WAITING, /* that home keeps a waiter */
+    LOOKUP_ALL,     /* it had nothing: what do all of them say? */
+};
+
+struct dht_lookup {
+    struct ready ready;
+    struct dht_lookup *prev, *next; /* node->lookups */
+    uint64_t id;
+    UT_hash_handle hh;
+    struct dht_key key;
+    uint8_t flags;
+    enum lookup_state state;
+    struct dyad_version newer_than;
+    struct timer timer, retry;
+    struct asks asks;
+    uint32_t home;
+    int status;
+    struct dyad_entry best; /* what fn gets; state NONE: nothing */
+    dht_lookup_fn fn;
+    void *arg;
+    char upath[];
+};
+
+/* Holders of older versions that a home has told and that have not answered yet. */
+struct told {
+    uint64_t id;
+    UT_hash_handle hh;
+    struct told *prev, *next; /* record->user: those of one record */
+    struct dht_record *record;
+    struct dyad_version version;
+    struct timer timer;
+    struct reply_to {
+        uint32_t rank;
+        uint64_t id;
+    } * replies; /* PUBLISHes to be acknowledged */
+    unsigned nreplies;
+    uint32_t *ranks; /* still to answer */
+    unsigned nranks;
+};
+
+struct dht_node {
+    struct dht_node_config config;
+    const struct dht_node_ops *ops;
+    void *arg;
+    struct dht_ring ring;
+    struct dht_shard *shard;
+
+    /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
+    uint32_t *death;
+    uint32_t epoch; /* deaths so far */
+
+    uint64_t last_id;
+    struct timer *timers[TIMER_CLASSES];
+    uint64_t armed; /* what the user's timer is set to */
+    struct ready *ready;
+    bool running; /* in node_run() */
+
+    struct publish *publishes; /* under way, by id */
+    struct own *own;           /* by upath */
+    struct incoming *incoming; /* at the engine, by token */
+    uint64_t last_token;
+    uint64_t
+        counter_floor; /* of upaths that were forgotten: no version of ours is used twice */
+    unsigned npublish; /* queued or under way, without repairs */
+    unsigned nrepair;
+    struct own *review; /* next to be looked at */
+    bool reviewing, review_again, review_all;
+    struct timer review_timer, refresh_timer, sweep_timer;
+
+    struct dht_lookup *lookups; /* all but those that are done */
+    struct dht_lookup *lookups_by_id;
+
+    struct told *told; /* by id */
+};
+
+/* node.c */
+void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);
+void node_timer_stop(struct dht_node *node, struct timer *timer);
+void node_ready_push(struct dht_node *node, struct ready *ready,
+                     void (*fn)(struct dht_node *node, struct ready *ready));
+void node_ready_remove(struct dht_node *node, struct ready *ready);
+void node_rearm(struct dht_node *node);
+uint64_t node_next_id(struct dht_node *node);
+/* To any rank; to self through the queue. 0 or -1. */
+int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
+bool node_rank_live(const void *arg, uint32_t rank);
+/* Homes of a key without those that `asks` (may be NULL) has passed over. */
+unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
+                    const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
+struct ask *asks_find(struct asks *asks, uint32_t rank);
+/* The rank's slot, made if need be. NULL: all are taken. */
+struct ask *asks_get(struct asks *asks, uint32_t rank);
+bool asks_pending(const struct asks *asks);
+
+/* node_home.c */
+void home_publish(struct dht_node *node, const struct net_msg *msg);
+void home_lookup(struct dht_node *node, const struct net_msg *msg);
+void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg);
+void home_invalidate_reply(struct dht_node *node, const struct net_msg *msg);
+void home_rank_dead(struct dht_node *node, uint32_t rank);
+void home_sweep(struct dht_node *node, struct timer *timer);
+void home_destroy(struct dht_node *node);
+
+/* node_publish.c; _reply: false if the id is not of a publish */
+bool publish_reply(struct dht_node *node, const struct net_msg *msg);
+void publish_invalidate(struct dht_node *node, const struct net_msg *msg);
+void publish_rank_dead(struct dht_node *node, uint32_t rank);
+void publish_review(struct dht_node *node, bool all);
+void publish_review_step(struct dht_node *node);
+void publish_review_timer(struct dht_node *node, struct timer *timer);
+void publish_refresh_timer(struct dht_node *node, struct timer *timer);
+void publish_destroy(struct dht_node *node);
+
+/* node_lookup.c */
+void lookup_reply(struct dht_node *node, const struct net_msg *msg);
+void lookup_notify(struct dht_node *node, const struct net_msg *msg);
+void lookup_rank_dead(struct dht_node *node, uint32_t rank);
+void lookup_rank_live(struct dht_node *node);
+void lookup_destroy(struct dht_node *node);
+
+#endif

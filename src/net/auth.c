@@ -1,0 +1,121 @@
+/*
+ * auth.c - HMAC-SHA-256 by OpenSSL's EVP_MAC
+ *
+ * The algorithm comes from a library context of our own: a program that uses the same
+ * libcrypto keeps its providers, configuration and fetched algorithms to itself. It is made
+ * once and kept as long as the process lives (the engine is never unloaded). A prepared key
+ * is a context that each message starts again without giving the key again, which spares
+ * two of four compressions.
+ */
+#include "net/auth.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include "util/log.h"
+
+#define MAC_LEN 32 /* of the full SHA-256 */
+
+struct net_auth {
+    EVP_MAC_CTX *mac;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static OSSL_LIB_CTX *library;
+static EVP_MAC *hmac;
+
+static void fetch(void)
+{
+    library = OSSL_LIB_CTX_new();
+    if (library)
+        hmac = EVP_MAC_fetch(library, OSSL_MAC_NAME_HMAC, NULL);
+    if (!hmac)
+        log_error(
+            "OpenSSL has no HMAC: peers cannot be authenticated; check its installation");
+}
+
+int net_auth_random(void *buf, size_t len)
+{
+    uint8_t *at = buf;
+
+    while (len > 0) {
+        ssize_t n = getrandom(at, len, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        at += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN])
+{
+    pthread_once(&once, fetch);
+    if (!hmac) {
+        errno = ENOTSUP;
+        return NULL;
+    }
+
+    struct net_auth *auth = calloc(1, sizeof(*auth));
+    if (!auth)
+        return NULL;
+    auth->mac = EVP_MAC_CTX_new(hmac);
+    if (!auth->mac)
+        goto free_auth;
+
+    const OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
+        OSSL_PARAM_construct_end(),
+    };
+    if (!EVP_MAC_init(auth->mac, key, NET_PEER_KEY_LEN, params))
+        goto free_mac;
+    return auth;
+
+free_mac:
+    EVP_MAC_CTX_free(auth->mac);
+free_auth:
+    free(auth);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void net_auth_destroy(struct net_auth *auth)
+{
+    if (!auth)
+        return;
+    EVP_MAC_CTX_free(auth->mac);
+    free(auth);
+}
+
+int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
+                  uint8_t tag[NET_AUTH_TAG_LEN])
+{
+    uint8_t mac[MAC_LEN];
+    size_t mac_len = 0;
+
+    if (!EVP_MAC_init(auth->mac, NULL, 0, NULL) || !EVP_MAC_update(auth->mac, data, len) ||
+        !EVP_MAC_final(auth->mac, mac, &mac_len, sizeof(mac)) || mac_len != sizeof(mac)) {
+        errno = EIO;
+        return -1;
+    }
+    memcpy(tag, mac, NET_AUTH_TAG_LEN);
+    return 0;
+}
+
+bool net_auth_verify(struct net_auth *auth, const void *data, size_t len,
+                     const uint8_t tag[NET_AUTH_TAG_LEN])
+{
+    uint8_t right[NET_AUTH_TAG_LEN];
+
+    return net_auth_sign(auth, data, len, right) == 0 &&
+           CRYPTO_memcmp(right, tag, NET_AUTH_TAG_LEN) == 0;
+}

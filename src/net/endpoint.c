@@ -1,0 +1,655 @@
+/*
+ * endpoint.c - peers, their connections, and what is sent to them
+ *
+ * A peer is up (its address and a key that both ends know are there), unknown (sends wait
+ * in its queue and the user was asked for its blob), or down (sends are refused until a
+ * higher incarnation shows itself). Its connection is made by the first send, whose way
+ * HELLO goes ahead of.
+ *
+ * A connection that fails leaves its peer at once and is closed by tidy, outside of UCX's
+ * callbacks. UCX then gives back every send with an error; only then are the payloads free,
+ * the connection's memory released and peer_down reported. So a new connection (to a higher
+ * incarnation) may exist while an old one is still being taken down.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/codec.h"
+#include "net/worker_impl.h"
+#include "util/log.h"
+#include "utlist.h"
+
+struct peer *net_worker_get_peer(struct net_worker *worker, uint32_t rank)
+{
+    if (rank >= worker->nranks || rank == worker->self.rank) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct peer *peer = worker->peers[rank];
+    if (!peer) {
+        peer = calloc(1, sizeof(*peer));
+        if (!peer)
+            return NULL;
+        peer->rank = rank;
+        worker->peers[rank] = peer;
+    }
+    return peer;
+}
+
+static void todo_add(struct net_worker *worker, struct peer *peer)
+{
+    if (peer->todo_listed)
+        return;
+    peer->todo_listed = true;
+    LL_APPEND2(worker->todo, peer, todo_next);
+}
+
+/* --- completion --- */
+
+/* The send is in no list any more. Who waits for it is told by run_done. */
+void net_worker_complete(struct net_worker *worker, struct send *send, int status)
+{
+    if (!send->fn) {
+        free(send);
+        return;
+    }
+    send->status = status;
+    DL_APPEND(worker->done, send);
+}
+
+unsigned net_worker_run_done(struct net_worker *worker)
+{
+    struct send *batch = worker->done; /* what these add is for the next time */
+    unsigned n = 0;
+
+    worker->done = NULL;
+    while (batch) {
+        struct send *send = batch;
+        DL_DELETE(batch, send);
+        send->fn(send->arg, send->status);
+        free(send);
+        n++;
+    }
+    return n;
+}
+
+static void cancel_queue(struct net_worker *worker, struct peer *peer, int error)
+{
+    while (peer->queue) {
+        struct send *send = peer->queue;
+        DL_DELETE(peer->queue, send);
+        net_worker_complete(worker, send, error);
+    }
+    peer->queued = 0;
+}
+
+void net_worker_cancel_queued(struct net_worker *worker, int error)
+{
+    for (uint32_t rank = 0; rank < worker->nranks; rank++) {
+        if (worker->peers[rank])
+            cancel_queue(worker, worker->peers[rank], error);
+    }
+}
+
+/* --- connections --- */
+
+/* Take the connection away from its peer, to be closed by tidy. */
+static void conn_detach(struct conn *conn, int error)
+{
+    if (conn->failed)
+        return;
+    conn->failed = true;
+    conn->error = error;
+    conn->peer->conn = NULL;
+    conn->peer->closing++;
+    conn->worker->failed_conns++;
+}
+
+static void peer_fail(struct net_worker *worker, struct peer *peer, int error)
+{
+    if (peer->down)
+        return;
+    peer->down = true;
+    peer->wanted = peer->todo_need = false;
+    peer->todo_down = true;
+    peer->down_error = error;
+    todo_add(worker, peer);
+    if (peer->conn)
+        conn_detach(peer->conn, error);
+    cancel_queue(worker, peer, EHOSTUNREACH);
+}
+
+void net_worker_conn_failed(struct conn *conn, int error)
+{
+    if (!conn->failed)
+        peer_fail(conn->worker, conn->peer, error);
+}
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    struct conn *conn = arg;
+
+    (void)ep;
+    if (conn->worker->destroying)
+        return;
+    log_debug("connection to rank %u broke: %s", conn->peer->rank,
+              ucs_status_string(status));
+    net_worker_conn_failed(conn, net_worker_errno(status));
+}
+
+static void conn_close(struct conn *conn)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = UCP_EP_CLOSE_FLAG_FORCE,
+    };
+
+    if (conn->closed)
+        return;
+    conn->closed = true;
+    conn->worker->stats.endpoints--;
+    void *request = ucp_ep_close_nbx(conn->ep, &param);
+    if (UCS_PTR_IS_PTR(request))
+        ucp_request_free(request); /* UCX keeps it until it is complete */
+}
+
+void net_worker_close_all(struct net_worker *worker)
+{
+    struct conn *conn;
+
+    DL_FOREACH(worker->conns, conn)
+    {
+        conn_detach(conn, ECANCELED);
+        conn_close(conn);
+    }
+}
+
+/* A failed one, and only when UCX has given back its sends. */
+static void conn_free(struct conn *conn)
+{
+    DL_DELETE(conn->worker->conns, conn);
+    conn->peer->closing--;
+    conn->worker->failed_conns--;
+    free(conn);
+}
+
+/* --- sending --- */
+
+static bool can_sign(const struct peer *peer)
+{
+    return peer->info && (peer->auth || peer->knows_ours);
+}
+
+/* Complete a frame whose message has been put behind its prefix. The key is chosen as
+ * late as this: the receiver's if we know it, else ours if it is known to the receiver. */
+static int frame_seal(struct net_worker *worker, struct peer *peer, struct send *send)
+{
+    uint8_t version = FRAME_VERSION, flags = peer->auth ? 0 : FRAME_KEY_OF_SENDER;
+    uint32_t len = (uint32_t)(send->frame_len - FRAME_OVERHEAD);
+    uint16_t zero = 0;
+    struct codec c = codec_writer(send->frame, FRAME_PREFIX_LEN);
+
+    codec_u8(&c, &version);
+    codec_u8(&c, &flags);
+    codec_u16(&c, &zero);
+    codec_u32(&c, &len);
+    codec_u32(&c, &peer->rank);
+    return net_auth_sign(peer->auth ? peer->auth : worker->auth, send->frame,
+                         FRAME_PREFIX_LEN + len, send->frame + FRAME_PREFIX_LEN + len);
+}
+
+static void on_sent(void *request, ucs_status_t status, void *arg)
+{
+    struct send *send = arg;
+    struct conn *conn = send->conn;
+    int error = net_worker_errno(status);
+
+    ucp_request_free(request);
+    if (error && conn->failed)
+        error = conn->error; /* not merely cancelled: it says why */
+    DL_DELETE(conn->inflight, send);
+    net_worker_complete(conn->worker, send, error);
+}
+
+/* Hand a send to UCX. Small frames travel as the active message's header, with the payload
+ * as its data (large ones by rendezvous, without a copy); frames that do not fit there,
+ * which have no payload, as the data, eagerly, so that they stay in order. */
+static void transmit(struct net_worker *worker, struct conn *conn, struct send *send)
+{
+    bool in_header = send->frame_len <= worker->header_max;
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = in_header ? 0 : UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = on_sent,
+        .user_data = send,
+    };
+
+    if (frame_seal(worker, conn->peer, send) < 0) {
+        net_worker_complete(worker, send, errno);
+        return;
+    }
+    worker->stats.messages_sent++;
+    worker->stats.bytes_sent += send->frame_len + send->payload_len;
+    send->conn = conn;
+    DL_APPEND(conn->inflight, send);
+    void *request =
+        in_header ? ucp_am_send_nbx(conn->ep, WORKER_AM_ID, send->frame, send->frame_len,
+                                    send->payload, send->payload_len, &param)
+                  : ucp_am_send_nbx(conn->ep, WORKER_AM_ID, NULL, 0, send->frame,
+                                    send->frame_len, &param);
+    if (UCS_PTR_IS_PTR(request))
+        return;
+
+    ucs_status_t status = UCS_PTR_STATUS(request);
+    DL_DELETE(conn->inflight, send);
+    net_worker_complete(worker, send, net_worker_errno(status));
+    if (status != UCS_OK && status != UCS_ERR_NO_MEMORY)
+        net_worker_conn_failed(conn, net_worker_errno(status));
+}
+
+/* Encode a message into a new send. */
+static struct send *send_create(struct net_worker *worker, struct net_msg *msg,
+                                const void *payload, size_t payload_len)
+{
+    msg->source = worker->self.rank;
+    msg->source_incarnation = worker->self.incarnation;
+    int len = net_msg_encode(msg, worker->scratch, FRAME_MESSAGE_MAX);
+    if (len < 0)
+        return NULL;
+
+    struct send *send = malloc(sizeof(*send) + FRAME_OVERHEAD + (size_t)len);
+    if (!send)
+        return NULL;
+    *send = (struct send){
+        .payload = payload,
+        .payload_len = payload_len,
+        .frame_len = FRAME_OVERHEAD + (size_t)len,
+    };
+    memcpy(send->frame + FRAME_PREFIX_LEN, worker->scratch, (size_t)len);
+    return send;
+}
+
+/* HELLO, with our blob but not our key. */
+static struct send *hello_create(struct net_worker *worker)
+{
+    uint8_t blob[NET_PEER_BLOB_MAX];
+    int len = net_peer_encode(&worker->self, 0, blob, sizeof(blob));
+    struct net_msg msg = {.type = NET_MSG_HELLO, .blob = blob, .blob_len = (size_t)len};
+
+    return len < 0 ? NULL : send_create(worker, &msg, NULL, 0);
+}
+
+/* The peer's connection, made if there is none, with HELLO on its way; NULL with errno. */
+static struct conn *peer_connect(struct net_worker *worker, struct peer *peer)
+{
+    if (peer->conn)
+        return peer->conn;
+
+    struct send *hello = NULL;
+    struct conn *conn = calloc(1, sizeof(*conn));
+    if (!conn)
+        return NULL;
+    conn->worker = worker;
+    conn->peer = peer;
+    hello = hello_create(worker);
+    if (!hello)
+        goto free_conn;
+
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = (const ucp_address_t *)peer->info->address,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = on_error, .arg = conn},
+    };
+    ucs_status_t status = ucp_ep_create(worker->ucp, &params, &conn->ep);
+    if (status != UCS_OK) {
+        log_warn(
+            "cannot connect to rank %u on %s (%s): it has ended, or UCX_TLS or "
+            "UCX_NET_DEVICES differ between the nodes",
+            peer->rank, peer->info->node, ucs_status_string(status));
+        errno = status == UCS_ERR_NO_MEMORY ? ENOMEM : EHOSTUNREACH;
+        goto free_hello;
+    }
+    worker->stats.endpoints++;
+    peer->conn = conn;
+    DL_APPEND(worker->conns, conn);
+    transmit(worker, conn, hello);
+    if (conn->failed) {
+        errno = EHOSTUNREACH;
+        return NULL;
+    }
+    return conn;
+
+free_hello:
+    free(hello);
+free_conn:
+    free(conn);
+    return NULL;
+}
+
+/* Send now what waited for the peer to be known. */
+static void flush_queue(struct net_worker *worker, struct peer *peer)
+{
+    while (peer->queue && !peer->down) {
+        struct conn *conn = peer_connect(worker, peer);
+        if (!conn) {
+            peer_fail(worker, peer, errno);
+            return;
+        }
+        struct send *send = peer->queue;
+        DL_DELETE(peer->queue, send);
+        peer->queued--;
+        transmit(worker, conn, send);
+    }
+}
+
+int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
+                    const void *payload, size_t payload_len, net_send_fn fn, void *arg)
+{
+    /* The receiver checks the same: what a DATA says is what it brings. */
+    size_t right_len = msg->type == NET_MSG_DATA ? msg->length : 0;
+    if (payload_len > NET_WORKER_PAYLOAD_MAX) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    if (payload_len != right_len || (payload_len > 0 && !payload)) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct peer *peer = net_worker_get_peer(worker, rank);
+    if (!peer)
+        return -1;
+    if (peer->down || worker->destroying) {
+        errno = EHOSTUNREACH;
+        return -1;
+    }
+    if (!can_sign(peer) && peer->queued >= WORKER_QUEUED) {
+        errno = ENOBUFS;
+        return -1;
+    }
+
+    struct send *send = send_create(worker, msg, payload, payload_len);
+    if (!send)
+        return -1;
+    send->fn = fn;
+    send->arg = arg;
+    if (!can_sign(peer)) {
+        DL_APPEND(peer->queue, send);
+        peer->queued++;
+        if (!peer->wanted) {
+            peer->wanted = peer->todo_need = true;
+            todo_add(worker, peer);
+        }
+        return 0;
+    }
+
+    struct conn *conn = peer_connect(worker, peer);
+    if (!conn) {
+        int saved = errno;
+        if (saved != ENOMEM)
+            peer_fail(worker, peer, saved);
+        free(send);
+        errno = saved;
+        return -1;
+    }
+    transmit(worker, conn, send);
+    return 0;
+}
+
+/* --- what is known of a peer --- */
+
+static bool agrees(const struct net_worker *worker, struct peer *peer,
+                   const struct net_peer *info)
+{
+    const struct {
+        const char *name;
+        uint32_t ours, theirs;
+    } same[] = {
+        {"DYAD_KEY_DEPTH", worker->self.depth, info->depth},
+        {"DYAD_KEY_BINS", worker->self.bins, info->bins},
+        {"DYAD_REPLICAS", worker->self.replicas, info->replicas},
+    };
+
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        if (same[i].ours == same[i].theirs)
+            continue;
+        if (!peer->refused)
+            log_error(
+                "rank %u on %s has %s=%u, rank %u here has %u: they cannot share files; "
+                "set the same value for the whole session",
+                info->rank, info->node, same[i].name, same[i].theirs, worker->self.rank,
+                same[i].ours);
+        peer->refused = true;
+        return false;
+    }
+    return true;
+}
+
+static bool has_key(const struct net_peer *info)
+{
+    static const uint8_t none[NET_PEER_KEY_LEN];
+
+    return memcmp(info->key, none, sizeof(none)) != 0;
+}
+
+/* The same member, heard of once more: what is new is its key, or that it has ours. */
+static int learn_more(struct peer *peer, const struct net_peer *info, bool knows_ours)
+{
+    if (peer->info->address_len != info->address_len ||
+        memcmp(peer->info->address, info->address, info->address_len) != 0) {
+        if (!peer->refused)
+            log_error(
+                "rank %u shows incarnation %u from two processes (pid %d and %d); the "
+                "second is refused",
+                info->rank, info->incarnation, (int)peer->info->pid, (int)info->pid);
+        peer->refused = true;
+        errno = EINVAL;
+        return -1;
+    }
+    if (!peer->auth && has_key(info)) {
+        peer->auth = net_auth_create(info->key);
+        if (!peer->auth)
+            return -1;
+        memcpy(peer->info->key, info->key, sizeof(info->key));
+    }
+    peer->knows_ours = peer->knows_ours || knows_ours;
+    return 0;
+}
+
+/* A member that was not known, or follows another in its rank. */
+static int learn_new(struct net_worker *worker, struct peer *peer,
+                     const struct net_peer *info, bool knows_ours)
+{
+    struct net_auth *auth = NULL;
+    struct net_peer *copy = malloc(sizeof(*copy));
+
+    if (!copy)
+        return -1;
+    *copy = *info;
+    if (has_key(info)) {
+        auth = net_auth_create(info->key);
+        if (!auth) {
+            free(copy);
+            return -1;
+        }
+    }
+
+    /* The end of the one before, if its end was not told yet. */
+    bool tell_down = peer->info && (!peer->down || peer->todo_down);
+    int error = peer->down ? peer->down_error : ECONNRESET;
+    if (peer->conn)
+        conn_detach(peer->conn, ECONNRESET);
+    net_auth_destroy(peer->auth);
+    if (peer->info)
+        explicit_bzero(peer->info->key, sizeof(peer->info->key));
+    free(peer->info);
+    peer->info = copy;
+    peer->auth = auth;
+    peer->knows_ours = knows_ours;
+    peer->down = peer->todo_down = peer->refused = false;
+    if (tell_down)
+        worker->ops->peer_down(worker->arg, peer->rank, error);
+    return 1;
+}
+
+int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
+                     bool knows_ours)
+{
+    struct peer *peer = net_worker_get_peer(worker, info->rank);
+    int learnt;
+
+    if (!peer)
+        return -1;
+    if (info->address_len == 0 || info->address_len > NET_PEER_ADDRESS_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (peer->info && info->incarnation < peer->info->incarnation)
+        return 0; /* old news */
+    if (!agrees(worker, peer, info)) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (peer->info && info->incarnation == peer->info->incarnation)
+        learnt = learn_more(peer, info, knows_ours);
+    else
+        learnt = learn_new(worker, peer, info, knows_ours);
+    if (learnt < 0)
+        return -1;
+    if (can_sign(peer)) {
+        peer->wanted = peer->todo_need = false;
+        flush_queue(worker, peer);
+    }
+    if (learnt > 0 && !peer->down)
+        worker->ops->peer_up(worker->arg, peer->info);
+    return 0;
+}
+
+int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
+{
+    struct peer *peer = net_worker_get_peer(worker, info->rank);
+
+    if (!peer)
+        return -1;
+    if (net_worker_learn(worker, info, false) == 0) {
+        if (can_sign(peer) || peer->down)
+            return 0;
+        errno = EINVAL; /* a blob without a key */
+    }
+    /* What waits for this blob would wait for ever. */
+    int saved = errno;
+    if (!can_sign(peer))
+        peer_fail(worker, peer, EHOSTUNREACH);
+    errno = saved;
+    return -1;
+}
+
+void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error)
+{
+    struct peer *peer = net_worker_get_peer(worker, rank);
+
+    if (peer)
+        peer_fail(worker, peer, error);
+}
+
+const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
+{
+    struct peer *peer = rank < worker->nranks ? worker->peers[rank] : NULL;
+
+    return peer ? peer->info : NULL;
+}
+
+/* --- after progress --- */
+
+static unsigned close_failed(struct net_worker *worker)
+{
+    struct conn *conn, *next;
+    unsigned n = 0;
+
+    DL_FOREACH_SAFE(worker->conns, conn, next)
+    {
+        if (!conn->failed)
+            continue;
+        if (!conn->closed) {
+            conn_close(conn);
+            n++;
+        }
+        if (!conn->inflight) {
+            conn_free(conn);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Tell the user what is due; what must wait for a connection's end stays. */
+static unsigned run_todo(struct net_worker *worker)
+{
+    struct peer *batch = worker->todo;
+    unsigned n = 0;
+
+    worker->todo = NULL;
+    while (batch) {
+        struct peer *peer = batch;
+        LL_DELETE2(batch, peer, todo_next);
+        peer->todo_listed = false;
+        if (peer->todo_need) {
+            peer->todo_need = false;
+            n++;
+            worker->ops->need_peer(worker->arg, peer->rank);
+        }
+        if (!peer->todo_down)
+            continue;
+        if (peer->closing > 0 || worker->done) {
+            todo_add(worker, peer);
+            n += worker->done ? 1 : 0;
+            continue;
+        }
+        peer->todo_down = false;
+        n++;
+        worker->ops->peer_down(worker->arg, peer->rank, peer->down_error);
+    }
+    return n;
+}
+
+unsigned net_worker_tidy(struct net_worker *worker)
+{
+    unsigned n = 0;
+
+    if (worker->failed_conns)
+        n += close_failed(worker);
+    if (worker->done)
+        n += net_worker_run_done(worker);
+    if (worker->todo)
+        n += run_todo(worker);
+    return n;
+}
+
+void net_worker_free_peers(struct net_worker *worker)
+{
+    struct conn *conn, *next;
+
+    DL_FOREACH_SAFE(worker->conns, conn, next)
+    {
+        while (conn->inflight) {
+            struct send *send = conn->inflight;
+            DL_DELETE(conn->inflight, send);
+            net_worker_complete(worker, send, ECANCELED);
+        }
+        conn_free(conn);
+    }
+    net_worker_run_done(worker);
+    for (uint32_t rank = 0; rank < worker->nranks; rank++) {
+        struct peer *peer = worker->peers[rank];
+        if (!peer)
+            continue;
+        net_auth_destroy(peer->auth);
+        if (peer->info)
+            explicit_bzero(peer->info, sizeof(*peer->info));
+        free(peer->info);
+        free(peer);
+    }
+}

@@ -1,0 +1,307 @@
+/*
+ * msg.c - one table of fields per type, one walk that encodes and decodes
+ *
+ * An encoding is a fixed head and then, in the order of enum field, those fields that the
+ * table gives the type. Fields that a type does not carry are ignored by the encoder and
+ * are zero after decoding. A upath is a u16 length (0: none), the bytes and a NUL, so that
+ * a decoded one points into the buffer; a blob is a u32 length and the bytes, last. The
+ * decoder must consume the buffer exactly. What could go wrong: a peer that sends a name
+ * which leads out of the DMD; so a upath is checked here, once, for every room, and again
+ * by the kernel (store/dir.h).
+ */
+#include "net/msg.h"
+
+#include <errno.h>
+
+#include "net/codec.h"
+
+enum field {
+    UPATH = 1 << 0,        /* entry.upath; may be missing ... */
+    UPATH_NEEDED = 1 << 1, /* ... unless this is there too */
+    VERSION = 1 << 2,      /* entry.version */
+    ENTRY = 1 << 3,        /* the rest of entry */
+    NEWER_THAN = 1 << 4,
+    RANGE = 1 << 5,         /* offset and length */
+    RANGE_OF_FILE = 1 << 6, /* they are bytes of a file: both and their sum are an off_t */
+    WAVE = 1 << 7,
+    BLOB = 1 << 8,           /* may be missing ... */
+    BLOB_NEEDED = 1 << 9,    /* ... unless this is there too */
+    BLOB_IS_UPATH = 1 << 10, /* it is a upath with its NUL */
+};
+#define UPATH_MUST (UPATH | UPATH_NEEDED)
+#define FILE_RANGE (RANGE | RANGE_OF_FILE)
+
+/* type, name for people, fields */
+#define MSG_TABLE(X)                                                      \
+    X(HELLO, "hello", BLOB | BLOB_NEEDED)                                 \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                   \
+    X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)            \
+    X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                          \
+    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)              \
+    X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                              \
+    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                     \
+    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY)             \
+    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION)              \
+    X(GET, "get", UPATH_MUST | VERSION | FILE_RANGE)                      \
+    X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                         \
+    X(ERROR, "error", UPATH | VERSION)                                    \
+    X(PING, "ping", 0)                                                    \
+    X(PONG, "pong", 0)                                                    \
+    X(WAVE, "wave", WAVE)                                                 \
+    X(DUMP, "dump", UPATH | RANGE)                                        \
+    X(DUMP_REPLY, "dump-reply", UPATH | ENTRY | RANGE | BLOB)             \
+    X(GUEST_PRODUCE, "guest-produce", UPATH_MUST | RANGE)                 \
+    X(GUEST_CONSUME, "guest-consume", UPATH_MUST | RANGE)                 \
+    X(GUEST_STAT, "guest-stat", UPATH_MUST | RANGE)                       \
+    X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)               \
+    X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH) \
+    X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                            \
+    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)
+
+static const struct {
+    const char *name;
+    unsigned fields;
+} table[NET_MSG_TYPE_END] = {
+#define X(type, name, fields) [NET_MSG_##type] = {name, fields},
+    MSG_TABLE(X)
+#undef X
+};
+
+/* Every type of the enum has its row. */
+#define X(type, name, fields) +1
+_Static_assert(0 MSG_TABLE(X) == NET_MSG_TYPE_END - 1,
+               "a message type without a row in MSG_TABLE");
+#undef X
+
+/* Bytes of the head and of each field; together they bound what is not blob. */
+enum {
+    HEAD_LEN = 4 + 4 + 4 + 4 + 8,
+    VERSION_LEN = 8 + 4 + 4,
+    ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4,
+    WAVE_LEN = 8 + 8 + 4 + 4,
+};
+_Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN + 16 +
+                       WAVE_LEN + 4 <=
+                   NET_MSG_HEADER_MAX,
+               "NET_MSG_HEADER_MAX is too small");
+
+#define STATUS_MAX 4095 /* the kernel's own bound of an errno value */
+#define MODE_MAX   0177777u
+#define NSEC_MAX   999999999u
+
+const char *net_msg_name(enum net_msg_type type)
+{
+    if ((unsigned)type >= NET_MSG_TYPE_END || !table[type].name)
+        return "?";
+    return table[type].name;
+}
+
+/* A relative path of non-empty components, none of them "." or "..", no NUL inside. */
+static bool upath_valid(const char *upath, size_t len)
+{
+    size_t start = 0;
+
+    if (len == 0 || len > DYAD_UPATH_MAX)
+        return false;
+    for (size_t i = 0; i <= len; i++) {
+        if (i < len && upath[i] == '\0')
+            return false;
+        if (i < len && upath[i] != '/')
+            continue;
+        size_t n = i - start;
+        if (n == 0 || (n == 1 && upath[start] == '.') ||
+            (n == 2 && upath[start] == '.' && upath[start + 1] == '.'))
+            return false;
+        start = i + 1;
+    }
+    return true;
+}
+
+static bool type_known(unsigned type)
+{
+    return type > 0 && type < NET_MSG_TYPE_END && table[type].name;
+}
+
+static void walk_version(struct codec *c, struct dyad_version *version)
+{
+    codec_u64(c, &version->counter);
+    codec_u32(c, &version->rank);
+    codec_u32(c, &version->incarnation);
+}
+
+static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
+{
+    uint16_t len = c->writing && msg->entry.upath ? (uint16_t)strlen(msg->entry.upath) : 0;
+
+    codec_u16(c, &len);
+    if (c->failed || len == 0) {
+        codec_check(c, !(fields & UPATH_NEEDED));
+        return;
+    }
+    char *bytes = (char *)codec_take(c, (size_t)len + 1);
+    if (!bytes)
+        return;
+    if (c->writing) {
+        memcpy(bytes, msg->entry.upath, (size_t)len + 1);
+    } else {
+        codec_check(c, bytes[len] == '\0' && upath_valid(bytes, len));
+        msg->entry.upath = bytes;
+    }
+}
+
+static void walk_entry(struct codec *c, struct dyad_entry *entry)
+{
+    uint8_t state = (uint8_t)entry->state;
+
+    codec_u32(c, &entry->owner);
+    codec_u8(c, &state);
+    codec_check(c, state <= DYAD_ENTRY_WITHDRAWN);
+    entry->state = state;
+    codec_bytes(c, entry->storage, sizeof(entry->storage));
+    codec_u64(c, &entry->size);
+    codec_check(c, entry->size <= INT64_MAX);
+    codec_u32(c, &entry->mode);
+    codec_check(c, entry->mode <= MODE_MAX);
+    codec_i64(c, &entry->mtime_sec);
+    codec_u32(c, &entry->mtime_nsec);
+    codec_check(c, entry->mtime_nsec <= NSEC_MAX);
+}
+
+static void walk_range(struct codec *c, struct net_msg *msg, unsigned fields)
+{
+    codec_u64(c, &msg->offset);
+    codec_u64(c, &msg->length);
+    if (fields & RANGE_OF_FILE)
+        codec_check(c, msg->offset <= INT64_MAX && msg->length <= INT64_MAX - msg->offset);
+}
+
+static void walk_blob(struct codec *c, struct net_msg *msg, unsigned fields)
+{
+    uint32_t len = (uint32_t)msg->blob_len;
+
+    codec_u32(c, &len);
+    if (c->failed || len == 0) {
+        codec_check(c, !(fields & BLOB_NEEDED));
+        return;
+    }
+    codec_check(c, len <= NET_MSG_BLOB_MAX);
+    uint8_t *bytes = codec_take(c, len);
+    if (!bytes)
+        return;
+    if (c->writing) {
+        memcpy(bytes, msg->blob, len);
+        return;
+    }
+    if (fields & BLOB_IS_UPATH)
+        codec_check(c, bytes[len - 1] == '\0' && upath_valid((char *)bytes, len - 1));
+    msg->blob = bytes;
+    msg->blob_len = len;
+}
+
+static void walk(struct codec *c, struct net_msg *msg)
+{
+    uint8_t version = NET_MSG_VERSION, type = (uint8_t)msg->type, reserved = 0;
+
+    codec_u8(c, &version);
+    codec_u8(c, &type);
+    codec_u8(c, &msg->flags);
+    codec_u8(c, &reserved);
+    codec_check(c, type_known(type) && reserved == 0);
+    codec_i32(c, &msg->status);
+    codec_check(c, msg->status >= 0 && msg->status <= STATUS_MAX);
+    codec_u32(c, &msg->source);
+    codec_u32(c, &msg->source_incarnation);
+    codec_u64(c, &msg->id);
+    if (c->failed)
+        return;
+    msg->type = type;
+
+    unsigned fields = table[type].fields;
+    if (fields & UPATH)
+        walk_upath(c, msg, fields);
+    if (fields & VERSION)
+        walk_version(c, &msg->entry.version);
+    if (fields & ENTRY)
+        walk_entry(c, &msg->entry);
+    if (fields & NEWER_THAN)
+        walk_version(c, &msg->newer_than);
+    if (fields & RANGE)
+        walk_range(c, msg, fields);
+    if (fields & WAVE) {
+        codec_u64(c, &msg->wave.number);
+        codec_u64(c, &msg->wave.activity);
+        codec_u32(c, &msg->wave.count);
+        codec_u32(c, &msg->wave.state);
+    }
+    if (fields & BLOB)
+        walk_blob(c, msg, fields);
+}
+
+/* What the walk cannot say with one errno: everything that is the caller's mistake. */
+static bool encodable(const struct net_msg *msg)
+{
+    if (!type_known((unsigned)msg->type) || msg->status < 0 || msg->status > STATUS_MAX)
+        return false;
+
+    unsigned fields = table[msg->type].fields;
+    if (fields & UPATH) {
+        const char *upath = msg->entry.upath;
+        bool there = upath && upath[0];
+        if (there ? !upath_valid(upath, strnlen(upath, DYAD_UPATH_MAX + 1))
+                  : fields & UPATH_NEEDED)
+            return false;
+    }
+    if (fields & ENTRY &&
+        ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN || msg->entry.size > INT64_MAX ||
+         msg->entry.mode > MODE_MAX || msg->entry.mtime_nsec > NSEC_MAX))
+        return false;
+    if (fields & RANGE_OF_FILE &&
+        (msg->offset > INT64_MAX || msg->length > INT64_MAX - msg->offset))
+        return false;
+    if (fields & BLOB) {
+        const char *blob = msg->blob;
+        size_t len = msg->blob_len;
+        if (len > NET_MSG_BLOB_MAX || (len > 0 && !blob) ||
+            (len == 0 && fields & BLOB_NEEDED))
+            return false;
+        if (len > 0 && fields & BLOB_IS_UPATH &&
+            (blob[len - 1] != '\0' || !upath_valid(blob, len - 1)))
+            return false;
+    }
+    return true;
+}
+
+int net_msg_encode(const struct net_msg *msg, void *buf, size_t size)
+{
+    if (!encodable(msg)) {
+        errno = EINVAL;
+        return -1;
+    }
+
+    struct net_msg copy = *msg; /* the walk of a decoder writes to it */
+    struct codec c = codec_writer(buf, size);
+    walk(&c, &copy);
+    if (c.failed) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+    return (int)(c.at - (uint8_t *)buf);
+}
+
+int net_msg_decode(struct net_msg *msg, const void *buf, size_t len)
+{
+    memset(msg, 0, sizeof(*msg));
+    if (len > 0 && *(const uint8_t *)buf != NET_MSG_VERSION) {
+        errno = EPROTONOSUPPORT;
+        return -1;
+    }
+
+    struct codec c = codec_reader(buf, len);
+    walk(&c, msg);
+    if (c.failed || c.at != c.end) {
+        memset(msg, 0, sizeof(*msg)); /* no pointer of a refused message is left about */
+        errno = EPROTO;
+        return -1;
+    }
+    return 0;
+}

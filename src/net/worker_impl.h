@@ -1,0 +1,156 @@
+/*
+ * net/worker_impl.h - private to worker.c, endpoint.c and receive.c
+ *
+ * worker.c: UCX itself, the turn of the loop, creation and destruction. endpoint.c: peers,
+ * their connections, what is sent to them. receive.c: frames that come in.
+ *
+ * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
+ * progress (and from net_worker_set_peer and net_worker_destroy as the header says), never
+ * from net_worker_send. UCX forbids progress inside its callbacks and must not see an
+ * endpoint closed under its feet, so its callbacks only move things between lists;
+ * net_worker_tidy() does the rest after progress.
+ */
+#ifndef DYAD_NET_WORKER_IMPL_H
+#define DYAD_NET_WORKER_IMPL_H
+
+#include <ucp/api/ucp.h>
+
+#include "net/auth.h"
+#include "net/worker.h"
+
+/* A frame: prefix, encoded message, tag. The tag covers prefix and message. */
+#define FRAME_VERSION 1
+#define FRAME_PREFIX_LEN \
+    12 /* version u8, flags u8, zero u16, message length u32, destination rank u32 */
+#define FRAME_OVERHEAD      (FRAME_PREFIX_LEN + NET_AUTH_TAG_LEN)
+#define FRAME_MESSAGE_MAX   (NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX)
+#define FRAME_KEY_OF_SENDER 0x01u /* else the receiver's own key */
+
+#define WORKER_AM_ID  0
+#define WORKER_QUEUED 4096 /* messages kept for one peer whose address is not known */
+
+/* One message on its way out. UCX needs frame and payload until it says that it is done. */
+struct send {
+    struct send *prev, *next; /* in peer->queue, conn->inflight or worker->done */
+    struct conn *conn;
+    net_send_fn fn;
+    void *arg;
+    int status;
+    const void *payload;
+    size_t payload_len;
+    size_t frame_len;
+    uint8_t frame[];
+};
+
+/* One endpoint. Outlives its place in the peer until UCX has given every send back. */
+struct conn {
+    struct conn *prev, *next; /* worker->conns */
+    struct net_worker *worker;
+    struct peer *peer;
+    ucp_ep_h ep;
+    struct send *inflight;
+    void *flush; /* a flush that destroy waits for */
+    bool failed; /* not the peer's any more, to be closed by tidy */
+    bool closed;
+    int error; /* why */
+};
+
+struct peer {
+    uint32_t rank;
+    struct net_peer *info; /* NULL: not known */
+    struct net_auth *auth; /* its key, or NULL: not known */
+    bool knows_ours;       /* it has signed with our key, so it can verify with it too */
+    bool down;             /* until a higher incarnation comes */
+    bool wanted;           /* need_peer was or will be called */
+    bool refused;          /* a disagreement was logged */
+    struct conn *conn;     /* NULL: none, or failed */
+    unsigned closing;      /* conns that have failed and are not gone yet */
+    struct send *queue;    /* its address, or a key for it, is not known */
+    unsigned queued;
+    /* What the user is to be told at the next tidy. */
+    struct peer *todo_next;
+    bool todo_listed, todo_need, todo_down;
+    int down_error;
+};
+
+/* A payload that is being received by rendezvous. */
+struct receive {
+    struct receive *prev, *next; /* worker->receives */
+    struct net_worker *worker;
+    void *payload;
+    size_t payload_len;
+    size_t message_len;
+    uint8_t message[]; /* verified */
+};
+
+/* Payloads that were given back. */
+#define WORKER_SPARES    16
+#define WORKER_SPARE_MIN (64u << 10) /* smaller ones are as cheap from malloc */
+#define WORKER_SPARE_MAX (16u << 20) /* bytes of all together */
+
+struct net_worker {
+    struct net_loop *loop;
+    struct net_peer self;
+    uint32_t nranks;
+    const struct net_worker_ops *ops;
+    void *arg;
+
+    ucp_context_h context;
+    ucp_worker_h ucp;
+    size_t header_max; /* what fits into an active message's header */
+    int efd;
+    struct net_watch *watch;
+    struct net_auth *auth; /* our own key */
+
+    struct peer **peers; /* [nranks], made when first named */
+    struct conn *conns;
+    unsigned failed_conns; /* of these, those to be closed or waiting for their sends */
+    struct receive *receives;
+    struct {
+        void *data;
+        size_t len;
+    } spares[WORKER_SPARES]; /* the first nspares */
+    unsigned nspares;
+    size_t spare_bytes;
+    struct send *done; /* to be reported and freed, oldest first */
+    struct peer *todo;
+    bool destroying;
+
+    struct net_worker_stats stats;
+    uint64_t rejected_logged;    /* stats.rejected at the last line */
+    uint64_t rejected_logged_at; /* its time */
+    struct net_peer scratch_peer;
+    uint8_t scratch[FRAME_MESSAGE_MAX > NET_PEER_BLOB_MAX ? FRAME_MESSAGE_MAX
+                                                          : NET_PEER_BLOB_MAX];
+};
+
+/* endpoint.c */
+
+/* NULL: ENOMEM, or EINVAL not a rank of another member. */
+struct peer *net_worker_get_peer(struct net_worker *worker, uint32_t rank);
+/* A HELLO (knows_ours: it was signed with our key) or a blob tells of a peer. 0 (also for
+ * old news), or -1 with errno. */
+int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
+                     bool knows_ours);
+/* The connection broke; pending sends will be completed, then peer_down is reported. */
+void net_worker_conn_failed(struct conn *conn, int error);
+/* Close what has failed, complete what is done, tell what is to be told. Returns how much.
+ */
+unsigned net_worker_tidy(struct net_worker *worker);
+/* Every queued send completes with `error`. */
+void net_worker_cancel_queued(struct net_worker *worker, int error);
+/* Force-close all connections. Their sends come back in UCX's progress. */
+void net_worker_close_all(struct net_worker *worker);
+void net_worker_complete(struct net_worker *worker, struct send *send, int status);
+unsigned net_worker_run_done(struct net_worker *worker);
+void net_worker_free_peers(struct net_worker *worker);
+int net_worker_errno(ucs_status_t status);
+
+/* receive.c */
+
+ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, void *data,
+                           size_t len, const ucp_am_recv_param_t *param);
+/* Those under way, and the spare payloads. */
+void net_worker_free_receives(struct net_worker *worker);
+
+#endif

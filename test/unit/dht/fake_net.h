@@ -1,0 +1,80 @@
+/*
+ * test/unit/dht/fake_net.h - many dht nodes, a queue for a network, and a clock that jumps
+ */
+#ifndef TEST_FAKE_NET_H
+#define TEST_FAKE_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dht/node.h"
+
+#define SEC        1000000000ull
+#define MSEC       1000000ull
+#define FAKE_KEYS  16
+#define FAKE_RANKS 128
+
+struct packet;
+struct call;
+
+/* What a callback said. */
+struct result {
+    int calls, status;
+    struct dyad_version version;
+    struct dyad_entry entry;
+    bool has_entry;
+};
+
+struct fake_rank {
+    struct fake_net *net;
+    struct dht_node *node; /* NULL: dead */
+    uint32_t rank, incarnation;
+    uint64_t timer;
+    bool hold; /* keep invalidations instead of confirming them */
+    uint64_t held[64];
+    unsigned nheld, ninvalidated;
+    struct dyad_version copy[FAKE_KEYS]; /* copies of "key<i>", by fake_consume() */
+    unsigned publishing[FAKE_KEYS];      /* its file is here: no copy is made */
+    bool unfinished[FAKE_KEYS];          /* it died in a publish: does it again */
+    struct result again[FAKE_KEYS];
+    struct dyad_entry journal[FAKE_KEYS]; /* what the rank's disk remembers of its own */
+    struct dyad_entry invalidated;        /* the last */
+};
+
+struct fake_net {
+    uint32_t nranks;
+    struct dht_node_config config;
+    struct fake_rank rank[FAKE_RANKS];
+    struct packet *queue;
+    struct call *calls; /* callbacks that have not come */
+    uint64_t now, rng;
+    unsigned loss, duplicates; /* per mille */
+    bool reorder;              /* else first in, first out per pair */
+    bool refuse;               /* sending to a dead rank fails; else it is silence */
+    bool cut[FAKE_RANKS][FAKE_RANKS];
+    unsigned sent[NET_MSG_TYPE_END];
+};
+
+struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t seed);
+void fake_net_destroy(struct fake_net *net);
+uint32_t fake_net_random(struct fake_net *net, uint32_t below);
+/* Deliver and tick for that long. */
+void fake_net_run(struct fake_net *net, uint64_t ns);
+/* Until *calls is not 0; false if that takes longer than `ns`. */
+bool fake_net_run_until(struct fake_net *net, const int *calls, uint64_t ns);
+/* Its process dies; the others learn of it if `tell`. */
+void fake_net_kill(struct fake_net *net, uint32_t rank, bool tell);
+/* The next incarnation, with an empty shard and what the journal has. */
+void fake_net_revive(struct fake_net *net, uint32_t rank, bool tell);
+
+const char *fake_key(unsigned i);
+void fake_publish(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
+                  enum dyad_entry_state state, struct result *result);
+struct dht_lookup *fake_lookup(struct fake_net *net, uint32_t rank, unsigned key,
+                               uint8_t flags, const struct dyad_version *newer_than,
+                               struct result *result);
+unsigned fake_homes(struct fake_net *net, unsigned key, uint32_t homes[DHT_REPLICAS_MAX]);
+/* The record of a key in a rank's shard, or NULL. */
+struct dht_record *fake_record(struct fake_net *net, uint32_t rank, unsigned key);
+
+#endif

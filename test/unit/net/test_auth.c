@@ -1,0 +1,124 @@
+/*
+ * test_auth.c - HMAC-SHA-256 against published vectors, repeated use of one key, forgeries
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "net/auth.h"
+
+/* RFC 4231; a shorter key is the same as one filled up with zeros (RFC 2104). */
+static const struct {
+    const char *key, *data;
+    uint8_t fill_key, fill_data;
+    size_t key_len, data_len;
+    uint8_t tag[NET_AUTH_TAG_LEN];
+} vectors[] = {
+    {NULL,
+     "Hi There",
+     0x0b,
+     0,
+     20,
+     8,
+     {0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b,
+      0xf1, 0x2b}},
+    {"Jefe",
+     "what do ya want for nothing?",
+     0,
+     0,
+     4,
+     28,
+     {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95,
+      0x75, 0xc7}},
+    {NULL,
+     NULL,
+     0xaa,
+     0xdd,
+     20,
+     50,
+     {0x77, 0x3e, 0xa9, 0x1e, 0x36, 0x80, 0x0e, 0x46, 0x85, 0x4d, 0xb8, 0xeb, 0xd0, 0x91,
+      0x81, 0xa7}},
+};
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
+        uint8_t key[NET_PEER_KEY_LEN] = {0}, data[64], tag[NET_AUTH_TAG_LEN];
+        if (vectors[i].key)
+            memcpy(key, vectors[i].key, vectors[i].key_len);
+        else
+            memset(key, vectors[i].fill_key, vectors[i].key_len);
+        if (vectors[i].data)
+            memcpy(data, vectors[i].data, vectors[i].data_len);
+        else
+            memset(data, vectors[i].fill_data, vectors[i].data_len);
+
+        struct net_auth *auth = net_auth_create(key);
+        assert_non_null(auth);
+        for (int again = 0; again < 3; again++) { /* a prepared key serves many messages */
+            memset(tag, 0, sizeof(tag));
+            assert_int_equal(net_auth_sign(auth, data, vectors[i].data_len, tag), 0);
+            assert_memory_equal(tag, vectors[i].tag, sizeof(tag));
+            assert_true(net_auth_verify(auth, data, vectors[i].data_len, tag));
+        }
+        net_auth_destroy(auth);
+    }
+}
+
+static void test_forged(void **state)
+{
+    uint8_t key[NET_PEER_KEY_LEN], data[100] = "message", tag[NET_AUTH_TAG_LEN];
+
+    (void)state;
+    assert_int_equal(net_auth_random(key, sizeof(key)), 0);
+    struct net_auth *auth = net_auth_create(key);
+    assert_int_equal(net_auth_sign(auth, data, sizeof(data), tag), 0);
+    for (size_t bit = 0; bit < 8 * sizeof(tag); bit++) {
+        tag[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_false(net_auth_verify(auth, data, sizeof(data), tag));
+        tag[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] ^= 1;
+        assert_false(net_auth_verify(auth, data, sizeof(data), tag));
+        data[i] ^= 1;
+    }
+    assert_false(net_auth_verify(auth, data, sizeof(data) - 1, tag));
+    assert_true(net_auth_verify(auth, data, sizeof(data), tag));
+
+    key[31] ^= 0x80;
+    struct net_auth *other = net_auth_create(key);
+    assert_false(net_auth_verify(other, data, sizeof(data), tag));
+    net_auth_destroy(other);
+    net_auth_destroy(auth);
+    net_auth_destroy(NULL);
+}
+
+static void test_random(void **state)
+{
+    uint8_t a[1024] = {0}, b[1024] = {0};
+    unsigned zeros = 0;
+
+    (void)state;
+    assert_int_equal(net_auth_random(a, sizeof(a)), 0);
+    assert_int_equal(net_auth_random(b, sizeof(b)), 0);
+    assert_memory_not_equal(a, b, sizeof(a));
+    for (size_t i = 0; i < sizeof(a); i++)
+        zeros += a[i] == 0;
+    assert_true(zeros < 40); /* all of it was filled: 4 are expected */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1008 @@
+/*
+ * test_worker.c - members talk over TCP on the loopback device
+ *
+ * A node is a loop and a worker on a thread of its own, as in a member. The test's thread
+ * makes it do things with call() and waits, always bounded, for what happens. Where a peer
+ * must die or be silent, it is a process: this program, started again with "child".
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/worker_impl.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define BOUND_SEC 30
+#define NRANKS    8
+#define NOBODY    6 /* a rank that never joins */
+#define SMALL     10000
+
+struct node {
+    pthread_t thread;
+    struct net_loop *loop;
+    struct net_worker *worker;
+    struct net_peer self;
+    bool started;
+
+    /* Under lock; changed is signalled with each change. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned ups[NRANKS], downs[NRANKS], needs[NRANKS], news; /* news: all three */
+    int down_error;
+    bool down_before_sends; /* peer_down although sends were pending */
+    unsigned pings, pongs, datas, dumps, bad;
+    uint64_t last_ping;
+    unsigned sent_ok, sent_failed;
+    unsigned pending;
+    int last_status;
+};
+
+static void note(struct node *node)
+{
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+/* --- what a payload looks like --- */
+
+static void fill(uint8_t *data, size_t len, uint64_t seed)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (i % 8 == 0)
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+        data[i] = (uint8_t)(seed >> (8 * (i % 8)));
+    }
+}
+
+static uint64_t sum(const uint8_t *data, size_t len)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ data[i]) * 1099511628211u;
+    return hash;
+}
+
+/* --- callbacks of the worker --- */
+
+struct payload_send {
+    struct node *node;
+    uint8_t *data;
+};
+
+static void on_sent(void *arg, int status)
+{
+    struct node *node = arg;
+
+    pthread_mutex_lock(&node->lock);
+    node->pending--;
+    if (status == 0)
+        node->sent_ok++;
+    else
+        node->sent_failed++;
+    node->last_status = status;
+    note(node);
+}
+
+static void on_sent_payload(void *arg, int status)
+{
+    struct payload_send *send = arg;
+    struct node *node = send->node;
+
+    free(send->data); /* a later use of it by UCX is seen by the sanitizer */
+    free(send);
+    on_sent(node, status);
+}
+
+/* Loop's thread. */
+static int send_message(struct node *node, uint32_t rank, enum net_msg_type type,
+                        uint64_t id, size_t len)
+{
+    struct net_msg msg = {.type = type, .id = id};
+    struct payload_send *send = NULL;
+    int rc;
+
+    if (type == NET_MSG_DATA) {
+        send = malloc(sizeof(*send));
+        send->node = node;
+        send->data = malloc(len ? len : 1);
+        fill(send->data, len, id);
+        msg.length = len;
+        msg.entry.mtime_nsec = 1;
+        msg.entry.size = sum(send->data, len) >> 1;
+    }
+    pthread_mutex_lock(&node->lock);
+    node->pending++;
+    pthread_mutex_unlock(&node->lock);
+    if (send)
+        rc = net_worker_send(node->worker, rank, &msg, len ? send->data : NULL, len,
+                             on_sent_payload, send);
+    else
+        rc = net_worker_send(node->worker, rank, &msg, NULL, 0, on_sent, node);
+    if (rc < 0) {
+        int saved = errno;
+        if (send) {
+            free(send->data);
+            free(send);
+        }
+        pthread_mutex_lock(&node->lock);
+        node->pending--;
+        pthread_mutex_unlock(&node->lock);
+        errno = saved;
+    }
+    return rc;
+}
+
+static void on_receive(void *arg, const struct net_msg *msg, void *payload,
+                       size_t payload_len)
+{
+    struct node *node = arg;
+
+    if (msg->type == NET_MSG_PING)
+        send_message(node, msg->source, NET_MSG_PONG, msg->id, 0);
+    pthread_mutex_lock(&node->lock);
+    switch ((int)msg->type) {
+    case NET_MSG_PING:
+        node->pings++;
+        node->bad += msg->id != node->last_ping + 1;
+        node->last_ping = msg->id;
+        break;
+    case NET_MSG_PONG:
+        node->pongs++;
+        break;
+    case NET_MSG_DATA:
+        node->datas++;
+        node->bad += payload_len != msg->length || !payload != !payload_len ||
+                     sum(payload, payload_len) >> 1 != msg->entry.size;
+        break;
+    case NET_MSG_DUMP_REPLY:
+        node->dumps++;
+        node->bad += sum(msg->blob, msg->blob_len) != msg->offset;
+        break;
+    default:
+        node->bad++;
+    }
+    bool recycle = node->datas % 2 == 0;
+    note(node);
+    if (recycle)
+        net_worker_recycle(node->worker, payload, payload_len);
+    else
+        free(payload);
+}
+
+static void on_need(void *arg, uint32_t rank)
+{
+    struct node *node = arg;
+
+    pthread_mutex_lock(&node->lock);
+    node->needs[rank]++;
+    node->news++;
+    note(node);
+}
+
+static void on_down(void *arg, uint32_t rank, int error)
+{
+    struct node *node = arg;
+
+    pthread_mutex_lock(&node->lock);
+    node->downs[rank]++;
+    node->news++;
+    node->down_error = error;
+    node->down_before_sends = node->down_before_sends || node->pending > 0;
+    note(node);
+}
+
+static void on_up(void *arg, const struct net_peer *peer)
+{
+    struct node *node = arg;
+
+    pthread_mutex_lock(&node->lock);
+    node->ups[peer->rank]++;
+    node->news++;
+    note(node);
+}
+
+static const struct net_worker_ops ops = {
+    .receive = on_receive,
+    .need_peer = on_need,
+    .peer_down = on_down,
+    .peer_up = on_up,
+};
+
+/* --- a node's life --- */
+
+static void fill_self(struct net_peer *self, uint32_t rank, uint32_t incarnation)
+{
+    memset(self, 0, sizeof(*self));
+    self->rank = rank;
+    self->incarnation = incarnation;
+    self->pid = getpid();
+    self->depth = 2;
+    self->bins = 256;
+    self->replicas = 2;
+    strcpy(self->node, "here");
+    strcpy(self->dmd_producer, "/tmp/p");
+}
+
+static void *node_main(void *arg)
+{
+    struct node *node = arg;
+
+    node->loop = net_loop_create();
+    node->worker = net_worker_create(node->loop, &node->self, NRANKS, &ops, node);
+    pthread_mutex_lock(&node->lock);
+    node->started = true;
+    note(node);
+    if (!node->worker || net_loop_run(node->loop) != 0)
+        abort();
+    net_worker_destroy(node->worker);
+    net_loop_destroy(node->loop);
+    return NULL;
+}
+
+/* Wait for a condition on the node; bounded. */
+#define WAIT(node, condition)                                                     \
+    do {                                                                          \
+        struct timespec end_;                                                     \
+        clock_gettime(CLOCK_REALTIME, &end_);                                     \
+        end_.tv_sec += BOUND_SEC;                                                 \
+        pthread_mutex_lock(&(node)->lock);                                        \
+        int rc_ = 0;                                                              \
+        while (!(condition) && rc_ == 0)                                          \
+            rc_ = pthread_cond_timedwait(&(node)->changed, &(node)->lock, &end_); \
+        bool held_ = (condition);                                                 \
+        pthread_mutex_unlock(&(node)->lock);                                      \
+        if (!held_)                                                               \
+            fail_msg("after %d s: %s", BOUND_SEC, #condition);                    \
+    } while (0)
+
+static struct node *node_start_with(const struct net_peer *self)
+{
+    struct node *node = calloc(1, sizeof(*node));
+    sigset_t all, old;
+
+    assert_non_null(node);
+    node->self = *self;
+    pthread_mutex_init(&node->lock, NULL);
+    pthread_cond_init(&node->changed, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    assert_int_equal(pthread_create(&node->thread, NULL, node_main, node), 0);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    WAIT(node, node->started);
+    assert_non_null(node->worker);
+    return node;
+}
+
+static struct node *node_start(uint32_t rank, uint32_t incarnation)
+{
+    struct net_peer self;
+
+    fill_self(&self, rank, incarnation);
+    return node_start_with(&self);
+}
+
+/* Run fn on the node's loop and wait for it. */
+struct call {
+    struct net_post post;
+    struct node *node;
+    int (*fn)(struct node *node, void *arg);
+    void *arg;
+    int rc, error;
+    bool done;
+};
+
+static void run_call(void *arg)
+{
+    struct call *call = arg;
+    struct node *node = call->node;
+
+    errno = 0;
+    call->rc = call->fn(node, call->arg);
+    call->error = errno;
+    pthread_mutex_lock(&node->lock);
+    call->done = true;
+    note(node);
+}
+
+static int call(struct node *node, int (*fn)(struct node *node, void *arg), void *arg)
+{
+    struct call c = {.node = node, .fn = fn, .arg = arg};
+
+    net_loop_post(node->loop, &c.post, run_call, &c);
+    WAIT(node, c.done);
+    errno = c.error;
+    return c.rc;
+}
+
+static int do_stop(struct node *node, void *arg)
+{
+    (void)arg;
+    net_loop_stop(node->loop);
+    return 0;
+}
+
+static void node_join(struct node *node)
+{
+    call(node, do_stop, NULL);
+    pthread_join(node->thread, NULL);
+}
+
+static void node_free(struct node *node)
+{
+    pthread_mutex_destroy(&node->lock);
+    pthread_cond_destroy(&node->changed);
+    free(node);
+}
+
+static void node_end(struct node *node)
+{
+    node_join(node);
+    node_free(node);
+}
+
+static int do_set_peer(struct node *node, void *arg)
+{
+    return net_worker_set_peer(node->worker, arg);
+}
+
+static int do_peer_down(struct node *node, void *arg)
+{
+    net_worker_peer_down(node->worker, *(uint32_t *)arg, EHOSTUNREACH);
+    return 0;
+}
+
+static int do_stats(struct node *node, void *arg)
+{
+    net_worker_get_stats(node->worker, arg);
+    return 0;
+}
+
+static struct net_worker_stats stats_of(struct node *node)
+{
+    struct net_worker_stats stats;
+
+    call(node, do_stats, &stats);
+    return stats;
+}
+
+static int do_copy_peer(struct node *node, void *arg)
+{
+    struct net_peer *peer = arg;
+    const struct net_peer *known = net_worker_peer(node->worker, peer->rank);
+
+    if (!known)
+        return -1;
+    *peer = *known;
+    return 0;
+}
+
+struct batch {
+    uint32_t rank;
+    enum net_msg_type type;
+    uint64_t first_id;
+    unsigned count;
+    size_t len;
+};
+
+static int do_send(struct node *node, void *arg)
+{
+    struct batch *batch = arg;
+
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (send_message(node, batch->rank, batch->type, batch->first_id + i, batch->len) <
+            0)
+            return -1;
+    }
+    return 0;
+}
+
+static int send_to(struct node *node, uint32_t rank, enum net_msg_type type, uint64_t id,
+                   unsigned count, size_t len)
+{
+    struct batch batch = {rank, type, id, count, len};
+
+    return call(node, do_send, &batch);
+}
+
+/* --- tests --- */
+
+/* B knows nothing of A; A has B's blob, as from the launcher. */
+static void test_hello(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 4);
+    struct net_peer seen = {.rank = 0};
+
+    (void)state;
+    assert_true(a->self.address_len > 0);
+    assert_memory_not_equal(a->self.key, b->self.key, NET_PEER_KEY_LEN);
+    assert_int_equal(call(b, do_copy_peer, &seen), -1);
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(a->ups[1], 1);
+    assert_int_equal(call(a, do_set_peer, &b->self), 0); /* once more: no news */
+    assert_int_equal(a->ups[1], 1);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pongs == 1 && a->pending == 0);
+    WAIT(b, b->pings == 1 && b->ups[0] == 1 && b->pending == 0);
+
+    seen.rank = 0;
+    assert_int_equal(call(b, do_copy_peer, &seen), 0);
+    static const uint8_t none[NET_PEER_KEY_LEN];
+    assert_memory_equal(seen.key, none, sizeof(none)); /* HELLO does not tell it */
+    assert_string_equal(seen.dmd_producer, "/tmp/p");
+    assert_int_equal(seen.pid, getpid());
+    /* B may now begin by itself, with its own key */
+    assert_int_equal(send_to(b, 0, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(b, b->pongs == 1 && b->pending == 0);
+    assert_int_equal(a->ups[1], 1);
+    WAIT(a, a->bad == 0 && a->news == 1);
+    WAIT(b, b->bad == 0 && b->news == 1);
+    assert_int_equal(stats_of(a).rejected + stats_of(b).rejected, 0);
+    assert_int_equal(stats_of(a).endpoints, 1);
+    node_end(a);
+    WAIT(b, b->downs[0] == 1); /* a normal exit is seen too */
+    node_end(b);
+}
+
+static void test_small_messages(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, SMALL, 0), 0);
+    WAIT(a, a->pongs == SMALL);
+    WAIT(a, a->sent_ok == SMALL && a->pending == 0);
+    WAIT(b, b->sent_ok == SMALL && b->pending == 0);
+    assert_int_equal(b->pings, SMALL);
+    assert_int_equal(b->bad, 0); /* in order */
+    assert_int_equal(stats_of(b).messages_received, SMALL + 1);
+    node_end(a);
+    node_end(b);
+}
+
+static void test_payloads(void **state)
+{
+    static const size_t sizes[] = {0,     1,      100,     4096,          8191,    8192,
+                                   65536, 100000, 1 << 20, (8 << 20) + 1, 32 << 20};
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        unsigned count =
+            sizes[i] > 1 << 20 ? 2 : 8; /* several in flight, both ways at once */
+        assert_int_equal(send_to(a, 1, NET_MSG_DATA, 1000 * i, count, sizes[i]), 0);
+        if (i == 0) /* B learns of A by its HELLO */
+            WAIT(b, b->ups[0] == 1);
+        assert_int_equal(send_to(b, 0, NET_MSG_DATA, 1000 * i + 500, count, sizes[i]), 0);
+        n += count;
+        WAIT(b, b->datas == n && b->pending == 0);
+        WAIT(a, a->datas == n && a->pending == 0);
+        assert_int_equal(a->bad + b->bad, 0);
+    }
+    assert_int_equal(a->sent_ok, n);
+    node_end(a);
+    node_end(b);
+}
+
+static int do_bad_sends(struct node *node, void *arg)
+{
+    struct net_msg msg = {.type = NET_MSG_DATA, .length = 10};
+    uint8_t data[20] = {0};
+
+    (void)arg;
+    errno = 0;
+    assert_int_equal(net_worker_send(node->worker, 1, &msg, data, 20, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(net_worker_send(node->worker, 1, &msg, NULL, 10, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    msg = (struct net_msg){.type = NET_MSG_PING};
+    assert_int_equal(net_worker_send(node->worker, 1, &msg, data, 20, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(
+        net_worker_send(node->worker, node->self.rank, &msg, NULL, 0, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(net_worker_send(node->worker, NRANKS, &msg, NULL, 0, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    msg = (struct net_msg){.type = NET_MSG_DATA, .length = NET_WORKER_PAYLOAD_MAX + 1ul};
+    assert_int_equal(net_worker_send(node->worker, 1, &msg, data,
+                                     NET_WORKER_PAYLOAD_MAX + 1ul, NULL, NULL),
+                     -1);
+    assert_int_equal(errno, EMSGSIZE);
+    return 0;
+}
+
+/* Blobs that do not fit into UCX's header, between small messages: all in order. */
+static int do_send_dumps(struct node *node, void *arg)
+{
+    static uint8_t blob[NET_MSG_BLOB_MAX];
+
+    for (unsigned i = 0; i < 20; i++) {
+        struct net_msg msg = {
+            .type = NET_MSG_DUMP_REPLY, .blob = blob, .blob_len = sizeof(blob) - i * 3000};
+        fill(blob, msg.blob_len, i);
+        msg.offset = sum(blob, msg.blob_len);
+        if (net_worker_send(node->worker, *(uint32_t *)arg, &msg, NULL, 0, NULL, NULL) <
+                0 ||
+            send_message(node, *(uint32_t *)arg, NET_MSG_PING, i + 1, 0) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void test_blobs(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+    uint32_t rank = 1;
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(call(a, do_send_dumps, &rank), 0);
+    WAIT(b, b->dumps == 20 && b->pings == 20);
+    assert_int_equal(b->bad, 0);
+    assert_int_equal(call(a, do_bad_sends, NULL), 0);
+    node_end(a);
+    node_end(b);
+}
+
+/* A HELLO as large as it can be still comes first. */
+static void test_large_hello(void **state)
+{
+    struct net_peer self;
+    fill_self(&self, 0, 0);
+    memset(self.dmd_producer, '/', PATH_MAX - 1);
+    memset(self.dmd_consumer, '/', PATH_MAX - 1);
+    struct node *a = node_start_with(&self), *b = node_start(1, 0);
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 100, 0), 0);
+    WAIT(a, a->pongs == 100);
+    assert_int_equal(stats_of(b).rejected, 0);
+    node_end(a);
+    node_end(b);
+}
+
+static void test_wrong_key(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+    struct net_peer forged = b->self;
+
+    (void)state;
+    forged.key[5] ^= 0x40;
+    assert_int_equal(call(a, do_set_peer, &forged), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 3, 0), 0);
+    while (stats_of(b).rejected <
+           4) /* HELLO and three more; each turn waits for b's loop */
+        sched_yield();
+    assert_int_equal(b->pings + b->ups[0] + a->pongs, 0);
+    assert_int_equal(stats_of(b).messages_received, 0);
+    assert_int_equal(stats_of(b).endpoints, 0); /* and nothing was answered */
+    node_end(a);
+    node_end(b);
+}
+
+static void test_mismatch(void **state)
+{
+    struct net_peer self;
+    fill_self(&self, 1, 0);
+    self.bins = 128;
+    struct node *a = node_start(0, 0), *b = node_start_with(&self);
+
+    (void)state;
+    /* by blob: what waits for it fails */
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 3, 0), 0);
+    WAIT(a, a->needs[1] == 1);
+    assert_int_equal(call(a, do_set_peer, &b->self), -1);
+    assert_int_equal(errno, EINVAL);
+    WAIT(a, a->downs[1] == 1);
+    assert_int_equal(a->sent_failed, 3);
+    assert_int_equal(a->ups[1], 0);
+    node_end(a);
+
+    /* by HELLO: the other one was told a lie and says hello */
+    a = node_start(0, 0);
+    struct net_peer lie = b->self;
+    lie.bins = 256;
+    assert_int_equal(call(a, do_set_peer, &lie), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    while (stats_of(b).rejected < 2)
+        sched_yield();
+    assert_int_equal(b->ups[0] + b->pings, 0);
+    node_end(a);
+    node_end(b);
+}
+
+static void test_never_known(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+    uint32_t nobody = NOBODY, one = 1;
+
+    (void)state;
+    assert_int_equal(send_to(a, NOBODY, NET_MSG_PING, 1, WORKER_QUEUED, 0), 0);
+    assert_int_equal(send_to(a, NOBODY, NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(errno, ENOBUFS);
+    WAIT(a, a->needs[NOBODY] == 1);
+    assert_int_equal(a->sent_failed, 0);
+    call(a, do_peer_down, &nobody);
+    WAIT(a, a->downs[NOBODY] == 1);
+    assert_int_equal(a->needs[NOBODY], 1); /* once for all of them */
+    assert_int_equal(a->sent_failed, WORKER_QUEUED);
+    assert_int_equal(a->last_status, EHOSTUNREACH);
+    assert_false(a->down_before_sends);
+    assert_int_equal(send_to(a, NOBODY, NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(errno, EHOSTUNREACH);
+
+    /* one that was given up, and comes late */
+    call(a, do_peer_down, &one);
+    WAIT(a, a->downs[1] == 1);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(a->ups[1], 1);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pongs == 1);
+
+    /* messages that wait go out when the blob comes, in order */
+    node_end(a);
+    WAIT(b, b->downs[0] == 1);
+    a = node_start(0, 1);
+    b->last_ping = 0;
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 100, 0), 0);
+    WAIT(a, a->needs[1] == 1);
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    WAIT(a, a->pongs == 100 && a->pending == 0);
+    assert_int_equal(b->ups[0], 2); /* the higher incarnation of one that was down */
+    WAIT(b, b->pings == 101 && b->pending == 0);
+    assert_int_equal(b->bad, 0);
+    node_end(a);
+    node_end(b);
+}
+
+static void test_incarnations(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 3), *c = node_start(1, 4);
+    struct net_peer second = b->self;
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 10, 0), 0);
+    WAIT(a, a->pongs == 10);
+    WAIT(b, b->pings == 10);
+    second.address[second.address_len - 1] ^= 1;
+    assert_int_equal(call(a, do_set_peer, &second),
+                     -1); /* two processes, one incarnation */
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(a->ups[1], 1);
+
+    assert_int_equal(call(a, do_set_peer, &c->self), 0);
+    assert_int_equal(a->downs[1], 1);
+    assert_int_equal(a->down_error, ECONNRESET);
+    assert_int_equal(a->ups[1], 2);
+    assert_int_equal(call(a, do_set_peer, &b->self), 0); /* old news */
+    assert_int_equal(a->ups[1], 2);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 10, 0), 0);
+    WAIT(a, a->pongs == 20);
+    WAIT(c, c->pings == 10);
+    assert_int_equal(b->pings, 10);
+
+    /* The old one is not heard, whatever it says. */
+    node_end(b);
+    b = node_start(1, 2);
+    assert_int_equal(call(b, do_set_peer, &a->self), 0);
+    assert_int_equal(send_to(b, 0, NET_MSG_PING, 1, 5, 0), 0);
+    WAIT(b, b->sent_ok == 5);
+    struct net_peer seen = {.rank = 1};
+    while (stats_of(a).messages_received < 10 + 10 + 2 + 6)
+        sched_yield();
+    assert_int_equal(call(a, do_copy_peer, &seen), 0);
+    assert_int_equal(seen.incarnation, 4);
+    assert_int_equal(a->pings, 0);
+    assert_int_equal(a->downs[1], 1);
+    node_end(b);
+    node_end(a);
+    node_end(c);
+}
+
+static void test_destroy_pending(void **state)
+{
+    struct node *a = node_start(0, 0), *b = node_start(1, 0);
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &b->self), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pongs == 1);
+    /* what can get through does before the end, what cannot is cancelled */
+    assert_int_equal(send_to(a, NOBODY, NET_MSG_PING, 1, 7, 0), 0);
+    struct batch batch = {1, NET_MSG_DATA, 1, 4, 4 << 20};
+    assert_int_equal(call(a, do_send, &batch), 0);
+    node_join(a);
+    assert_int_equal(a->pending, 0);
+    assert_int_equal(a->sent_failed, 7);
+    assert_int_equal(a->sent_ok, 1 + 4);
+    WAIT(b, b->datas == 4);
+    assert_int_equal(b->bad, 0);
+    node_free(a);
+    node_end(b);
+}
+
+/* --- hostile frames --- */
+
+static int do_hostile(struct node *node, void *arg)
+{
+    const ucp_am_recv_param_t eager = {.recv_attr = 0},
+                              rendezvous = {.recv_attr = UCP_AM_RECV_ATTR_FLAG_RNDV};
+    unsigned rounds = *(unsigned *)arg, seed = 1;
+    uint64_t before = node->worker->stats.rejected;
+
+    for (unsigned i = 0; i < rounds; i++) {
+        size_t len = (size_t)rand_r(&seed) % 300;
+        uint8_t *frame = malloc(len ? len : 1); /* exact, for the sanitizer */
+        for (size_t j = 0; j < len; j++)
+            frame[j] = (uint8_t)rand_r(&seed);
+        if (len > 40 && i % 2) { /* as good as it gets without the key */
+            uint32_t message_len = (uint32_t)len - FRAME_OVERHEAD, self = node->self.rank,
+                     source = 1;
+            memset(frame, 0, FRAME_PREFIX_LEN);
+            frame[0] = FRAME_VERSION;
+            frame[1] = i % 4 == 1 ? FRAME_KEY_OF_SENDER : 0;
+            memcpy(frame + 4, &message_len, 4);
+            memcpy(frame + 8, &self, 4);
+            frame[12] = NET_MSG_VERSION;
+            frame[13] = NET_MSG_PING;
+            frame[15] = 0;
+            memset(frame + 16, 0, 4);
+            memcpy(frame + 20, &source, 4);
+        }
+        ucs_status_t status =
+            i % 3 == 0   ? net_worker_am(node->worker, frame, len, NULL, 0, &eager)
+            : i % 3 == 1 ? net_worker_am(node->worker, frame, len, frame, len, &rendezvous)
+                         : net_worker_am(node->worker, NULL, 0, frame, len, &eager);
+        free(frame);
+        if (status == UCS_INPROGRESS)
+            return -1;
+    }
+    return node->worker->stats.rejected - before == rounds ? 0 : -1;
+}
+
+/* A frame that a member has made, with each byte changed. */
+static int do_tamper(struct node *node, void *arg)
+{
+    const ucp_am_recv_param_t eager = {.recv_attr = 0};
+    struct net_msg msg = {.type = NET_MSG_PING, .id = 1, .source = 1};
+    uint8_t frame[128] = {FRAME_VERSION};
+    int len =
+        net_msg_encode(&msg, frame + FRAME_PREFIX_LEN, sizeof(frame) - FRAME_OVERHEAD);
+
+    (void)arg;
+    memcpy(frame + 4, &(uint32_t){(uint32_t)len}, 4);
+    memcpy(frame + 8, &node->self.rank, 4);
+    net_auth_sign(node->worker->auth, frame, FRAME_PREFIX_LEN + (size_t)len,
+                  frame + FRAME_PREFIX_LEN + len);
+    size_t total = FRAME_OVERHEAD + (size_t)len;
+    uint64_t received = node->worker->stats.messages_received;
+    for (size_t i = 0; i < total; i++) {
+        frame[i] ^= 0x10;
+        net_worker_am(node->worker, frame, total, NULL, 0, &eager);
+        frame[i] ^= 0x10;
+    }
+    if (node->worker->stats.messages_received != received)
+        return -1;
+    /* a payload where none belongs */
+    net_worker_am(node->worker, frame, total, frame, 10, &eager);
+    if (node->worker->stats.messages_received != received)
+        return -1;
+    /* untouched it is one of the session's; but nobody has said hello */
+    net_worker_am(node->worker, frame, total, NULL, 0, &eager);
+    return node->worker->stats.messages_received == received + 1 && node->pings == 0 ? 0
+                                                                                     : -1;
+}
+
+static void test_hostile(void **state)
+{
+    struct node *a = node_start(0, 0);
+    unsigned rounds = 20000;
+
+    (void)state;
+    assert_int_equal(call(a, do_hostile, &rounds), 0);
+    assert_int_equal(call(a, do_tamper, NULL), 0);
+    assert_int_equal(a->news + a->pings + a->datas, 0);
+    node_end(a);
+}
+
+/* --- peers that die: processes --- */
+
+struct child {
+    pid_t pid;
+    int out;
+    struct net_peer peer;
+};
+
+/* The child: its blob to stdout, then a byte for each message that it gets. */
+static int child_main(void)
+{
+    struct node *node = node_start(1, 0);
+
+    if (write(STDOUT_FILENO, &node->self, sizeof(node->self)) != sizeof(node->self))
+        return 1;
+    for (unsigned seen = 0;;) {
+        WAIT(node, node->pings > seen || node->downs[0] > 0);
+        if (node->downs[0] > 0)
+            break;
+        seen++;
+        if (write(STDOUT_FILENO, "x", 1) != 1)
+            return 1;
+    }
+    node_end(node);
+    return 0;
+}
+
+static char program[PATH_MAX];
+
+static void read_all(int fd, void *buf, size_t len)
+{
+    for (size_t got = 0; got < len;) {
+        ssize_t n = read(fd, (uint8_t *)buf + got, len - got);
+        assert_true(n > 0);
+        got += (size_t)n;
+    }
+}
+
+static void child_start(struct child *child)
+{
+    int out[2];
+
+    assert_int_equal(pipe(out), 0);
+    child->pid = fork();
+    assert_true(child->pid >= 0);
+    if (child->pid == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        close(out[0]);
+        close(out[1]);
+        execl(program, program, "child", (char *)NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    child->out = out[0];
+    read_all(child->out, &child->peer, sizeof(child->peer));
+}
+
+static void child_stop(struct child *child)
+{
+    int status;
+
+    kill(child->pid, SIGSTOP);
+    assert_int_equal(waitpid(child->pid, &status, WUNTRACED), child->pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+static void child_kill(struct child *child)
+{
+    kill(child->pid, SIGKILL);
+    assert_int_equal(waitpid(child->pid, NULL, 0), child->pid);
+    close(child->out);
+}
+
+static void connect_child(struct node *a, struct child *child)
+{
+    char seen;
+
+    child_start(child);
+    assert_int_equal(call(a, do_set_peer, &child->peer), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pongs == 1 && a->pending == 0);
+    read_all(child->out, &seen, 1);
+    assert_int_equal(seen, 'x');
+}
+
+static void test_peer_killed(void **state)
+{
+    struct node *a = node_start(0, 0);
+    struct child child;
+
+    (void)state;
+    connect_child(a, &child);
+    /* It stands still, so that these are pending when it dies. */
+    child_stop(&child);
+    assert_int_equal(send_to(a, 1, NET_MSG_DATA, 1, 6, 16 << 20), 0);
+    assert_int_equal(send_to(a, 1, NET_MSG_DATA, 1, 100, 4096), 0);
+    pthread_mutex_lock(&a->lock);
+    unsigned pending = a->pending;
+    pthread_mutex_unlock(&a->lock);
+    assert_true(pending >= 6);
+    uint64_t start = util_clock_now();
+    child_kill(&child);
+    WAIT(a, a->downs[1] == 1);
+    uint64_t took = util_clock_now() - start;
+    assert_true(took < 5 * UTIL_NSEC_PER_SEC);
+    print_message("peer_down %.1f ms after kill -9\n", (double)took / 1e6);
+    assert_false(a->down_before_sends);
+    assert_int_equal(a->pending, 0);
+    assert_true(a->sent_failed >= 6);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(errno, EHOSTUNREACH);
+    assert_int_equal(stats_of(a).endpoints, 0);
+
+    /* nobody listens at a dead one's address */
+    child.peer.incarnation++;
+    assert_int_equal(call(a, do_set_peer, &child.peer), 0);
+    if (send_to(a, 1, NET_MSG_PING, 1, 1, 0) < 0) /* UCX may see it at once */
+        assert_int_equal(errno, EHOSTUNREACH);
+    WAIT(a, a->downs[1] == 2);
+    assert_int_equal(a->pending, 0);
+    node_end(a);
+}
+
+static void test_peer_silent(void **state)
+{
+    struct node *a = node_start(0, 0);
+    struct child child;
+    uint32_t one = 1;
+
+    (void)state;
+    connect_child(a, &child);
+    child_stop(&child);
+    assert_int_equal(send_to(a, 1, NET_MSG_DATA, 1, 4, 16 << 20), 0);
+    /* The user's deadline passes: the buffers come back although the peer does nothing. */
+    call(a, do_peer_down, &one);
+    WAIT(a, a->downs[1] == 1);
+    assert_int_equal(a->pending, 0);
+    assert_int_equal(a->sent_failed, 4);
+    assert_false(a->down_before_sends);
+    assert_int_equal(a->last_status, EHOSTUNREACH);
+    child_kill(&child);
+    node_end(a);
+}
+
+/* Destruction waits for a silent peer no longer than its bound. */
+static void test_destroy_silent(void **state)
+{
+    struct node *a = node_start(0, 0);
+    struct child child;
+
+    (void)state;
+    connect_child(a, &child);
+    child_stop(&child);
+    assert_int_equal(send_to(a, 1, NET_MSG_DATA, 1, 4, 16 << 20), 0);
+    uint64_t start = util_clock_now();
+    node_join(a);
+    assert_true(util_clock_now() - start < 6 * UTIL_NSEC_PER_SEC);
+    assert_int_equal(a->pending, 0);
+    assert_int_equal(a->sent_failed, 4);
+    assert_int_equal(a->last_status, ECANCELED);
+    child_kill(&child);
+    node_free(a);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hello),        cmocka_unit_test(test_small_messages),
+        cmocka_unit_test(test_payloads),     cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_large_hello),  cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_mismatch),     cmocka_unit_test(test_never_known),
+        cmocka_unit_test(test_incarnations), cmocka_unit_test(test_destroy_pending),
+        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_peer_killed),
+        cmocka_unit_test(test_peer_silent),  cmocka_unit_test(test_destroy_silent),
+    };
+
+    if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+        return 1;
+    if (argc > 1 && strcmp(argv[1], "child") == 0)
+        return child_main();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

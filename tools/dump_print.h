@@ -1,0 +1,25 @@
+/*
+ * dump_print.h - the table as people read it
+ *
+ * Each function prints the document that dump_client_ask() made (see docs/dht-dump.md).
+ * What is missing or of another type is shown as "-". Text that came from elsewhere is
+ * escaped: no control character reaches the terminal.
+ */
+#ifndef DYAD_TOOLS_DUMP_PRINT_H
+#define DYAD_TOOLS_DUMP_PRINT_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+/* 0, or -1 with errno ENOMEM. */
+int dump_print_shards(FILE *out, const json_t *document);
+int dump_print_entries(FILE *out, const json_t *document);
+int dump_print_waiting(FILE *out, const json_t *document);
+int dump_print_key(FILE *out, const json_t *document);
+
+/* One line per rank that did not answer; returns how many. */
+size_t dump_print_unreachable(FILE *out, const json_t *document);
+
+#endif

@@ -1,0 +1,533 @@
+/*
+ * dyad-dht-dump - show the hash table of a job that runs
+ *
+ * Finds the members on this node by their sockets, connects to one of them as a guest does,
+ * and has it ask all ranks. Changes nothing in the job.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dump_client.h"
+#include "dump_print.h"
+#include "dyad/dyad.h"
+#include "engine/config.h"
+#include "net/msg.h"
+#include "util/clock.h"
+
+enum { EXIT_SHOWN = 0, EXIT_FAILED = 1, EXIT_PARTLY = 2 };
+
+#define TIMEOUT_MAX 86400.0
+
+/* How long a member may be silent before the next one on this node is tried: longer than it
+ * waits itself for a rank (DYAD_PEER_TIMEOUT, 5 s). */
+#define NEXT_MEMBER_AFTER (6 * UTIL_NSEC_PER_SEC)
+
+static struct {
+    const char *session, *key;
+    bool entries, waiting, json, list;
+    uint32_t rank;
+    double timeout;
+} opt = {.rank = DYAD_RANK_NONE, .timeout = 10};
+
+static void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void die(const char *fmt, ...)
+{
+    va_list ap;
+
+    fputs("dyad-dht-dump: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    exit(EXIT_FAILED);
+}
+
+/* --- the environment of a member --- */
+
+/* As environ, for a process of ours: what its job is, and where its managed directories
+ * are. NULL: it cannot be read. */
+static char **read_environment(pid_t pid)
+{
+    char path[64], *entry = NULL;
+    char **env = NULL, **grown;
+    size_t n = 0, size = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    FILE *in = fopen(path, "re");
+    if (!in)
+        return NULL;
+    while (getdelim(&entry, &size, '\0', in) > 0) {
+        if (!(grown = realloc(env, (n + 2) * sizeof(*env))))
+            die("out of memory");
+        env = grown;
+        env[n++] = entry;
+        env[n] = NULL;
+        entry = NULL;
+        size = 0;
+    }
+    free(entry);
+    fclose(in);
+    return env;
+}
+
+static void free_environment(char **env)
+{
+    for (char **p = env; p && *p; p++)
+        free(*p);
+    free(env);
+}
+
+static const char *find_variable(char **env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+/* --- which session --- */
+
+/* The members of one name on this node. One job has several names here if DYAD_NODE makes
+ * several nodes of this one. */
+struct session {
+    const struct dump_member *members;
+    size_t n;
+    pid_t pid;     /* of the first that answers, or 0 */
+    char comm[32]; /* its name */
+    char job[512]; /* PMIX_NAMESPACE and session name, or the hash */
+    bool chosen;
+};
+
+static void read_comm(pid_t pid, char *comm, size_t size)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    FILE *in = fopen(path, "re");
+    if (!in)
+        return;
+    if (fgets(comm, (int)size, in))
+        comm[strcspn(comm, "\n")] = '\0';
+    fclose(in);
+}
+
+static void identify(struct session *session)
+{
+    snprintf(session->job, sizeof(session->job), "%s", session->members->session);
+    for (size_t i = 0; i < session->n; i++) {
+        int fd =
+            dump_client_connect(&session->members[i], UTIL_NSEC_PER_SEC, &session->pid);
+        if (fd < 0)
+            continue;
+        close(fd);
+        char **env = read_environment(session->pid);
+        const char *job = find_variable(env, "PMIX_NAMESPACE");
+        const char *name = find_variable(env, "DYAD_KVS_NAMESPACE");
+        if (job)
+            snprintf(session->job, sizeof(session->job), "%.250s%s%.250s", job,
+                     name && *name ? "/" : "", name ? name : "");
+        free_environment(env);
+        read_comm(session->pid, session->comm, sizeof(session->comm));
+        return;
+    }
+}
+
+static void print_session(FILE *out, const struct session *session)
+{
+    fprintf(out, "  %s  rank%s ", session->members->session, session->n > 1 ? "s" : "");
+    for (size_t i = 0; i < session->n; i++) {
+        if (i == 8) {
+            fprintf(out, ",... (%zu)", session->n);
+            break;
+        }
+        fprintf(out, "%s%" PRIu32, i ? "," : "", session->members[i].rank);
+    }
+    fprintf(out, " here, job %s", session->job);
+    if (session->pid)
+        fprintf(out, ", process %d (%s)", (int)session->pid, session->comm);
+    fputc('\n', out);
+}
+
+/* There is nothing of ours. Is there of others? */
+static void die_no_session(const struct dump_member *members, size_t n)
+{
+    fprintf(stderr, "dyad-dht-dump: no session of yours (uid %u) on this node\n",
+            (unsigned)geteuid());
+    for (size_t i = 0; i < n; i++) {
+        if (i && members[i].uid == members[i - 1].uid)
+            continue;
+        const struct passwd *user = getpwuid(members[i].uid);
+        fprintf(stderr,
+                "  user %s (uid %u) has one: no permission, only that user and root may "
+                "look\n",
+                user ? user->pw_name : "?", (unsigned)members[i].uid);
+    }
+    fprintf(stderr,
+            "Run it on a node of the job, while the job runs, in the same network "
+            "name space (container).\n");
+    exit(EXIT_FAILED);
+}
+
+static size_t group(const struct dump_member *members, size_t n, struct session **sessions)
+{
+    struct session *list = calloc(n ? n : 1, sizeof(*list));
+    size_t nsessions = 0;
+
+    if (!list)
+        die("out of memory");
+    for (size_t i = 0; i < n; i++) {
+        if (geteuid() != 0 && members[i].uid != geteuid())
+            continue;
+        if (nsessions && members[i].uid == list[nsessions - 1].members->uid &&
+            strcmp(members[i].session, list[nsessions - 1].members->session) == 0) {
+            list[nsessions - 1].n++;
+            continue;
+        }
+        list[nsessions].members = &members[i];
+        list[nsessions].n = 1;
+        nsessions++;
+    }
+    for (size_t i = 0; i < nsessions; i++)
+        identify(&list[i]);
+    *sessions = list;
+    return nsessions;
+}
+
+/* Mark what is meant: all names of one job. */
+static void choose(struct session *sessions, size_t n)
+{
+    const struct session *first = NULL;
+    bool several = false;
+
+    for (size_t i = 0; i < n; i++) {
+        struct session *session = &sessions[i];
+        if (opt.session && strcmp(session->job, opt.session) != 0 &&
+            strncmp(session->members->session, opt.session, strlen(opt.session)) != 0)
+            continue;
+        session->chosen = true;
+        if (!first)
+            first = session;
+        else if (strcmp(first->job, session->job) != 0)
+            several = true;
+    }
+    if (first && !several)
+        return;
+    if (!first)
+        fprintf(stderr, "dyad-dht-dump: no session %s here; there are:\n", opt.session);
+    else
+        fprintf(stderr, "dyad-dht-dump: several sessions; choose with --session HASH:\n");
+    for (size_t i = 0; i < n; i++)
+        if (!first || sessions[i].chosen)
+            print_session(stderr, &sessions[i]);
+    exit(EXIT_FAILED);
+}
+
+/* --- which file --- */
+
+/* `path` without "." and empty components. Exits if it leads upwards or nowhere. */
+static void normalise(const char *path, char *upath, size_t size)
+{
+    size_t used = 0;
+
+    while (*path) {
+        size_t len = strcspn(path, "/");
+        if (len == 2 && path[0] == '.' && path[1] == '.')
+            die("--key %s: \"..\" is not followed; write the path without it", opt.key);
+        if (len && !(len == 1 && path[0] == '.')) {
+            if (used + len + 2 > size)
+                die("--key: longer than a path can be");
+            if (used)
+                upath[used++] = '/';
+            memcpy(upath + used, path, len);
+            used += len;
+        }
+        path += len;
+        path += *path == '/';
+    }
+    upath[used] = '\0';
+    if (!used)
+        die("--key %s: that is the managed directory itself; name a file in it", opt.key);
+}
+
+/* What of path is below dir, or NULL. */
+static const char *below(const char *path, const char *dir)
+{
+    size_t len = dir ? strlen(dir) : 0;
+
+    while (len && dir[len - 1] == '/')
+        len--;
+    return len && strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len])
+               ? path + len
+               : NULL;
+}
+
+static const char *below_config(char *const env[], const char *path)
+{
+    static char real[PATH_MAX];
+    struct engine_config config;
+    char err[256];
+    const char *rest = NULL;
+
+    if (!env || engine_config_read(&config, env, err, sizeof(err)) < 0)
+        return NULL;
+    const char *dirs[] = {config.path_consumer, config.path_producer};
+    for (size_t i = 0; !rest && i < 2; i++)
+        rest = below(path, dirs[i]);
+    for (size_t i = 0; !rest && i < 2; i++)
+        if (dirs[i] && realpath(dirs[i], real))
+            rest = below(path, real);
+    return rest;
+}
+
+/* The name of a file in the table: an absolute path is taken as below the managed directory
+ * that the environment names, ours or the job's. */
+static void find_upath(const struct session *session, char *upath, size_t size)
+{
+    extern char **environ;
+    const char *rest = opt.key;
+
+    if (opt.key[0] == '/') {
+        char **env = NULL;
+        rest = below_config(environ, opt.key);
+        if (!rest && session->pid)
+            rest = below_config(env = read_environment(session->pid), opt.key);
+        free_environment(env);
+        if (!rest)
+            die("--key %s: not below a managed directory that is known here; give the path "
+                "relative to the managed directory, or set DYAD_PATH",
+                opt.key);
+    }
+    normalise(rest, upath, size);
+}
+
+/* --- main --- */
+
+static void print_help(void)
+{
+    printf(
+        "Usage: dyad-dht-dump [OPTION]...\n"
+        "Show the distributed hash table of a job of yours that runs on this node.\n\n"
+        "  --entries       the entries that each rank keeps\n"
+        "  --waiting       who waits for which file, and since when\n"
+        "  --key PATH      explain one file: below the managed directory, or relative to "
+        "it\n"
+        "  --rank N        ask only rank N\n"
+        "  --json          print one JSON document\n"
+        "  --session HASH  which session, if there are several\n"
+        "  --list          list the sessions on this node and exit\n"
+        "  --timeout S     seconds to wait for each answer (10)\n"
+        "  --version       print the version and exit\n"
+        "  --help          print this and exit\n\n"
+        "Exit status: 0; 1 if nothing could be shown; 2 if some rank did not answer.\n");
+}
+
+static double parse_timeout(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end || !(value > 0) || value > TIMEOUT_MAX)
+        die("--timeout %s: seconds are needed, above 0 and at most %.0f", text,
+            TIMEOUT_MAX);
+    return value;
+}
+
+static uint32_t parse_rank(const char *text)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || value >= DYAD_RANK_NONE)
+        die("--rank %s: not the number of a rank", text);
+    return (uint32_t)value;
+}
+
+static void parse(int argc, char *argv[])
+{
+    enum { ENTRIES = 256, WAITING, KEY, RANK, JSON, SESSION, LIST, TIMEOUT, VERSION, HELP };
+    static const struct option options[] = {
+        {"entries", no_argument, NULL, ENTRIES},
+        {"waiting", no_argument, NULL, WAITING},
+        {"key", required_argument, NULL, KEY},
+        {"rank", required_argument, NULL, RANK},
+        {"json", no_argument, NULL, JSON},
+        {"session", required_argument, NULL, SESSION},
+        {"list", no_argument, NULL, LIST},
+        {"timeout", required_argument, NULL, TIMEOUT},
+        {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    int c;
+
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (c) {
+        case ENTRIES:
+            opt.entries = true;
+            break;
+        case WAITING:
+            opt.waiting = true;
+            break;
+        case KEY:
+            opt.key = optarg;
+            break;
+        case RANK:
+            opt.rank = parse_rank(optarg);
+            break;
+        case JSON:
+            opt.json = true;
+            break;
+        case SESSION:
+            if (!*optarg)
+                die("--session: its value is empty: was a variable not set?");
+            opt.session = optarg;
+            break;
+        case LIST:
+            opt.list = true;
+            break;
+        case TIMEOUT:
+            opt.timeout = parse_timeout(optarg);
+            break;
+        case VERSION:
+            printf("dyad-dht-dump %d.%d.%d\n", DYAD_VERSION_MAJOR, DYAD_VERSION_MINOR,
+                   DYAD_VERSION_PATCH);
+            exit(EXIT_SHOWN);
+        case 'h':
+        case HELP:
+            print_help();
+            exit(EXIT_SHOWN);
+        default:
+            fprintf(stderr, "Try 'dyad-dht-dump --help'.\n");
+            exit(EXIT_FAILED);
+        }
+    }
+    if (optind < argc)
+        die("%s: no argument is expected. Try 'dyad-dht-dump --help'", argv[optind]);
+}
+
+/* Ask the members that were chosen, one after the other, until one answers. */
+static json_t *ask(const struct session *sessions, size_t n)
+{
+    uint64_t timeout = (uint64_t)(opt.timeout * (double)UTIL_NSEC_PER_SEC);
+    char upath[PATH_MAX], err[256] = "";
+    const char *asked = "";
+    const char *name = NULL;
+    json_t *document = NULL;
+    size_t left = 0;
+
+    for (size_t i = 0; i < n; i++)
+        left += sessions[i].chosen ? sessions[i].n : 0;
+    for (size_t i = 0; i < n && !document; i++) {
+        const struct session *session = &sessions[i];
+        if (!session->chosen)
+            continue;
+        asked = session->members->session;
+        if (opt.key && !name) {
+            find_upath(session, upath, sizeof(upath));
+            name = upath;
+        }
+        for (size_t j = 0; j < session->n && !document; j++, left--) {
+            bool others = left > 1 && opt.rank == DYAD_RANK_NONE;
+            uint64_t first =
+                others && timeout > NEXT_MEMBER_AFTER ? NEXT_MEMBER_AFTER : timeout;
+            struct dump_query query = {
+                .flags = (uint8_t)((opt.entries ? NET_DUMP_ENTRIES : 0) |
+                                   (opt.waiting || opt.key ? NET_DUMP_WAITING : 0) |
+                                   (opt.key ? NET_DUMP_KEY : 0)),
+                .upath = name,
+                .rank = opt.rank,
+                .first = first,
+                .timeout = timeout,
+            };
+            int fd = dump_client_connect(&session->members[j], first, NULL);
+            if (fd < 0) {
+                snprintf(
+                    err, sizeof(err), "rank %" PRIu32 ": cannot connect: %s",
+                    session->members[j].rank,
+                    errno == EACCES ? "it is not a process of that user" : strerror(errno));
+                continue;
+            }
+            document =
+                dump_client_ask(fd, session->members->session, &query, err, sizeof(err));
+            close(fd);
+        }
+    }
+    if (!document)
+        die("session %s: %s", asked, err);
+    return document;
+}
+
+static int print(json_t *document)
+{
+    int rc = 0;
+
+    if (opt.json) {
+        rc = json_dumpf(document, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+        putchar('\n');
+        return rc;
+    }
+    printf("session %s\n", json_string_value(json_object_get(document, "session")));
+    if (opt.key)
+        return dump_print_key(stdout, document);
+    if (!opt.entries && !opt.waiting)
+        return dump_print_shards(stdout, document);
+    if (opt.entries)
+        rc = dump_print_entries(stdout, document);
+    if (rc == 0 && opt.entries && opt.waiting)
+        putchar('\n');
+    if (rc == 0 && opt.waiting)
+        rc = dump_print_waiting(stdout, document);
+    return rc;
+}
+
+int main(int argc, char *argv[])
+{
+    struct dump_member *members = NULL;
+    struct session *sessions = NULL;
+    size_t nmembers = 0;
+
+    parse(argc, argv);
+    FILE *sockets = fopen("/proc/net/unix", "re");
+    if (!sockets || dump_client_scan(sockets, &members, &nmembers) < 0)
+        die("cannot read /proc/net/unix: %s", strerror(errno));
+    fclose(sockets);
+
+    size_t nsessions = group(members, nmembers, &sessions);
+    if (!nsessions)
+        die_no_session(members, nmembers);
+    if (opt.list) {
+        for (size_t i = 0; i < nsessions; i++)
+            print_session(stdout, &sessions[i]);
+        free(sessions);
+        free(members);
+        return EXIT_SHOWN;
+    }
+    choose(sessions, nsessions);
+
+    json_t *document = ask(sessions, nsessions);
+    free(sessions);
+    free(members);
+    if (print(document) < 0 || fflush(stdout) != 0 || ferror(stdout))
+        die("cannot write: %s", strerror(errno));
+    bool partly = json_array_size(json_object_get(document, "unreachable")) > 0;
+    if (partly) {
+        fprintf(stderr, "dyad-dht-dump: some ranks did not answer:\n");
+        dump_print_unreachable(stderr, document);
+    }
+    json_decref(document);
+    return partly ? EXIT_PARTLY : EXIT_SHOWN;
+}

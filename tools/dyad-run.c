@@ -1,0 +1,459 @@
+/*
+ * dyad-run - start a program with the library preloaded
+ *
+ * Sets LD_PRELOAD and the DYAD_* variables and execs; nothing of it stays. Before that it
+ * looks for what users get wrong, because afterwards most of these mistakes show as a
+ * program that waits for files.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dyad/dyad.h"
+#include "engine/config.h"
+#include "run_check.h"
+#include "util/log.h"
+
+#define WRAPPER "libdyad_wrapper.so"
+
+/* Of bin to lib in the installed tree; CMake gives the one for this system's layout. */
+#ifndef DYAD_RELATIVE_LIBDIR
+#define DYAD_RELATIVE_LIBDIR "../lib"
+#endif
+
+/* An option that is a variable by another name. */
+static const struct setting {
+    const char *option, *variable, *argument, *help;
+} settings[] = {
+    {"dmd", "DYAD_PATH", "DIR", "the managed directory, for what is written and read"},
+    {"producer", "DYAD_PATH_PRODUCER", "DIR", "the managed directory for what is written"},
+    {"consumer", "DYAD_PATH_CONSUMER", "DIR", "the managed directory for what is read"},
+    {"timeout", "DYAD_TIMEOUT", "S", "seconds to wait for a file; 0: no limit"},
+    {"wait", "DYAD_WAIT", "X", "which files to wait for: all, none, or patterns"},
+    {"linger", "DYAD_LINGER", "X", "how long to serve at exit: job, or seconds"},
+    {"node", "DYAD_NODE", "NAME", "name of this node, instead of the host name"},
+    {"session", "DYAD_KVS_NAMESPACE", "NAME", "name of the session"},
+    {"depth", "DYAD_KEY_DEPTH", "N", "levels of a rank's tree of entries"},
+    {"bins", "DYAD_KEY_BINS", "N", "bins at each level"},
+    {"replicas", "DYAD_REPLICAS", "N", "ranks that keep each entry"},
+    {"log", "DYAD_LOG", "LEVEL", "error, warn, info or debug"},
+    {"log-file", "DYAD_LOG_FILE", "FILE", "append log lines to FILE"},
+};
+
+#define NSETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+enum { OPT_MKDIR = 256, OPT_NO_CHECK, OPT_PRINT_ENV, OPT_VARIABLES, OPT_VERSION, OPT_HELP };
+
+static const struct option flags[] = {
+    {"mkdir", no_argument, NULL, OPT_MKDIR},
+    {"no-check", no_argument, NULL, OPT_NO_CHECK},
+    {"print-env", no_argument, NULL, OPT_PRINT_ENV},
+    {"help-variables", optional_argument, NULL, OPT_VARIABLES},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"help", no_argument, NULL, OPT_HELP},
+};
+
+#define NFLAGS (sizeof(flags) / sizeof(flags[0]))
+
+static struct {
+    const char *value[NSETTINGS]; /* as given on the command line */
+    bool mkdir, no_check, print_env;
+    bool quiet; /* DYAD_LOG=error */
+} run;
+
+extern char **environ;
+
+static void say(const char *kind, const char *fmt, va_list ap)
+{
+    char text[4096];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    fprintf(stderr, "dyad-run: %s%s\n", kind, text);
+}
+
+static void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void die(int status, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+static void warn(const char *fmt, ...)
+{
+    va_list ap;
+
+    if (run.quiet)
+        return;
+    va_start(ap, fmt);
+    say("warning: ", fmt, ap);
+    va_end(ap);
+}
+
+static void die(int status, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say("", fmt, ap);
+    va_end(ap);
+    exit(status);
+}
+
+static void set_variable(const char *name, const char *value, int overwrite)
+{
+    if (setenv(name, value, overwrite) < 0)
+        die(RUN_EXIT_FAILURE, "cannot set %s: %s", name, strerror(errno));
+}
+
+/* --- command line --- */
+
+static void print_help(void)
+{
+    printf(
+        "Usage: dyad-run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+        "Run PROGRAM so that files below the managed directory are shared with the other\n"
+        "processes of the job, as in: mpirun -n 4 dyad-run --dmd /tmp/ssd ./sim\n\n");
+    for (size_t i = 0; i < NSETTINGS; i++) {
+        char left[64];
+        snprintf(left, sizeof(left), "--%s %s", settings[i].option, settings[i].argument);
+        printf("  %-18s %s\n", left, settings[i].help);
+    }
+    printf(
+        "  --mkdir            make the managed directory where it is missing\n"
+        "  --no-check         run PROGRAM also if it cannot be preloaded\n"
+        "  --print-env        print the variables as shell commands and exit\n"
+        "  --help-variables   describe all DYAD_* variables and exit\n"
+        "  --version          print the version and exit\n"
+        "  --help             print this and exit\n\n"
+        "An option goes before its variable, and --dmd before DYAD_PATH_PRODUCER and\n"
+        "DYAD_PATH_CONSUMER. Exit status: that of PROGRAM; 125 if dyad-run failed, 126 if\n"
+        "PROGRAM cannot be run, 127 if it was not found. See dyad-run(1) and dyad(7).\n");
+}
+
+static void help_variables(const char *form)
+{
+    bool troff = form && strcmp(form, "troff") == 0;
+
+    if (form && !troff)
+        die(RUN_EXIT_FAILURE, "--help-variables=%s: the only other form is troff", form);
+    engine_config_help(stdout, troff);
+}
+
+/* Everything that was printed has reached its destination, or it is an error. */
+static void exit_printed(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        die(RUN_EXIT_FAILURE, "cannot write: %s", strerror(errno));
+    exit(0);
+}
+
+static bool is_directory_option(const struct setting *setting)
+{
+    return strncmp(setting->variable, "DYAD_PATH", 9) == 0;
+}
+
+/* Check the value alone, so that the message can name the option. */
+static void take_setting(size_t i, const char *value)
+{
+    const struct setting *setting = &settings[i];
+    struct engine_config config;
+    char err[1024], cwd[PATH_MAX];
+
+    if (!*value)
+        die(RUN_EXIT_FAILURE, "--%s: its value is empty: was a variable not set?",
+            setting->option);
+    if ((is_directory_option(setting) || strcmp(setting->option, "log-file") == 0) &&
+        value[0] != '/' && getcwd(cwd, sizeof(cwd)))
+        die(RUN_EXIT_FAILURE, "--%s %s: a relative path; write %s/%s if you mean that one",
+            setting->option, value, cwd, value);
+    if (engine_config_read(&config, NULL, err, sizeof(err)) < 0 ||
+        engine_config_set(&config, setting->variable, value, err, sizeof(err)) < 0)
+        die(RUN_EXIT_FAILURE, "--%s: %s", setting->option, err);
+    run.value[i] = value;
+}
+
+static void parse(int argc, char *argv[])
+{
+    struct option options[NSETTINGS + NFLAGS + 1];
+    int c;
+
+    memset(options, 0, sizeof(options));
+    for (size_t i = 0; i < NSETTINGS; i++)
+        options[i] = (struct option){settings[i].option, required_argument, NULL, (int)i};
+    memcpy(options + NSETTINGS, flags, sizeof(flags));
+
+    /* '+': the options of PROGRAM are its own */
+    while ((c = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
+        if (c >= 0 && c < (int)NSETTINGS) {
+            take_setting((size_t)c, optarg);
+            continue;
+        }
+        switch (c) {
+        case OPT_MKDIR:
+            run.mkdir = true;
+            break;
+        case OPT_NO_CHECK:
+            run.no_check = true;
+            break;
+        case OPT_PRINT_ENV:
+            run.print_env = true;
+            break;
+        case OPT_VARIABLES:
+            help_variables(optarg);
+            exit_printed();
+            break;
+        case OPT_VERSION:
+            printf("dyad-run %d.%d.%d\n", DYAD_VERSION_MAJOR, DYAD_VERSION_MINOR,
+                   DYAD_VERSION_PATCH);
+            exit_printed();
+            break;
+        case 'h':
+        case OPT_HELP:
+            print_help();
+            exit_printed();
+            break;
+        default:
+            fprintf(stderr, "Try 'dyad-run --help'.\n");
+            exit(RUN_EXIT_FAILURE);
+        }
+    }
+}
+
+/* --- environment --- */
+
+/* The library, beside this program or where it was installed or built relative to it: the
+ * tree can be moved. */
+static void find_wrapper(char *path)
+{
+    static const char *const places[] = {
+        ".",      DYAD_RELATIVE_LIBDIR, "../lib", "../lib64", "../src/wrapper",
+        "../src", "../src/engine"};
+    char self[PATH_MAX], candidate[PATH_MAX + 64];
+
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        die(RUN_EXIT_FAILURE, "cannot find out where this program is (/proc/self/exe): %s",
+            strerror(errno));
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(candidate, sizeof(candidate), "%s/%s/" WRAPPER, self, places[i]);
+        if (!realpath(candidate, path))
+            continue;
+        if (path[strcspn(path, ": \t\n")])
+            die(RUN_EXIT_FAILURE,
+                "%s has a blank or a colon in its name, which LD_PRELOAD cannot carry: "
+                "install it in another place",
+                path);
+        return;
+    }
+    die(RUN_EXIT_FAILURE,
+        WRAPPER " is neither in %s nor in %s/" DYAD_RELATIVE_LIBDIR
+                ": is the installation complete?",
+        self, self);
+}
+
+/* The wrapper goes first, and no other copy of it stays. */
+static void set_preload(const char *wrapper)
+{
+    const char *old = getenv("LD_PRELOAD");
+    size_t size = strlen(wrapper) + (old ? strlen(old) : 0) + 2;
+    char *value = malloc(size);
+
+    if (!value)
+        die(RUN_EXIT_FAILURE, "out of memory");
+    strcpy(value, wrapper);
+    for (const char *p = old; p && *p;) {
+        size_t len = strcspn(p, ": ");
+        const char *base = p + len;
+        while (base > p && base[-1] != '/')
+            base--;
+        size_t base_len = (size_t)(p + len - base);
+        if (len && !(base_len == strlen(WRAPPER) && memcmp(base, WRAPPER, base_len) == 0)) {
+            strcat(value, ":");
+            strncat(value, p, len);
+        }
+        p += len;
+        p += strspn(p, ": ");
+    }
+    set_variable("LD_PRELOAD", value, 1);
+    free(value);
+}
+
+static const char *setting_value(const char *option)
+{
+    for (size_t i = 0; i < NSETTINGS; i++)
+        if (strcmp(settings[i].option, option) == 0)
+            return run.value[i];
+    return NULL;
+}
+
+static void set_environment(const char *wrapper)
+{
+    /* What was asked for here goes before what an earlier shell left behind. */
+    if (setting_value("dmd")) {
+        unsetenv("DYAD_PATH_PRODUCER");
+        unsetenv("DYAD_PATH_CONSUMER");
+    }
+    for (size_t i = 0; i < NSETTINGS; i++)
+        if (run.value[i])
+            set_variable(settings[i].variable, run.value[i], 1);
+    /* PMIx 4's default store loses keys in a race, and a rank's second process in it; hash
+     * does not. */
+    set_variable("PMIX_MCA_gds", "hash", 0);
+    set_preload(wrapper);
+}
+
+static void print_variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    if (!value) {
+        printf("unset %s\n", name);
+        return;
+    }
+    printf("export %s='", name);
+    for (; *value; value++) {
+        if (*value == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*value);
+    }
+    puts("'");
+}
+
+static void print_environment(void)
+{
+    for (size_t i = 0; i < NSETTINGS; i++)
+        if (run.value[i] || (setting_value("dmd") && is_directory_option(&settings[i])))
+            print_variable(settings[i].variable);
+    print_variable("PMIX_MCA_gds");
+    print_variable("LD_PRELOAD");
+}
+
+/* --- checks --- */
+
+static void check_variables(struct engine_config *config)
+{
+    const char *rank = getenv("PMIX_RANK"), *nearest;
+    char err[1024], name[64];
+    size_t pos = 0;
+
+    if (engine_config_read(config, environ, err, sizeof(err)) < 0)
+        die(RUN_EXIT_FAILURE, "%s", err);
+    run.quiet = config->log_level < UTIL_LOG_WARN;
+    /* once in a job, not once in each rank */
+    if (rank && strcmp(rank, "0") != 0)
+        return;
+    while (engine_config_unknown(environ, &pos, name, sizeof(name), &nearest)) {
+        if (nearest)
+            warn("%s is no variable of dyad; did you mean %s?", name, nearest);
+        else if (config->log_level >= UTIL_LOG_INFO) /* it is like none: not meant for us */
+            warn("%s is no variable of dyad (see dyad-run --help-variables)", name);
+    }
+}
+
+static void check_directory(const char *name, const char *path)
+{
+    char err[PATH_MAX + 512];
+
+    if (!path || run_check_directory(name, path, run.mkdir, err, sizeof(err)) == 0)
+        return;
+    if (run.print_env)
+        warn("%s", err); /* the job may run on other nodes than this one */
+    else
+        die(RUN_EXIT_FAILURE, "%s", err);
+}
+
+static void check_directories(const struct engine_config *config)
+{
+    char err[PATH_MAX + 512];
+    const char *both = getenv("DYAD_PATH");
+
+    if (!config->path_producer && !config->path_consumer)
+        die(RUN_EXIT_FAILURE,
+            "no managed directory: give --dmd DIR, or set DYAD_PATH, to say which files "
+            "are "
+            "to be shared");
+    check_directory(both && config->path_producer && !strcmp(both, config->path_producer)
+                        ? "DYAD_PATH"
+                        : "DYAD_PATH_PRODUCER",
+                    config->path_producer);
+    if (!config->path_producer || !config->path_consumer ||
+        strcmp(config->path_producer, config->path_consumer) != 0)
+        check_directory(
+            both && config->path_consumer && !strcmp(both, config->path_consumer)
+                ? "DYAD_PATH"
+                : "DYAD_PATH_CONSUMER",
+            config->path_consumer);
+    check_directory("DYAD_SESSION_DIR", config->session_dir);
+    if (config->log_file &&
+        run_check_file("DYAD_LOG_FILE", config->log_file, err, sizeof(err)) != 0)
+        die(RUN_EXIT_FAILURE, "%s", err);
+}
+
+static void check_launcher(const struct engine_config *config, const char *program)
+{
+    static const char *const launchers[] = {"mpirun",  "mpiexec", "orterun", "srun",
+                                            "prterun", "prun",    "flux"};
+    const char *slash = strrchr(program, '/');
+    const char *base = slash ? slash + 1 : program;
+
+    for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+        if (strcmp(base, launchers[i]) == 0) {
+            warn(
+                "%s is a launcher: dyad-run belongs behind it, as in: %s -n 4 dyad-run "
+                "... ./sim",
+                base, base);
+            return;
+        }
+    }
+    if (!getenv("PMIX_NAMESPACE") && !config->session_dir)
+        warn(
+            "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
+            "other; start it with mpirun, or with srun --mpi=pmix");
+}
+
+static void check_program(const char *program, const char *wrapper)
+{
+    char path[PATH_MAX], err[PATH_MAX + 1024];
+    const char *path_env = getenv("PATH");
+
+    int status = run_check_find(program, path_env, path, sizeof(path), err, sizeof(err));
+    if (status)
+        die(status, "%s", err);
+    status = run_check_preload(path, wrapper, path_env, err, sizeof(err));
+    if (status && !run.no_check)
+        die(status, "%s. (--no-check runs it all the same.)", err);
+    if (status)
+        warn("%s", err);
+}
+
+int main(int argc, char *argv[])
+{
+    struct engine_config config;
+    char wrapper[PATH_MAX];
+
+    parse(argc, argv);
+    if (optind >= argc && !run.print_env)
+        die(RUN_EXIT_FAILURE, "no program given. Try 'dyad-run --help'");
+    find_wrapper(wrapper);
+    set_environment(wrapper);
+    check_variables(&config);
+    check_directories(&config);
+    if (run.print_env) {
+        print_environment();
+        exit_printed();
+    }
+    check_launcher(&config, argv[optind]);
+    check_program(argv[optind], wrapper);
+
+    execvp(argv[optind], argv + optind);
+    int error = errno;
+    die(error == ENOENT ? RUN_EXIT_NOT_FOUND : RUN_EXIT_CANNOT_EXEC, "%s: %s", argv[optind],
+        strerror(error));
+}

@@ -1,0 +1,37 @@
+/*
+ * run_check.h - what dyad-run looks at before it starts a program
+ *
+ * Each function returns 0, or an exit status as of env(1) with a message in err[size] that
+ * says what is wrong and what to do. Not for multi-threaded use.
+ */
+#ifndef DYAD_TOOLS_RUN_CHECK_H
+#define DYAD_TOOLS_RUN_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RUN_EXIT_FAILURE 125 /* dyad-run itself failed, or was called wrongly */
+#define RUN_EXIT_CANNOT_EXEC \
+    126 /* the program was found and cannot be run with the library */
+#define RUN_EXIT_NOT_FOUND 127
+
+/* Find a program as execvp() does, in path_env (NULL: the system's default) unless its name
+ * has a slash. path[path_size] gets where it is. 126 or 127. */
+int run_check_find(const char *program, const char *path_env, char *path, size_t path_size,
+                   char *err, size_t size);
+
+/* Does LD_PRELOAD=wrapper take effect in the program at `path`, or in the interpreter that
+ * runs it? 126: a static binary, another architecture or C library, setuid, setgid, file
+ * capabilities. What cannot be read is taken for good. */
+int run_check_preload(const char *path, const char *wrapper, const char *path_env,
+                      char *err, size_t size);
+
+/* Is `path`, the value of `name`, a directory in which this user can make files? `make`:
+ * make it (0700 and its parents) if it is not there. 125. */
+int run_check_directory(const char *name, const char *path, bool make, char *err,
+                        size_t size);
+
+/* Can `path`, the value of `name`, be appended to or made? Makes nothing. 125. */
+int run_check_file(const char *name, const char *path, char *err, size_t size);
+
+#endif
