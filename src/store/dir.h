@@ -2,12 +2,14 @@
  * store/dir.h - the node-local disk below one DMD
  *
  * All access by upath goes through a directory descriptor with openat2(RESOLVE_BENEATH |
- * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel has no openat2
- * (ENOSYS, or a seccomp filter's EPERM), a walk component by component with O_NOFOLLOW does the same.
- * Thread-safe: a struct store_dir is immutable after creation.
+ * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel
+ * has no openat2 (ENOSYS, or a seccomp filter's EPERM), a walk component by component with
+ * O_NOFOLLOW does the same. Thread-safe: a struct store_dir is immutable after creation
+ * (and store_dir_detach). No result depends on the umask, and umask() is never called.
  *
- * The control directory `.dyad/` (0700) holds: storage (the storage id), marks (store/marks.h),
- * owner/ (store/journal.h), tmp/ (files being fetched). It is made again if it was removed.
+ * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
+ * (store/marks.h), owner/ (store/journal.h), tmp/ (files being fetched). It is made again
+ * if it was removed.
  */
 #ifndef DYAD_STORE_DIR_H
 #define DYAD_STORE_DIR_H
@@ -22,8 +24,8 @@
 
 struct store_dir;
 
-/* What a file was when it was looked at; two equal ones mean the file was not replaced or rewritten
- * between (ctime is part of it). */
+/* What a file was when it was looked at; two equal ones mean the file was not replaced or
+ * rewritten between (ctime is part of it). */
 struct store_identity {
     uint64_t dev, ino;
     uint64_t btime; /* ns; 0 where the file system has none */
@@ -31,36 +33,58 @@ struct store_identity {
     uint64_t size;
 };
 
-/* Open the DMD at an absolute path and make its control directory. NULL: ENOENT, ENOTDIR, EACCES,
- * EROFS..., each with a log line that names the path and what to do. */
+/* Open the DMD at an absolute path and make its control directory. NULL: ENOENT, ENOTDIR,
+ * EACCES, EROFS..., each with a log line that names the path and what to do. */
 struct store_dir *store_dir_create(const char *path);
 void store_dir_destroy(struct store_dir *dir);
 
 const char *store_dir_path(const struct store_dir *dir);      /* as given */
 const char *store_dir_real_path(const struct store_dir *dir); /* symlinks resolved */
-const uint8_t *store_dir_id(const struct store_dir *dir);     /* DYAD_STORAGE_ID_LEN bytes */
-int store_dir_fd(const struct store_dir *dir);                /* O_PATH descriptor, the dir's own */
+const uint8_t *store_dir_id(const struct store_dir *dir); /* DYAD_STORAGE_ID_LEN bytes */
+int store_dir_fd(
+    const struct store_dir *dir); /* O_PATH descriptor, the dir's own; -1 detached */
 
-/* The storage id at another path (another DMD seen from this node), without creating anything.
- * 0, or -1 with errno (ENOENT: no DMD there). */
+/* Give up the descriptor: from now on each call opens the DMD by its path for its own
+ * duration (~1 us). For a process whose descriptor table is the program's (a guest):
+ * nothing of ours stays in it, and nothing breaks if the program closes what it did not
+ * open. Before other threads use dir. */
+void store_dir_detach(struct store_dir *dir);
+
+/* The storage id at another path (another DMD seen from this node), without creating
+ * anything. 0, or -1 with errno (ENOENT: no DMD there). */
 int store_dir_read_id(const char *path, uint8_t id[DYAD_STORAGE_ID_LEN]);
 
-/* open(2) below the DMD; flags | O_CLOEXEC | O_NOCTTY. A upath in the control directory is ENOENT.
- * Returns a descriptor or -1 with errno (EXDEV or ELOOP: it would leave the DMD). */
-int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode);
-int store_dir_stat(const struct store_dir *dir, const char *upath, struct stat *st); /* no follow */
-int store_dir_unlink(const struct store_dir *dir, const char *upath);
-/* Make the directories above upath (0777 less umask... given explicitly: 0755). */
-int store_dir_make_parents(const struct store_dir *dir, const char *upath);
-/* Call fn for each regular file at or below upath ("": all), control directory left out, until it
- * returns non-zero. Returns that, or -1 with errno. */
-int store_dir_walk(const struct store_dir *dir, const char *upath,
-                   int (*fn)(const char *upath, const struct stat *st, void *arg), void *arg);
+/* 0 if upath is normalised and below the DMD, else -1: EXDEV (absolute, ".."), ENOENT (in
+ * the control directory), EINVAL (empty, "." or empty component), ENAMETOOLONG. All
+ * functions below check so. */
+int store_dir_check(const char *upath);
 
-int store_identity_read(int fd, struct store_identity *identity);
+/* open(2) below the DMD; flags | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW. Returns a descriptor or
+ * -1 with errno (EXDEV or ELOOP: it would leave the DMD, or passes a symbolic link, even
+ * one that points inside). Gives regular files only, or a directory if O_DIRECTORY is asked
+ * for, or anything with O_PATH; else EISDIR, or EINVAL for a FIFO, socket or device (opened
+ * with O_NONBLOCK, so it cannot block, and closed again). A file that it creates gets
+ * exactly `mode`, whatever the umask. */
+int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode);
+int store_dir_stat(const struct store_dir *dir, const char *upath,
+                   struct stat *st); /* no follow */
+int store_dir_unlink(const struct store_dir *dir,
+                     const char *upath); /* EISDIR: a directory */
+/* Make the directories above upath, 0755. */
+int store_dir_make_parents(const struct store_dir *dir, const char *upath);
+/* Call fn for each regular file at or below upath ("": all), control directory left out,
+ * until it returns non-zero. Returns that, or -1 with errno. What vanishes meanwhile or may
+ * not be read below upath is passed over. fn may open, remove and make files. One
+ * descriptor at a time, any depth. */
+int store_dir_walk(const struct store_dir *dir, const char *upath,
+                   int (*fn)(const char *upath, const struct stat *st, void *arg),
+                   void *arg);
+
+int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
 bool store_identity_equal(const struct store_identity *a, const struct store_identity *b);
 
 /* Fill size, mode, mtime, storage of an entry from a stat. */
-void store_dir_describe(const struct store_dir *dir, const struct stat *st, struct dyad_entry *entry);
+void store_dir_describe(const struct store_dir *dir, const struct stat *st,
+                        struct dyad_entry *entry);
 
 #endif

@@ -1,11 +1,13 @@
 /*
  * store/fetch.h - bring a file into the DMD: all of it, or nothing
  *
- * The bytes go to `.dyad/tmp/<hash of upath>`, which is renamed to the final name when they are complete,
- * so a partial file never has its final name, whoever dies. The temporary file is held by an OFD lock that
- * dies with its process: it is what makes one fetch per node of the processes that share the DMD, and what
- * tells an abandoned temporary from a live one. Thread-safe for distinct fetches; write may be called by
- * several threads on one fetch.
+ * The bytes go to `.dyad/tmp/<hash of upath>`, which is renamed to the final name when they
+ * are complete, so a partial file never has its final name, whoever dies. The temporary
+ * file is held by an OFD lock that dies with its process: it is what makes one fetch per
+ * node of the processes that share the DMD, and what tells an abandoned temporary from a
+ * live one. Two threads of one process exclude each other just so. Thread-safe for distinct
+ * fetches; write may be called by several threads on one fetch. Errors of the disk are
+ * logged once per fetch.
  */
 #ifndef DYAD_STORE_FETCH_H
 #define DYAD_STORE_FETCH_H
@@ -17,23 +19,34 @@
 
 struct store_fetch;
 
-/* Begin to fetch entry (upath, size, mode, mtime copied). NULL: EBUSY another process of this node
- * is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space is reserved at once where the file system can), EIO, ... */
-struct store_fetch *store_fetch_begin(const struct store_dir *dir, const struct dyad_entry *entry);
-/* Block until the other process that was fetching upath has finished or died. 0 or -1. */
+/* Begin to fetch entry (upath, size, mode, mtime copied; of mode the permission bits only,
+ * never setuid or setgid). `dir` must outlive the fetch. NULL: EBUSY another process of
+ * this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space is reserved at once
+ * where the file system can), EFBIG, EIO, ... */
+struct store_fetch *store_fetch_begin(const struct store_dir *dir,
+                                      const struct dyad_entry *entry);
+/* Block until the other process that was fetching upath has finished or died. 0 or -1
+ * (EINTR, ...). */
 int store_fetch_wait(const struct store_dir *dir, const char *upath);
-/* Write len bytes at offset; 0 or -1 with errno (short writes are continued). */
-int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *data, uint64_t len);
-/* Copy all bytes from src_fd with reflink, copy_file_range or read/write, whichever works first.
- * 0, or -1: ESTALE the source has another size. */
+/* Write len bytes at offset; 0 or -1 with errno (short writes are continued; EINVAL: beyond
+ * the size). */
+int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *data,
+                      uint64_t len);
+/* Copy all bytes from src_fd with reflink, copy_file_range or read/write, whichever works
+ * first. 0, or -1: ESTALE the source has another size. */
 int store_fetch_copy(struct store_fetch *fetch, int src_fd);
-/* Set mode and mtime, make missing directories, rename into place. `replace`: an older copy may be
- * there and is replaced; otherwise an existing file makes it fail with EEXIST. `identity` gets the new file's. Frees
- * fetch in every case. 0 or -1 with errno (nothing left behind). */
-int store_fetch_commit(struct store_fetch *fetch, int replace, struct store_identity *identity);
+/* Write the bytes through to the disk (before commit; for who asks for it). 0 or -1. */
+int store_fetch_sync(struct store_fetch *fetch);
+/* Set mode and mtime, make missing directories, rename into place. `replace`: an older copy
+ * may be there and is replaced; otherwise an existing file makes it fail with EEXIST.
+ * `identity` (may be NULL) gets the new file's. Frees fetch in every case. 0 or -1 with
+ * errno (nothing left behind; EIO: bytes are missing, EXDEV: the name is on another file
+ * system than the DMD). */
+int store_fetch_commit(struct store_fetch *fetch, int replace,
+                       struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */
 void store_fetch_abort(struct store_fetch *fetch);
-/* Remove temporaries of dead processes. Returns how many. */
+/* Remove temporaries of dead processes. Returns how many, or -1. */
 int store_fetch_clean(const struct store_dir *dir);
 
 #endif

@@ -1,11 +1,15 @@
 /*
  * store/journal.h - what one owner keeps on this DMD: the lasting half of the catalogue
  *
- * `.dyad/owner/NAME`: an append-only file of checksummed records, one writer (the member of one
- * rank), one write(2) per record, so kill -9 at any point loses at most the record that was being written; a
- * torn tail is cut off at the next opening. Superseded records are squeezed out by writing a new
- * file and renaming it when they are more than half: compact after 10^6 files. It lets an exec'd,
- * restarted or next member go on serving what was published. Not thread-safe: one thread at a time.
+ * `.dyad/owner/NAME`: an append-only file of checksummed records, one writer (the member of
+ * one rank), one write(2) per record, so kill -9 at any point loses at most the record that
+ * was being written; a torn tail is cut off at the next opening. Superseded records are
+ * squeezed out by writing a new file and renaming it when they are more than half: compact
+ * after 10^6 files. It lets an exec'd, restarted or next member of the node go on serving
+ * what was published. Not synced to the disk: it outlives the processes, and a power cut as
+ * far as the file system does. If the file is removed while it is open, the next change
+ * writes it anew from memory (~250 bytes and the upath for each record). Not thread-safe:
+ * one thread at a time.
  */
 #ifndef DYAD_STORE_JOURNAL_H
 #define DYAD_STORE_JOURNAL_H
@@ -29,21 +33,30 @@ struct store_record {
     struct store_identity identity; /* of the file on disk when it was recorded */
 };
 
-/* Open or make the journal of an owner. `name`: [A-Za-z0-9._-]+, at most 200 bytes. `incarnation` gets
- * the number of times it was opened before (a counter kept in it). NULL with errno. */
+/* Open or make the journal of an owner. `name`: [A-Za-z0-9._-]+, at most 200 bytes, not "."
+ * or "..". `incarnation` gets the number of times it was opened before (a counter kept in
+ * it). NULL with errno: EBUSY another process has it open, EINVAL the name, ENOSPC ...
+ * `dir` must outlive the journal. */
 struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
                                            uint32_t *incarnation);
 void store_journal_destroy(struct store_journal *journal);
-/* Remove the file itself as well (the session has ended and nothing needs it). */
+/* The same, and remove the file (the session has ended and nothing needs it). 0 or -1;
+ * destroyed in any case. */
 int store_journal_remove(struct store_journal *journal);
 
-/* Add or replace the record of entry.upath; copied. 0 or -1 (ENOSPC, ...: the old one stays). */
+/* Add or replace the record of entry.upath; copied. 0 or -1 (ENOSPC, ...: the old one
+ * stays). */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
+/* 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
 int store_journal_delete(struct store_journal *journal, const char *upath);
 /* NULL if there is none. */
-const struct store_record *store_journal_find(struct store_journal *journal, const char *upath);
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath);
+/* Until fn returns non-zero; returns that. fn may delete the record that it is called with,
+ * no other. */
 int store_journal_foreach(struct store_journal *journal,
-                          int (*fn)(const struct store_record *record, void *arg), void *arg);
+                          int (*fn)(const struct store_record *record, void *arg),
+                          void *arg);
 uint64_t store_journal_count(const struct store_journal *journal);
 uint64_t store_journal_bytes(const struct store_journal *journal); /* size of the file */
 

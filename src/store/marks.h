@@ -1,21 +1,28 @@
 /*
  * store/marks.h - dirty marks: which files of this DMD are being written, and by whom
  *
- * A table in `.dyad/marks`, mapped shared by every process that writes or reads below the DMD.
- * One slot per write-open file description. Lock-free (compare-and-swap on the slot's state), so
- * a process that is killed or stopped at any point blocks nobody; what it left is told from what is live
- * by the kernel: each description carries an OFD write lock on one byte, 2^62 + slot, of the file
- * itself, which lasts exactly as long as the description, through dup, fork, exec and death. Where
- * the file system has no OFD locks, (pid, start time) decides.
+ * A table in `.dyad/`, mapped shared by every process of this node that writes or reads
+ * below the DMD. One slot per write-open file description. Lock-free (compare-and-swap on
+ * the slot's state), so a process that is killed or stopped at any point blocks nobody;
+ * what it left is told from what is live by the kernel: each description carries an OFD
+ * write lock on one byte, STORE_MARK_LOCK_OFFSET + mark, of the file itself, which lasts
+ * exactly as long as the description, through dup, fork, exec and death. A byte is never
+ * used twice, so a mapping that outlives its mark disturbs nobody. Where the file system
+ * has no OFD locks, (pid, start time) of the opener decides.
  *
  * Life of a slot: FREE -> OPENING (before the real open; found by upath) -> DIRTY (the open
- * returned; found by inode) -> CLOSING (no process holds the description any more; exactly one closer won the
- * compare-and-swap and is publishing) -> FREE. ABANDONED: the member ruled that no writer lives; it
- * stays until the file is opened for writing again, replaced or removed. A closer that was merely slow
- * (its close let the lock go, the ruling came before its compare-and-swap) still wins from ABANDONED to CLOSING.
+ * returned; found by inode) -> CLOSING (no process holds the description any more; exactly
+ * one closer won the compare-and-swap and is publishing) -> FREE. ABANDONED: the member
+ * ruled that no writer lives; it stays until the file is opened with truncation, or a later
+ * writer of it ends well, or store_marks_forget(). A closer that was merely slow (its close
+ * let the lock go, the ruling came before its compare-and-swap) still wins from ABANDONED
+ * to CLOSING. A mark names one use of a slot: with one that is over, every function does
+ * nothing.
  *
- * Uses no descriptor after the mapping is made: safe in a program that closes ours. All functions
- * are thread-safe, and safe between processes. A process forked off shares the mapping.
+ * Keeps no descriptor: safe in a program that closes ours; opened, closed, adopt and rule
+ * use one for the time of the call. All functions are thread-safe, safe between processes,
+ * and keep errno unless they fail. A process forked off shares the mapping. Locks of the
+ * program itself must not reach byte 2^62 (the wrapper cuts l_len = 0).
  */
 #ifndef DYAD_STORE_MARKS_H
 #define DYAD_STORE_MARKS_H
@@ -30,8 +37,15 @@
 
 struct store_marks;
 
-/* Names a slot and one use of it; 0 is none. */
+/* Names a slot and one use of it; 0 is none. The top bit is never set. */
 typedef uint64_t store_mark_t;
+
+/* How many descriptions may be open for writing at once on a node; and which of that many slots a mark has. */
+#define STORE_MARK_SLOTS 65536
+static inline unsigned store_mark_slot(store_mark_t mark)
+{
+    return (unsigned)(mark & (STORE_MARK_SLOTS - 1));
+}
 
 enum store_mark_state {
     STORE_MARK_FREE = 0,
@@ -44,57 +58,84 @@ enum store_mark_state {
 struct store_mark_info {
     store_mark_t mark;
     enum store_mark_state state;
-    pid_t pid; /* who opened it, or who is closing it */
+    pid_t pid; /* who opened it, or who is closing it; 0: a process of an earlier boot */
     uint64_t ino, btime;
     bool held; /* its OFD lock is held, or (no OFD locks) its process lives */
 };
 
-/* Map the table of a DMD, made if need be. Several processes at once are safe. A table of an
- * earlier boot is started afresh: marks of DIRTY become ABANDONED. NULL with errno. */
+/* Map the table of a DMD, made if need be. Several processes at once are safe. After a
+ * reboot the table is a new one, and what the old one still held is ABANDONED in it. NULL
+ * with errno, logged. */
 struct store_marks *store_marks_create(const struct store_dir *dir);
 void store_marks_destroy(struct store_marks *marks);
 
-/* Before the real open for writing: claim a slot for upath. 0: ENOSPC (all slots taken: 65,536
- * files open for writing on this node). ~0.3 us. */
+/* Before the real open for writing: claim a slot for upath. 0: ENOSPC (all slots taken:
+ * 65,536 files open for writing on this node, or no disk space to enlarge the table). ~0.3
+ * us. */
 store_mark_t store_marks_begin(struct store_marks *marks, const char *upath);
 /* The open failed, or is of no interest (not a regular file). */
 void store_marks_abort(struct store_marks *marks, store_mark_t mark);
-/* The open returned fd: OPENING -> DIRTY, take the OFD lock. ABANDONED marks of the same inode are
- * freed if `truncated`. 0 or -1 with errno (EBADF). */
-int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, bool truncated);
-/* A new program image, or a process that got a descriptor in some other way: the mark that fd's
- * description carries, or 0. */
+/* The open returned fd: OPENING -> DIRTY, take the OFD lock. ABANDONED marks of the same
+ * inode are freed if `truncated` or the file is empty. 0, or -1: EBADF fd, ESTALE mark. */
+int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
+                       bool truncated);
+/* A new program image, or a process that got a descriptor in some other way: the mark that
+ * fd's description carries, or 0. */
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
 
-/* This process has closed its last descriptor of the description. True for exactly one caller: no process holds the description any more and
- * the caller must publish (or find that there is nothing to publish) and then call
- * store_marks_clear(). False: another process holds it and will do so. `upath`: name of the file now.
- * `last_anyway`: the caller knows that what still holds the lock is a mapping of its own. */
-bool store_marks_closed(struct store_marks *marks, store_mark_t mark, const struct store_dir *dir,
-                        const char *upath, bool last_anyway);
+/* This process has closed its last descriptor of the description. True for exactly one
+ * caller: no process holds the description any more and the caller must publish (or find
+ * that there is nothing to publish) and then call store_marks_clear() or
+ * store_marks_abandon(). False: another process holds it and will do so; or nothing is held
+ * and the file has no longer the name `upath` (NULL: it has none): then there is nothing to
+ * publish under it and the mark is cleared. `last_anyway`: the caller knows that what still
+ * holds the lock is a mapping of its own. */
+bool store_marks_closed(struct store_marks *marks, store_mark_t mark,
+                        const struct store_dir *dir, const char *upath, bool last_anyway);
+/* As above, by a new description of the file that was opened (/proc/self/fd) before the close; -1: none. For a caller that knows
+ * itself whether the file has a name. */
+bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe, bool last_anyway);
+/* Published, or nothing to publish: -> FREE. */
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
+/* Instead of clear: the close failed and the file must not count as complete. -> ABANDONED.
+ */
+void store_marks_abandon(struct store_marks *marks, store_mark_t mark);
+/* The file of this inode was removed or replaced (its last name): frees its ABANDONED
+ * marks. Without it they only cost their slots, except where the file system has no birth
+ * times and uses an inode number again. */
+void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime);
 
-/* Is anything dirty under this name or inode: a mark OPENING with this upath (NULL: not looked at), or
- * DIRTY, CLOSING or ABANDONED with this inode and birth time? `info` (may be NULL): the first found,
- * without its `held`. ~50 ns when neither hash has any mark (a counting filter; it may
- * err towards looking closer after a crash, never the other way). */
-bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino, uint64_t btime,
-                       struct store_mark_info *info);
-/* As above, but false if every such mark was opened by process `pid`. */
+/* Is anything dirty under this name or inode: a mark OPENING with this upath (NULL: not
+ * looked at), or DIRTY, CLOSING or ABANDONED with this inode (0: not looked at) and birth
+ * time (0: any)? `info` (may be NULL): the first found, live ones before ABANDONED ones,
+ * without its `held`. ~50 ns when neither hash has any mark (a counting filter; it may err
+ * towards looking closer after a crash, never the other way). */
+bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
+                       uint64_t btime, struct store_mark_info *info);
+/* As above, but false if every such mark was opened by process `pid` (ABANDONED ones count
+ * always). */
 bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, uint64_t ino,
                                  uint64_t btime, pid_t pid, struct store_mark_info *info);
 
-/* Member only: find out whether a mark still has a live writer, through fd (any new description
- * of the file, opened read-only or read-write; not the writer's). If none: -> ABANDONED, returns true. CLOSING by a live
- * process is not abandoned. Idempotent. */
+/* Member only: find out whether a mark still has a live writer, through fd (any new
+ * description of the file, opened read-only or read-write; not the writer's; -1: the mark
+ * is OPENING and there is no file of that name). If none: -> ABANDONED, returns true.
+ * CLOSING by a live process is not abandoned. Idempotent. OPENING by a dead process:
+ * ABANDONED if the file is empty (it may have been truncated), else nothing was done to it:
+ * the mark is freed, returns false. After false look again with store_marks_dirty(). */
 bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd);
-/* Block the calling thread until the mark is FREE or ABANDONED (0), or -1 with errno. Waits for the OFD
- * lock's release in the kernel (fd: any new description of the file, not the writer's), and on a futex in the table while a
- * closer publishes; looks once a second whether that closer still lives. */
+/* Block the calling thread until the mark is FREE or ABANDONED (0), or -1 with errno:
+ * EAGAIN fd is -1 and the file exists by now, ESTALE fd is not the file of the mark (in
+ * both cases: open the name again), EINTR. Waits for the OFD lock's release in the kernel
+ * (fd: as for rule, and readable), and on a futex in the table while a closer publishes;
+ * looks once a second whether that closer still lives. When the lock is free and nobody has
+ * taken the mark over for a second, it rules: member only. */
 int store_marks_wait(struct store_marks *marks, store_mark_t mark, int fd);
 
-/* Call fn for each slot that is not FREE. For dyad-dht-dump --waiting ("held open by pid"). */
+/* Call fn for each slot that is not FREE. For dyad-dht-dump --waiting ("held open by pid").
+ */
 int store_marks_foreach(struct store_marks *marks,
-                        int (*fn)(const struct store_mark_info *info, void *arg), void *arg);
+                        int (*fn)(const struct store_mark_info *info, void *arg),
+                        void *arg);
 
 #endif

@@ -1,0 +1,40 @@
+/*
+ * store/control.h - the control directory of a DMD and the files in it
+ *
+ * Private to the room. Everything in it is private to the user (directories 0700, files
+ * 0600), whatever the program's umask, and made again if it was removed. Thread-safe and
+ * safe between processes.
+ */
+#ifndef DYAD_STORE_CONTROL_H
+#define DYAD_STORE_CONTROL_H
+
+#include <stdint.h>
+
+#include "store/dir.h"
+
+#define STORE_TEMP_NAME_SIZE 48
+
+/* Open (make) the private directory `name` in the directory `parent`. -1: EACCES another
+ * user's. */
+int store_control_private(int parent, const char *name);
+/* The control directory itself, or one of its subdirectories, of dir. */
+int store_control_open(const struct store_dir *dir);
+int store_control_subdir(const struct store_dir *dir, const char *name);
+
+/* The storage id in a control directory; -1 ENOENT, EUCLEAN. */
+int store_control_read_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
+/* The same; made if there is none, as `id` or, if that is all zero, out of random. */
+int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
+
+/* A new, claimed (store/lock.h) file in a directory, mode 0600, and its name. */
+int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE]);
+/* Rename, but fail with EEXIST if the new name is taken. */
+int store_control_rename_new(int olddir, const char *old, int newdir, const char *name);
+/* Write it all. 0 or -1. */
+int store_control_write(int fd, uint64_t offset, const void *data, uint64_t len);
+
+/* A descriptor of the DMD for one call, and the end of its use. */
+int store_dir_root_get(const struct store_dir *dir);
+void store_dir_root_put(const struct store_dir *dir, int root);
+
+#endif

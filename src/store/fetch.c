@@ -1,0 +1,390 @@
+/*
+ * fetch.c - a claimed temporary file, and its rename
+ *
+ * The claim: open or make the file of the name, lock it, and look whether the locked file
+ * still has the name: between open and lock its holder may have renamed or removed it. Only
+ * the holder of the lock renames or removes, so after that look the name is ours until we
+ * let go. What a dead process left is taken over and emptied. The lock's byte is far beyond
+ * any file, so a program that opens the file the moment it has its final name can lock it
+ * at once.
+ */
+#include "store/fetch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/beneath.h"
+#include "store/control.h"
+#include "store/lock.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define COPY_BUFFER (1u << 20)
+#define NAME_SIZE   40
+
+struct store_fetch {
+    const struct store_dir *dir;
+    int fd, tmpdir;
+    struct dyad_entry entry;
+    _Atomic uint64_t written; /* bytes, to find a caller that forgot some */
+    atomic_bool logged;
+    char name[NAME_SIZE];
+    char upath[];
+};
+
+static void temp_name(const char *upath, char name[NAME_SIZE])
+{
+    XXH128_hash_t hash = XXH3_128bits(upath, strlen(upath));
+
+    snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+}
+
+static void close_keep(int fd)
+{
+    int saved = errno;
+    close(fd);
+    errno = saved;
+}
+
+/* Keeps errno. */
+static void report(struct store_fetch *fetch, const char *doing)
+{
+    if (atomic_exchange(&fetch->logged, true))
+        return;
+    const char *path = store_dir_path(fetch->dir);
+    switch (errno) {
+    case ENOSPC:
+    case EDQUOT:
+        log_error("cannot %s %s (%llu bytes) in %s: %m; free some space there", doing,
+                  fetch->upath, (unsigned long long)fetch->entry.size, path);
+        break;
+    case EXDEV:
+        log_error(
+            "cannot %s %s in %s: its directory is on another file system than %s; a "
+            "managed "
+            "directory must not have mount points in it",
+            doing, fetch->upath, path, path);
+        break;
+    default:
+        log_error("cannot %s %s in %s: %m", doing, fetch->upath, path);
+    }
+}
+
+/* 0, -1: EBUSY. */
+static int claim(struct store_fetch *fetch)
+{
+    for (;;) {
+        fetch->fd = openat(fetch->tmpdir, fetch->name,
+                           O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        if (fetch->fd < 0)
+            return -1;
+        if (store_lock_take(fetch->fd) < 0)
+            break;
+        if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name))
+            return 0;
+        close(fetch->fd);
+    }
+    close_keep(fetch->fd);
+    return -1;
+}
+
+static int reserve(int fd, uint64_t size)
+{
+    int rc;
+
+    if (size == 0)
+        return 0;
+    do
+        rc = fallocate(fd, 0, 0, (off_t)size);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
+        rc = ftruncate(fd, (off_t)size);
+    return rc;
+}
+
+struct store_fetch *store_fetch_begin(const struct store_dir *dir,
+                                      const struct dyad_entry *entry)
+{
+    if (store_dir_check(entry->upath) < 0)
+        return NULL;
+    if (entry->size > INT64_MAX) {
+        errno = EFBIG;
+        return NULL;
+    }
+    size_t len = strlen(entry->upath);
+    struct store_fetch *fetch = calloc(1, sizeof(*fetch) + len + 1);
+    if (!fetch)
+        return NULL;
+    fetch->dir = dir;
+    fetch->entry = *entry;
+    memcpy(fetch->upath, entry->upath, len + 1);
+    fetch->entry.upath = fetch->upath;
+    temp_name(fetch->upath, fetch->name);
+    fetch->tmpdir = store_control_subdir(dir, "tmp");
+    if (fetch->tmpdir < 0) {
+        report(fetch, "fetch");
+        goto error_free;
+    }
+    if (claim(fetch) < 0) {
+        if (errno != EBUSY)
+            report(fetch, "fetch");
+        goto error_tmpdir;
+    }
+    if (ftruncate(fetch->fd, 0) < 0 || fchmod(fetch->fd, 0600) < 0 ||
+        reserve(fetch->fd, fetch->entry.size) < 0) {
+        report(fetch, "fetch");
+        int saved = errno;
+        store_fetch_abort(fetch);
+        errno = saved;
+        return NULL;
+    }
+    return fetch;
+
+error_tmpdir:
+    close_keep(fetch->tmpdir);
+error_free:;
+    int saved = errno;
+    free(fetch);
+    errno = saved;
+    return NULL;
+}
+
+int store_fetch_wait(const struct store_dir *dir, const char *upath)
+{
+    char name[NAME_SIZE];
+    int rc = -1;
+
+    if (store_dir_check(upath) < 0)
+        return -1;
+    temp_name(upath, name);
+    int tmpdir = store_control_subdir(dir, "tmp");
+    if (tmpdir < 0)
+        return -1;
+    int fd = openat(tmpdir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        rc = store_lock_await(fd);
+        close_keep(fd);
+    } else if (errno == ENOENT) {
+        rc = 0;
+    }
+    close_keep(tmpdir);
+    return rc;
+}
+
+int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *data,
+                      uint64_t len)
+{
+    if (offset > fetch->entry.size || len > fetch->entry.size - offset) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (store_control_write(fetch->fd, offset, data, len) < 0) {
+        report(fetch, "write");
+        return -1;
+    }
+    atomic_fetch_add(&fetch->written, len);
+    return 0;
+}
+
+/* 1 done, 0 not possible between these two, -1 an error. Copies from *done on. */
+static int copy_in_kernel(struct store_fetch *fetch, int src_fd, uint64_t *done)
+{
+    while (*done < fetch->entry.size) {
+        loff_t from = (loff_t)*done, to = (loff_t)*done;
+        uint64_t left = fetch->entry.size - *done;
+        ssize_t n = copy_file_range(src_fd, &from, fetch->fd, &to,
+                                    left > 1u << 30 ? 1u << 30 : (size_t)left, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == ENOSPC || errno == EDQUOT || errno == EIO ? -1 : 0;
+        if (n == 0) /* the end, or a file system that cannot and does not say so */
+            return 0;
+        *done += (uint64_t)n;
+    }
+    return 1;
+}
+
+static int copy_by_hand(struct store_fetch *fetch, int src_fd, uint64_t done)
+{
+    char *buf = malloc(COPY_BUFFER);
+    int rc = -1;
+
+    if (!buf)
+        return -1;
+    while (done < fetch->entry.size) {
+        uint64_t left = fetch->entry.size - done;
+        ssize_t n = pread(src_fd, buf, left < COPY_BUFFER ? (size_t)left : COPY_BUFFER,
+                          (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ESTALE;
+        if (n <= 0 || store_control_write(fetch->fd, done, buf, (uint64_t)n) < 0)
+            goto out;
+        done += (uint64_t)n;
+    }
+    rc = 0;
+out:
+    free(buf);
+    return rc;
+}
+
+int store_fetch_copy(struct store_fetch *fetch, int src_fd)
+{
+    struct stat st;
+    uint64_t done = 0;
+
+    if (fstat(src_fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size != fetch->entry.size)
+        goto stale;
+    if (fetch->entry.size > 0 && ioctl(fetch->fd, FICLONE, src_fd) < 0) {
+        int copied = copy_in_kernel(fetch, src_fd, &done);
+        if (copied < 0 || (copied == 0 && copy_by_hand(fetch, src_fd, done) < 0)) {
+            if (errno != ESTALE)
+                report(fetch, "copy");
+            return -1;
+        }
+    }
+    if (fstat(src_fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size != fetch->entry.size)
+        goto stale;
+    atomic_store(&fetch->written, fetch->entry.size);
+    return 0;
+
+stale:
+    errno = ESTALE;
+    return -1;
+}
+
+int store_fetch_sync(struct store_fetch *fetch)
+{
+    if (fsync(fetch->fd) == 0)
+        return 0;
+    report(fetch, "sync");
+    return -1;
+}
+
+static int set_metadata(struct store_fetch *fetch)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                {.tv_sec = fetch->entry.mtime_sec,
+                                 .tv_nsec = fetch->entry.mtime_nsec < UTIL_NSEC_PER_SEC
+                                                ? (long)fetch->entry.mtime_nsec
+                                                : 0}};
+
+    if (futimens(fetch->fd, times) < 0)
+        return -1;
+    return fchmod(fetch->fd, fetch->entry.mode & 0777);
+}
+
+static int rename_into_place(struct store_fetch *fetch, bool replace)
+{
+    const char *base;
+    int rc = -1;
+
+    /* The directory can be removed again by somebody before the rename. */
+    for (int tries = 0; tries < 8; tries++) {
+        int root = store_dir_root_get(fetch->dir);
+        if (root < 0)
+            return -1;
+        int parent = store_beneath_parent(root, fetch->upath, &base);
+        store_dir_root_put(fetch->dir, root);
+        if (parent >= 0) {
+            rc = replace
+                     ? renameat(fetch->tmpdir, fetch->name, parent, base)
+                     : store_control_rename_new(fetch->tmpdir, fetch->name, parent, base);
+            close_keep(parent);
+        }
+        if (rc == 0 || errno != ENOENT ||
+            store_dir_make_parents(fetch->dir, fetch->upath) < 0)
+            break;
+    }
+    return rc;
+}
+
+int store_fetch_commit(struct store_fetch *fetch, int replace,
+                       struct store_identity *identity)
+{
+    int saved = errno;
+
+    if (atomic_load(&fetch->written) < fetch->entry.size) {
+        errno = EIO;
+        goto error;
+    }
+    if (set_metadata(fetch) < 0 || rename_into_place(fetch, replace) < 0)
+        goto error;
+    if (identity && store_identity_read(fetch->fd, identity) < 0)
+        goto error_renamed;
+    close(fetch->tmpdir);
+    close(fetch->fd);
+    free(fetch);
+    errno = saved;
+    return 0;
+
+error:
+    if (errno != EEXIST)
+        report(fetch, "store");
+    saved = errno;
+    store_fetch_abort(fetch);
+    errno = saved;
+    return -1;
+error_renamed:
+    saved = errno;
+    close(fetch->tmpdir);
+    close(fetch->fd);
+    free(fetch);
+    errno = saved;
+    return -1;
+}
+
+void store_fetch_abort(struct store_fetch *fetch)
+{
+    /* Whoever removes .dyad and lets another begin anew has taken the name from us. */
+    if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name))
+        unlinkat(fetch->tmpdir, fetch->name, 0);
+    close(fetch->tmpdir);
+    close(fetch->fd);
+    free(fetch);
+}
+
+int store_fetch_clean(const struct store_dir *dir)
+{
+    int tmpdir = store_control_subdir(dir, "tmp");
+    if (tmpdir < 0)
+        return -1;
+    DIR *stream = fdopendir(tmpdir);
+    if (!stream) {
+        close_keep(tmpdir);
+        return -1;
+    }
+    int count = 0;
+    struct dirent *entry;
+    while ((entry = readdir(stream))) {
+        int fd =
+            openat(tmpdir, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (store_lock_take(fd) == 0 && store_lock_current(fd, tmpdir, entry->d_name) &&
+            unlinkat(tmpdir, entry->d_name, 0) == 0)
+            count++;
+        close(fd);
+    }
+    closedir(stream);
+    return count;
+}

@@ -1,0 +1,626 @@
+/*
+ * journal.c - records in a file, and an index of the last one of each upath in memory
+ *
+ * A record is {length, kind, checksum over all the rest, fixed part, upath}. It is written
+ * at the known end by one pwrite; if that fails half-way the end stays where it was and the
+ * rest is cut off, now if possible, at the latest when it is opened again. The index is
+ * changed only after the write, so file and memory never disagree in the direction of
+ * forgetting. Numbers are of this machine: the file does not travel.
+ *
+ * The writer's claim (store/lock.h) is on the file; after a rewrite it is on the new file
+ * before that gets the name, and an opener checks after its claim that the file still has
+ * the name.
+ */
+#include "store/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Out of memory in a table's growth is an error like any other, not the end of the host
+ * program. */
+#define uthash_fatal(msg)             ((void)0)
+#define HASH_NONFATAL_OOM             1
+#define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits(key, len))
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#include <uthash.h>
+
+#include "store/control.h"
+#include "store/lock.h"
+#include "util/log.h"
+
+#define MAGIC       "DYADJRN1"
+#define MAGIC_LEN   8
+#define NAME_LIMIT  200
+#define COMPACT_MIN (1u << 20)
+#define BUFFER      (1u << 20)
+#define COUNT_KIND \
+    100 /* a count of openings, in place of the fixed part's version.counter */
+#define DELETE_KIND 101
+
+struct disk_record {
+    uint32_t len; /* of all of it, the upath (without NUL) at its end */
+    uint32_t kind;
+    uint64_t checksum; /* of what follows, seeded with len and kind */
+    uint64_t counter;
+    uint32_t rank, incarnation, owner, state;
+    uint8_t storage[DYAD_STORAGE_ID_LEN];
+    uint64_t size;
+    int64_t mtime_sec;
+    uint32_t mtime_nsec, mode;
+    uint64_t dev, ino, btime, ctime, file_size;
+};
+
+#define RECORD_MAX (sizeof(struct disk_record) + DYAD_UPATH_MAX)
+
+struct node {
+    UT_hash_handle hh;
+    struct store_record record;
+    char upath[];
+};
+
+struct store_journal {
+    const struct store_dir *dir;
+    char name[NAME_LIMIT + 1];
+    int fd;
+    uint32_t openings;
+    uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
+    uint64_t compact_at; /* not before the file has this size: a rewrite failed */
+    struct node *index;
+};
+
+static size_t record_size(size_t upath_len)
+{
+    return sizeof(struct disk_record) + upath_len;
+}
+
+static uint64_t checksum(const struct disk_record *disk, size_t len)
+{
+    size_t skip = offsetof(struct disk_record, counter);
+
+    return XXH3_64bits_withSeed((const char *)disk + skip, len - skip,
+                                (uint64_t)disk->len << 32 | disk->kind);
+}
+
+/* Into buf, RECORD_MAX long and aligned; returns the length. `record` may be NULL. */
+static size_t encode(void *buf, uint32_t kind, const char *upath,
+                     const struct store_record *record, uint64_t counter)
+{
+    struct disk_record *disk = buf;
+    size_t n = strlen(upath), len = record_size(n);
+
+    memset(disk, 0, sizeof(*disk));
+    disk->len = (uint32_t)len;
+    disk->kind = kind;
+    disk->counter = counter;
+    if (record) {
+        const struct dyad_entry *entry = &record->entry;
+        disk->counter = entry->version.counter;
+        disk->rank = entry->version.rank;
+        disk->incarnation = entry->version.incarnation;
+        disk->owner = entry->owner;
+        disk->state = entry->state;
+        memcpy(disk->storage, entry->storage, sizeof(disk->storage));
+        disk->size = entry->size;
+        disk->mtime_sec = entry->mtime_sec;
+        disk->mtime_nsec = entry->mtime_nsec;
+        disk->mode = entry->mode;
+        disk->dev = record->identity.dev;
+        disk->ino = record->identity.ino;
+        disk->btime = record->identity.btime;
+        disk->ctime = record->identity.ctime;
+        disk->file_size = record->identity.size;
+    }
+    memcpy(disk + 1, upath, n);
+    disk->checksum = checksum(disk, len);
+    return len;
+}
+
+static void decode(const struct disk_record *disk, struct store_record *record)
+{
+    *record = (struct store_record){
+        .kind = (enum store_record_kind)disk->kind,
+        .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
+                  .owner = disk->owner,
+                  .state = (enum dyad_entry_state)disk->state,
+                  .size = disk->size,
+                  .mode = disk->mode,
+                  .mtime_sec = disk->mtime_sec,
+                  .mtime_nsec = disk->mtime_nsec},
+        .identity = {disk->dev, disk->ino, disk->btime, disk->ctime, disk->file_size},
+    };
+    memcpy(record->entry.storage, disk->storage, sizeof(disk->storage));
+}
+
+static struct node *index_find(struct store_journal *journal, const char *upath, size_t len)
+{
+    struct node *node;
+    HASH_FIND(hh, journal->index, upath, len, node);
+    return node;
+}
+
+static struct node *node_new(const char *upath, size_t len,
+                             const struct store_record *record)
+{
+    struct node *node = malloc(sizeof(*node) + len + 1);
+    if (!node)
+        return NULL;
+    node->record = *record;
+    memcpy(node->upath, upath, len);
+    node->upath[len] = '\0';
+    node->record.entry.upath = node->upath;
+    return node;
+}
+
+/* 0, or -1 ENOMEM. */
+static int index_add(struct store_journal *journal, struct node *node)
+{
+    size_t len = strlen(node->upath);
+
+    HASH_ADD_KEYPTR(hh, journal->index, node->upath, len, node);
+    if (!node->hh.tbl) {
+        errno = ENOMEM;
+        return -1;
+    }
+    journal->live += record_size(len);
+    return 0;
+}
+
+static void index_remove(struct store_journal *journal, struct node *node)
+{
+    journal->live -= record_size(strlen(node->upath));
+    HASH_DEL(journal->index, node);
+    free(node);
+}
+
+static void index_replace(struct node *node, const struct store_record *record)
+{
+    node->record = *record;
+    node->record.entry.upath = node->upath;
+}
+
+/* One record read from the file. 0 or -1 ENOMEM. */
+static int apply(struct store_journal *journal, const struct disk_record *disk)
+{
+    const char *upath = (const char *)(disk + 1);
+    size_t len = disk->len - sizeof(*disk);
+    struct store_record record;
+
+    if (disk->kind == COUNT_KIND) {
+        journal->openings = (uint32_t)disk->counter;
+        return 0;
+    }
+    struct node *node = index_find(journal, upath, len);
+    if (disk->kind == DELETE_KIND) {
+        if (node)
+            index_remove(journal, node);
+        return 0;
+    }
+    decode(disk, &record);
+    if (node) {
+        index_replace(node, &record);
+        return 0;
+    }
+    node = node_new(upath, len, &record);
+    if (!node)
+        return -1;
+    if (index_add(journal, node) < 0) {
+        free(node);
+        return -1;
+    }
+    return 0;
+}
+
+static bool valid(const struct disk_record *disk)
+{
+    if (disk->kind != STORE_RECORD_ORIGINAL && disk->kind != STORE_RECORD_COPY &&
+        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND)
+        return false;
+    if (memchr(disk + 1, '\0', disk->len - sizeof(*disk)))
+        return false;
+    return disk->checksum == checksum(disk, disk->len);
+}
+
+/* Read the file up to the first record that is not whole; the end is there. */
+static int load(struct store_journal *journal, uint64_t size)
+{
+    char *buf = malloc(BUFFER);
+    size_t have = 0;
+    int rc = -1;
+
+    if (!buf)
+        return -1;
+    journal->end = MAGIC_LEN;
+    for (;;) {
+        ssize_t n =
+            pread(journal->fd, buf + have, BUFFER - have, (off_t)(journal->end + have));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            goto out;
+        have += (size_t)n;
+        size_t at = 0;
+        bool torn = false;
+        while (have - at >= sizeof(struct disk_record)) {
+            struct disk_record head;
+            memcpy(&head, buf + at, sizeof(head));
+            torn = head.len < sizeof(head) || head.len > RECORD_MAX;
+            if (torn || have - at < head.len)
+                break;
+            /* Records have any length: a copy that is aligned. */
+            _Alignas(8) char copy[RECORD_MAX];
+            memcpy(copy, buf + at, head.len);
+            torn = !valid((struct disk_record *)copy);
+            if (torn)
+                break;
+            if (apply(journal, (struct disk_record *)copy) < 0)
+                goto out;
+            at += head.len;
+        }
+        journal->end += at;
+        have -= at;
+        memmove(buf, buf + at, have);
+        if (torn || n == 0)
+            break;
+    }
+    rc = 0;
+    if (journal->end < size) {
+        if (size - journal->end > RECORD_MAX)
+            log_warn("journal %s: damaged at byte %llu: the %llu bytes after it are lost",
+                     journal->name, (unsigned long long)journal->end,
+                     (unsigned long long)(size - journal->end));
+        rc = ftruncate(journal->fd, (off_t)journal->end);
+    }
+out:
+    free(buf);
+    return rc;
+}
+
+/* A buffered write of the whole new file. */
+struct output {
+    int fd;
+    uint64_t offset;
+    size_t used;
+    char *buf;
+};
+
+static int output_flush(struct output *out)
+{
+    if (store_control_write(out->fd, out->offset, out->buf, out->used) < 0)
+        return -1;
+    out->offset += out->used;
+    out->used = 0;
+    return 0;
+}
+
+static int output_record(struct output *out, uint32_t kind, const char *upath,
+                         const struct store_record *record, uint64_t counter)
+{
+    _Alignas(8) char disk[RECORD_MAX];
+    size_t len = encode(disk, kind, upath, record, counter);
+
+    if (out->used + len > BUFFER && output_flush(out) < 0)
+        return -1;
+    memcpy(out->buf + out->used, disk, len);
+    out->used += len;
+    return 0;
+}
+
+/* Write what the index holds to a new file that takes the place of the old one. `only_new`:
+ * only if there is none. */
+static int rewrite(struct store_journal *journal, bool only_new)
+{
+    char temp[STORE_TEMP_NAME_SIZE];
+    struct output out = {.buf = malloc(BUFFER)};
+    int saved, rc = -1;
+
+    if (!out.buf)
+        return -1;
+    int tmpdir = store_control_subdir(journal->dir, "tmp");
+    if (tmpdir < 0)
+        goto out_buf;
+    int owner = store_control_subdir(journal->dir, "owner");
+    if (owner < 0)
+        goto out_tmpdir;
+    out.fd = store_control_temp(tmpdir, temp);
+    if (out.fd < 0)
+        goto out_owner;
+    memcpy(out.buf, MAGIC, MAGIC_LEN);
+    out.used = MAGIC_LEN;
+    rc = output_record(&out, COUNT_KIND, "", NULL, journal->openings);
+    for (struct node *node = journal->index; rc == 0 && node; node = node->hh.next)
+        rc = output_record(&out, node->record.kind, node->upath, &node->record, 0);
+    if (rc == 0)
+        rc = output_flush(&out);
+    if (rc == 0)
+        rc = only_new ? store_control_rename_new(tmpdir, temp, owner, journal->name)
+                      : renameat(tmpdir, temp, owner, journal->name);
+    if (rc == 0) {
+        if (journal->fd >= 0)
+            close(journal->fd);
+        journal->fd = out.fd;
+        journal->end = out.offset;
+        journal->compact_at = COMPACT_MIN;
+    } else {
+        saved = errno;
+        unlinkat(tmpdir, temp, 0);
+        close(out.fd);
+        errno = saved;
+    }
+out_owner:
+    saved = errno;
+    close(owner);
+    errno = saved;
+out_tmpdir:
+    saved = errno;
+    close(tmpdir);
+    errno = saved;
+out_buf:
+    free(out.buf);
+    return rc;
+}
+
+static int append(struct store_journal *journal, uint32_t kind, const char *upath,
+                  const struct store_record *record, uint64_t counter)
+{
+    _Alignas(8) char disk[RECORD_MAX];
+    size_t len = encode(disk, kind, upath, record, counter);
+    struct stat st;
+
+    if (fstat(journal->fd, &st) < 0)
+        return -1;
+    if (st.st_nlink == 0) {
+        log_warn("journal %s was removed while in use; it is written anew", journal->name);
+        if (rewrite(journal, false) < 0)
+            return -1;
+    }
+    if (store_control_write(journal->fd, journal->end, disk, len) < 0) {
+        int saved = errno;
+        /* If this fails too, the next record overwrites it or the next opening cuts it. */
+        if (ftruncate(journal->fd, (off_t)journal->end) < 0)
+            log_debug("journal %s: %m", journal->name);
+        log_error("cannot record %s in journal %s of %s: %s; free some space there", upath,
+                  journal->name, store_dir_path(journal->dir), strerror(saved));
+        errno = saved;
+        return -1;
+    }
+    journal->end += len;
+    return 0;
+}
+
+/* After the index was changed. A failure is no error of the change: the old file is whole.
+ */
+static void compact(struct store_journal *journal)
+{
+    if (journal->end <= journal->compact_at ||
+        journal->end - journal->live <= journal->live)
+        return;
+    int saved = errno;
+    if (rewrite(journal, false) < 0) {
+        log_warn("cannot compact journal %s: %m", journal->name);
+        journal->compact_at = 2 * journal->end;
+    }
+    errno = saved;
+}
+
+/* The file of this name, claimed. -1: ENOENT there is none; EBUSY. */
+static int open_claimed(const struct store_dir *dir, const char *name)
+{
+    int owner = store_control_subdir(dir, "owner");
+    int fd = -1, saved;
+
+    if (owner < 0)
+        return -1;
+    for (;;) {
+        fd = openat(owner, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            break;
+        if (store_lock_take(fd) < 0) {
+            saved = errno;
+            close(fd);
+            fd = -1;
+            errno = saved;
+            break;
+        }
+        if (store_lock_current(fd, owner, name))
+            break;
+        /* Rewritten or removed between our open and our claim. */
+        close(fd);
+    }
+    saved = errno;
+    close(owner);
+    errno = saved;
+    return fd;
+}
+
+static bool name_ok(const char *name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(name);
+
+    return len > 0 && len <= NAME_LIMIT && strspn(name, allowed) == len &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
+                                           uint32_t *incarnation)
+{
+    char magic[MAGIC_LEN];
+    struct stat st;
+
+    if (!name_ok(name)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct store_journal *journal = calloc(1, sizeof(*journal));
+    if (!journal)
+        return NULL;
+    journal->dir = dir;
+    strcpy(journal->name, name);
+    journal->live = MAGIC_LEN + record_size(0);
+    journal->compact_at = COMPACT_MIN;
+    do {
+        journal->fd = open_claimed(dir, name);
+        if (journal->fd >= 0)
+            break;
+        if (errno != ENOENT)
+            goto error_destroy;
+    } while (rewrite(journal, true) < 0 && errno == EEXIST);
+    if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
+        goto error_destroy;
+    if (pread(journal->fd, magic, MAGIC_LEN, 0) == MAGIC_LEN &&
+        memcmp(magic, MAGIC, MAGIC_LEN) == 0) {
+        if (load(journal, (uint64_t)st.st_size) < 0)
+            goto error_destroy;
+    } else {
+        log_warn("journal %s of %s is no journal; a new one is begun", name,
+                 store_dir_path(dir));
+        if (rewrite(journal, false) < 0)
+            goto error_destroy;
+    }
+    *incarnation = journal->openings;
+    if (append(journal, COUNT_KIND, "", NULL, (uint64_t)journal->openings + 1) < 0)
+        goto error_destroy;
+    journal->openings++;
+    compact(journal);
+    return journal;
+
+    int saved;
+error_destroy:
+    saved = errno;
+    if (saved != EBUSY)
+        log_error("cannot open journal %s of %s: %m", name, store_dir_path(dir));
+    store_journal_destroy(journal);
+    errno = saved;
+    return NULL;
+}
+
+void store_journal_destroy(struct store_journal *journal)
+{
+    struct node *node, *next;
+
+    if (!journal)
+        return;
+    HASH_ITER(hh, journal->index, node, next)
+    {
+        HASH_DEL(journal->index, node);
+        free(node);
+    }
+    if (journal->fd >= 0)
+        close(journal->fd);
+    free(journal);
+}
+
+int store_journal_remove(struct store_journal *journal)
+{
+    int rc = 0, saved = errno;
+    int owner = store_control_subdir(journal->dir, "owner");
+
+    if (owner < 0) {
+        rc = -1;
+        saved = errno;
+    } else {
+        if (store_lock_current(journal->fd, owner, journal->name) &&
+            unlinkat(owner, journal->name, 0) < 0) {
+            rc = -1;
+            saved = errno;
+        }
+        close(owner);
+    }
+    store_journal_destroy(journal);
+    errno = saved;
+    return rc;
+}
+
+int store_journal_put(struct store_journal *journal, const struct store_record *record)
+{
+    const char *upath = record->entry.upath;
+    size_t len = strlen(upath);
+
+    if (store_dir_check(upath) < 0)
+        return -1;
+    if (record->kind != STORE_RECORD_ORIGINAL && record->kind != STORE_RECORD_COPY) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct node *node = index_find(journal, upath, len);
+    if (node) {
+        /* record may be the node's own, or its upath. */
+        struct store_record copy = *record;
+        if (append(journal, record->kind, upath, record, 0) < 0)
+            return -1;
+        index_replace(node, &copy);
+    } else {
+        node = node_new(upath, len, record);
+        if (!node)
+            return -1;
+        if (index_add(journal, node) < 0) {
+            free(node);
+            return -1;
+        }
+        if (append(journal, record->kind, upath, record, 0) < 0) {
+            int saved = errno;
+            index_remove(journal, node);
+            errno = saved;
+            return -1;
+        }
+    }
+    compact(journal);
+    return 0;
+}
+
+int store_journal_delete(struct store_journal *journal, const char *upath)
+{
+    struct node *node = index_find(journal, upath, strlen(upath));
+
+    if (!node) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (append(journal, DELETE_KIND, upath, NULL, 0) < 0)
+        return -1;
+    index_remove(journal, node);
+    compact(journal);
+    return 0;
+}
+
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath)
+{
+    struct node *node = index_find(journal, upath, strlen(upath));
+
+    return node ? &node->record : NULL;
+}
+
+int store_journal_foreach(struct store_journal *journal,
+                          int (*fn)(const struct store_record *record, void *arg),
+                          void *arg)
+{
+    struct node *node, *next;
+    int rc = 0;
+
+    HASH_ITER(hh, journal->index, node, next)
+    {
+        rc = fn(&node->record, arg);
+        if (rc != 0)
+            break;
+    }
+    return rc;
+}
+
+uint64_t store_journal_count(const struct store_journal *journal)
+{
+    return HASH_COUNT(journal->index);
+}
+
+uint64_t store_journal_bytes(const struct store_journal *journal)
+{
+    return journal->end;
+}

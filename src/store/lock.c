@@ -1,0 +1,140 @@
+/*
+ * lock.c - fcntl(F_OFD_*) and /proc/locks
+ *
+ * Tests ask "could a *read* lock be had?": a waiter of ours takes a read lock for an
+ * instant when the writer's lock is released, and must not be taken for a writer by
+ * somebody who looks then. A foreign lock over everything (l_len = 0, by a program that
+ * does not run under the wrapper) can hide ours from F_OFD_GETLK, which shows one conflict
+ * only; /proc/locks then has the exact answer.
+ */
+#include "store/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct flock one_byte(short type, off_t byte)
+{
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+}
+
+static bool unsupported(int error)
+{
+    return error == EINVAL || error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+}
+
+int store_lock_take(int fd)
+{
+    struct flock lock = one_byte(F_WRLCK, STORE_LOCK_OFFSET);
+
+    if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+        return 0;
+    if (unsupported(errno) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno == EAGAIN || errno == EACCES)
+        errno = EBUSY;
+    return -1;
+}
+
+int store_lock_await(int fd)
+{
+    if (store_lock_wait_byte(fd, STORE_LOCK_OFFSET) == 0)
+        return 0;
+    if (!unsupported(errno) || flock(fd, LOCK_SH) < 0)
+        return -1;
+    return flock(fd, LOCK_UN);
+}
+
+bool store_lock_current(int fd, int dirfd, const char *name)
+{
+    struct stat mine, named;
+
+    return fstat(fd, &mine) == 0 &&
+           fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+int store_lock_byte(int fd, off_t byte)
+{
+    struct flock lock = one_byte(F_WRLCK, byte);
+
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int store_lock_test(int fd, off_t byte)
+{
+    struct flock lock = one_byte(F_RDLCK, byte);
+
+    if (fcntl(fd, F_OFD_GETLK, &lock) < 0)
+        return -1;
+    if (lock.l_type == F_UNLCK)
+        return 0;
+    if (lock.l_start == byte && lock.l_len == 1)
+        return 1;
+
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -1;
+    return store_lock_search(st.st_ino, byte);
+}
+
+int store_lock_wait_byte(int fd, off_t byte)
+{
+    struct flock lock = one_byte(F_RDLCK, byte);
+
+    if (fcntl(fd, F_OFD_SETLKW, &lock) < 0)
+        return -1;
+    lock = one_byte(F_UNLCK, byte);
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int store_lock_list(int (*fn)(uint64_t ino, off_t byte, void *arg), void *arg)
+{
+    FILE *file = fopen("/proc/locks", "re");
+    char *line = NULL;
+    size_t size = 0;
+
+    if (!file)
+        return -1;
+    while (getline(&line, &size, file) > 0) {
+        unsigned long long ino;
+        long long start;
+        /* "7: OFDLCK ADVISORY  WRITE -1 08:01:131 4611686018427387905 46...": waiters have
+         * "->" */
+        if (sscanf(line, "%*s OFDLCK %*s WRITE %*d %*x:%*x:%llu %lld", &ino, &start) == 2 &&
+            start >= STORE_LOCK_OFFSET && fn(ino, (off_t)start, arg))
+            break;
+    }
+    free(line);
+    fclose(file);
+    return 0;
+}
+
+struct wanted {
+    uint64_t ino;
+    off_t byte;
+    bool found;
+};
+
+static int is_wanted(uint64_t ino, off_t byte, void *arg)
+{
+    struct wanted *wanted = arg;
+
+    wanted->found = ino == wanted->ino && byte == wanted->byte;
+    return wanted->found;
+}
+
+int store_lock_search(uint64_t ino, off_t byte)
+{
+    struct wanted wanted = {.ino = ino, .byte = byte};
+
+    if (store_lock_list(is_wanted, &wanted) < 0)
+        return -1;
+    return wanted.found;
+}

@@ -1,0 +1,85 @@
+/*
+ * store/marks_table.h - the shared memory of the dirty marks: its layout and how it comes
+ * to be
+ *
+ * Private to the room (and its tests). `.dyad/marks-BOOT`, one table per boot of a node: a
+ * number that is different after each boot is part of the name, so a table of another boot,
+ * or of another node that sees the same directory, is never mistaken for ours. The rules
+ * for who may change what are in marks.c.
+ */
+#ifndef DYAD_STORE_MARKS_TABLE_H
+#define DYAD_STORE_MARKS_TABLE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "store/dir.h"
+
+#define MARKS_MAGIC    0x314b52414d594144ull /* "DAYMARK1" */
+#define MARKS_SLOTS    65536u
+#define MARKS_BUCKETS  16384u
+#define MARKS_STEP     4096u /* slots that get their disk blocks at a time */
+#define MARKS_BOOT_LEN 36    /* of /proc/sys/kernel/random/boot_id */
+
+/* The word of a slot: state, flag, pid of who is responsible for the state, generation. */
+#define WORD_STATE(word)      ((unsigned)((word)&7))
+#define WORD_NOLOCK           8ull /* this description could not be locked: its process decides */
+#define WORD_PID(word)        ((pid_t)((word) >> 4 & 0x3fffff))
+#define WORD_GENERATION(word) ((word) >> 26)
+#define WORD_MAKE(generation, pid, state) \
+    ((uint64_t)(generation) << 26 | (uint64_t)(pid) << 4 | (uint64_t)(state))
+#define WORD_GENERATION_MAX ((1ull << 38) - 1)
+
+/* States beyond enum store_mark_state: on its way from any state to FREE. */
+#define MARKS_STATE_FREEING 7
+
+struct marks_slot {
+    _Atomic uint64_t word;
+    _Atomic uint64_t name;   /* hash of the upath while OPENING; 0: none */
+    _Atomic uint64_t ino;    /* 0: not known yet */
+    _Atomic uint64_t btime;  /* ns; 0: not known */
+    _Atomic uint64_t opener; /* store_proc_t */
+    _Atomic uint64_t closer; /* store_proc_t */
+    _Atomic uint64_t
+        heir;            /* ABANDONED: the mark whose clearing makes the file whole again */
+    _Atomic uint32_t ns; /* pid namespace of who is responsible for the state */
+    _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds of that */
+};
+
+_Static_assert(sizeof(struct marks_slot) == 64, "one cache line");
+
+struct marks_header {
+    uint64_t magic;
+    uint64_t ino; /* of the file itself */
+    char boot[MARKS_BOOT_LEN + 1], node[65];
+    _Alignas(64) _Atomic uint32_t limit; /* slots below it have their disk blocks */
+    _Atomic uint32_t top;                /* slots at or above it were never used */
+    _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
+    _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
+};
+
+struct marks_table {
+    union {
+        struct marks_header header;
+        char page[4096];
+    };
+    _Atomic uint32_t
+        names[MARKS_BUCKETS]; /* how many marks have a name, an inode, of this hash: */
+    _Atomic uint32_t inodes[MARKS_BUCKETS]; /* never too low, too high after a crash */
+    struct marks_slot slots[MARKS_SLOTS];
+};
+
+static inline uint32_t marks_bucket(uint64_t hash)
+{
+    return (uint32_t)(hash * 0x9e3779b97f4a7c15ull >> 50);
+}
+
+/* Map the table of this boot (NULL: the kernel's boot id), made if need be: *path is its
+ * absolute name. */
+struct marks_table *store_marks_table_map(const struct store_dir *dir, const char *boot,
+                                          char **path);
+void store_marks_table_unmap(struct marks_table *table);
+/* Give disk blocks to more slots than `limit`. 0 or -1 (ENOSPC: or all have them). */
+int store_marks_table_grow(struct marks_table *table, const char *path, uint32_t limit);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * store/proc.h - which process is this, and does that one still live
+ *
+ * Private to the room. A process is (pid, start time): a reused pid is not taken for the
+ * old one. Thread-safe, correct after fork and in a vfork child.
+ */
+#ifndef DYAD_STORE_PROC_H
+#define DYAD_STORE_PROC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* pid << 32 | start time in clock ticks modulo 2^32 (0: not known). */
+typedef uint64_t store_proc_t;
+
+static inline pid_t store_proc_pid(store_proc_t proc)
+{
+    return (pid_t)(proc >> 32);
+}
+
+/* This process, and (ns may be NULL) its pid namespace. */
+store_proc_t store_proc_self(uint32_t *ns);
+/* Does it live, in a namespace that is `ns`, last heard of `age` seconds ago? One in
+ * another pid namespace cannot be looked at: it counts as living for STORE_PROC_FOREIGN_MAX
+ * seconds. */
+bool store_proc_alive(store_proc_t proc, uint32_t ns, uint32_t age);
+
+#define STORE_PROC_FOREIGN_MAX 600
+
+#endif

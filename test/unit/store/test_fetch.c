@@ -1,0 +1,397 @@
+/* store/fetch.h: all of a file under its name, or nothing, for one fetcher at a time. */
+#include "scratch.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "store/fetch.h"
+
+static struct dyad_entry make_entry(const char *upath, uint64_t size)
+{
+    return (struct dyad_entry){.upath = upath,
+                               .size = size,
+                               .mode = S_IFREG | S_ISUID | 0640,
+                               .mtime_sec = 1000000001,
+                               .mtime_nsec = 123456789};
+}
+
+static int files_in(struct scratch *s, const char *upath)
+{
+    DIR *stream = opendir(scratch_path(s, upath));
+    int count = 0;
+    assert_non_null(stream);
+    while (readdir(stream))
+        count++;
+    closedir(stream);
+    return count - 2;
+}
+
+static void check_text(struct scratch *s, const char *upath, const char *text)
+{
+    char buf[64] = "";
+    int fd = open(scratch_path(s, upath), O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, buf, sizeof(buf) - 1), strlen(text));
+    assert_string_equal(buf, text);
+    close(fd);
+}
+
+static int fetch_text(struct scratch *s, const char *upath, const char *text, int replace)
+{
+    struct dyad_entry entry = make_entry(upath, strlen(text));
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    assert_non_null(fetch);
+    assert_int_equal(store_fetch_write(fetch, 0, text, strlen(text)), 0);
+    return store_fetch_commit(fetch, replace, NULL);
+}
+
+static void arrives_whole(void **state)
+{
+    struct scratch *s = *state;
+    struct store_identity id, seen;
+    struct dyad_entry entry = make_entry("new/dir/f", 10);
+    struct stat st;
+    mode_t old = umask(0777);
+
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    assert_non_null(fetch);
+    assert_int_equal(access(scratch_path(s, "new"), F_OK), -1);
+    assert_int_equal(store_fetch_write(fetch, 5, "fghij", 5), 0);
+    assert_int_equal(store_fetch_write(fetch, 0, "abcde", 5), 0);
+    assert_int_equal(store_fetch_write(fetch, 10, "", 0), 0);
+    assert_int_equal(store_fetch_write(fetch, 9, "xx", 2), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(store_fetch_write(fetch, UINT64_MAX, "xx", 2), -1);
+    assert_int_equal(store_fetch_write(fetch, 1, "xx", UINT64_MAX), -1);
+    assert_int_equal(store_fetch_sync(fetch), 0);
+    assert_int_equal(store_fetch_commit(fetch, 0, &id), 0);
+    umask(old);
+    assert_int_equal(stat(scratch_path(s, "new/dir/f"), &st), 0);
+    assert_int_equal(st.st_size, 10);
+    assert_int_equal(st.st_mode & 07777, 0640); /* no setuid from elsewhere, no umask */
+    assert_int_equal(st.st_mtim.tv_sec, 1000000001);
+    assert_int_equal(st.st_mtim.tv_nsec, 123456789);
+    assert_int_equal(stat(scratch_path(s, "new/dir"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+    check_text(s, "new/dir/f", "abcdefghij");
+    int fd = store_dir_open(s->dir, "new/dir/f", O_RDONLY, 0);
+    assert_int_equal(store_identity_read(fd, &seen), 0);
+    assert_true(store_identity_equal(&id, &seen));
+    close(fd);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    assert_int_equal(fetch_text(s, "empty", "", 0), 0);
+    assert_int_equal(stat(scratch_path(s, "empty"), &st), 0);
+    assert_int_equal(st.st_size, 0);
+}
+
+static void replaces_only_when_told(void **state)
+{
+    struct scratch *s = *state;
+
+    scratch_write(s, "f", "old");
+    int open_before = open(scratch_path(s, "f"), O_RDONLY);
+    errno = 0;
+    assert_int_equal(fetch_text(s, "f", "newer", 0), -1);
+    assert_int_equal(errno, EEXIST);
+    check_text(s, "f", "old");
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    assert_int_equal(fetch_text(s, "f", "newer", 1), 0);
+    check_text(s, "f", "newer");
+    char buf[8] = "";
+    assert_int_equal(read(open_before, buf, sizeof(buf)), 3); /* whole, as it was */
+    assert_string_equal(buf, "old");
+    close(open_before);
+    mkdir(scratch_path(s, "d"), 0755);
+    assert_int_equal(fetch_text(s, "d", "x", 1), -1);
+    assert_int_equal(errno, EISDIR);
+    assert_int_equal(fetch_text(s, "f/below", "x", 1), -1);
+    assert_int_equal(errno, ENOTDIR);
+    assert_int_equal(symlink(s->top, scratch_path(s, "out")), 0);
+    assert_int_equal(fetch_text(s, "out/x", "x", 1), -1);
+    assert_int_equal(errno, ELOOP);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+}
+
+static void never_partial(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("f", 10);
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+
+    assert_int_equal(store_fetch_write(fetch, 0, "abc", 3), 0);
+    assert_int_equal(store_fetch_commit(fetch, 0, NULL), -1);
+    assert_int_equal(errno, EIO);
+    fetch = store_fetch_begin(s->dir, &entry);
+    assert_non_null(fetch);
+    store_fetch_abort(fetch);
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+
+    static const char *const bad[] = {"",       "/abs",          "../up",
+                                      "a/../b", ".dyad/storage", "a//b"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        entry.upath = bad[i];
+        assert_null(store_fetch_begin(s->dir, &entry));
+    }
+    entry = make_entry("huge", UINT64_MAX);
+    assert_null(store_fetch_begin(s->dir, &entry));
+    assert_int_equal(errno, EFBIG);
+    /* The control directory goes while it is fetched: an error or success, never a wrong
+     * file. */
+    entry = make_entry("g", 1);
+    fetch = store_fetch_begin(s->dir, &entry);
+    assert_non_null(fetch);
+    scratch_remove(scratch_path(s, ".dyad"));
+    assert_int_equal(store_fetch_write(fetch, 0, "x", 1), 0);
+    assert_int_equal(store_fetch_commit(fetch, 0, NULL), -1);
+    assert_int_equal(access(scratch_path(s, "g"), F_OK), -1);
+    assert_int_equal(fetch_text(s, "g", "x", 0), 0);
+}
+
+static void one_per_node(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("f", 4);
+    int pipes[2], ready[2];
+    char byte;
+
+    struct store_fetch *mine = store_fetch_begin(s->dir, &entry);
+    assert_non_null(mine);
+    assert_null(store_fetch_begin(s->dir, &entry)); /* nor another thread of ours */
+    assert_int_equal(errno, EBUSY);
+    assert_int_equal(store_fetch_clean(s->dir), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHILD_CHECK(!store_fetch_begin(s->dir, &entry) && errno == EBUSY);
+        _exit(0);
+    }
+    scratch_join(pid);
+    store_fetch_abort(mine);
+    assert_int_equal(store_fetch_wait(s->dir, "f"), 0); /* nobody: at once */
+
+    /* A child fetches and dies half-way: who waits goes on, who begins takes over. */
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+        CHILD_CHECK(fetch && store_fetch_write(fetch, 0, "zzzz", 4) == 0);
+        CHILD_CHECK(write(ready[1], "r", 1) == 1);
+        close(pipes[1]);
+        CHILD_CHECK(read(pipes[0], &byte, 1) == 0);
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_null(store_fetch_begin(s->dir, &entry));
+    assert_int_equal(errno, EBUSY);
+    pid_t waiter = fork();
+    if (waiter == 0) {
+        close(pipes[0]);
+        close(pipes[1]);
+        CHILD_CHECK(store_fetch_wait(s->dir, "f") == 0);
+        struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+        CHILD_CHECK(fetch);
+        CHILD_CHECK(store_fetch_commit(fetch, 0, NULL) ==
+                    -1); /* what the dead one wrote is void */
+        _exit(0);
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    scratch_join(pid);
+    scratch_join(waiter);
+    assert_int_equal(fetch_text(s, "f", "done", 0), 0);
+    check_text(s, "f", "done");
+    close(ready[0]);
+    close(ready[1]);
+}
+
+/* Many processes want one file: it is fetched by one, the others find it. */
+static void a_crowd(void **state)
+{
+    struct scratch *s = *state;
+    enum { PROCESSES = 8 };
+    pid_t pids[PROCESSES];
+    int go[2], status, fetched = 0;
+
+    for (int round = 0; round < 10; round++) {
+        struct dyad_entry entry = make_entry("crowd", 4);
+        unlink(scratch_path(s, "crowd"));
+        assert_int_equal(pipe(go), 0);
+        for (int i = 0; i < PROCESSES; i++) {
+            pids[i] = fork();
+            if (pids[i] == 0) {
+                char byte;
+                struct stat st;
+                close(go[1]);
+                CHILD_CHECK(read(go[0], &byte, 1) == 0);
+                while (store_dir_stat(s->dir, "crowd", &st) < 0) {
+                    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+                    if (!fetch) {
+                        CHILD_CHECK(errno == EBUSY);
+                        CHILD_CHECK(store_fetch_wait(s->dir, "crowd") == 0);
+                        continue;
+                    }
+                    CHILD_CHECK(store_fetch_write(fetch, 0, "data", 4) == 0);
+                    if (store_fetch_commit(fetch, 0, NULL) == 0)
+                        _exit(1);
+                    CHILD_CHECK(errno == EEXIST);
+                }
+                CHILD_CHECK(st.st_size == 4);
+                _exit(0);
+            }
+        }
+        close(go[0]);
+        close(go[1]);
+        fetched = 0;
+        for (int i = 0; i < PROCESSES; i++) {
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_true(WIFEXITED(status));
+            fetched += WEXITSTATUS(status);
+        }
+        assert_int_equal(fetched, 1);
+        check_text(s, "crowd", "data");
+        assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    }
+}
+
+static void cleans_after_the_dead(void **state)
+{
+    struct scratch *s = *state;
+
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            char upath[16];
+            snprintf(upath, sizeof(upath), "dead%d", i);
+            struct dyad_entry entry = make_entry(upath, 1000);
+            CHILD_CHECK(store_fetch_begin(s->dir, &entry));
+            kill(getpid(), SIGKILL);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+    }
+    struct dyad_entry entry = make_entry("alive", 1);
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 4);
+    assert_int_equal(store_fetch_clean(s->dir), 3);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 1);
+    assert_int_equal(store_fetch_clean(s->dir), 0);
+    assert_int_equal(store_fetch_write(fetch, 0, "x", 1), 0);
+    assert_int_equal(store_fetch_commit(fetch, 0, NULL), 0);
+}
+
+static void copies(void **state)
+{
+    struct scratch *s = *state;
+    enum { SIZE = (3 << 20) + 17 };
+    char *data = malloc(SIZE), *back = malloc(SIZE);
+    char source[100], elsewhere[] = "/dev/shm/dyad-store-XXXXXX";
+
+    for (int i = 0; i < SIZE; i++)
+        data[i] = (char)(i * 31 + (i >> 12));
+    snprintf(source, sizeof(source), "%s/source", s->top);
+    int fds[2] = {open(source, O_RDWR | O_CREAT, 0644), mkstemp(elsewhere)};
+    for (int i = 0; i < 2; i++) { /* the same file system, another one */
+        if (fds[i] < 0)
+            continue;
+        assert_int_equal(write(fds[i], data, SIZE), SIZE);
+        struct dyad_entry entry = make_entry("copy", SIZE);
+        struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+        assert_non_null(fetch);
+        assert_int_equal(store_fetch_copy(fetch, fds[i]), 0);
+        assert_int_equal(store_fetch_commit(fetch, 1, NULL), 0);
+        int fd = open(scratch_path(s, "copy"), O_RDONLY);
+        assert_int_equal(read(fd, back, SIZE), SIZE);
+        assert_memory_equal(data, back, SIZE);
+        close(fd);
+        entry.size = SIZE + 1;
+        fetch = store_fetch_begin(s->dir, &entry);
+        assert_int_equal(store_fetch_copy(fetch, fds[i]), -1);
+        assert_int_equal(errno, ESTALE);
+        store_fetch_abort(fetch);
+        close(fds[i]);
+    }
+    unlink(elsewhere);
+    free(data);
+    free(back);
+}
+
+/* Where the file system reserves nothing, the disk is full in the middle: here by the limit
+ * on a file's size. */
+static void write_fails(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("f", 100000);
+    struct rlimit limit, none;
+    char data[65536] = {0};
+
+    signal(SIGXFSZ, SIG_IGN);
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+    limit = none;
+    limit.rlim_cur = 70000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(store_fetch_write(fetch, 0, data, 65536), 0);
+    assert_int_equal(store_fetch_write(fetch, 65536, data, 100000 - 65536), -1);
+    assert_int_equal(errno, EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_int_equal(store_fetch_commit(fetch, 0, NULL), -1);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+}
+
+static void mounts(void **state)
+{
+    struct scratch *s = *state;
+    char path[100];
+
+    snprintf(path, sizeof(path), "%s/full", s->top);
+    assert_int_equal(mkdir(path, 0755), 0);
+    if (mount("none", path, "tmpfs", 0, "size=2m") < 0) {
+        print_message("cannot mount a tmpfs (%s): skipped\n", strerror(errno));
+        skip();
+    }
+    struct store_dir *dir = store_dir_create(path);
+    assert_non_null(dir);
+    struct dyad_entry entry = make_entry("big", 4 << 20);
+    assert_null(store_fetch_begin(dir, &entry));
+    int error = errno;
+    entry = make_entry("small", 5);
+    struct store_fetch *fetch = store_fetch_begin(dir, &entry);
+    int begun = fetch != NULL;
+    if (fetch)
+        store_fetch_abort(fetch);
+    store_dir_destroy(dir);
+    assert_int_equal(umount(path), 0);
+    assert_int_equal(error, ENOSPC);
+    assert_true(begun); /* the failed one gave its space back */
+
+    /* A mount point inside the DMD. */
+    char inner[PATH_MAX];
+    strcpy(inner, scratch_path(s, "inner"));
+    assert_int_equal(mkdir(inner, 0755), 0);
+    assert_int_equal(mount("none", inner, "tmpfs", 0, "size=1m"), 0);
+    int rc = fetch_text(s, "inner/f", "x", 0);
+    error = errno;
+    assert_int_equal(umount(inner), 0);
+    assert_int_equal(rc, -1);
+    assert_int_equal(error, EXDEV);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(arrives_whole), TEST(replaces_only_when_told),
+        TEST(never_partial), TEST(one_per_node),
+        TEST(a_crowd),       TEST(cleans_after_the_dead),
+        TEST(copies),        TEST(write_fails),
+        TEST(mounts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

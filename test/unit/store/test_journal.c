@@ -1,0 +1,373 @@
+/* store/journal.h: what was put is there again, whatever happened to the process or the
+ * file. `--long`: 10^6 files. */
+#include "scratch.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "store/journal.h"
+#include "util/clock.h"
+
+static unsigned long many = 200000;
+
+static struct store_record make_record(const char *upath, uint64_t counter)
+{
+    struct store_record record = {
+        .kind = counter % 2 ? STORE_RECORD_ORIGINAL : STORE_RECORD_COPY,
+        .entry = {.upath = upath,
+                  .version = {counter, 3, 4},
+                  .owner = 5,
+                  .state = DYAD_ENTRY_PUBLISHED,
+                  .size = counter * 10,
+                  .mode = S_IFREG | 0640,
+                  .mtime_sec = -7,
+                  .mtime_nsec = 8},
+        .identity = {.dev = 1, .ino = counter, .btime = 3, .ctime = 4, .size = 5},
+    };
+    memset(record.entry.storage, 0xab, sizeof(record.entry.storage));
+    return record;
+}
+
+static void put(struct store_journal *journal, const char *upath, uint64_t counter)
+{
+    struct store_record record = make_record(upath, counter);
+    assert_int_equal(store_journal_put(journal, &record), 0);
+}
+
+static void check(struct store_journal *journal, const char *upath, uint64_t counter)
+{
+    const struct store_record *found = store_journal_find(journal, upath);
+    struct store_record want = make_record(upath, counter);
+    assert_non_null(found);
+    assert_int_equal(found->kind, want.kind);
+    assert_string_equal(found->entry.upath, upath);
+    assert_int_equal(dyad_version_cmp(&found->entry.version, &want.entry.version), 0);
+    assert_int_equal(found->entry.owner, 5);
+    assert_int_equal(found->entry.state, DYAD_ENTRY_PUBLISHED);
+    assert_int_equal(found->entry.size, want.entry.size);
+    assert_int_equal(found->entry.mode, want.entry.mode);
+    assert_int_equal(found->entry.mtime_sec, -7);
+    assert_int_equal(found->entry.mtime_nsec, 8);
+    assert_memory_equal(found->entry.storage, want.entry.storage, DYAD_STORAGE_ID_LEN);
+    assert_true(store_identity_equal(&found->identity, &want.identity));
+}
+
+static struct store_journal *reopen(struct scratch *s, struct store_journal *journal,
+                                    uint32_t want_incarnation)
+{
+    uint32_t incarnation = 99;
+    store_journal_destroy(journal);
+    journal = store_journal_create(s->dir, "rank.0", &incarnation);
+    assert_non_null(journal);
+    assert_int_equal(incarnation, want_incarnation);
+    return journal;
+}
+
+static int sum_one(const struct store_record *record, void *arg)
+{
+    *(uint64_t *)arg += record->entry.version.counter;
+    return 0;
+}
+
+static void remembers(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    char longest[DYAD_UPATH_MAX + 1];
+    uint64_t sum = 0;
+
+    memset(longest, 'd', sizeof(longest));
+    for (int i = 100; i < DYAD_UPATH_MAX; i += 100)
+        longest[i] = '/';
+    longest[DYAD_UPATH_MAX] = '\0';
+    put(journal, "a", 1);
+    put(journal, "dir/with space\nand line/\xc3\xa9", 2);
+    put(journal, longest, 3);
+    put(journal, "a", 4);
+    put(journal, "gone", 5);
+    assert_int_equal(store_journal_delete(journal, "gone"), 0);
+    errno = 0;
+    assert_int_equal(store_journal_delete(journal, "gone"), -1);
+    assert_int_equal(errno, ENOENT);
+    struct store_record bad = make_record("../x", 1);
+    assert_int_equal(store_journal_put(journal, &bad), -1);
+    assert_int_equal(errno, EXDEV);
+    bad = make_record("x", 1);
+    bad.kind = 100;
+    assert_int_equal(store_journal_put(journal, &bad), -1);
+    assert_int_equal(errno, EINVAL);
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_equal(store_journal_count(journal), 3);
+        check(journal, "a", 4);
+        check(journal, "dir/with space\nand line/\xc3\xa9", 2);
+        check(journal, longest, 3);
+        assert_null(store_journal_find(journal, "gone"));
+        assert_null(store_journal_find(journal, "x"));
+        journal = reopen(s, journal, round + 1);
+    }
+    /* A record may be put back from where it is kept. */
+    assert_int_equal(store_journal_put(journal, store_journal_find(journal, "a")), 0);
+    check(journal, "a", 4);
+    assert_int_equal(store_journal_foreach(journal, sum_one, &sum), 0);
+    assert_int_equal(sum, 9);
+    struct stat st;
+    assert_int_equal(stat(scratch_path(s, ".dyad/owner/rank.0"), &st), 0);
+    assert_int_equal(st.st_size, store_journal_bytes(journal));
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(store_journal_remove(journal), 0);
+    assert_int_equal(access(scratch_path(s, ".dyad/owner/rank.0"), F_OK), -1);
+    store_journal_destroy(reopen(s, NULL, 0));
+}
+
+static void checks_names(void **state)
+{
+    struct scratch *s = *state;
+    static const char *const bad[] = {"", ".", "..", "a/b", "a b", "a\n", "\xc3\xa9"};
+    char name[202];
+    uint32_t incarnation;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        errno = 0;
+        assert_null(store_journal_create(s->dir, bad[i], &incarnation));
+        assert_int_equal(errno, EINVAL);
+    }
+    memset(name, 'n', 201);
+    name[201] = '\0';
+    assert_null(store_journal_create(s->dir, name, &incarnation));
+    assert_int_equal(errno, EINVAL);
+    name[200] = '\0';
+    struct store_journal *journal = store_journal_create(s->dir, name, &incarnation);
+    assert_non_null(journal);
+    store_journal_destroy(journal);
+}
+
+static void one_writer(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    uint32_t incarnation;
+
+    assert_null(store_journal_create(s->dir, "rank.0", &incarnation));
+    assert_int_equal(errno, EBUSY);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHILD_CHECK(!store_journal_create(s->dir, "rank.0", &incarnation) &&
+                    errno == EBUSY);
+        _exit(0);
+    }
+    scratch_join(pid);
+    /* The claim goes along when the file is written anew. */
+    unlink(scratch_path(s, ".dyad/owner/rank.0"));
+    put(journal, "a", 1);
+    assert_null(store_journal_create(s->dir, "rank.0", &incarnation));
+    assert_int_equal(errno, EBUSY);
+    store_journal_destroy(journal);
+}
+
+static void written_anew_when_removed(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+
+    put(journal, "a", 1);
+    put(journal, "b", 2);
+    scratch_remove(scratch_path(s, ".dyad"));
+    put(journal, "c", 3);
+    journal = reopen(s, journal, 1);
+    check(journal, "a", 1);
+    check(journal, "b", 2);
+    check(journal, "c", 3);
+    scratch_remove(scratch_path(s, ".dyad/owner"));
+    assert_int_equal(store_journal_delete(journal, "b"), 0);
+    journal = reopen(s, journal, 2);
+    assert_int_equal(store_journal_count(journal), 2);
+    store_journal_destroy(journal);
+}
+
+/* Cut the file at every byte of its last record; then damage each byte of it. */
+static void torn_tail(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    char path[PATH_MAX], saved[8192], byte;
+    uint32_t incarnation;
+
+    strcpy(path, scratch_path(s, ".dyad/owner/rank.0"));
+    put(journal, "first", 1);
+    uint64_t whole = store_journal_bytes(journal);
+    put(journal, "second", 2);
+    uint64_t end = store_journal_bytes(journal);
+    store_journal_destroy(journal);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(read(fd, saved, sizeof(saved)), end);
+    for (uint64_t damage = whole; damage < 2 * end - whole; damage++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, saved, end, 0), end);
+        if (damage < end) {
+            assert_int_equal(ftruncate(fd, (off_t)damage), 0);
+        } else {
+            byte = (char)~saved[damage - end + whole];
+            assert_int_equal(pwrite(fd, &byte, 1, (off_t)(damage - end + whole)), 1);
+        }
+        journal = store_journal_create(s->dir, "rank.0", &incarnation);
+        assert_non_null(journal);
+        assert_int_equal(incarnation, 1);
+        assert_int_equal(store_journal_count(journal), 1);
+        check(journal, "first", 1);
+        put(journal, "third", 3);
+        journal = reopen(s, journal, 2);
+        assert_int_equal(store_journal_count(journal), 2);
+        check(journal, "third", 3);
+        store_journal_destroy(journal);
+    }
+    /* No journal at all. */
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(pwrite(fd, "nonsense nonsense", 17, 0), 17);
+    close(fd);
+    journal = reopen(s, NULL, 0);
+    assert_int_equal(store_journal_count(journal), 0);
+    put(journal, "a", 1);
+    journal = reopen(s, journal, 1);
+    check(journal, "a", 1);
+    store_journal_destroy(journal);
+}
+
+/* Writes that end half-way: the limit on file size stands for the full disk. */
+static void full_disk(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    struct rlimit limit, none;
+
+    signal(SIGXFSZ, SIG_IGN);
+    put(journal, "a", 1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+    limit = none;
+    limit.rlim_cur = store_journal_bytes(journal) + 50;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct store_record record = make_record("a", 2), other = make_record("b", 3);
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    assert_int_equal(errno, EFBIG);
+    assert_int_equal(store_journal_put(journal, &other), -1);
+    assert_int_equal(store_journal_delete(journal, "a"), -1);
+    check(journal, "a", 1);
+    assert_int_equal(store_journal_count(journal), 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    put(journal, "c", 5);
+    journal = reopen(s, journal, 1);
+    check(journal, "a", 1);
+    check(journal, "c", 5);
+    assert_int_equal(store_journal_count(journal), 2);
+    store_journal_destroy(journal);
+}
+
+/* After `many` files, written several times over, the file is at most twice what it must
+ * hold. */
+static void stays_compact(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    char upath[64];
+    uint64_t least = 0, start = util_clock_now();
+
+    for (unsigned long i = 0; i < many; i++) {
+        snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
+        put(journal, upath, 1);
+    }
+    uint64_t first = store_journal_bytes(journal);
+    double put_us = (double)(util_clock_now() - start) / 1e3 / (double)many;
+    for (int round = 2; round < 5; round++) {
+        for (unsigned long i = 0; i < many; i++) {
+            snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
+            put(journal, upath, (uint64_t)round);
+        }
+        assert_true(store_journal_bytes(journal) <= 2 * first + 8192);
+    }
+    start = util_clock_now();
+    journal = reopen(s, journal, 1);
+    print_message("%lu files: %.2f us for a put, %llu bytes each, opened in %.0f ms\n",
+                  many, put_us, (unsigned long long)(first / many),
+                  (double)(util_clock_now() - start) / 1e6);
+    assert_int_equal(store_journal_count(journal), many);
+    check(journal, "run/step0000/file7.dat", 4);
+    for (unsigned long i = 10; i < many; i++) {
+        snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
+        assert_int_equal(store_journal_delete(journal, upath), 0);
+    }
+    least = store_journal_bytes(journal);
+    assert_true(least <= 1u << 20);
+    journal = reopen(s, journal, 2);
+    assert_int_equal(store_journal_count(journal), 10);
+    check(journal, "run/step0000/file7.dat", 4);
+    assert_int_equal(store_journal_remove(journal), 0);
+}
+
+/* Killed at any moment, compaction included: no record that was acknowledged is lost. */
+static void killed_at_random(void **state)
+{
+    struct scratch *s = *state;
+    unsigned seed = (unsigned)util_clock_now();
+    uint64_t next = 1;
+
+    print_message("seed %u\n", seed);
+    for (uint32_t round = 0; round < 40; round++) {
+        int pipes[2], status;
+        uint64_t last = next - 1, seen;
+        assert_int_equal(pipe(pipes), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            uint32_t incarnation;
+            struct store_journal *journal =
+                store_journal_create(s->dir, "rank.0", &incarnation);
+            CHILD_CHECK(journal && incarnation >= round);
+            for (uint64_t i = next;; i++) {
+                char upath[1100];
+                memset(upath, 'x', 1000); /* long, so that it is compacted often */
+                snprintf(upath + 1000, 100, "%d", (int)(i % 50));
+                upath[200] = upath[400] = upath[600] = upath[800] = '/';
+                struct store_record record = make_record(upath, i);
+                CHILD_CHECK(store_journal_put(journal, &record) == 0);
+                CHILD_CHECK(write(pipes[1], &i, sizeof(i)) == sizeof(i));
+            }
+        }
+        close(pipes[1]);
+        unsigned stop = rand_r(&seed) % 2500;
+        for (unsigned i = 0;
+             i < stop && read(pipes[0], &seen, sizeof(seen)) == sizeof(seen); i++)
+            last = seen;
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        while (read(pipes[0], &seen, sizeof(seen)) == sizeof(seen))
+            last = seen;
+        close(pipes[0]);
+
+        uint32_t incarnation;
+        struct store_journal *journal =
+            store_journal_create(s->dir, "rank.0", &incarnation);
+        assert_non_null(journal);
+        uint64_t sum = 0, least = 0;
+        store_journal_foreach(journal, sum_one, &sum);
+        for (uint64_t i = last; i > 0 && i + 50 > last; i--)
+            least += i;
+        assert_true(sum >= least); /* the last 50, or one newer that was not acknowledged */
+        assert_true(store_journal_bytes(journal) < 3u << 20);
+        store_journal_destroy(journal);
+        next = last + 1;
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(remembers),     TEST(checks_names),
+        TEST(one_writer),    TEST(written_anew_when_removed),
+        TEST(torn_tail),     TEST(full_disk),
+        TEST(stays_compact), TEST(killed_at_random),
+    };
+    if (argc > 1 && strcmp(argv[1], "--long") == 0)
+        many = 1000000;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

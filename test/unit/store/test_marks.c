@@ -1,0 +1,933 @@
+/* store/marks.h: the life of a mark, and each way in which it can go wrong. */
+#include "scratch.h"
+
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#include "store/marks.h"
+#include "store/marks_table.h"
+#include "util/clock.h"
+
+static struct store_marks *marks;
+static struct scratch *scratch;
+
+static int setup(void **state)
+{
+    if (scratch_setup(state) < 0)
+        return -1;
+    scratch = *state;
+    marks = store_marks_create(scratch->dir);
+    return marks ? 0 : -1;
+}
+
+static int count_one(const struct store_mark_info *info, void *arg)
+{
+    (void)info;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int count_marks(void)
+{
+    int count = 0;
+    assert_int_equal(store_marks_foreach(marks, count_one, &count), 0);
+    return count;
+}
+
+/* Every test must leave an empty table and filters of zero: nothing leaks but by a crash.
+ */
+static int teardown(void **state)
+{
+    char *path = NULL;
+    struct marks_table *table = store_marks_table_map(scratch->dir, NULL, &path);
+    int rc = 0;
+
+    if (!table)
+        return -1;
+    for (unsigned i = 0; i < MARKS_BUCKETS; i++)
+        if (table->names[i] || table->inodes[i])
+            rc = -1;
+    for (unsigned i = 0; i < table->header.top; i++)
+        if (WORD_STATE(table->slots[i].word) != STORE_MARK_FREE || table->slots[i].ino ||
+            table->slots[i].name)
+            rc = -1;
+    if (table->header.waiters || rc < 0) {
+        fprintf(stderr, "a mark or a count was left behind\n");
+        rc = -1;
+    }
+    store_marks_table_unmap(table);
+    free(path);
+    store_marks_destroy(marks);
+    return scratch_teardown(state) < 0 ? -1 : rc;
+}
+
+static int open_marked(const char *upath, int flags, store_mark_t *mark)
+{
+    *mark = store_marks_begin(marks, upath);
+    assert_true(*mark != 0);
+    int fd = open(scratch_path(scratch, upath), flags | O_CREAT | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(store_marks_opened(marks, *mark, fd, flags & O_TRUNC), 0);
+    return fd;
+}
+
+static struct store_identity identify(const char *upath)
+{
+    struct store_identity id;
+    int fd = open(scratch_path(scratch, upath), O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    return id;
+}
+
+static int open_to_ask(const char *upath)
+{
+    int fd = open(scratch_path(scratch, upath), O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void life_of_a_mark(void **state)
+{
+    struct store_mark_info info;
+
+    (void)state;
+    assert_false(store_marks_dirty(marks, "f", 1, 0, NULL));
+    store_mark_t mark = store_marks_begin(marks, "f");
+    assert_true(mark != 0);
+    assert_true(store_marks_dirty(marks, "f", 0, 0, &info));
+    assert_int_equal(info.state, STORE_MARK_OPENING);
+    assert_int_equal(info.pid, getpid());
+    assert_true(info.mark == mark);
+    assert_false(store_marks_dirty(marks, "g", 0, 0, NULL));
+    assert_false(store_marks_dirty_by_others(marks, "f", 0, 0, getpid(), NULL));
+    assert_true(store_marks_dirty_by_others(marks, "f", 0, 0, getpid() + 1, NULL));
+
+    int fd = open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644);
+    struct store_identity id = identify("f");
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), 0);
+    assert_false(store_marks_dirty(marks, "f", 0, 0, NULL));
+    assert_true(store_marks_dirty(marks, "f", id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_DIRTY);
+    assert_true(store_marks_dirty(marks, NULL, id.ino, 0, NULL));
+    if (id.btime)
+        assert_false(store_marks_dirty(marks, NULL, id.ino, id.btime + 1, NULL));
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), -1);
+    assert_int_equal(errno, ESTALE);
+
+    int ask = open_to_ask("f");
+    assert_false(store_marks_rule(marks, mark, ask));
+    errno = 77;
+    assert_false(
+        store_marks_closed(marks, mark, scratch->dir, "f", false)); /* still open */
+    assert_int_equal(errno, 77);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_CLOSING);
+    assert_false(store_marks_rule(marks, mark, ask)); /* we live */
+    store_marks_clear(marks, mark);
+    assert_false(store_marks_dirty(marks, "f", id.ino, id.btime, NULL));
+    close(ask);
+}
+
+static void stale_marks_do_nothing(void **state)
+{
+    store_mark_t old, mark;
+
+    (void)state;
+    old = store_marks_begin(marks, "f");
+    store_marks_abort(marks, old);
+    int fd = open_marked("f", O_RDWR, &mark);
+    assert_int_equal(old & 0xffff, mark & 0xffff); /* the same slot */
+    assert_true(old != mark);
+    store_marks_abort(marks, old);
+    store_marks_clear(marks, old);
+    store_marks_abandon(marks, old);
+    assert_false(store_marks_closed(marks, old, scratch->dir, "f", true));
+    assert_false(store_marks_rule(marks, old, fd));
+    assert_int_equal(store_marks_opened(marks, old, fd, true), -1);
+    assert_int_equal(store_marks_wait(marks, old, -1), 0);
+    assert_false(store_marks_closed(marks, 0, scratch->dir, "f", true));
+    assert_false(store_marks_closed(marks, ~0ull, scratch->dir, "f", true));
+    assert_int_equal(count_marks(), 1);
+    store_marks_abort(marks, mark); /* only OPENING may be aborted */
+    store_marks_clear(marks, mark); /* only what was closed may be cleared */
+    assert_int_equal(count_marks(), 1);
+    assert_int_equal(store_marks_opened(marks, 0, -1, true), -1);
+    assert_int_equal(errno, EBADF);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    store_marks_clear(marks, mark);
+}
+
+static void two_writers_of_one_file(void **state)
+{
+    store_mark_t one, two;
+    struct store_identity id;
+
+    (void)state;
+    int fd1 = open_marked("f", O_WRONLY, &one), fd2 = open_marked("f", O_RDWR, &two);
+    id = identify("f");
+    assert_true(store_marks_adopt(marks, fd1) == one);
+    assert_true(store_marks_adopt(marks, fd2) == two);
+    int copy = dup(fd1), other = open(scratch_path(scratch, "f"), O_RDWR);
+    assert_true(store_marks_adopt(marks, copy) == one);
+    assert_true(store_marks_adopt(marks, other) == 0);
+    int reader = open_to_ask("f");
+    assert_true(store_marks_adopt(marks, reader) == 0);
+    close(reader);
+    close(other);
+    close(fd1);
+    assert_false(store_marks_closed(marks, one, scratch->dir, "f", false)); /* the dup */
+    close(copy);
+    assert_true(store_marks_closed(marks, one, scratch->dir, "f", false));
+    store_marks_clear(marks, one);
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, NULL));
+    close(fd2);
+    assert_true(store_marks_closed(marks, two, scratch->dir, "f", false));
+    store_marks_clear(marks, two);
+}
+
+/* The program may lock its file as it likes below our byte; a lock over everything (by one
+ * that does not run under the wrapper) must not be taken for ours. */
+static void locks_of_the_program(void **state)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = (off_t)1 << 62};
+    store_mark_t mark;
+
+    (void)state;
+    int fd = open_marked("f", O_RDWR, &mark);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(fcntl(fd, F_SETLK, &all), 0);
+    assert_int_equal(lockf(fd, F_LOCK, 100), 0);
+    close(fd);
+
+    int pipes[2], ready[2];
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte;
+        int other = open(scratch_path(scratch, "f"), O_RDWR);
+        all.l_len = 0;
+        CHILD_CHECK(fcntl(other, F_SETLK, &all) == 0);
+        CHILD_CHECK(write(ready[1], "x", 1) == 1);
+        close(pipes[1]);
+        CHILD_CHECK(read(pipes[0], &byte, 1) == 0);
+        _exit(0);
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    store_marks_clear(marks, mark);
+    /* And a mark that cannot be locked because of it still lives and dies. */
+    fd = open_marked("f", O_RDWR, &mark);
+    int ask = open_to_ask("f");
+    assert_false(store_marks_rule(marks, mark, ask));
+    assert_true(store_marks_adopt(marks, fd) == mark);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    store_marks_clear(marks, mark);
+    close(ask);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(ready[0]);
+    close(ready[1]);
+    scratch_join(pid);
+}
+
+static void inherited_by_exec(void **state)
+{
+    store_mark_t mark;
+    int status;
+
+    (void)state;
+    int fd = open_marked("f", O_WRONLY, &mark);
+    pid_t pid = fork();
+    if (pid == 0) { /* the child has the description, as after exec, and writes last */
+        CHILD_CHECK(store_marks_adopt(marks, fd) == mark);
+        CHILD_CHECK(write(fd, "x", 1) == 1);
+        close(fd);
+        _exit(store_marks_closed(marks, mark, scratch->dir, "f", false) ? 3 : 4);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 4); /* we hold it */
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    store_marks_clear(marks, mark);
+}
+
+static void mapping_outlives_close(void **state)
+{
+    store_mark_t mark, next;
+
+    (void)state;
+    int fd = open_marked("f", O_RDWR, &mark);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    close(fd);
+    assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", true));
+    store_marks_clear(marks, mark);
+    /* The old description still has its lock: the slot's next use must not meet it. */
+    fd = open_marked("f", O_RDWR, &next);
+    assert_int_equal(next & 0xffff, mark & 0xffff);
+    assert_true(store_marks_adopt(marks, fd) == next);
+    close(fd);
+    assert_true(store_marks_closed(marks, next, scratch->dir, "f", false));
+    store_marks_clear(marks, next);
+    munmap(map, 4096);
+}
+
+static void file_without_its_name(void **state)
+{
+    store_mark_t mark;
+
+    (void)state;
+    /* removed */
+    int fd = open_marked("f", O_WRONLY, &mark);
+    unlink(scratch_path(scratch, "f"));
+    assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_int_equal(count_marks(), 1); /* still held */
+    close(fd);
+    assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_int_equal(count_marks(), 0);
+    /* replaced by another */
+    fd = open_marked("f", O_WRONLY, &mark);
+    scratch_write(scratch, "g", "g");
+    rename(scratch_path(scratch, "g"), "/nonexistent/dir");
+    char from[PATH_MAX];
+    strcpy(from, scratch_path(scratch, "g"));
+    assert_int_equal(rename(from, scratch_path(scratch, "f")), 0);
+    close(fd);
+    assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    assert_int_equal(count_marks(), 0);
+    /* no name known */
+    fd = open_marked("h", O_WRONLY, &mark);
+    assert_false(store_marks_closed(marks, mark, scratch->dir, NULL, false));
+    assert_int_equal(count_marks(), 1);
+    close(fd);
+    assert_false(store_marks_closed(marks, mark, scratch->dir, NULL, false));
+    assert_int_equal(count_marks(), 0);
+    /* a new name, and one that nobody may read */
+    fd = open_marked("i", O_WRONLY, &mark);
+    strcpy(from, scratch_path(scratch, "i"));
+    assert_int_equal(rename(from, scratch_path(scratch, "j")), 0);
+    fchmod(fd, 0);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "j", false));
+    store_marks_clear(marks, mark);
+}
+
+static void abandoned_and_what_ends_it(void **state)
+{
+    struct store_mark_info info;
+    store_mark_t mark, next;
+
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        unlink(scratch_path(scratch, "f"));
+        int fd = open_marked("f", O_WRONLY | O_TRUNC, &mark);
+        assert_int_equal(write(fd, "half", 4), 4);
+        struct store_identity id = identify("f");
+        close(fd); /* as by kill -9 */
+        int ask = open_to_ask("f");
+        assert_true(store_marks_rule(marks, mark, ask));
+        assert_true(store_marks_rule(marks, mark, ask));
+        assert_int_equal(store_marks_wait(marks, mark, ask), 0);
+        assert_true(
+            store_marks_dirty_by_others(marks, NULL, id.ino, id.btime, getpid(), &info));
+        assert_int_equal(info.state, STORE_MARK_ABANDONED);
+        switch (how) {
+        case 0: /* the closer was only slow */
+            assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+            store_marks_clear(marks, mark);
+            break;
+        case 1: /* written anew */
+            fd = open_marked("f", O_WRONLY | O_TRUNC, &next);
+            assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+            assert_true(info.mark == next);
+            close(fd);
+            assert_false(store_marks_closed(marks, mark, scratch->dir, "f", false));
+            assert_true(store_marks_closed(marks, next, scratch->dir, "f", false));
+            store_marks_clear(marks, next);
+            break;
+        case 2: /* continued by one that was killed too, then by one that ended well */
+            fd = open_marked("f", O_WRONLY | O_APPEND, &next);
+            close(fd);
+            assert_true(store_marks_rule(marks, next, ask));
+            assert_int_equal(count_marks(), 2);
+            fd = open_marked("f", O_WRONLY | O_APPEND, &next);
+            assert_int_equal(write(fd, "rest", 4), 4);
+            assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+            assert_int_equal(info.state, STORE_MARK_DIRTY); /* the live one first */
+            close(fd);
+            assert_true(store_marks_closed(marks, next, scratch->dir, "f", false));
+            store_marks_clear(marks, next);
+            break;
+        case 3:
+            store_marks_forget(marks, id.ino, id.btime ? id.btime + 1 : 0);
+            if (id.btime)
+                assert_int_equal(count_marks(), 1);
+            store_marks_forget(marks, id.ino, id.btime);
+            break;
+        }
+        assert_int_equal(count_marks(), 0);
+        assert_false(store_marks_dirty(marks, "f", id.ino, id.btime, NULL));
+        close(ask);
+    }
+    /* A close that failed. */
+    int fd = open_marked("f", O_WRONLY | O_TRUNC, &mark);
+    assert_int_equal(write(fd, "x", 1), 1);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    store_marks_abandon(marks, mark);
+    struct store_identity id = identify("f");
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_ABANDONED);
+    store_marks_forget(marks, id.ino, id.btime);
+}
+
+/* Let a child do something and die as by kill -9. */
+static store_mark_t in_dead_child(store_mark_t (*fn)(void))
+{
+    int pipes[2];
+    store_mark_t mark = 0;
+
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        mark = fn();
+        CHILD_CHECK(write(pipes[1], &mark, sizeof(mark)) == sizeof(mark));
+        _exit(0);
+    }
+    assert_int_equal(read(pipes[0], &mark, sizeof(mark)), sizeof(mark));
+    scratch_join(pid);
+    close(pipes[0]);
+    close(pipes[1]);
+    return mark;
+}
+
+static store_mark_t only_begin(void)
+{
+    return store_marks_begin(marks, "f");
+}
+
+static store_mark_t begin_and_truncate(void)
+{
+    store_mark_t mark = store_marks_begin(marks, "f");
+    CHILD_CHECK(open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT | O_TRUNC, 0644) >= 0);
+    return mark;
+}
+
+static store_mark_t up_to_closing(void)
+{
+    store_mark_t mark = store_marks_begin(marks, "f");
+    int fd = open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644);
+    CHILD_CHECK(store_marks_opened(marks, mark, fd, false) == 0);
+    close(fd);
+    CHILD_CHECK(store_marks_closed(marks, mark, scratch->dir, "f", false));
+    return mark;
+}
+
+static void killed_between(void **state)
+{
+    struct store_mark_info info;
+
+    (void)state;
+    /* before the open, which was to make the file */
+    store_mark_t mark = in_dead_child(only_begin);
+    assert_true(store_marks_dirty(marks, "f", 0, 0, &info));
+    assert_true(info.mark == mark);
+    assert_false(store_marks_rule(marks, mark, -1));
+    assert_int_equal(count_marks(), 0);
+    /* the same, found by a thread that waits */
+    mark = in_dead_child(only_begin);
+    assert_int_equal(store_marks_wait(marks, mark, -1), 0);
+    assert_int_equal(count_marks(), 0);
+    /* before the open of a file that is complete: it stays so */
+    scratch_write(scratch, "f", "whole");
+    mark = in_dead_child(only_begin);
+    int ask = open_to_ask("f");
+    assert_false(store_marks_rule(marks, mark, ask));
+    assert_int_equal(count_marks(), 0);
+    /* after an open that truncated it */
+    mark = in_dead_child(begin_and_truncate);
+    assert_true(store_marks_rule(marks, mark, ask));
+    struct store_identity id = identify("f");
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_ABANDONED);
+    assert_false(store_marks_dirty(marks, "f", 0, 0, NULL));
+    store_marks_forget(marks, id.ino, id.btime);
+    /* while publishing */
+    mark = in_dead_child(up_to_closing);
+    assert_int_equal(store_marks_wait(marks, mark, ask), 0);
+    assert_true(store_marks_rule(marks, mark, ask));
+    store_marks_forget(marks, id.ino, id.btime);
+    assert_int_equal(count_marks(), 0);
+    close(ask);
+}
+
+/* Forked: the description lives in the child when its opener is dead. */
+static void held_by_an_orphan(void **state)
+{
+    store_mark_t mark;
+    int pipes[2], done[2], result[2];
+
+    (void)state;
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(pipe(done), 0);
+    assert_int_equal(pipe(result), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        mark = store_marks_begin(marks, "f");
+        int fd = open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644);
+        CHILD_CHECK(store_marks_opened(marks, mark, fd, true) == 0);
+        CHILD_CHECK(write(pipes[1], &mark, sizeof(mark)) == sizeof(mark));
+        if (fork() == 0) {
+            char byte;
+            close(done[1]);
+            CHILD_CHECK(read(done[0], &byte, 1) == 0);
+            CHILD_CHECK(store_marks_adopt(marks, fd) == mark);
+            CHILD_CHECK(!store_marks_dirty_by_others(marks, NULL, 1, 0, getpid(), NULL));
+            struct store_mark_info info;
+            struct stat st;
+            CHILD_CHECK(fstat(fd, &st) == 0);
+            CHILD_CHECK(store_marks_dirty(marks, NULL, st.st_ino, 0, &info));
+            CHILD_CHECK(info.pid == getpid()); /* the opener is dead: it is ours now */
+            close(fd);
+            bool last = store_marks_closed(marks, mark, scratch->dir, "f", false);
+            if (last)
+                store_marks_clear(marks, mark);
+            CHILD_CHECK(write(result[1], last ? "y" : "n", 1) == 1);
+            _exit(0);
+        }
+        _exit(0);
+    }
+    assert_int_equal(read(pipes[0], &mark, sizeof(mark)), sizeof(mark));
+    scratch_join(pid);
+    int ask = open_to_ask("f");
+    assert_false(store_marks_rule(marks, mark, ask));
+    close(done[0]);
+    close(done[1]);
+    char answer;
+    assert_int_equal(read(result[0], &answer, 1), 1);
+    assert_int_equal(answer, 'y');
+    assert_int_equal(store_marks_wait(marks, mark, ask), 0);
+    assert_int_equal(count_marks(), 0);
+    close(ask);
+    close(pipes[0]);
+    close(pipes[1]);
+    close(result[0]);
+    close(result[1]);
+}
+
+/* Parent and child share descriptions and both close "last": one publisher each, never
+ * none. */
+static void one_publisher(void **state)
+{
+    enum { ROUNDS = 1000 };
+    static store_mark_t list[ROUNDS];
+    static int fds[ROUNDS];
+    int published = 0, by_child = 0, status, go[2], names = 0;
+
+    (void)state;
+    for (int base = 0; base < ROUNDS; base += 100) {
+        char upath[32];
+        for (int i = base; i < base + 100; i++) {
+            snprintf(upath, sizeof(upath), "f%d", i);
+            fds[i] = open_marked(upath, O_WRONLY, &list[i]);
+        }
+        assert_int_equal(pipe(go), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            int won = 0;
+            char byte;
+            CHILD_CHECK(read(go[0], &byte, 1) == 1);
+            for (int i = base; i < base + 100; i++) {
+                snprintf(upath, sizeof(upath), "f%d", i);
+                close(fds[i]);
+                if (store_marks_closed(marks, list[i], scratch->dir, upath, false)) {
+                    won++;
+                    store_marks_clear(marks, list[i]);
+                }
+            }
+            _exit(won);
+        }
+        assert_int_equal(write(go[1], "g", 1), 1);
+        for (int i = base; i < base + 100; i++) {
+            snprintf(upath, sizeof(upath), "f%d", i);
+            close(fds[i]);
+            if (store_marks_closed(marks, list[i], scratch->dir, upath, false)) {
+                published++;
+                store_marks_clear(marks, list[i]);
+            }
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        by_child += WEXITSTATUS(status);
+        names += 100;
+        assert_int_equal(published + by_child, names);
+        assert_int_equal(count_marks(), 0);
+        close(go[0]);
+        close(go[1]);
+    }
+}
+
+struct waiter {
+    store_mark_t mark;
+    int fd, rc;
+};
+
+static void *wait_in_thread(void *arg)
+{
+    struct waiter *waiter = arg;
+    waiter->rc = store_marks_wait(marks, waiter->mark, waiter->fd);
+    return NULL;
+}
+
+static void waits_for_publish(void **state)
+{
+    store_mark_t mark;
+    pthread_t threads[4];
+    struct waiter waiters[4];
+
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        int fd = open_marked("f", O_WRONLY, &mark);
+        for (int i = 0; i < 4; i++) {
+            waiters[i] = (struct waiter){.mark = mark, .fd = open_to_ask("f"), .rc = -1};
+            pthread_create(&threads[i], NULL, wait_in_thread, &waiters[i]);
+        }
+        if (round % 2)
+            usleep(1000); /* varies where the waiters are; nothing depends on it */
+        close(fd);
+        uint64_t start = util_clock_now();
+        /* Waiters that hold the byte's read lock for an instant must not look like a
+         * writer. */
+        assert_true(store_marks_closed(marks, mark, scratch->dir, "f", false));
+        store_marks_clear(marks, mark);
+        for (int i = 0; i < 4; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(waiters[i].rc, 0);
+            close(waiters[i].fd);
+        }
+        assert_true(util_clock_now() - start <
+                    900 * UTIL_NSEC_PER_MSEC); /* no timeout helped */
+    }
+    /* The name does not exist yet, then it does. */
+    mark = store_marks_begin(marks, "new");
+    waiters[0] = (struct waiter){.mark = mark, .fd = -1, .rc = 0};
+    pthread_create(&threads[0], NULL, wait_in_thread, &waiters[0]);
+    usleep(1000);
+    int fd = open(scratch_path(scratch, "new"), O_WRONLY | O_CREAT, 0644);
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), 0);
+    pthread_join(threads[0], NULL);
+    assert_int_equal(waiters[0].rc, -1); /* EAGAIN */
+    /* A descriptor of another file can tell nothing. */
+    scratch_write(scratch, "another", "x");
+    int other = open_to_ask("another");
+    assert_int_equal(store_marks_wait(marks, mark, other), -1);
+    assert_int_equal(errno, ESTALE);
+    assert_false(store_marks_rule(marks, mark, other));
+    close(other);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, scratch->dir, "new", false));
+    store_marks_clear(marks, mark);
+}
+
+static void waits_for_the_dead(void **state)
+{
+    store_mark_t mark;
+    int fd = open_marked("f", O_WRONLY | O_TRUNC, &mark), ask = open_to_ask("f");
+    pthread_t thread;
+    struct waiter waiter = {.mark = mark, .fd = ask, .rc = -1};
+
+    (void)state;
+    assert_int_equal(write(fd, "x", 1), 1);
+    pthread_create(&thread, NULL, wait_in_thread, &waiter);
+    usleep(1000);
+    close(fd); /* and nobody calls closed() */
+    pthread_join(thread, NULL);
+    assert_int_equal(waiter.rc, 0);
+    struct store_mark_info info;
+    struct store_identity id = identify("f");
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_ABANDONED);
+    store_marks_forget(marks, id.ino, id.btime);
+    close(ask);
+}
+
+static void table_full(void **state)
+{
+    static store_mark_t list[MARKS_SLOTS];
+    char upath[32];
+
+    (void)state;
+    for (unsigned i = 0; i < MARKS_SLOTS; i++) {
+        snprintf(upath, sizeof(upath), "f%u", i);
+        list[i] = store_marks_begin(marks, upath);
+        assert_true(list[i] != 0);
+    }
+    errno = 0;
+    assert_true(store_marks_begin(marks, "more") == 0);
+    assert_int_equal(errno, ENOSPC);
+    assert_true(store_marks_dirty(marks, "f65535", 0, 0, NULL));
+    store_marks_abort(marks, list[777]);
+    list[777] = store_marks_begin(marks, "more");
+    assert_true(list[777] != 0);
+    for (unsigned i = 0; i < MARKS_SLOTS; i++)
+        store_marks_abort(marks, list[i]);
+    assert_int_equal(count_marks(), 0);
+}
+
+/* Slots of processes that were killed inside begin() or a release come back when slots are
+ * short. */
+static void reclaims_slots(void **state)
+{
+    char *path = NULL;
+    struct marks_table *table = store_marks_table_map(scratch->dir, NULL, &path);
+    pid_t dead = fork();
+
+    (void)state;
+    if (dead == 0)
+        _exit(0);
+    scratch_join(dead);
+    for (unsigned i = 0; i < MARKS_STEP; i++)
+        table->slots[i].word =
+            WORD_MAKE(5, dead, i % 2 ? MARKS_STATE_FREEING : STORE_MARK_OPENING);
+    table->header.top = MARKS_STEP;
+    store_mark_t mark = store_marks_begin(marks, "f");
+    assert_true(mark != 0);
+    assert_int_equal(table->header.limit, MARKS_STEP); /* it did not grow */
+    assert_int_equal(count_marks(), 1);
+    store_marks_abort(marks, mark);
+    store_marks_table_unmap(table);
+    free(path);
+}
+
+static int store_info(const struct store_mark_info *info, void *arg)
+{
+    struct store_mark_info **next = arg;
+    *(*next)++ = *info;
+    return 0;
+}
+
+static void lists_who_holds(void **state)
+{
+    struct store_mark_info infos[4], *next = infos;
+    store_mark_t live, left;
+
+    (void)state;
+    int fd = open_marked("live", O_WRONLY, &live);
+    close(open_marked("left", O_WRONLY, &left));
+    assert_int_equal(store_marks_foreach(marks, store_info, &next), 0);
+    assert_int_equal(next - infos, 2);
+    assert_true(infos[0].mark == live && infos[1].mark == left);
+    assert_int_equal(infos[0].pid, getpid());
+    assert_true(infos[0].held);
+    assert_false(infos[1].held);
+    close(fd);
+    assert_true(store_marks_closed(marks, live, scratch->dir, "live", false));
+    store_marks_clear(marks, live);
+    assert_true(store_marks_closed(marks, left, scratch->dir, "left", false));
+    store_marks_clear(marks, left);
+}
+
+static void after_a_reboot(void **state)
+{
+    enum { OPEN = 5000 }; /* more than a new table has at first */
+    char *path = NULL, *other = NULL;
+    struct store_identity id;
+    store_mark_t mark, opening;
+
+    (void)state;
+    int fd = open_marked("f", O_WRONLY, &mark);
+    id = identify("f");
+    close(fd);
+    opening = store_marks_begin(marks, "g");
+    for (int i = 2; i < OPEN; i++)
+        assert_true(store_marks_begin(marks, "many") != 0);
+
+    struct marks_table *table = store_marks_table_map(scratch->dir, "next-boot", &path);
+    assert_non_null(table);
+    assert_int_equal(table->header.top, OPEN);
+    assert_true(table->header.limit >= OPEN);
+    assert_int_equal(WORD_STATE(table->slots[0].word), STORE_MARK_ABANDONED);
+    assert_true(table->slots[0].ino == id.ino && table->slots[0].btime == id.btime);
+    assert_int_equal(table->inodes[marks_bucket(id.ino)], 1);
+    assert_int_equal(WORD_STATE(table->slots[1].word), STORE_MARK_OPENING);
+    assert_int_equal(WORD_PID(table->slots[1].word), 0);
+    assert_int_equal(access(path, F_OK), 0);
+    store_marks_table_unmap(table);
+
+    /* The one before is gone; who asks again gets the same new one. */
+    table = store_marks_table_map(scratch->dir, "next-boot", &other);
+    assert_string_equal(path, other);
+    assert_int_equal(table->header.top, OPEN);
+    store_marks_table_unmap(table);
+    free(other);
+    other = NULL;
+    /* Ours is unlinked: mapped it goes on, but cannot grow. */
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, NULL));
+    store_marks_abort(marks, opening);
+    /* Back to the real boot id, which takes over what was left once more; a process of it
+     * can rule. */
+    struct store_marks *again = store_marks_create(scratch->dir);
+    assert_non_null(again);
+    assert_int_equal(access(path, F_OK), -1);
+    struct store_mark_info info;
+    assert_true(store_marks_dirty(again, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_ABANDONED);
+    assert_int_equal(info.pid, 0);
+    store_marks_forget(again, id.ino, id.btime);
+    assert_true(store_marks_dirty(again, "g", 0, 0, &info));
+    assert_false(store_marks_rule(again, info.mark, -1));
+    assert_false(store_marks_dirty(again, "g", 0, 0, NULL));
+    while (store_marks_dirty(again, "many", 0, 0, &info))
+        assert_false(store_marks_rule(again, info.mark, -1));
+    store_marks_destroy(marks);
+    marks = again;
+    free(path);
+}
+
+static void damaged_table(void **state)
+{
+    char *path = NULL;
+    struct marks_table *table = store_marks_table_map(scratch->dir, "damaged", &path);
+
+    (void)state;
+    assert_non_null(table);
+    store_marks_table_unmap(table);
+    assert_int_equal(truncate(path, 100), 0);
+    char *none = NULL;
+    assert_null(store_marks_table_map(scratch->dir, "damaged", &none));
+    assert_int_equal(errno, EUCLEAN);
+    /* It was made as the heir of the real one, which has to be made again for the checks at
+     * the end. */
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+/* Several processes at once make one table. */
+static void one_table(void **state)
+{
+    enum { PROCESSES = 12 };
+    pid_t pids[PROCESSES];
+    char *path = NULL;
+    int go[2];
+
+    (void)state;
+    assert_int_equal(pipe(go), 0);
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            char byte, *name = NULL;
+            close(go[1]);
+            CHILD_CHECK(read(go[0], &byte, 1) == 0);
+            struct marks_table *table = store_marks_table_map(scratch->dir, "race", &name);
+            CHILD_CHECK(table);
+            atomic_fetch_add(&table->names[7], 1);
+            _exit(0);
+        }
+    }
+    close(go[0]);
+    close(go[1]);
+    for (int i = 0; i < PROCESSES; i++)
+        scratch_join(pids[i]);
+    struct marks_table *table = store_marks_table_map(scratch->dir, "race", &path);
+    assert_int_equal(table->names[7], PROCESSES);
+    store_marks_table_unmap(table);
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+struct hammer {
+    unsigned id;
+    int failures;
+};
+
+/* Threads that open, close and look, all over the same few files. */
+static void *hammer_thread(void *arg)
+{
+    struct hammer *hammer = arg;
+    unsigned seed = hammer->id;
+    char upath[16], path[PATH_MAX];
+
+    for (int i = 0; i < 400; i++) {
+        snprintf(upath, sizeof(upath), "h%d", rand_r(&seed) % 4);
+        snprintf(path, sizeof(path), "%s/%s", scratch->path, upath);
+        store_mark_t mark = store_marks_begin(marks, upath);
+        int fd = open(path, O_WRONLY | O_CREAT, 0644);
+        struct store_identity id;
+        if (!mark || fd < 0 || store_marks_opened(marks, mark, fd, false) < 0 ||
+            store_identity_read(fd, &id) < 0 ||
+            !store_marks_dirty(marks, NULL, id.ino, id.btime, NULL)) {
+            hammer->failures++;
+            break;
+        }
+        int ask = open(path, O_RDONLY);
+        if (store_marks_rule(marks, mark, ask)) /* alive: must never be ruled so */
+            hammer->failures++;
+        close(fd);
+        /* A ruling against a slow closer: it still wins, unless a later writer of the file
+         * has settled what was abandoned. */
+        bool ruled = rand_r(&seed) % 8 == 0 && store_marks_rule(marks, mark, ask);
+        close(ask);
+        if (!store_marks_closed(marks, mark, scratch->dir, upath, false) && !ruled)
+            hammer->failures++;
+        store_marks_clear(marks, mark);
+    }
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    pthread_t list[4];
+    struct hammer hammers[4];
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        hammers[i] = (struct hammer){.id = i + 1};
+        pthread_create(&list[i], NULL, hammer_thread, &hammers[i]);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        pthread_join(list[i], NULL);
+        assert_int_equal(hammers[i].failures, 0);
+    }
+    assert_int_equal(count_marks(), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(life_of_a_mark),
+        TEST(stale_marks_do_nothing),
+        TEST(two_writers_of_one_file),
+        TEST(locks_of_the_program),
+        TEST(inherited_by_exec),
+        TEST(mapping_outlives_close),
+        TEST(file_without_its_name),
+        TEST(abandoned_and_what_ends_it),
+        TEST(killed_between),
+        TEST(held_by_an_orphan),
+        TEST(one_publisher),
+        TEST(waits_for_publish),
+        TEST(waits_for_the_dead),
+        TEST(table_full),
+        TEST(reclaims_slots),
+        TEST(lists_who_holds),
+        TEST(after_a_reboot),
+        TEST(damaged_table),
+        TEST(one_table),
+        TEST(threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
