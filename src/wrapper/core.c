@@ -1,0 +1,291 @@
+/*
+ * core.c - start, the guard, and the engine's life in this process
+ *
+ * Shared state: wrapper_phase goes NEW -> STARTING -> OFF or ON once (a compare-and-swap
+ * picks who does it), and from ON to OFF when the engine declines. What the start wrote is
+ * read only after an acquire load of ON. The engine's table pointer is published with
+ * release under load_lock. A signal handler never waits for either: its thread's guard is
+ * up while it holds them, and it passes through.
+ *
+ * The page `owner` is wiped by the kernel in the child of every fork (MADV_WIPEONFORK), not
+ * in one of vfork: so a zero there means a fork that no wrapper of ours saw (daemon,
+ * forkpty, a raw clone).
+ */
+#include "wrapper/core.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "wrapper/fd.h"
+#include "wrapper/member.h"
+#include "wrapper/path.h"
+
+#ifdef DYAD_SANITIZED
+#define ENGINE_DLOPEN (RTLD_NOW | RTLD_LOCAL)
+#else
+#define ENGINE_DLOPEN (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
+#endif
+#define ENGINE_FILE "libdyad.so.1"
+#define MEMBER_FILE "dyad/libdyad_member.so"
+
+_Atomic int wrapper_phase;
+__thread int wrapper_guard __attribute__((tls_model("initial-exec")));
+char **wrapper_env;
+
+static _Atomic(const struct engine_ops *) engine;
+static _Atomic uint32_t load_lock; /* 0 free, 1 held, 2 held and waited for */
+static _Atomic pid_t owner_fallback;
+static _Atomic pid_t *owner = &owner_fallback;
+static char library_dir[PATH_MAX]; /* where libdyad_wrapper.so is; empty if unknown */
+
+const char *wrapper_env_get(char *const env[], const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+static void lock(void)
+{
+    uint32_t seen = 0;
+
+    if (atomic_compare_exchange_strong(&load_lock, &seen, 1))
+        return;
+    while (atomic_exchange(&load_lock, 2) != 0)
+        syscall(SYS_futex, &load_lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+static void unlock(void)
+{
+    if (atomic_exchange(&load_lock, 0) == 2)
+        syscall(SYS_futex, &load_lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* The directory of this library, as an absolute path: LD_PRELOAD may be relative, and the
+ * program may chdir. */
+static void find_library(void)
+{
+    Dl_info info;
+    const char *slash;
+    size_t at = 0;
+
+    if (!dladdr(library_dir, &info) || !info.dli_fname)
+        return;
+    slash = strrchr(info.dli_fname, '/');
+    if (!slash)
+        return;
+    if (info.dli_fname[0] != '/') {
+        long n = syscall(SYS_getcwd, library_dir, sizeof(library_dir));
+        if (n <= 0 || library_dir[0] != '/') {
+            library_dir[0] = '\0';
+            return;
+        }
+        at = (size_t)n - 1;
+        library_dir[at++] = '/';
+        log_warn(
+            "LD_PRELOAD names %s, a relative path: programs that are started in another "
+            "directory "
+            "run without DYAD; give an absolute path",
+            info.dli_fname);
+    }
+    if (at + (size_t)(slash - info.dli_fname) >= sizeof(library_dir)) {
+        library_dir[0] = '\0';
+        return;
+    }
+    memcpy(library_dir + at, info.dli_fname, (size_t)(slash - info.dli_fname));
+    library_dir[at + (size_t)(slash - info.dli_fname)] = '\0';
+}
+
+static void own_memory(void)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    void *p = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+
+    if (p != MAP_FAILED) {
+        if (madvise(p, (size_t)page, MADV_WIPEONFORK) == 0)
+            owner = p;
+        else
+            munmap(p, (size_t)page); /* kernel before 4.14: forks that we see are enough */
+    }
+    atomic_store(owner, getpid());
+}
+
+static bool start(char **env)
+{
+    int seen = WRAPPER_NEW, saved = errno;
+    bool on;
+
+    if (!atomic_compare_exchange_strong(&wrapper_phase, &seen, WRAPPER_STARTING))
+        return seen == WRAPPER_ON;
+    wrapper_guard++;
+    wrapper_env = env;
+    on = wrapper_path_setup(env);
+    if (on) {
+        own_memory();
+        find_library();
+    }
+    wrapper_guard--;
+    errno = saved;
+    atomic_store_explicit(&wrapper_phase, on ? WRAPPER_ON : WRAPPER_OFF,
+                          memory_order_release);
+    return on;
+}
+
+bool wrapper_start_early(void)
+{
+    /* environ is NULL until libc itself has been initialised. */
+    return environ && start(environ);
+}
+
+__attribute__((constructor)) static void construct(int argc, char **argv, char **envp)
+{
+    (void)argc;
+    (void)argv;
+    start(envp ? envp : environ);
+}
+
+bool wrapper_mine(void)
+{
+    pid_t pid = atomic_load_explicit(owner, memory_order_relaxed);
+
+    if (pid == 0) {
+        wrapper_fork_child();
+        return true;
+    }
+    return pid == getpid();
+}
+
+bool wrapper_fork_lock(void)
+{
+    if (wrapper_guard > 0)
+        return false;
+    wrapper_guard++;
+    lock();
+    return true;
+}
+
+void wrapper_fork_unlock(void)
+{
+    unlock();
+    wrapper_guard--;
+}
+
+void wrapper_fork_child(void)
+{
+    const struct engine_ops *ops = atomic_load(&engine);
+    int saved = errno;
+
+    atomic_store(owner, getpid());
+    /* Only this thread exists; whoever held the lock does not, unless it is us, in
+     * wrapper_fork_lock(). */
+    if (wrapper_guard == 0)
+        atomic_store(&load_lock, 0);
+    wrapper_member_fork_child();
+    wrapper_fd_fork_child();
+    if (ops)
+        ENGINE_CALL_VOID(ops->fork_child());
+    errno = saved;
+}
+
+static void thread_enter(void)
+{
+    wrapper_guard++;
+}
+
+static const struct engine_ops *load(void)
+{
+    static const char *const below[] = {"", "/../lib"};
+    struct engine_host host = {
+        .abi = ENGINE_ABI, .thread_enter = thread_enter, .env = wrapper_env};
+    const struct engine_ops *ops;
+    engine_ops_get_fn get;
+    void *handle = NULL;
+    char path[PATH_MAX + 32];
+
+    for (size_t i = 0; !handle && i < sizeof(below) / sizeof(below[0]); i++) {
+        snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[i], ENGINE_FILE);
+        if (library_dir[0] && (i == 0 || access(path, R_OK) == 0))
+            handle = dlopen(path, ENGINE_DLOPEN);
+        if (!handle && i == 0 && access(path, R_OK) == 0)
+            break; /* it is there, and its own message is the one that helps */
+    }
+    if (!handle) {
+        const char *why = library_dir[0] ? dlerror() : NULL;
+        log_error(
+            "the engine, %s, cannot be loaded from %s: %s; managed directories are plain "
+            "directories "
+            "for this process",
+            ENGINE_FILE, library_dir[0] ? library_dir : "(unknown)",
+            why ? why : "no such file");
+        return NULL;
+    }
+    get = (engine_ops_get_fn)dlsym(handle, ENGINE_OPS_SYMBOL);
+    ops = get ? get(ENGINE_ABI) : NULL;
+    if (!ops || ops->abi != ENGINE_ABI) {
+        log_error(
+            "%s is not of the version of libdyad_wrapper.so; install both from one build",
+            path);
+        return NULL;
+    }
+    return ops->setup(&host) == 0 ? ops : NULL;
+}
+
+void wrapper_engine_preload(void)
+{
+    static const char *const files[] = {ENGINE_FILE, MEMBER_FILE};
+    static const char *const below[] = {"", "/../lib"};
+    char path[PATH_MAX + 64];
+
+    for (size_t i = 0; library_dir[0] && i < sizeof(files) / sizeof(files[0]); i++) {
+        for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
+            snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[j], files[i]);
+            if (dlopen(path, ENGINE_DLOPEN))
+                break;
+        }
+    }
+}
+
+const struct engine_ops *wrapper_engine_loaded(void)
+{
+    return atomic_load_explicit(&engine, memory_order_acquire);
+}
+
+const struct engine_ops *wrapper_engine(void)
+{
+    const struct engine_ops *ops = atomic_load_explicit(&engine, memory_order_acquire);
+    int saved = errno;
+
+    if (__builtin_expect(ops != NULL, 1)) {
+        wrapper_member_hurry();
+        return ops;
+    }
+    if (atomic_load(&wrapper_phase) != WRAPPER_ON)
+        return NULL;
+    wrapper_guard++;
+    lock();
+    ops = atomic_load(&engine);
+    if (!ops && atomic_load(&wrapper_phase) == WRAPPER_ON) {
+        ops = load();
+        if (ops)
+            atomic_store_explicit(&engine, ops, memory_order_release);
+        else
+            atomic_store_explicit(&wrapper_phase, WRAPPER_OFF, memory_order_release);
+    }
+    unlock();
+    wrapper_guard--;
+    wrapper_member_hurry();
+    errno = saved;
+    return ops;
+}

@@ -1,0 +1,295 @@
+/*
+ * descriptor.c - close, dup, fcntl and their kin, locks, mmap
+ *
+ * A descriptor that is not tracked costs one load. Descriptors that these calls close
+ * implicitly (the target of dup2, a range) are settled like closed ones.
+ *
+ * The engine's mark of an open description is an OFD lock on one byte at or above
+ * LOCK_BYTE, beyond the end of any file. A lock of the program "to the end of the file"
+ * would reach it, so it is cut off below: for the program's own purposes that is the same.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/member.h"
+#include "wrapper/path.h"
+#include "wrapper/real.h"
+
+#define LOCK_BYTE ((int64_t)1 << 62) /* as STORE_MARK_LOCK_OFFSET */
+
+static int call_close(int fd, void *arg)
+{
+    return ((wrapper_fn_close *)arg)(fd);
+}
+
+static int do_close(int fd, wrapper_fn_close *real_close)
+{
+    if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_tracked(fd))
+        return wrapper_fd_close(fd, call_close, (void *)real_close);
+    if (__builtin_expect(wrapper_member_is_claim(fd), 0)) {
+        errno = EBADF; /* the program never opened it */
+        return -1;
+    }
+    return real_close(fd);
+}
+
+int wrapped_close(int fd)
+{
+    return do_close(fd, REAL(close));
+}
+
+int wrapped___close(int fd)
+{
+    return do_close(fd, REAL(__close));
+}
+
+static int real_range(unsigned first, unsigned last, int flags)
+{
+    int rc;
+
+    if (first > last)
+        return 0;
+    rc = REAL(close_range)(first, last, flags);
+    if (rc < 0 && errno == ENOSYS)
+        rc = (int)syscall(SYS_close_range, first, last, flags);
+    return rc;
+}
+
+/* Around the claim, if it is in the range. */
+static int range_but_claim(unsigned first, unsigned last, int flags)
+{
+    int claim = wrapper_member_claim();
+
+    if (claim < 0 || (unsigned)claim < first || (unsigned)claim > last ||
+        !wrapper_member_is_claim(claim))
+        return real_range(first, last, flags);
+    if (claim > 0 && real_range(first, (unsigned)claim - 1, flags) < 0)
+        return -1;
+    return real_range((unsigned)claim + 1, last, flags);
+}
+
+int wrapped_close_range(unsigned first, unsigned last, int flags)
+{
+    /* Other flags do not close, or only in a table that this thread alone will have. */
+    if (flags != 0 || first > last || !wrapper_active() || !wrapper_mine())
+        return REAL(close_range)(first, last, flags);
+    wrapper_fd_close_all(first, last);
+    return range_but_claim(first, last, 0);
+}
+
+void wrapped_closefrom(int first)
+{
+    int saved = errno;
+
+    if (!wrapper_active() || !wrapper_mine()) {
+        REAL(closefrom)(first);
+        return;
+    }
+    if (first < 0)
+        first = 0;
+    wrapper_fd_close_all((unsigned)first, UINT32_MAX);
+    if (range_but_claim((unsigned)first, UINT32_MAX, 0) < 0) {
+        int claim = wrapper_member_claim();
+        if (claim >= first)
+            wrapper_member_claim_yield(
+                -1); /* no close_range here: the claim is lost with the rest */
+        REAL(closefrom)(first);
+    }
+    errno = saved;
+}
+
+int wrapped_dup(int fd)
+{
+    struct wrapper_desc *desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
+
+    return wrapper_fd_give(desc, REAL(dup)(fd));
+}
+
+static int call_dup2(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
+{
+    return real_dup2 ? real_dup2(from, to) : REAL(dup3)(from, to, flags);
+}
+
+static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
+{
+    struct wrapper_desc *desc;
+    int aside, rc, saved;
+
+    if (__builtin_expect(wrapper_member_is_claim(to), 0) && from != to)
+        wrapper_member_claim_yield(to);
+    if (from == to || (!wrapper_fd_marked(from) && !wrapper_fd_marked(to)) ||
+        !wrapper_active() || !wrapper_mine())
+        return call_dup2(from, to, flags, real_dup2);
+    desc = wrapper_fd_marked(from) ? wrapper_fd_hold(from) : NULL;
+    aside = wrapper_fd_marked(to) ? wrapper_fd_move_aside(to) : -1;
+    rc = call_dup2(from, to, flags, real_dup2);
+    saved = errno;
+    wrapper_fd_give(desc, rc);
+    if (aside >= 0 && rc < 0)
+        wrapper_fd_move_back(aside, to);
+    else if (aside >= 0)
+        wrapper_fd_close_real(aside);
+    errno = saved;
+    return rc;
+}
+
+int wrapped_dup2(int from, int to)
+{
+    return do_dup(from, to, 0, REAL(dup2));
+}
+
+int wrapped___dup2(int from, int to)
+{
+    return do_dup(from, to, 0, REAL(__dup2));
+}
+
+int wrapped_dup3(int from, int to, int flags)
+{
+    return do_dup(from, to, flags, NULL);
+}
+
+/* Does a lock from `start` for `len` (0: to the end) reach our bytes? Then its length
+ * without them, else 0. */
+static int64_t clip(int64_t start, int64_t len)
+{
+    if (start < 0 || start >= LOCK_BYTE || len < 0 || (len > 0 && len <= LOCK_BYTE - start))
+        return 0;
+    return LOCK_BYTE - start;
+}
+
+static bool is_below(int fd)
+{
+    struct wrapper_path where;
+
+    return wrapper_active() && (wrapper_fd_marked(fd) || wrapper_path_find_fd(fd, &where));
+}
+
+static int64_t lock_start(int fd, const struct flock *lock)
+{
+    struct stat st;
+    int64_t base = 0;
+    int saved = errno;
+
+    if (lock->l_whence == SEEK_CUR)
+        base = lseek(fd, 0, SEEK_CUR);
+    else if (lock->l_whence == SEEK_END)
+        base = fstat(fd, &st) == 0 ? st.st_size : -1;
+    errno = saved;
+    return base < 0 ? -1 : base + lock->l_start;
+}
+
+static int do_lock(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *real)
+{
+    struct flock clipped;
+    int64_t start, len;
+    int rc;
+
+    if (!lock || (lock->l_len != 0 && lock->l_len <= LOCK_BYTE / 2) || !is_below(fd))
+        return real(fd, cmd, lock);
+    start = lock_start(fd, lock);
+    len = clip(start, lock->l_len);
+    if (!len)
+        return real(fd, cmd, lock);
+    clipped = *lock;
+    clipped.l_len = len;
+    rc = real(fd, cmd, &clipped);
+    if (rc == 0 && (cmd == F_GETLK || cmd == F_OFD_GETLK)) {
+        if (clipped.l_type == F_UNLCK) {
+            lock->l_type = F_UNLCK;
+        } else {
+            /* Another process's lock, cut off as ours would be. */
+            if (clipped.l_start + clipped.l_len == LOCK_BYTE)
+                clipped.l_len = 0;
+            *lock = clipped;
+        }
+    }
+    return rc;
+}
+
+static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
+{
+    struct wrapper_desc *desc;
+
+    switch (cmd) {
+    case F_DUPFD:
+    case F_DUPFD_CLOEXEC:
+        desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
+        return wrapper_fd_give(desc, real(fd, cmd, arg));
+    case F_GETLK:
+    case F_SETLK:
+    case F_SETLKW:
+    case F_OFD_GETLK:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+        return do_lock(fd, cmd, arg, real);
+    default:
+        return real(fd, cmd, arg);
+    }
+}
+
+/* As glibc: the argument is read as a pointer, whatever the command takes. */
+#define DEFINE_FCNTL(name)                         \
+    int wrapped_##name(int fd, int cmd, ...)       \
+    {                                              \
+        va_list ap;                                \
+        void *arg;                                 \
+        va_start(ap, cmd);                         \
+        arg = va_arg(ap, void *);                  \
+        va_end(ap);                                \
+        return do_fcntl(fd, cmd, arg, REAL(name)); \
+    }
+DEFINE_FCNTL(fcntl)
+DEFINE_FCNTL(fcntl64)
+DEFINE_FCNTL(__fcntl)
+
+static int64_t lockf_len(int fd, int64_t len)
+{
+    int64_t pos, clipped;
+    int saved = errno;
+
+    if ((len != 0 && len <= LOCK_BYTE / 2) || !is_below(fd))
+        return len;
+    pos = lseek(fd, 0, SEEK_CUR);
+    errno = saved;
+    clipped = clip(pos, len);
+    return clipped ? clipped : len;
+}
+
+int wrapped_lockf(int fd, int cmd, off_t len)
+{
+    return REAL(lockf)(fd, cmd, (off_t)lockf_len(fd, len));
+}
+
+int wrapped_lockf64(int fd, int cmd, off64_t len)
+{
+    return REAL(lockf64)(fd, cmd, lockf_len(fd, len));
+}
+
+/* A mapping keeps the description, and the lock that marks it, after the close. */
+void *wrapped_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    void *p = REAL(mmap)(addr, len, prot, flags, fd, offset);
+
+    if (__builtin_expect(wrapper_fd_marked(fd), 0) && p != MAP_FAILED &&
+        !(flags & MAP_ANONYMOUS) && wrapper_fd_tracked(fd))
+        wrapper_fd_mapped(fd);
+    return p;
+}
+
+void *wrapped_mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+    void *p = REAL(mmap64)(addr, len, prot, flags, fd, offset);
+
+    if (__builtin_expect(wrapper_fd_marked(fd), 0) && p != MAP_FAILED &&
+        !(flags & MAP_ANONYMOUS) && wrapper_fd_tracked(fd))
+        wrapper_fd_mapped(fd);
+    return p;
+}

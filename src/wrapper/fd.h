@@ -1,0 +1,84 @@
+/*
+ * wrapper/fd.h - which descriptors of this process are open for writing below a managed
+ * directory
+ *
+ * A table from descriptor to description. A description is what open() made: dup'ed
+ * descriptors share it, and it ends, for this process, when the last of them is closed:
+ * then the engine is told, and publishes if no other process holds it.
+ *
+ * Everything is safe between threads and in a signal handler that interrupts any of it:
+ * single words and compare-and-swap, no lock.
+ */
+#ifndef DYAD_WRAPPER_FD_H
+#define DYAD_WRAPPER_FD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine_ops.h"
+
+#define WRAPPER_FD_MAX (1 << 20)
+
+struct wrapper_desc;
+
+extern _Atomic uint32_t wrapper_fd_table[WRAPPER_FD_MAX];
+
+/* One load: false for nearly every descriptor of nearly every program. Says nothing of
+ * whose it is. */
+static inline bool wrapper_fd_marked(int fd)
+{
+    return (unsigned)fd < WRAPPER_FD_MAX &&
+           atomic_load_explicit(&wrapper_fd_table[fd], memory_order_relaxed) != 0;
+}
+/* The descriptor is tracked, and the caller is a program's thread in a process of its own.
+ */
+bool wrapper_fd_tracked(int fd);
+
+/* fd is the first descriptor of a new description. 0, or -1 EMFILE: beyond the table; the
+ * token was not taken. */
+int wrapper_fd_add(int fd, engine_token token, enum engine_side side);
+/* The same for a descriptor that was inherited: descriptors with one token share a
+ * description. */
+int wrapper_fd_adopt(int fd, engine_token token, enum engine_side side);
+
+/* For dup: keep fd's description while the real call runs (NULL: not tracked), then give it
+ * to the new descriptor (new_fd < 0: the call failed, nobody gets it). */
+struct wrapper_desc *wrapper_fd_hold(int fd);
+int wrapper_fd_give(struct wrapper_desc *desc, int new_fd);
+
+/* fd is about to be closed by `closer`, a real call that returns an int and sets errno:
+ * take it out of the table, call closer, and settle its description if it was the last.
+ * Returns what closer does, or -1 with errno if closer succeeded and the publish failed. fd
+ * must be tracked. */
+typedef int wrapper_closer(int fd, void *arg);
+int wrapper_fd_close(int fd, wrapper_closer *closer, void *arg);
+
+/* fd is about to be replaced by dup2 or freopen, which hide the errors of the close: move
+ * its place in the table to a private duplicate. Returns that (to be closed with
+ * wrapper_fd_close_real()), or -1: not tracked, or no duplicate to be had (then its
+ * description is settled when it is found out to be gone). */
+int wrapper_fd_move_aside(int fd);
+/* The replacement failed: fd is what it was. */
+void wrapper_fd_move_back(int aside, int fd);
+int wrapper_fd_close_real(int fd);
+
+/* Note that the process mapped fd. */
+void wrapper_fd_mapped(int fd);
+
+/* Close each tracked descriptor in [first, last], settling. */
+void wrapper_fd_close_all(unsigned first, unsigned last);
+
+/* Before exec: settle the descriptions that exec will close. After a failed exec: take them
+ * up again. */
+void wrapper_fd_exec_begin(void);
+void wrapper_fd_exec_failed(void);
+
+/* In the child of a fork: the table is a true copy, the counts may hold what other threads
+ * had in hand. */
+void wrapper_fd_fork_child(void);
+
+/* Call fn for each tracked descriptor. */
+void wrapper_fd_foreach(void (*fn)(int fd, void *arg), void *arg);
+
+#endif

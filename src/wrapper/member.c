@@ -1,0 +1,293 @@
+/*
+ * member.c - claim, member's thread, exit and exec
+ *
+ * `word` is (generation << 2 | state) and a futex. WAITING: the thread has started and
+ * gives the program START_DELAY to exec; RUNNING: it is in, or about to enter,
+ * member_run(); NONE: no thread, or one that will find another generation and end. The
+ * compare-and-swap out of WAITING decides between the thread (or who hurries it) and exec.
+ * leave() may be called in the instant before member_run() is entered, where it has nothing
+ * to leave yet; so the one who leaves repeats it until the thread says that member_run()
+ * has returned.
+ *
+ * Until the engine unshares it, the thread has the program's descriptor table, and a
+ * program that closes 0 and opens a file expects to get 0. So the libraries, whose loading
+ * opens files, are loaded before by a short-lived thread that has left that table; dlopen()
+ * of what is loaded opens nothing. On Linux before 6.13 that thread's new table begins with
+ * copies of the program's lowest descriptors; in the microseconds until they are gone
+ * (`unsharing`) a close of the program's is not the last, so the settling of a description
+ * waits.
+ *
+ * The claim is in the program's table only for the engine to take a copy, and to be handed
+ * over by exec.
+ */
+#include "wrapper/member.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "boot/claim.h"
+#include "boot/identity.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "wrapper/core.h"
+#include "wrapper/real.h"
+
+#define START_DELAY_NS (5 * UTIL_NSEC_PER_MSEC)
+#define LEAVE_AGAIN_NS (20 * UTIL_NSEC_PER_MSEC)
+#define STACK_SIZE     (1024 * 1024)
+#define OLD_KERNEL_FDS 65536
+
+enum { NONE = 0, WAITING, RUNNING, STATE_MASK = 3 };
+
+static _Atomic uint32_t word;
+static _Atomic uint32_t unsharing;
+static _Atomic int claim = -1;
+
+static void wake(void)
+{
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void sleep_while(uint32_t value, uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / UTIL_NSEC_PER_SEC),
+                          .tv_nsec = (long)(ns % UTIL_NSEC_PER_SEC)};
+
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, &ts, NULL, 0);
+}
+
+static bool move(uint32_t from, uint32_t state)
+{
+    uint32_t to =
+        state == NONE ? (from | STATE_MASK) + 1 : (from & ~(uint32_t)STATE_MASK) | state;
+
+    if (!atomic_compare_exchange_strong(&word, &from, to))
+        return false;
+    wake();
+    return true;
+}
+
+static void *preload_main(void *arg)
+{
+    wrapper_guard++;
+    atomic_store(&unsharing, 1);
+    if (syscall(SYS_close_range, 0, ~0U, CLOSE_RANGE_UNSHARE) < 0 &&
+        unshare(CLONE_FILES) == 0)
+        for (int fd = 0; fd < OLD_KERNEL_FDS; fd++) /* before 5.9 */
+            syscall(SYS_close, fd);
+    atomic_store(&unsharing, 0);
+    syscall(SYS_futex, &unsharing, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    wrapper_engine_preload();
+    return arg;
+}
+
+/* Best effort: without it the engine is loaded all the same. */
+static void preload(void)
+{
+    pthread_t thread;
+
+    if (!wrapper_engine_loaded() && pthread_create(&thread, NULL, preload_main, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
+void wrapper_member_unshared(void)
+{
+    while (atomic_load(&unsharing))
+        syscall(SYS_futex, &unsharing, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void *member_main(void *arg)
+{
+    uint32_t waiting = (uint32_t)(uintptr_t)arg;
+    uint64_t until = util_clock_now() + START_DELAY_NS, now;
+    const struct engine_ops *ops;
+
+    wrapper_guard++;
+    while (atomic_load(&word) == waiting && (now = util_clock_now()) < until)
+        sleep_while(waiting, until - now);
+    if (!move(waiting, RUNNING) &&
+        atomic_load(&word) != ((waiting & ~(uint32_t)STATE_MASK) | RUNNING))
+        return NULL;
+    preload();
+    ops = wrapper_engine();
+    if (ops)
+        ops->member_run(atomic_load(&claim));
+    move((waiting & ~(uint32_t)STATE_MASK) | RUNNING, NONE);
+    return NULL;
+}
+
+/* A thread for the claim that we hold. Signals stay the program's: all are blocked in it
+ * from its start. */
+static void start_thread(void)
+{
+    uint32_t old = atomic_load(&word), waiting = (old & ~(uint32_t)STATE_MASK) | WAITING;
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    int error;
+
+    atomic_store(&word, waiting);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, &attr, member_main, (void *)(uintptr_t)waiting);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (error) {
+        log_error("no thread for the member of this rank: %s; its files are not shared",
+                  strerror(error));
+        move(waiting, NONE);
+        syscall(SYS_close, atomic_exchange(&claim, -1));
+    }
+}
+
+bool wrapper_member_start(char *const env[])
+{
+    struct boot_identity identity;
+    struct sockaddr_un address;
+    socklen_t len;
+    const char *bad = NULL;
+    int saved = errno, fd;
+    bool launched = false;
+
+    wrapper_guard++;
+    if (boot_identity_read(&identity, env, &bad) < 0) {
+        log_error("%s is malformed; this process shares no files", bad ? bad : "PMIX_RANK");
+    } else if (identity.launched) {
+        launched = true;
+        len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
+                                 &address);
+        fd = boot_claim_inherited(&address, len);
+        if (fd >= 0)
+            syscall(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+        else
+            fd = boot_claim_bind(&address, len);
+        if (fd >= 0) {
+            atomic_store(&claim, fd);
+            wrapper_real_resolve_all();
+            start_thread();
+        } else if (errno != EADDRINUSE) {
+            log_warn("this rank's socket cannot be bound: %s", strerror(errno));
+        }
+    }
+    wrapper_guard--;
+    errno = saved;
+    return launched;
+}
+
+void wrapper_member_hurry(void)
+{
+    uint32_t seen = atomic_load_explicit(&word, memory_order_relaxed);
+
+    if (__builtin_expect((seen & STATE_MASK) == WAITING, 0))
+        move(seen, RUNNING);
+}
+
+/* Until member_run() has returned. */
+static void leave(enum engine_leave how)
+{
+    const struct engine_ops *ops;
+    uint32_t seen;
+
+    while (((seen = atomic_load(&word)) & STATE_MASK) == RUNNING) {
+        ops = wrapper_engine();
+        if (ops)
+            ENGINE_CALL_VOID(ops->leave(how));
+        sleep_while(seen, LEAVE_AGAIN_NS);
+    }
+}
+
+void wrapper_member_exit(void)
+{
+    int saved = errno;
+
+    wrapper_member_hurry();
+    leave(ENGINE_LEAVE_EXIT);
+    errno = saved;
+}
+
+/* Will the new image be of this rank? */
+static bool is_same_rank(char *const env[])
+{
+    static const char *const name[] = {"PMIX_NAMESPACE", "PMIX_RANK"};
+
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+        const char *now = wrapper_env_get(wrapper_env, name[i]),
+                   *then = wrapper_env_get(env, name[i]);
+        if (!now || !then || strcmp(now, then) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool wrapper_member_exec(char *const env[])
+{
+    uint32_t seen = atomic_load(&word);
+    int fd = atomic_load(&claim), saved = errno;
+
+    if (fd < 0 || (seen & STATE_MASK) == NONE)
+        return false; /* a guest, or joining failed: the new image tries again with a claim
+                         of its own */
+    while ((seen & STATE_MASK) == WAITING && !move(seen, NONE))
+        seen = atomic_load(&word);
+    leave(ENGINE_LEAVE_EXEC);
+    if (is_same_rank(env))
+        syscall(SYS_fcntl, fd, F_SETFD, 0);
+    errno = saved;
+    return true;
+}
+
+void wrapper_member_exec_failed(void)
+{
+    int fd = atomic_load(&claim), saved = errno;
+
+    if (fd >= 0) {
+        syscall(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+        start_thread();
+    }
+    errno = saved;
+}
+
+void wrapper_member_fork_child(void)
+{
+    int fd = atomic_exchange(&claim, -1);
+
+    atomic_store(&word, (atomic_load(&word) | STATE_MASK) + 1);
+    if (fd >= 0)
+        syscall(SYS_close,
+                fd); /* else this child would hold the name after the member's death */
+}
+
+int wrapper_member_claim(void)
+{
+    return atomic_load_explicit(&claim, memory_order_relaxed);
+}
+
+bool wrapper_member_is_claim(int fd)
+{
+    return fd >= 0 && fd == wrapper_member_claim() && wrapper_guard == 0 && wrapper_mine();
+}
+
+void wrapper_member_claim_yield(int fd)
+{
+    int saved = errno, elsewhere;
+
+    elsewhere = fd < 0 ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 256);
+    if (fd >= 0 && elsewhere < 0)
+        elsewhere = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 10);
+    atomic_store(&claim, elsewhere);
+    errno = saved;
+}

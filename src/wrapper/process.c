@@ -1,0 +1,305 @@
+/*
+ * process.c - fork, exec, spawn
+ *
+ * exec ends this image's share in what it has open: descriptors that close on exec are
+ * settled before, a member leaves its session and hands its claim on, and if exec fails
+ * after all everything is taken up again. The child of vfork execs in its parent's memory,
+ * and does none of this.
+ *
+ * A program that builds the environment of what it starts drops LD_PRELOAD and our
+ * variables: those that this process had and that the new environment lacks are put back.
+ * What it sets to another value stays.
+ */
+#include <alloca.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/member.h"
+#include "wrapper/path.h"
+#include "wrapper/real.h"
+
+static pid_t do_fork(wrapper_fn_fork *real_fork)
+{
+    bool locked;
+    pid_t pid;
+
+    if (!wrapper_active() || !wrapper_mine())
+        return real_fork();
+    locked = wrapper_fork_lock();
+    pid = real_fork();
+    if (pid == 0) {
+        wrapper_fork_child();
+        if (locked)
+            wrapper_fork_unlock();
+    } else if (locked) {
+        int saved = errno;
+        wrapper_fork_unlock();
+        errno = saved;
+    }
+    return pid;
+}
+
+pid_t wrapped_fork(void)
+{
+    return do_fork(REAL(fork));
+}
+
+pid_t wrapped___fork(void)
+{
+    return do_fork(REAL(__fork));
+}
+
+pid_t wrapped__Fork(void)
+{
+    return do_fork(REAL(_Fork));
+}
+
+static bool is_ours(const char *entry)
+{
+    return strncmp(entry, "DYAD_", 5) == 0 || strncmp(entry, "LD_PRELOAD=", 11) == 0;
+}
+
+static bool has(char *const env[], const char *entry)
+{
+    size_t len = (size_t)(strchrnul(entry, '=') - entry) + 1;
+
+    for (; *env; env++)
+        if (strncmp(*env, entry, len) == 0)
+            return true;
+    return false;
+}
+
+/* How many entries of ours env lacks; out (may be NULL) gets them. */
+static size_t lacking(char *const env[], char **out)
+{
+    size_t n = 0;
+
+    for (char **ours = wrapper_env; ours && *ours; ours++) {
+        if (is_ours(*ours) && !has(env, *ours)) {
+            if (out)
+                out[n] = *ours;
+            n++;
+        }
+    }
+    return n;
+}
+
+static size_t count(char *const list[])
+{
+    size_t n = 0;
+
+    while (list[n])
+        n++;
+    return n;
+}
+
+/* A directory is configured, even if this process's engine then declined. */
+static bool is_configured(void)
+{
+    return wrapper_env && wrapper_path_configured();
+}
+
+#define ON_STACK 1024 /* entries */
+
+/* Where the completed environment goes: on the stack, since the child of vfork must not
+ * allocate in its parent. */
+struct completed {
+    char *const *env;
+    void *mapped;
+    size_t size;
+};
+
+static void complete_into(struct completed *c, char **room, char *const env[], size_t n)
+{
+    memcpy(room, env, n * sizeof(*env));
+    room[n + lacking(env, room + n)] = NULL;
+    c->env = room;
+}
+
+/* A macro for its alloca. */
+#define COMPLETE(c, given)                                                         \
+    do {                                                                           \
+        char *const none_[] = {NULL};                                              \
+        char *const *env_ = (given) ? (given) : none_;                             \
+        size_t add_ = is_configured() ? lacking(env_, NULL) : 0, n_ = count(env_); \
+        (c)->env = (given);                                                        \
+        (c)->mapped = NULL;                                                        \
+        if (add_ > 0 && n_ + add_ < ON_STACK) {                                    \
+            complete_into(c, alloca((n_ + add_ + 1) * sizeof(char *)), env_, n_);  \
+        } else if (add_ > 0) {                                                     \
+            (c)->size = (n_ + add_ + 1) * sizeof(char *);                          \
+            (c)->mapped = REAL(mmap)(NULL, (c)->size, PROT_READ | PROT_WRITE,      \
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);          \
+            if ((c)->mapped != MAP_FAILED)                                         \
+                complete_into(c, (c)->mapped, env_, n_);                           \
+            else                                                                   \
+                (c)->mapped = NULL;                                                \
+        }                                                                          \
+    } while (0)
+
+static void completed_release(struct completed *c)
+{
+    int saved = errno;
+
+    if (c->mapped)
+        munmap(c->mapped, c->size);
+    errno = saved;
+}
+
+enum kind { EXEC_PATH, EXEC_SEARCH, EXEC_FD, EXEC_AT };
+
+struct exec {
+    enum kind kind;
+    const char *path;
+    char *const *argv;
+    int fd, flags;
+};
+
+static int call_exec(const struct exec *e, char *const env[])
+{
+    switch (e->kind) {
+    case EXEC_SEARCH:
+        return REAL(execvpe)(e->path, e->argv, env);
+    case EXEC_FD:
+        return REAL(fexecve)(e->fd, e->argv, env);
+    case EXEC_AT:
+        return REAL(execveat)(e->fd, e->path, e->argv, env, e->flags);
+    default:
+        return REAL(execve)(e->path, e->argv, env);
+    }
+}
+
+static int do_exec(const struct exec *e, char *const env[])
+{
+    struct completed c;
+    bool ours, member = false;
+    int rc;
+
+    COMPLETE(&c, env);
+    ours = wrapper_active() && wrapper_mine();
+    if (ours) {
+        wrapper_fd_exec_begin();
+        member = wrapper_member_exec(c.env);
+    }
+    rc = call_exec(e, c.env);
+    if (member)
+        wrapper_member_exec_failed();
+    if (ours)
+        wrapper_fd_exec_failed();
+    completed_release(&c);
+    return rc;
+}
+
+int wrapped_execve(const char *path, char *const argv[], char *const envp[])
+{
+    return do_exec(&(struct exec){.kind = EXEC_PATH, .path = path, .argv = argv}, envp);
+}
+
+int wrapped_execv(const char *path, char *const argv[])
+{
+    return do_exec(&(struct exec){.kind = EXEC_PATH, .path = path, .argv = argv}, environ);
+}
+
+int wrapped_execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    return do_exec(&(struct exec){.kind = EXEC_SEARCH, .path = file, .argv = argv}, envp);
+}
+
+int wrapped_execvp(const char *file, char *const argv[])
+{
+    return do_exec(&(struct exec){.kind = EXEC_SEARCH, .path = file, .argv = argv},
+                   environ);
+}
+
+int wrapped_fexecve(int fd, char *const argv[], char *const envp[])
+{
+    return do_exec(&(struct exec){.kind = EXEC_FD, .fd = fd, .argv = argv}, envp);
+}
+
+int wrapped_execveat(int dirfd, const char *path, char *const argv[], char *const envp[],
+                     int flags)
+{
+    return do_exec(
+        &(struct exec){
+            .kind = EXEC_AT, .fd = dirfd, .path = path, .argv = argv, .flags = flags},
+        envp);
+}
+
+/* The arguments of execl as an array on the stack; what follows the NULL stays in ap. */
+#define COLLECT(argv, arg, ap)                   \
+    char **argv;                                 \
+    do {                                         \
+        size_t n_ = (arg) ? 1 : 0;               \
+        va_start(ap, arg);                       \
+        while (n_ && va_arg(ap, char *))         \
+            n_++;                                \
+        va_end(ap);                              \
+        argv = alloca((n_ + 1) * sizeof(*argv)); \
+        argv[0] = (char *)(uintptr_t)(arg);      \
+        va_start(ap, arg);                       \
+        for (size_t i_ = 1; i_ <= n_; i_++)      \
+            argv[i_] = va_arg(ap, char *);       \
+    } while (0)
+
+int wrapped_execl(const char *path, const char *arg, ...)
+{
+    va_list ap;
+    COLLECT(argv, arg, ap);
+    va_end(ap);
+    return do_exec(&(struct exec){.kind = EXEC_PATH, .path = path, .argv = argv}, environ);
+}
+
+int wrapped_execlp(const char *file, const char *arg, ...)
+{
+    va_list ap;
+    COLLECT(argv, arg, ap);
+    va_end(ap);
+    return do_exec(&(struct exec){.kind = EXEC_SEARCH, .path = file, .argv = argv},
+                   environ);
+}
+
+int wrapped_execle(const char *path, const char *arg, ...)
+{
+    char *const *env;
+    va_list ap;
+    COLLECT(argv, arg, ap);
+    env = va_arg(ap, char *const *);
+    va_end(ap);
+    return do_exec(&(struct exec){.kind = EXEC_PATH, .path = path, .argv = argv}, env);
+}
+
+int wrapped_posix_spawn(pid_t *pid, const char *path,
+                        const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *attr, char *const argv[],
+                        char *const envp[])
+{
+    struct completed c;
+    int rc;
+
+    COMPLETE(&c, envp);
+    rc = REAL(posix_spawn)(pid, path, actions, attr, argv, c.env);
+    completed_release(&c);
+    return rc;
+}
+
+int wrapped_posix_spawnp(pid_t *pid, const char *file,
+                         const posix_spawn_file_actions_t *actions,
+                         const posix_spawnattr_t *attr, char *const argv[],
+                         char *const envp[])
+{
+    struct completed c;
+    int rc;
+
+    COMPLETE(&c, envp);
+    rc = REAL(posix_spawnp)(pid, file, actions, attr, argv, c.env);
+    completed_release(&c);
+    return rc;
+}

@@ -1,0 +1,218 @@
+/*
+ * start.c - the first and the last moment of a program
+ *
+ * __libc_start_main is where both can be had. Just before main: constructors have run, the
+ * environment is main's own, threads may be started. At the end: the loader's own exit
+ * function (rtld_fini, which runs the libraries' destructors) is the first that libc
+ * registers, hence the last that exit() runs; in its place ours runs after every atexit
+ * function of the program, and before the destructors of the libraries that the engine
+ * uses. stdio's own flush comes later still, so the streams that matter are flushed here.
+ */
+#include <errno.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/member.h"
+#include "wrapper/path.h"
+#include "wrapper/real.h"
+
+#define GDS "PMIX_MCA_gds"
+
+static int (*program_main)(int, char **, char **);
+static void (*loader_fini)(void);
+
+/* Flush one stream if its file is tracked. */
+static void flush_tracked(FILE *stream)
+{
+    int fd = fileno_unlocked(stream);
+
+    if (fd >= 0 && wrapper_fd_marked(fd))
+        fflush_unlocked(stream);
+}
+
+/* What exit() does to all streams, for those whose files are about to be published: like
+ * it, without their locks. A thread may sit in a read with its stream's lock held, and
+ * fflush(NULL) would wait for it. */
+static void flush_streams(void)
+{
+    void *(*begin)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "_IO_iter_begin");
+    void *(*end)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "_IO_iter_end");
+    void *(*next)(void *) = (void *(*)(void *))dlsym(RTLD_DEFAULT, "_IO_iter_next");
+    FILE *(*file)(void *) = (FILE * (*)(void *)) dlsym(RTLD_DEFAULT, "_IO_iter_file");
+
+    if (!begin || !end || !next || !file) {
+        fflush(NULL);
+        return;
+    }
+    for (void *it = begin(); it != end(); it = next(it))
+        flush_tracked(file(it));
+}
+
+static void note(int fd, void *any)
+{
+    (void)fd;
+    *(bool *)any = true;
+}
+
+static bool is_any_tracked(void)
+{
+    bool any = false;
+
+    wrapper_fd_foreach(note, &any);
+    return any;
+}
+
+/* Every way out of the process ends here. */
+static void finish(bool flush)
+{
+    if (!wrapper_active() || !wrapper_mine())
+        return;
+    if (is_any_tracked()) {
+        if (flush)
+            flush_streams();
+        wrapper_fd_close_all(0, UINT32_MAX);
+    }
+    wrapper_member_exit();
+}
+
+static void fini(void)
+{
+    finish(true);
+    loader_fini();
+}
+
+static void quick(void)
+{
+    finish(false);
+}
+
+void wrapped__exit(int status)
+{
+    finish(false);
+    REAL(_exit)(status);
+    __builtin_unreachable();
+}
+
+void wrapped__Exit(int status)
+{
+    finish(false);
+    REAL(_Exit)(status);
+    __builtin_unreachable();
+}
+
+/* A descriptor from before this image: a shell's redirection. */
+static void take_inherited(int fd)
+{
+    int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
+    const struct engine_ops *ops;
+    struct wrapper_path where;
+    engine_token token;
+    struct stat st;
+
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) ||
+        fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0 ||
+        !wrapper_path_find_fd(fd, &where))
+        return;
+    ops = wrapper_engine();
+    token = ops ? ENGINE_CALL(ops->write_inherited(wrapper_path_side(&where), fd)) : 0;
+    if (token)
+        wrapper_fd_adopt(fd, token, wrapper_path_side(&where));
+}
+
+/* Without opendir, which allocates. */
+static void scan_inherited(void)
+{
+    char buf[2048] __attribute__((aligned(8)));
+    int saved = errno;
+    int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long n;
+
+    if (dir < 0) {
+        errno = saved;
+        return;
+    }
+    while ((n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0) {
+        for (long at = 0; at < n;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(buf + at);
+            int fd = 0;
+            at += entry->d_reclen;
+            if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+                continue;
+            for (const char *p = entry->d_name; *p; p++)
+                fd = fd * 10 + (*p - '0');
+            if (fd != dir)
+                take_inherited(fd);
+        }
+    }
+    syscall(SYS_close, dir);
+    errno = saved;
+}
+
+/* main's environment with PMIX_MCA_gds=hash: with the default store of PMIx 4 an MPI child
+ * of a process that used PMIx finds no local rank. bash writes into the entries: they are
+ * writable. */
+static char **extend(char **env)
+{
+    static char gds[] = GDS "=hash", *small[512];
+    char **copy = small;
+    size_t n = 0;
+
+    if (!wrapper_env_get(env, "PMIX_NAMESPACE") || wrapper_env_get(env, GDS))
+        return env;
+    while (env[n])
+        n++;
+    if (n + 2 > sizeof(small) / sizeof(small[0])) {
+        copy = mmap(NULL, (n + 2) * sizeof(*env), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (copy == MAP_FAILED)
+            return env;
+    }
+    memcpy(copy, env, n * sizeof(*env));
+    copy[n] = gds;
+    copy[n + 1] = NULL;
+    return copy;
+}
+
+static int main_with_member(int argc, char **argv, char **env)
+{
+    int saved = errno;
+
+    if (wrapper_active() && wrapper_member_start(env)) {
+        char **extended = extend(env);
+        scan_inherited();
+        if (environ == env)
+            environ = extended;
+        env = extended;
+    }
+    errno = saved;
+    return program_main(argc, argv, env);
+}
+
+int wrapped___libc_start_main(int (*main)(int, char **, char **), int argc, char **argv,
+                              int (*init)(int, char **, char **), void (*fini_arg)(void),
+                              void (*rtld_fini)(void), void *stack_end)
+{
+    /* WRAPPER_ON here: our constructor has run. */
+    if (wrapper_active()) {
+        program_main = main;
+        main = main_with_member;
+        if (rtld_fini) {
+            loader_fini = rtld_fini;
+            rtld_fini = fini;
+        }
+        at_quick_exit(quick); /* the first registered runs last */
+    }
+    return REAL(__libc_start_main)(main, argc, argv, init, fini_arg, rtld_fini, stack_end);
+}

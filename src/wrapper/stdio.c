@@ -1,0 +1,265 @@
+/*
+ * stdio.c - streams and temporary files
+ *
+ * A stream is its descriptor, which is in the table: fdopen needs nothing, fclose takes it
+ * out. The engine looks at the file when the last descriptor closes, so what the stream
+ * holds is flushed before.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/open.h"
+#include "wrapper/path.h"
+#include "wrapper/real.h"
+
+/* A mode as glibc reads it: r, w or a; then of the next six characters + and x and e count,
+ * and what it does not know is skipped. -1: no such mode. */
+static int parse_mode(const char *mode)
+{
+    int access, more;
+
+    switch (mode ? mode[0] : '\0') {
+    case 'r':
+        access = O_RDONLY;
+        more = 0;
+        break;
+    case 'w':
+        access = O_WRONLY;
+        more = O_CREAT | O_TRUNC;
+        break;
+    case 'a':
+        access = O_WRONLY;
+        more = O_CREAT | O_APPEND;
+        break;
+    default:
+        return -1;
+    }
+    for (int i = 1; i < 7 && mode[i]; i++) {
+        if (mode[i] == '+')
+            access = O_RDWR;
+        else if (mode[i] == 'x')
+            more |= O_EXCL;
+        else if (mode[i] == 'e')
+            more |= O_CLOEXEC;
+    }
+    return access | more;
+}
+
+struct real_fopen {
+    wrapper_fn_fopen *fopen;
+    const char *path, *mode;
+    FILE *stream;
+};
+
+static int call_fopen(void *arg)
+{
+    struct real_fopen *o = arg;
+
+    o->stream = o->fopen(o->path, o->mode);
+    return o->stream ? fileno_unlocked(o->stream) : -1;
+}
+
+static void undo_fopen(void *arg, int fd)
+{
+    struct real_fopen *o = arg;
+
+    (void)fd;
+    REAL(fclose)(o->stream);
+    o->stream = NULL;
+}
+
+static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real_fopen)
+{
+    struct wrapper_path where;
+    struct real_fopen o = {.fopen = real_fopen, .path = path, .mode = mode};
+    struct wrapper_opener opener = {.open = call_fopen,
+                                    .undo = undo_fopen,
+                                    .arg = &o,
+                                    .where = &where,
+                                    .flags = parse_mode(mode)};
+
+    if (opener.flags == -1 || !wrapper_active() ||
+        !wrapper_path_find(AT_FDCWD, path, &where))
+        return real_fopen(path, mode);
+    if (where.moved)
+        o.path = where.text;
+    if (!wrapper_mine())
+        return real_fopen(o.path, mode);
+    return wrapper_open(&opener) < 0 ? NULL : o.stream;
+}
+
+FILE *wrapped_fopen(const char *path, const char *mode)
+{
+    return do_fopen(path, mode, REAL(fopen));
+}
+
+FILE *wrapped_fopen64(const char *path, const char *mode)
+{
+    return do_fopen(path, mode, REAL(fopen64));
+}
+
+struct real_freopen {
+    wrapper_fn_freopen *freopen;
+    const char *path, *mode;
+    FILE *stream, *result;
+};
+
+static int call_freopen(void *arg)
+{
+    struct real_freopen *o = arg;
+
+    o->result = o->freopen(o->path, o->mode, o->stream);
+    return o->result ? fileno_unlocked(o->result) : -1;
+}
+
+static void undo_freopen(void *arg, int fd)
+{
+    struct real_freopen *o = arg;
+
+    (void)fd;
+    REAL(fclose)(o->result);
+    o->result = NULL;
+}
+
+/* freopen closes what the stream had, even if it then fails to open the new file: it is
+ * called once, after everything that may have to be waited for has been. */
+static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
+                        wrapper_fn_freopen *real)
+{
+    struct wrapper_path where;
+    struct real_freopen o = {.freopen = real, .path = path, .mode = mode, .stream = stream};
+    struct wrapper_opener opener = {.open = call_freopen,
+                                    .undo = undo_freopen,
+                                    .arg = &o,
+                                    .where = &where,
+                                    .flags = parse_mode(mode)};
+    int old = stream ? fileno_unlocked(stream) : -1, aside = -1, error = 0, saved = errno;
+    bool managed;
+
+    if (!stream || !wrapper_active() || !wrapper_mine())
+        return real(path, mode, stream);
+    /* Without a path the descriptor's own file is opened once more, in the other mode. */
+    managed = opener.flags != -1 && (path ? wrapper_path_find(AT_FDCWD, path, &where)
+                                          : old >= 0 && wrapper_path_find_fd(old, &where));
+    if (managed && where.moved)
+        o.path = where.text;
+    if (wrapper_fd_tracked(old)) {
+        fflush(stream); /* as freopen does; its error is not freopen's */
+        aside = wrapper_fd_move_aside(old);
+    }
+    if (managed && path && wrapper_open_prepare(&where, opener.flags) < 0)
+        error = errno;
+    errno = saved;
+    if (managed && !error && wrapper_open_writes(opener.flags)) {
+        wrapper_open(&opener);
+    } else {
+        call_freopen(&o); /* after an error it closes, and fails as the file is not there */
+        if (error)
+            errno = error;
+    }
+    saved = errno;
+    if (aside >= 0)
+        wrapper_fd_close_real(aside);
+    errno = saved;
+    return o.result;
+}
+
+FILE *wrapped_freopen(const char *path, const char *mode, FILE *stream)
+{
+    return do_freopen(path, mode, stream, REAL(freopen));
+}
+
+FILE *wrapped_freopen64(const char *path, const char *mode, FILE *stream)
+{
+    return do_freopen(path, mode, stream, REAL(freopen64));
+}
+
+struct real_fclose {
+    FILE *stream;
+    int error; /* of the flush */
+};
+
+static int call_fclose(int fd, void *arg)
+{
+    struct real_fclose *c = arg;
+    int rc = REAL(fclose)(c->stream);
+
+    (void)fd;
+    if (c->error && rc == 0) {
+        errno = c->error;
+        rc = EOF;
+    }
+    return rc;
+}
+
+int wrapped_fclose(FILE *stream)
+{
+    struct real_fclose c = {.stream = stream};
+    int fd = stream ? fileno_unlocked(stream) : -1, saved = errno;
+
+    if (fd < 0 || !wrapper_fd_tracked(fd)) {
+        errno = saved;
+        return REAL(fclose)(stream);
+    }
+    if (fflush(stream) != 0)
+        c.error = errno;
+    errno = saved;
+    return wrapper_fd_close(fd, call_fclose, &c);
+}
+
+/* The name is known only afterwards; it is new and random, so nobody can have seen it
+ * unmarked. */
+static int made_temporary(int fd, const char *name, int flags)
+{
+    struct wrapper_path where;
+
+    if (fd >= 0 && wrapper_active() && wrapper_path_find(AT_FDCWD, name, &where) &&
+        !where.moved && wrapper_mine())
+        wrapper_open_created(fd, &where, (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL);
+    return fd;
+}
+
+int wrapped_mkstemp(char *name)
+{
+    return made_temporary(REAL(mkstemp)(name), name, 0);
+}
+
+int wrapped_mkstemp64(char *name)
+{
+    return made_temporary(REAL(mkstemp64)(name), name, 0);
+}
+
+int wrapped_mkostemp(char *name, int flags)
+{
+    return made_temporary(REAL(mkostemp)(name, flags), name, flags);
+}
+
+int wrapped_mkostemp64(char *name, int flags)
+{
+    return made_temporary(REAL(mkostemp64)(name, flags), name, flags);
+}
+
+int wrapped_mkstemps(char *name, int suffix)
+{
+    return made_temporary(REAL(mkstemps)(name, suffix), name, 0);
+}
+
+int wrapped_mkstemps64(char *name, int suffix)
+{
+    return made_temporary(REAL(mkstemps64)(name, suffix), name, 0);
+}
+
+int wrapped_mkostemps(char *name, int suffix, int flags)
+{
+    return made_temporary(REAL(mkostemps)(name, suffix, flags), name, flags);
+}
+
+int wrapped_mkostemps64(char *name, int suffix, int flags)
+{
+    return made_temporary(REAL(mkostemps64)(name, suffix, flags), name, flags);
+}

@@ -1,0 +1,350 @@
+/*
+ * fake_engine.c - a libdyad.so.1 that writes down what the wrapper asks of it
+ *
+ * One line per call in $FAKE_LOG: pid-independent, "what side upath result". Files below
+ * $FAKE_REMOTE are "published elsewhere": consume copies one to the managed directory,
+ * lookup shows it. Tokens are counted per process; write_closed publishes if no other
+ * process holds the file's mark, which is, as in the real engine, an OFD lock at 2^62.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/engine_ops.h"
+
+#define NTOKENS   4096
+#define LOCK_BYTE ((off_t)1 << 62)
+
+static char log_path[PATH_MAX], remote[PATH_MAX], root[PATH_MAX];
+static bool no_setup;
+static int publish_error, member_error;
+static void (*thread_enter)(void);
+static _Atomic uint32_t ntokens, leaving;
+
+static struct {
+    ino_t ino;
+    char name[PATH_MAX + 8];
+} tokens[NTOKENS];
+
+static void say(const char *fmt, ...)
+{
+    char line[4096 + 512];
+    va_list ap;
+    int n, fd, saved = errno;
+
+    if (!log_path[0])
+        return;
+    va_start(ap, fmt);
+    n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
+    va_end(ap);
+    line[n++] = '\n';
+    fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        if (write(fd, line, (size_t)n) != n)
+            abort();
+        close(fd);
+    }
+    errno = saved;
+}
+
+static const char *value(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; *env; env++)
+        if (!strncmp(*env, name, len) && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+static void copy_value(char *to, char *const *env, const char *name)
+{
+    const char *v = value(env, name);
+    snprintf(to, PATH_MAX, "%s", v ? v : "");
+}
+
+static int setup(const struct engine_host *host)
+{
+    copy_value(log_path, host->env, "FAKE_LOG");
+    copy_value(remote, host->env, "FAKE_REMOTE");
+    copy_value(root, host->env, "FAKE_ROOT");
+    no_setup = value(host->env, "FAKE_NO_SETUP") != NULL;
+    publish_error = value(host->env, "FAKE_PUBLISH_ERROR") ? EHOSTUNREACH : 0;
+    member_error = value(host->env, "FAKE_MEMBER_ERROR") != NULL;
+    thread_enter = host->thread_enter;
+    if (value(host->env, "FAKE_SAY_SETUP"))
+        say("setup");
+    return no_setup ? -1 : 0;
+}
+
+static int member_run(int claim_fd)
+{
+    thread_enter();
+    /* As the real one: a table of its own. The copy of the claim in it is not needed here.
+     */
+    close_range(0, ~0U, CLOSE_RANGE_UNSHARE);
+    say("member_run %s", claim_fd >= 0 ? "claim" : "none");
+    if (member_error)
+        return -1;
+    while (!atomic_load(&leaving))
+        syscall(SYS_futex, &leaving, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    say("member_left");
+    atomic_store(&leaving, 2);
+    syscall(SYS_futex, &leaving, FUTEX_WAKE_PRIVATE, 99, NULL, NULL, 0);
+    return 0;
+}
+
+static void leave(enum engine_leave how)
+{
+    uint32_t none = 0;
+
+    say("leave %s", how == ENGINE_LEAVE_EXIT ? "exit" : "exec");
+    if (atomic_compare_exchange_strong(&leaving, &none, 1))
+        syscall(SYS_futex, &leaving, FUTEX_WAKE_PRIVATE, 99, NULL, NULL, 0);
+}
+
+static void fork_child(void)
+{
+    say("fork_child");
+}
+
+static const char *const side_name[] = {"c", "p"};
+
+static int read_check(enum engine_side side, const char *upath, int fd)
+{
+    char dirty[2 * PATH_MAX];
+    struct stat st;
+    int rc;
+
+    (void)fd;
+    snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
+    rc = remote[0] && stat(dirty, &st) == 0;
+    say("read_check %s %s %d", side_name[side], upath, rc);
+    return rc;
+}
+
+/* The temporary file that the file at `from` is, or will be, fetched into. lookup shows its
+ * inode: cp compares what it saw before its open with what it opened. */
+static int open_temporary(const char *from, char *temporary)
+{
+    snprintf(temporary, 2 * PATH_MAX, "%s/.dyad", root);
+    mkdir(temporary, 0700);
+    snprintf(temporary, 2 * PATH_MAX, "%s/.dyad/%s", root, strrchr(from, '/') + 1);
+    return open(temporary, O_WRONLY | O_CREAT, 0644);
+}
+
+static int copy(const char *from, const char *to)
+{
+    char buf[65536], temporary[2 * PATH_MAX];
+    int in = open(from, O_RDONLY), out;
+    ssize_t n;
+
+    if (in < 0)
+        return -1;
+    out = open_temporary(from, temporary);
+    if (out < 0)
+        abort();
+    while ((n = read(in, buf, sizeof(buf))) > 0)
+        if (write(out, buf, (size_t)n) != n)
+            abort();
+    close(in);
+    close(out);
+    return rename(temporary, to);
+}
+
+static int consume(enum engine_side side, const char *upath, bool wait)
+{
+    char from[2 * PATH_MAX], to[2 * PATH_MAX], dirty[2 * PATH_MAX];
+    int rc;
+
+    snprintf(from, sizeof(from), "%s/%s", remote, upath);
+    snprintf(to, sizeof(to), "%s/%s", root, upath);
+    snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
+    rc = remote[0] ? copy(from, to) : -1;
+    if (unlink(dirty) == 0)
+        rc = 0;
+    say("consume %s %s %s %d", side_name[side], upath, wait ? "wait" : "now", rc);
+    if (rc < 0)
+        errno = strncmp(upath, "late", 4) == 0 ? ETIMEDOUT : ENOENT;
+    return rc;
+}
+
+static int lookup(enum engine_side side, const char *upath, struct stat *st)
+{
+    char from[2 * PATH_MAX], temporary[2 * PATH_MAX];
+    struct stat local;
+    int rc, fd;
+
+    snprintf(from, sizeof(from), "%s/%s", remote, upath);
+    rc = remote[0] ? stat(from, st) : -1;
+    if (rc == 0 && (fd = open_temporary(from, temporary)) >= 0) {
+        if (fstat(fd, &local) == 0) {
+            st->st_dev = local.st_dev;
+            st->st_ino = local.st_ino;
+        }
+        close(fd);
+    }
+    say("lookup %s %s %d", side_name[side], upath, rc);
+    if (rc < 0)
+        errno = ENOENT;
+    return rc;
+}
+
+static int write_begin(enum engine_side side, const char *upath, int flags,
+                       engine_token *token)
+{
+    uint32_t n = atomic_fetch_add(&ntokens, 1) + 1;
+
+    *token = n;
+    snprintf(tokens[n % NTOKENS].name, sizeof(tokens[0].name), "%s", upath);
+    say("write_begin %s %s %s%s%s%s%s", side_name[side], upath,
+        (flags & O_ACCMODE) == O_RDWR     ? "rw"
+        : (flags & O_ACCMODE) == O_WRONLY ? "w"
+                                          : "r",
+        flags & O_CREAT ? ",creat" : "", flags & O_TRUNC ? ",trunc" : "",
+        flags & O_EXCL ? ",excl" : "", flags & O_APPEND ? ",append" : "");
+    return 0;
+}
+
+static void mark(engine_token token, int fd)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_BYTE, .l_len = 1};
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        tokens[token % NTOKENS].ino = st.st_ino;
+    fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+static void write_opened(engine_token token, int fd, int flags)
+{
+    (void)flags;
+    if (fd >= 0)
+        mark(token, fd);
+    else
+        say("write_aborted %s", tokens[token % NTOKENS].name);
+}
+
+static void name_of(int fd, char *name, size_t size)
+{
+    char link[64], path[PATH_MAX];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    if (strncmp(path, root, strlen(root)) == 0)
+        snprintf(name, size, "%s", path + strlen(root) + 1);
+    else
+        snprintf(name, size, "?%s", path);
+}
+
+static engine_token write_inherited(enum engine_side side, int fd)
+{
+    struct stat st;
+    uint32_t n;
+
+    fstat(fd, &st);
+    for (n = atomic_load(&ntokens); n > 0; n--)
+        if (tokens[n % NTOKENS].ino == st.st_ino)
+            return n;
+    n = atomic_fetch_add(&ntokens, 1) + 1;
+    name_of(fd, tokens[n % NTOKENS].name, sizeof(tokens[0].name));
+    mark(n, fd);
+    say("write_inherited %s %s", side_name[side], tokens[n % NTOKENS].name);
+    return n;
+}
+
+static void write_closing(engine_token token, int fd)
+{
+    if (fd >= 0)
+        name_of(fd, tokens[token % NTOKENS].name, sizeof(tokens[0].name));
+}
+
+static int write_closed(engine_token token, int error, bool mapped)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_BYTE, .l_len = 1};
+    const char *name = tokens[token % NTOKENS].name;
+    char path[2 * PATH_MAX];
+    bool held = false;
+    struct stat st;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+        close(fd);
+    }
+    tokens[token % NTOKENS].ino = 0;
+    if (held && !mapped) {
+        say("held %s", name);
+        return 0;
+    }
+    st.st_size = -1;
+    stat(path, &st);
+    say("published %s %ld error %d mapped %d", name, (long)st.st_size, error, mapped);
+    if (publish_error) {
+        errno = publish_error;
+        return -1;
+    }
+    return 0;
+}
+
+static int unlinked(enum engine_side side, const char *upath, bool was_here)
+{
+    char path[2 * PATH_MAX];
+    int rc;
+
+    snprintf(path, sizeof(path), "%s/%s", remote, upath);
+    rc = remote[0] ? unlink(path) : -1;
+    say("unlinked %s %s %s %d", side_name[side], upath, was_here ? "here" : "elsewhere",
+        rc);
+    if (rc < 0)
+        errno = ENOENT;
+    return rc;
+}
+
+static int renamed(enum engine_side side, const char *from, const char *to)
+{
+    say("renamed %s %s %s", side_name[side], from ? from : "-", to ? to : "-");
+    return 0;
+}
+
+const struct engine_ops *dyad_engine_ops(unsigned abi);
+
+__attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
+    unsigned abi)
+{
+    static const struct engine_ops ops = {
+        .abi = ENGINE_ABI,
+        .setup = setup,
+        .member_run = member_run,
+        .leave = leave,
+        .fork_child = fork_child,
+        .read_check = read_check,
+        .consume = consume,
+        .lookup = lookup,
+        .write_begin = write_begin,
+        .write_opened = write_opened,
+        .write_inherited = write_inherited,
+        .write_closing = write_closing,
+        .write_closed = write_closed,
+        .unlinked = unlinked,
+        .renamed = renamed,
+    };
+    return abi == ENGINE_ABI ? &ops : NULL;
+}

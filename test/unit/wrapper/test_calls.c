@@ -1,0 +1,695 @@
+/*
+ * test_calls.c - what programs do below a managed directory, and what the engine then hears
+ *
+ * Each case runs a real program with the wrapper preloaded and a fake engine
+ * (fake_engine.c) beside it, in a directory of its own: dmd (managed, the working
+ * directory), out (not managed), alias (a link to dmd), remote (what is "published
+ * elsewhere": r, with seven bytes). The log must be exactly the expected one, the member's
+ * own lines aside, which have cases of their own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "paths.h" /* TEST_PRELOAD, TEST_ACTOR, TEST_FSTREAM; made by cmake */
+
+#define ACTOR(...)              \
+    {                           \
+        TEST_ACTOR, __VA_ARGS__ \
+    }
+#define SH(shell, script)   \
+    {                       \
+        shell, "-c", script \
+    }
+#define BOUND 20 /* seconds */
+
+enum {
+    UNLAUNCHED = 1 << 0,  /* no PMIx variables */
+    WITH_MEMBER = 1 << 1, /* the log has the member's lines */
+    SORTED = 1 << 2,      /* the order of lines is not ours to know */
+    COUNTED =
+        1 << 3, /* only the number of "published" lines is compared: log is a decimal */
+    USES_ALIAS = 1 << 4, /* DYAD_PATH is the link */
+    TWO_DIRS = 1 << 5,   /* out is the producer's directory */
+    NO_ASAN = 1 << 7,    /* starts a program without ASAN_OPTIONS */
+    SYSTEM = 1 << 6,     /* not our program: cannot be run with a sanitizer's library */
+};
+
+struct call_case {
+    const char *name;
+    const char *argv[8]; /* %o, %a: the directories out and alias */
+    const char *log;     /* NULL: the engine must not be loaded */
+    int rc;
+    const char *out; /* standard output; NULL: not compared */
+    unsigned how;
+    const char *env[3];
+};
+
+#define W(name)       "write_begin p " name " w,creat,trunc\n"
+#define P(name, size) "published " name " " size " error 0 mapped 0\n"
+
+static const struct call_case
+    cases[] =
+        {
+            {.name = "unflushed stream at exit",
+             .argv = ACTOR("unflushed"),
+             .log = W("f") P("f", "9")},
+            {.name = "another thread holds stdin at exit",
+             .argv = ACTOR("unflushed_busy"),
+             .log = W("f") P("f", "4")},
+            {.name = "_exit",
+             .argv = ACTOR("exit_now"),
+             .log = W("f") P("f", "3"),
+             .rc = 7},
+            {.name = "quick_exit runs its functions first",
+             .argv = ACTOR("quick_exit"),
+             .log = W("f") P("f", "9"),
+             .rc = 8},
+            {.name = "written by an atexit function",
+             .argv = ACTOR("atexit"),
+             .log = W("end") P("end", "3")},
+            {.name = "fopen modes",
+             .argv = ACTOR("modes"),
+             .log = W("m0") P("m0", "0") "write_begin p m1 w,creat,append\n" P("m1", "0") "write_begin p m2 rw,creat,trunc\n" P(
+                 "m2",
+                 "0") "write_begin p m3 rw,creat,append\n" P("m3",
+                                                             "0") "write_begin p m4 "
+                                                                  "rw,creat,"
+                                                                  "trunc\n" P(
+                                                                      "m4",
+                                                                      "0") "w"
+                                                                           "r"
+                                                                           "i"
+                                                                           "t"
+                                                                           "e"
+                                                                           "_"
+                                                                           "b"
+                                                                           "e"
+                                                                           "g"
+                                                                           "i"
+                                                                           "n"
+                                                                           " "
+                                                                           "p"
+                                                                           " "
+                                                                           "m"
+                                                                           "5"
+                                                                           " "
+                                                                           "w"
+                                                                           ","
+                                                                           "c"
+                                                                           "r"
+                                                                           "e"
+                                                                           "a"
+                                                                           "t"
+                                                                           ","
+                                                                           "t"
+                                                                           "r"
+                                                                           "u"
+                                                                           "n"
+                                                                           "c"
+                                                                           ","
+                                                                           "e"
+                                                                           "x"
+                                                                           "c"
+                                                                           "l"
+                                                                           "\n" P("m5", "0") "write_begin p m0 rw\n" P(
+                                                                               "m0", "0") "write_begin p m0 rw\n" P("m0",
+                                                                                                                    "0")
+                                                                               W("m8") P(
+                                                                                   "m8",
+                                                                                   "0") "wr"
+                                                                                        "it"
+                                                                                        "e_"
+                                                                                        "be"
+                                                                                        "gi"
+                                                                                        "n "
+                                                                                        "p "
+                                                                                        "m0"
+                                                                                        " w"
+                                                                                        ",c"
+                                                                                        "re"
+                                                                                        "at"
+                                                                                        ",t"
+                                                                                        "ru"
+                                                                                        "nc"
+                                                                                        ",e"
+                                                                                        "xc"
+                                                                                        "l"
+                                                                                        "\n"
+                                                                                        "wr"
+                                                                                        "it"
+                                                                                        "e_"
+                                                                                        "ab"
+                                                                                        "or"
+                                                                                        "te"
+                                                                                        "d "
+                                                                                        "m0"
+                                                                                        "\n"},
+            {.name = "dup2 over a file",
+             .argv = ACTOR("dup2_over"),
+             .log = W("a") W("b") P("a", "1") P("b", "2")},
+            {.name = "dup2 that fails",
+             .argv = ACTOR("dup2_fails"),
+             .log = W("a") P("a", "2")},
+            {.name = "one description, five descriptors",
+             .argv = ACTOR("dups"),
+             .log = W("a") P("a", "2")},
+            {.name = "closefrom, close_range",
+             .argv = ACTOR("closefrom"),
+             .log = W("a") W("b") P("a", "1") P("b", "1") W("c") W("d") P("c", "1")
+                 P("d", "1")},
+            {.name = "close everything",
+             .argv = ACTOR("close_loop"),
+             .log = W("a") P("a", "1")},
+            {.name = "eight threads",
+             .argv = ACTOR("threads"),
+             .log = "800",
+             .how = COUNTED},
+            {.name = "four threads dup one description",
+             .argv = ACTOR("dup_threads"),
+             .log = W("f") P("f", "1")},
+            {.name = "exec with an open file",
+             .argv = ACTOR("exec_inherit"),
+             .log = W("f") "write_inherited p f\n" P("f", "5")},
+            {.name = "exec closes the file",
+             .argv = ACTOR("exec_cloexec"),
+             .log = W("f") "published f 1 error 0 mapped 1\n"},
+            {.name = "exec fails",
+             .argv = ACTOR("exec_fails"),
+             .log = W("f") "published f 1 error 0 mapped 1\nwrite_inherited p f\n"
+                           "published f 1 error 0 mapped 1\nwrite_inherited p f\n" P("f",
+                                                                                     "5")},
+            {.name = "exec with an empty environment",
+             .argv = ACTOR("exec_env"),
+             .log = NULL,
+             .how = NO_ASAN},
+            {.name = "spawn with an empty environment",
+             .argv = ACTOR("spawn_env"),
+             .log = NULL,
+             .how = UNLAUNCHED | NO_ASAN},
+            {.name = "fork",
+             .argv = ACTOR("fork"),
+             .log = W("f") "fork_child\nheld f\n" P("f", "6")},
+            {.name = "vfork", .argv = ACTOR("vfork"), .log = W("f") P("f", "7")},
+            {.name = "daemon",
+             .argv = ACTOR("daemon"),
+             .log = W("before") P("before", "1") "fork_child\nfork_child\n" W("after")
+                 P("after", "1")},
+            {.name = "NULL, bad descriptors",
+             .argv = ACTOR("null"),
+             .log = NULL,
+             .how = UNLAUNCHED},
+            {.name = "errno",
+             .argv = ACTOR("errno"),
+             .log = "write_begin p f rw,creat\n" P(
+                 "f", "0") "read_check c f 0\nrenamed p f g\n"
+                           "unlinked p g here -1\nconsume c r wait 0\nread_check c r 0\n"},
+            {.name = "locks to the end of the file",
+             .argv = ACTOR("locks"),
+             .log = "1",
+             .how = COUNTED},
+            {.name = "mmap",
+             .argv = ACTOR("mmap"),
+             .log = "write_begin p f rw,creat\npublished f 4096 error 0 mapped 1\n"},
+            {.name = "freopen",
+             .argv = ACTOR("freopen"),
+             .log = W("a") W("b") P("a", "4") "consume c r wait 0\nread_check c r 0\n"
+                                              "consume c nothing wait -1\n" P("b", "5")},
+            {.name = "names",
+             .argv = ACTOR("names", "%o"),
+             .log = "renamed p - a\nrenamed p a b\nrenamed p - c\nrenamed p - d\nrenamed p "
+                    "- d\nrenamed p - c\n"
+                    "renamed p b -\nunlinked p c here -1\nunlinked p d here -1\nunlinked p "
+                    "r elsewhere 0\n"
+                    "unlinked p r elsewhere -1\n"},
+            {.name = "stat and access",
+             .argv = ACTOR("stat"),
+             .log =
+                 "lookup c no -1\nlookup c no -1\n"
+                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
+                 "0\nlookup c r 0\n"
+                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
+                 "0\nlookup c r 0\n"
+                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\n",
+             .how = SORTED},
+            {.name = "paths",
+             .argv = ACTOR("paths", "%a", "%o"),
+             .log = W("s/a") P("s/a", "1") W("b") P("b", "1") W("c")
+                 P("c", "1") "write_begin p s/d w,creat\n" P("s/d", "0") W("f") P("f", "1"),
+             .how = USES_ALIAS},
+            {.name = "not regular files",
+             .argv = ACTOR("kinds"),
+             .log = "write_begin p fifo rw\nwrite_aborted fifo\nwrite_begin p dir "
+                    "w\nwrite_aborted dir\n"
+                    "write_begin p lock r,creat\n" P("lock", "0")},
+            {.name = "read-write, timeouts, dirty",
+             .argv = ACTOR("rdwr"),
+             .log =
+                 "write_begin p r rw\nwrite_aborted r\nconsume c r wait 0\nwrite_begin p r "
+                 "rw\n" P("r", "7") "write_begin p late rw\nwrite_aborted late\nconsume c "
+                                    "late wait -1\nconsume c late wait -1\n"
+                                    "consume c late wait -1\nread_check c dirty 1\nconsume "
+                                    "c dirty wait 0\nread_check c dirty 0\n"},
+            {.name = "publish fails",
+             .argv = ACTOR("publish_error"),
+             .log = W("a") P("a", "1") W("b") P("b", "0"),
+             .env = {"FAKE_PUBLISH_ERROR=1"}},
+            {.name = "flush fails",
+             .argv = ACTOR("flush_error"),
+             .log = W("f") "published f 65536 error 27 mapped 0\n"},
+            {.name = "closed where no wrapper sees it",
+             .argv = ACTOR("stale"),
+             .log = W("a") W("b") P("a", "1") P("b", "1") W("c") P("c", "1")},
+            {.name = "DYAD_PATH_RELATIVE",
+             .argv = ACTOR("relative", "%o"),
+             .log = W("f") P("f", "1") "consume c r wait 0\nread_check c r 0\nrenamed p f "
+                                       "g\nunlinked p g here -1\n",
+             .env = {"DYAD_PATH_RELATIVE=1"}},
+            {.name = "two directories",
+             .argv = ACTOR("two_dirs", "%o"),
+             .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
+                           "0\nread_check c r 0\nrenamed c - g\n"
+                           "renamed p f -\n",
+             .how = TWO_DIRS},
+            {.name = "fstream",
+             .argv = {TEST_FSTREAM},
+             .log = W("f") P("f", "6") "write_begin p f w,creat,append\n" P(
+                 "f",
+                 "12") "write_begin p f rw\n" P("f",
+                                                "12") "read_check c f 0\nconsume c r wait "
+                                                      "0\nread_check c r 0\n" W("static")
+                                                          P("static", "6"),
+             .out = "Jello\nremote\n"},
+            {.name = "member: nothing is touched",
+             .argv = ACTOR("nothing"),
+             .log = "leave exit\nmember_left\nmember_run claim\n",
+             .how = WITH_MEMBER | SORTED},
+            {.name = "member: exec before it joined",
+             .argv = ACTOR("member_close"),
+             .log = "leave exit\nmember_left\nmember_run claim\n",
+             .how = WITH_MEMBER | SORTED},
+            {.name = "member: exec after it joined",
+             .argv = ACTOR("member_exec"),
+             .log = "leave exec\nleave exit\nlookup c touch "
+                    "-1\nmember_left\nmember_left\nmember_run claim\n"
+                    "member_run claim\n",
+             .how = WITH_MEMBER | SORTED},
+            {.name = "member: dup2 over its claim",
+             .argv = ACTOR("member_dup2"),
+             .log = "leave exit\nmember_left\nmember_run claim\n",
+             .how = WITH_MEMBER | SORTED},
+            {.name = "member: cannot join",
+             .argv = ACTOR("atexit"),
+             .log = W("end") P("end", "3"),
+             .env = {"FAKE_MEMBER_ERROR=1"}},
+            {.name = "member: PMIX_MCA_gds", .argv = ACTOR("gds"), .log = NULL},
+            {.name = "engine declines",
+             .argv = ACTOR("unflushed"),
+             .log = NULL,
+             .env = {"FAKE_NO_SETUP=1"}},
+            {.name = "no launcher",
+             .argv = ACTOR("unflushed"),
+             .log = W("f") P("f", "9"),
+             .how = UNLAUNCHED},
+            {.name = "bash redirects a builtin",
+             .argv = SH("bash", "echo x > f"),
+             .log = W("f") P("f", "2"),
+             .how = SYSTEM},
+            {.name = "dash redirects a builtin",
+             .argv = SH("dash", "echo x > f"),
+             .log = W("f") P("f", "2"),
+             .how = SYSTEM},
+            {.name = "bash redirects a program",
+             .argv = SH("bash", "cat r > f; :"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "dash redirects a program",
+             .argv = SH("dash", "cat r > f; :"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "bash redirects a group",
+             .argv = SH("bash", "{ cat r; cat r; } > f; :"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "dash redirects a group",
+             .argv = SH("dash", "{ cat r; cat r; } > f; :"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "bash redirects itself",
+             .argv = SH("bash", "exec > f; echo a; cat r; echo b"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "bash appends",
+             .argv = SH("bash", "echo a >> f; echo b >> f; cat f"),
+             .log = "2",
+             .out = "a\nb\n",
+             .how = SYSTEM | COUNTED},
+            {.name = "bash execs",
+             .argv = SH("bash", "exec cat r"),
+             .log = "consume c r wait 0\nread_check c r 0\n",
+             .out = "remote\n",
+             .how = SYSTEM},
+            {.name = "one description, stdout and stderr",
+             .argv = SH("bash", "bash -c 'echo a; echo b >&2' > f 2>&1; :"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "cat",
+             .argv = {"cat", "r", "none"},
+             .log = "consume c r wait 0\nread_check c r 0\nconsume c none wait -1\n",
+             .rc = 1,
+             .out = "remote\n",
+             .how = SYSTEM},
+            {.name = "dd",
+             .argv = {"dd", "if=r", "of=f", "status=none"},
+             .log = "consume c r wait 0\nread_check c r 0\n" W("f") P("f", "7"),
+             .how = SYSTEM},
+            {.name = "cp",
+             .argv = SH("dash", "cp /etc/passwd f; cmp f /etc/passwd"),
+             .log = "1",
+             .how = SYSTEM | COUNTED},
+            {.name = "cp of a remote file",
+             .argv = {"cp", "r", "%o/copy"},
+             .log = "*consume c r wait 0\n",
+             .how = SYSTEM},
+            {.name = "mv into",
+             .argv = SH("dash", "echo x > ../out/x; mv ../out/x f; cat f"),
+             .log = "*renamed p - f\n",
+             .out = "x\n",
+             .how = SYSTEM},
+            {.name = "mv within",
+             .argv = SH("dash", "echo x > a; mv a b; cat b"),
+             .log = "*renamed p a b\n",
+             .out = "x\n",
+             .how = SYSTEM},
+            {.name = "rm of a remote file",
+             .argv = {"rm", "r"},
+             .log = "*unlinked p r elsewhere 0\n",
+             .how = SYSTEM},
+            {.name = "ls of a remote file",
+             .argv = {"ls", "r"},
+             .log = "*lookup c r 0\n",
+             .out = "r\n",
+             .how = SYSTEM},
+            {.name = "test -f of a remote file",
+             .argv = SH("bash", "test -f r && ! test -e none"),
+             .log = "lookup c r 0\nlookup c none -1\n",
+             .how = SYSTEM},
+            {.name = "sha256sum",
+             .argv = SH("bash", "sha256sum < r"),
+             .log = "consume c r wait 0\nread_check c r 0\n",
+             .how = SYSTEM},
+            {.name = "sed -i",
+             .argv = SH("dash", "echo x > f; sed -i s/x/y/ f; cat f"),
+             .log = "*renamed p ",
+             .out = "y\n",
+             .how = SYSTEM},
+            {.name = "tar c | tar x",
+             .argv = SH("bash",
+                        "mkdir ../out/t; echo a > ../out/t/a; echo b > ../out/t/b; "
+                        "tar -C ../out -c t | tar x; cat t/a t/b"),
+             .log = "2",
+             .out = "a\nb\n",
+             .how = SYSTEM | COUNTED},
+            {.name = "python3",
+             .argv = {"python3", "-E", "-c",
+                      "import pathlib, shutil, subprocess, os\n"
+                      "open('a', 'w').write('a')\n"
+                      "with open('a', 'a') as f: f.write('b')\n"
+                      "pathlib.Path('c').write_bytes(b'c')\n"
+                      "shutil.copy('a', 'd')\n"
+                      "print(open('r').read(), end='')\n"
+                      "f = open('e', 'wb', buffering=0)\n"
+                      "subprocess.run(['true'])\n"
+                      "subprocess.run(['cat', 'a'], stdout=f)\n"
+                      "f.close()\n"
+                      "os.replace('e', 'g')\n"
+                      "print(os.path.getsize('g'), os.path.exists('none'))\n"},
+             .log = "5",
+             .out = "remote\n2 False\n",
+             .how = SYSTEM | COUNTED},
+            {.name = "outside: a shell",
+             .argv = SH("bash",
+                        "cd ../out; echo x > f; cat f; mv f g; rm g; test -e none || cat < "
+                        "/dev/null"),
+             .log = NULL,
+             .out = "x\n",
+             .how = SYSTEM | UNLAUNCHED},
+            {.name = "outside: tar and python",
+             .argv = SH("bash",
+                        "cd ../out; mkdir t; cp /etc/passwd t; tar c t | tar t; "
+                        "python3 -E -c 'open(\"x\", \"w\").write(\"x\")'; rm -r t"),
+             .log = NULL,
+             .out = "t/\nt/passwd\n",
+             .how = SYSTEM | UNLAUNCHED},
+};
+
+static char top[PATH_MAX - 256];
+static unsigned serial;
+
+static void path_to(char *path, const char *name)
+{
+    assert_true(snprintf(path, PATH_MAX, "%s/%s", top, name) < PATH_MAX);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    FILE *f;
+
+    path_to(path, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void set_up(void)
+{
+    static const char *const dirs[] = {"dmd", "out", "remote"};
+    const char *tmp = getenv("TMPDIR");
+    char path[PATH_MAX], target[PATH_MAX];
+
+    snprintf(top, sizeof(top), "%s/dyad-wrapper-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(top));
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        path_to(path, dirs[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    path_to(path, "alias");
+    path_to(target, "dmd");
+    assert_int_equal(symlink(target, path), 0);
+    write_file("remote/r", "remote\n");
+    write_file("remote/dirty", "complete\n");
+    write_file("remote/.dirty-dirty", "");
+    write_file("dmd/dirty", "in");
+}
+
+static int tear_down(void **state)
+{
+    char command[PATH_MAX + 16];
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", top);
+    (void)state;
+    return system(command);
+}
+
+/* text with %o and %a replaced. malloc'ed. */
+static char *expand(const char *text)
+{
+    char *out = NULL, path[PATH_MAX];
+    size_t size;
+    FILE *f = open_memstream(&out, &size);
+
+    for (; *text; text++) {
+        if (text[0] == '%' && (text[1] == 'o' || text[1] == 'a')) {
+            path_to(path, text[1] == 'o' ? "out" : "alias");
+            fputs(path, f);
+            text++;
+        } else {
+            fputc(*text, f);
+        }
+    }
+    fclose(f);
+    return out;
+}
+
+static void set_path(const char *name, const char *dir)
+{
+    char path[PATH_MAX];
+
+    path_to(path, dir);
+    setenv(name, path, 1);
+}
+
+static void run_child(const struct call_case *c)
+{
+    char *argv[sizeof(c->argv) / sizeof(c->argv[0]) + 1] = {0}, path[PATH_MAX], text[64];
+    int out;
+
+    for (size_t i = 0; c->argv[i]; i++)
+        argv[i] = expand(c->argv[i]);
+    set_path("FAKE_LOG", "log");
+    set_path("FAKE_ROOT", "dmd");
+    set_path("FAKE_REMOTE", "remote");
+    if (c->how & TWO_DIRS) {
+        set_path("DYAD_PATH_PRODUCER", "out");
+        set_path("DYAD_PATH_CONSUMER", "dmd");
+    } else {
+        set_path("DYAD_PATH", c->how & USES_ALIAS ? "alias" : "dmd");
+    }
+    snprintf(text, sizeof(text), "test-wrapper-%d-%u", (int)getppid(), serial);
+    if (!(c->how & UNLAUNCHED)) {
+        setenv("PMIX_NAMESPACE", text, 1);
+        setenv("PMIX_RANK", "0", 1);
+    }
+    for (size_t i = 0; i < sizeof(c->env) / sizeof(c->env[0]) && c->env[i]; i++)
+        putenv((char *)(uintptr_t)c->env[i]);
+    /* The sanitizer's runtime comes with the program, after the preloaded library. */
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
+    setenv("LD_PRELOAD", TEST_PRELOAD, 1);
+    path_to(path, "stdout");
+    out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (dup2(out, 1) != 1 || close(out) < 0)
+        _exit(126);
+    path_to(path, "dmd");
+    if (chdir(path) < 0)
+        _exit(126);
+    alarm(BOUND); /* survives exec: a hang is a failure, not a hang */
+    execvp(argv[0], argv);
+    _exit(127);
+}
+
+static char *read_all(const char *name)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    path_to(path, name);
+    f = fopen(path, "r");
+    if (!f)
+        return NULL;
+    if (getdelim(&text, &size, '\0', f) < 0) {
+        text = realloc(text, 1);
+        text[0] = '\0';
+    }
+    fclose(f);
+    return text;
+}
+
+static bool is_member_line(const char *line)
+{
+    return strncmp(line, "member_", 7) == 0 || strncmp(line, "leave ", 6) == 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The log's lines that count, in the order that counts. malloc'ed. */
+static char *digest(const char *log, unsigned how)
+{
+    char *copy = strdup(log), **lines = calloc(strlen(log) + 1, sizeof(*lines)), *state;
+    char *out = calloc(strlen(log) + 2, 1), *end = out;
+    size_t n = 0;
+
+    for (char *line = strtok_r(copy, "\n", &state); line;
+         line = strtok_r(NULL, "\n", &state))
+        if ((how & WITH_MEMBER) || !is_member_line(line))
+            lines[n++] = line;
+    if (how & SORTED)
+        qsort(lines, n, sizeof(*lines), by_text);
+    for (size_t i = 0; i < n; i++)
+        end = stpcpy(stpcpy(end, lines[i]), "\n");
+    free(lines);
+    free(copy);
+    return out;
+}
+
+static unsigned count_published(const char *log)
+{
+    unsigned n = 0;
+
+    for (const char *p = strstr(log, "published "); p; p = strstr(p + 1, "published "))
+        n++;
+    return n;
+}
+
+static void compare_log(const struct call_case *c, const char *log)
+{
+    char *seen = digest(log ? log : "", c->how),
+         *expected = c->log ? expand(c->log) : strdup("");
+
+    if (c->how & COUNTED) {
+        assert_non_null(log);
+        if (count_published(log) != strtoul(expected, NULL, 10))
+            print_error("log:\n%s", log);
+        assert_int_equal(count_published(log), strtoul(expected, NULL, 10));
+    } else if (expected[0] == '*') {
+        if (!strstr(seen, &expected[1]))
+            fail_msg("no \"%s\" in:\n%s", &expected[1], seen);
+    } else {
+        assert_string_equal(seen, expected);
+    }
+    free(expected);
+    free(seen);
+}
+
+static void test_case(void **state)
+{
+    const struct call_case *c = *state;
+    char *log, *out;
+    int status;
+    pid_t pid;
+
+    set_up();
+#ifdef DYAD_SANITIZED
+    if (c->how & (SYSTEM | NO_ASAN))
+        skip(); /* their allocator would come before the sanitizer's runtime */
+#endif
+    serial++;
+    pid = fork();
+    if (pid == 0)
+        run_child(c);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    log = read_all("log");
+    out = read_all("stdout");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != c->rc)
+        print_error("wait status %x; log:\n%s", (unsigned)status, log ? log : "(none)");
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), c->rc);
+    if (c->out)
+        assert_string_equal(out, c->out);
+    compare_log(c, log);
+    free(log);
+    free(out);
+}
+
+int main(void)
+{
+    size_t n = sizeof(cases) / sizeof(cases[0]);
+    struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
+
+    for (size_t i = 0; i < n; i++)
+        tests[i] = (struct CMUnitTest){.name = cases[i].name,
+                                       .test_func = test_case,
+                                       .teardown_func = tear_down,
+                                       .initial_state = (void *)(uintptr_t)&cases[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+/*
+ * test_fd.c - the descriptor table between threads: each description is settled once, by
+ * its last close
+ *
+ * The table is linked into this program; a few stubs stand for the rest of the wrapper. (A
+ * preloaded library cannot run under the thread sanitizer: its wrappers run before the
+ * sanitizer has started.)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/member.h"
+
+#define NTHREADS 4
+#define ROUNDS   500
+#define NTOKENS  (NTHREADS * ROUNDS + 16)
+
+_Atomic int wrapper_phase = WRAPPER_ON;
+__thread int wrapper_guard;
+
+static _Atomic int closing[NTOKENS], closed[NTOKENS];
+static _Atomic int failed_with;
+static int shared_fd, spare[NTHREADS];
+
+static void write_closing(engine_token token, int fd)
+{
+    (void)fd;
+    atomic_fetch_add(&closing[token], 1);
+}
+
+static int write_closed(engine_token token, int error, bool mapped)
+{
+    (void)mapped;
+    atomic_fetch_add(&closed[token], 1);
+    atomic_store(&failed_with, error);
+    return 0;
+}
+
+const struct engine_ops *wrapper_engine_loaded(void)
+{
+    static const struct engine_ops ops = {.write_closing = write_closing,
+                                          .write_closed = write_closed};
+    return &ops;
+}
+
+bool wrapper_start_early(void)
+{
+    return true;
+}
+
+bool wrapper_mine(void)
+{
+    return true;
+}
+
+void wrapper_member_unshared(void)
+{
+}
+
+static int new_file(void)
+{
+    char name[] = "/tmp/dyad-test-fd-XXXXXX";
+    int fd = mkstemp(name);
+
+    assert_true(fd >= 0);
+    unlink(name);
+    return fd;
+}
+
+/* Its own files: open, dup, close both, in either order. */
+static void *own_files(void *arg)
+{
+    int base = (int)(intptr_t)arg * ROUNDS;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int fd = dup(spare[(intptr_t)arg]), other;
+        struct wrapper_desc *desc;
+        if (wrapper_fd_add(fd, (engine_token)(base + i + 1), ENGINE_PRODUCER) < 0)
+            return (void *)1;
+        desc = wrapper_fd_hold(fd);
+        other = wrapper_fd_give(desc, dup(fd));
+        wrapper_fd_close_real(i % 2 ? fd : other);
+        if (atomic_load(&closed[base + i + 1]) != 0)
+            return (void *)2;
+        wrapper_fd_close_real(i % 2 ? other : fd);
+        if (atomic_load(&closed[base + i + 1]) != 1)
+            return (void *)3;
+    }
+    return NULL;
+}
+
+static void *dup_shared(void *arg)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        struct wrapper_desc *desc = wrapper_fd_hold(shared_fd);
+        int fd = wrapper_fd_give(desc, dup(shared_fd));
+        if (!desc || fd < 0 || wrapper_fd_close_real(fd) < 0)
+            return (void *)1;
+    }
+    return arg;
+}
+
+static void *move_shared(void *arg)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        int aside = wrapper_fd_move_aside(*(int *)arg);
+        if (aside < 0)
+            return (void *)1;
+        wrapper_fd_move_back(aside, *(int *)arg);
+    }
+    return NULL;
+}
+
+static void run(void *(*fn)(void *), void *(*arg_of)(int))
+{
+    pthread_t thread[NTHREADS];
+    void *result;
+
+    for (int i = 0; i < NTHREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, fn, arg_of(i)), 0);
+    for (int i = 0; i < NTHREADS; i++) {
+        assert_int_equal(pthread_join(thread[i], &result), 0);
+        assert_null(result);
+    }
+}
+
+static void *number(int i)
+{
+    return (void *)(intptr_t)i;
+}
+
+static void *nothing(int i)
+{
+    (void)i;
+    return NULL;
+}
+
+static void *spare_fd(int i)
+{
+    return &spare[i];
+}
+
+static void reset(void)
+{
+    for (int i = 0; i < NTOKENS; i++) {
+        atomic_store(&closing[i], 0);
+        atomic_store(&closed[i], 0);
+    }
+}
+
+static void test_own(void **state)
+{
+    (void)state;
+    reset();
+    for (int i = 0; i < NTHREADS; i++)
+        spare[i] = new_file();
+    run(own_files, number);
+    for (int i = 1; i <= NTHREADS * ROUNDS; i++) {
+        assert_int_equal(atomic_load(&closing[i]), 1);
+        assert_int_equal(atomic_load(&closed[i]), 1);
+    }
+    for (int i = 0; i < NTHREADS; i++)
+        close(spare[i]);
+}
+
+static void test_shared(void **state)
+{
+    (void)state;
+    reset();
+    shared_fd = new_file();
+    assert_int_equal(wrapper_fd_add(shared_fd, 1, ENGINE_PRODUCER), 0);
+    run(dup_shared, nothing);
+    assert_int_equal(atomic_load(&closed[1]), 0);
+    for (int i = 0; i < NTHREADS; i++)
+        spare[i] = wrapper_fd_give(wrapper_fd_hold(shared_fd), dup(shared_fd));
+    run(move_shared, spare_fd);
+    assert_int_equal(atomic_load(&closed[1]), 0);
+    for (int i = 0; i < NTHREADS; i++)
+        assert_int_equal(wrapper_fd_close_real(spare[i]), 0);
+    assert_int_equal(atomic_load(&closed[1]), 0);
+    assert_int_equal(wrapper_fd_close_real(shared_fd), 0);
+    assert_int_equal(atomic_load(&closed[1]), 1);
+    assert_int_equal(atomic_load(&closing[1]), 1);
+    assert_false(wrapper_fd_marked(shared_fd));
+}
+
+static int fail_close(int fd, void *arg)
+{
+    (void)arg;
+    close(fd);
+    errno = EDQUOT;
+    return -1;
+}
+
+static void test_error(void **state)
+{
+    int fd = new_file();
+
+    (void)state;
+    reset();
+    assert_int_equal(wrapper_fd_add(fd, 2, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_close(fd, fail_close, NULL), -1);
+    assert_int_equal(errno, EDQUOT);
+    assert_int_equal(atomic_load(&failed_with), EDQUOT);
+    assert_int_equal(atomic_load(&closed[2]), 1);
+}
+
+static void test_adopt_and_limits(void **state)
+{
+    int fd = new_file(), other = dup(fd);
+
+    (void)state;
+    reset();
+    assert_int_equal(wrapper_fd_adopt(fd, 3, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_adopt(other, 3, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_close_real(fd), 0);
+    assert_int_equal(atomic_load(&closed[3]), 0);
+    wrapper_fd_close_all(0, UINT32_MAX);
+    assert_int_equal(atomic_load(&closed[3]), 1);
+    assert_false(wrapper_fd_marked(-1));
+    assert_false(wrapper_fd_marked(WRAPPER_FD_MAX));
+    assert_int_equal(wrapper_fd_add(WRAPPER_FD_MAX, 4, ENGINE_PRODUCER), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_error),
+        cmocka_unit_test(test_adopt_and_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
