@@ -1,11 +1,12 @@
 /*
  * boot/claim.h - one member per rank
  *
- * A rank's member holds a listening Unix-domain socket in the abstract name space; binding its name is the
- * claim, it dies with its holder, it is per network namespace (per node), and connecting to it is how a guest
- * reaches its member. Name: NUL "dyad/" uid "/" hash(nspace, node, DYAD_KVS_NAMESPACE) "/" rank. Peers are
- * checked with SO_PEERCRED. Links libc only: the wrapper makes the claim before main, in ~10 us, so the name
- * exists before the first child does; connections queue until the member accepts them.
+ * A rank's member holds a listening Unix-domain socket in the abstract name space; binding
+ * its name is the claim, it dies with its holder, it is per network namespace (per node),
+ * and connecting to it is how a guest reaches its member. Name: NUL "dyad/" uid "/"
+ * hash(nspace, node, DYAD_KVS_NAMESPACE) "/" rank. Peers are checked with SO_PEERCRED.
+ * Links libc only: the wrapper makes the claim before main, in ~10 us, so the name exists
+ * before the first child does; connections queue until the member accepts them.
  */
 #ifndef DYAD_BOOT_CLAIM_H
 #define DYAD_BOOT_CLAIM_H
@@ -18,15 +19,18 @@
 
 #include "boot/identity.h"
 
-/* Fill the address of the rank's member; returns its length. `kvs` = DYAD_KVS_NAMESPACE or NULL. */
-socklen_t boot_claim_address(const struct boot_identity *identity, const char *kvs, struct sockaddr_un *address);
-/* Try to become the member: a listening, close-on-exec socket at a descriptor >= 256 where the limit
- * allows (never 0-9), or -1: EADDRINUSE a member exists. Does not block. */
+/* Fill the address of the rank's member; returns its length. `kvs` = DYAD_KVS_NAMESPACE or
+ * NULL. */
+socklen_t boot_claim_address(const struct boot_identity *identity, const char *kvs,
+                             struct sockaddr_un *address);
+/* Try to become the member: a listening, close-on-exec socket at a descriptor >= 256 where
+ * the limit allows (never 0-9), or -1: EADDRINUSE a member exists. Does not block. */
 int boot_claim_bind(const struct sockaddr_un *address, socklen_t len);
-/* A claim inherited from the image before exec: the lowest descriptor in this process that is a
- * listening socket of that name, or -1. */
+/* A claim inherited from the image before exec: the lowest descriptor in this process that
+ * is a listening socket of that name, or -1. */
 int boot_claim_inherited(const struct sockaddr_un *address, socklen_t len);
-/* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none lives. */
+/* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none
+ * lives. */
 int boot_claim_connect(const struct sockaddr_un *address, socklen_t len);
 /* True if the other end of fd is a process of our own effective uid (or root). */
 bool boot_claim_peer_ok(int fd);

@@ -1,18 +1,22 @@
 /*
  * boot/environ.h - a private environment for UCX and PMIx
  *
- * libucs installs signal handlers and memory hooks when it is loaded unless the environment says otherwise, PMIx needs
- * gds=hash, and both write to the environment. The program's environment is not ours to change (bash has a getenv and
- * setenv of its own, and setenv races with the program's threads). So libdyad_member.so defines getenv,
- * secure_getenv, setenv, putenv, unsetenv and clearenv over a private copy, and is opened with
+ * libucs installs signal handlers and memory hooks when it is loaded unless the environment
+ * says otherwise, PMIx needs gds=hash, and both write to the environment. The program's
+ * environment is not ours to change (bash has a getenv and setenv of its own, and setenv
+ * races with the program's threads). So libdyad_member.so defines getenv, secure_getenv,
+ * setenv, putenv, unsetenv and clearenv over a private copy, and is opened with
  * RTLD_DEEPBIND, which makes UCX and PMIx, loaded as its dependencies, find these first.
- * Where they are in the process already (an MPI program), their configuration is the program's: no override is made.
+ * Where they are in the process already (an MPI program), their configuration is the
+ * program's: no override is made. environ.c is an object library of its own
+ * (dyad_boot_environ): only in libdyad_member.so.
  */
 #ifndef DYAD_BOOT_ENVIRON_H
 #define DYAD_BOOT_ENVIRON_H
 
-/* Copy env and add the overrides (unless the program itself links or has loaded MPI, UCX or PMIx, or the user has
- * set the variable). Before the first UCX or PMIx call. 0 or -1 ENOMEM. */
+/* The copy makes itself, from /proc/self/environ, when UCX's constructor first asks for a
+ * variable: nothing need be called. This adds to it the variables of env that it lacks: for
+ * a program that overwrites its initial environment (setproctitle). 0 or -1 ENOMEM. */
 int boot_environ_setup(char *const env[]);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * boot/pmix.h - the launcher: PMIx for bootstrap and nothing else
  *
- * A thread of its own makes every PMIx call, because they may block: Init, one Put + Commit of our blob,
- * Gets of others' blobs (nothing waits for a fence: a Get of a rank that has not joined is left pending), and
- * Finalize as soon as nothing more is asked, with a new Init when it is. A process that called Init must
- * Finalize before it exits or execs, or the launcher ends the job: boot_pmix_destroy() does, in bounded time.
+ * A thread of its own makes every PMIx call, because they may block: Init, one Put + Commit
+ * of our blob, Gets of others' blobs (nothing waits for a fence: a Get of a rank that has
+ * not joined is left pending), and Finalize as soon as nothing more is asked, with a new
+ * Init when it is. A process that called Init must Finalize before it exits or execs, or
+ * the launcher ends the job: boot_pmix_destroy() does, in bounded time.
  */
 #ifndef DYAD_BOOT_PMIX_H
 #define DYAD_BOOT_PMIX_H
@@ -20,32 +21,45 @@ struct boot_pmix;
 
 struct boot_pmix_job {
     uint32_t nranks;
-    uint32_t *node;   /* node number of each rank, [nranks] */
+    uint32_t *node; /* node number of each rank, [nranks] */
     uint32_t nnodes;
 };
 
 struct boot_pmix_ops { /* all called on the loop's thread */
-    /* Init is done: size of the job and its node map (owned by boot_pmix), or error (errno value). */
+    /* Init is done: size of the job and its node map (owned by boot_pmix), or error (errno
+     * value). */
     void (*ready)(void *arg, const struct boot_pmix_job *job, int error);
     /* Our blob is committed (status 0), or could not be. */
     void (*committed)(void *arg, int status);
-    /* The blob of a rank; error EHOSTUNREACH: not there in `timeout`. It may still come later, with error 0. */
+    /* The blob of a rank; error EHOSTUNREACH: not there in `timeout`. It may still come
+     * later, with error 0. */
     void (*blob)(void *arg, uint32_t rank, const void *blob, size_t len, int error);
 };
 
-/* Start the thread and PMIx_Init. The caller is an engine thread (own descriptor table, signals blocked),
- * whose table the PMIx threads inherit. `timeout_ns`: bound of a Get before it is reported as absent.
- * `prefix` separates sessions (DYAD_KVS_NAMESPACE). NULL with errno. */
-struct boot_pmix *boot_pmix_create(struct net_loop *loop, const struct boot_identity *identity, const char *prefix,
-                                   uint64_t timeout_ns, const struct boot_pmix_ops *ops, void *arg);
+/* Start the thread and PMIx_Init. The caller is an engine thread (own descriptor table,
+ * signals blocked), whose table the PMIx threads inherit. `timeout_ns`: bound of a Get
+ * before it is reported as absent. `prefix` separates sessions (DYAD_KVS_NAMESPACE). NULL
+ * with errno. */
+struct boot_pmix *boot_pmix_create(struct net_loop *loop,
+                                   const struct boot_identity *identity, const char *prefix,
+                                   uint64_t timeout_ns, const struct boot_pmix_ops *ops,
+                                   void *arg);
 /* Finalize (bounded) and join the thread. No callback after. */
 void boot_pmix_destroy(struct boot_pmix *pmix);
 
 /* Put and commit our blob; once per incarnation. Copied. */
 int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len);
-/* Ask for a rank's blob. 0 or -1 ENOMEM. Asking again while one is pending is harmless. */
-int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank);
-/* Nothing more is needed now: finalize when the pending gets are done or timed out. */
+/* Ask for a rank's blob. 0 or -1 ENOMEM. Asking again while one is pending is harmless.
+ * `fresh`: not the one that a server may have kept: the rank may have a new member
+ * (PMIX_GET_REFRESH_CACHE). */
+int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh);
+/* Nothing more is needed now: finalize when the pending gets are done or timed out and
+ * boot_pmix_hold_ns have passed, if PMIx can be initialised again (pmix.c: not in an MPI
+ * program). A blob that was reported absent still comes as long as the session lasts. */
 void boot_pmix_release(struct boot_pmix *pmix);
+/* How long a released session is kept on (10 s): a Finalize while other ranks of the node
+ * are in Init can make the server deaf to them. Set before the first session only; tests
+ * shorten it. */
+extern uint64_t boot_pmix_hold_ns;
 
 #endif

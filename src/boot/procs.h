@@ -1,8 +1,9 @@
 /*
  * boot/procs.h - are all processes of this rank waiting for us?
  *
- * Looks at /proc: the member, and its live descendants. Used by the quiescence test (boot/wave.h) only, at
- * most once a second and only while something waits. Errs on the side of "busy".
+ * Looks at /proc: the member, and its live descendants. Used by the quiescence test
+ * (boot/wave.h) only, at most once a second and only while something waits. Errs on the
+ * side of "busy".
  */
 #ifndef DYAD_BOOT_PROCS_H
 #define DYAD_BOOT_PROCS_H
@@ -16,13 +17,14 @@ struct boot_blocked {
     pid_t pid, tid;
 };
 
-/* True if no process of the tree below `root` (root included unless `root_exiting`) can make progress by
- * itself: each has (a) at least one thread in `blocked` and each other thread of it asleep in futex, poll,
- * ppoll, select, pselect6, epoll_wait, epoll_pwait, or is one of `ignore` (the engine's own threads), or
- * (b) every thread asleep in wait4/waitid (or one of the former) and a live child below it; a zombie
- * counts as gone. Anything that cannot be read counts as busy. */
-bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked, size_t nblocked,
-                      const pid_t *ignore, size_t nignore);
+/* True if no process of the tree below `root` (root included unless `root_exiting`) can
+ * make progress by itself: each has (a) at least one thread in `blocked` and each other
+ * thread of it asleep in futex, poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, or
+ * is one of `ignore` (the engine's own threads), or (b) every thread asleep in wait4/waitid
+ * (or one of the former) and a live child below it; a zombie counts as gone. Anything that
+ * cannot be read counts as busy. */
+bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
+                      size_t nblocked, const pid_t *ignore, size_t nignore);
 
 /* Live (not zombie) descendants of root; returns how many, fills at most max pids. */
 size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max);

@@ -1,10 +1,14 @@
 /*
- * boot/wave.h - the end of a job without a daemon: exit barrier and "nobody is left who could produce"
+ * boot/wave.h - the end of a job without a daemon: exit barrier and "nobody is left who
+ * could produce"
  *
- * A convergecast over a k-ary tree of ranks finds that every rank is quiescent, and a second wave confirms it with
- * equal activity counters (as in Mattern's four-counter method, 1987): nothing was published, and nobody became
- * active between. A rank that never joined or died is replaced in the tree by its children. The root is the lowest
- * live rank. Pure state machine: knows no network and no clock; belongs to the loop; simulated in a unit test.
+ * A convergecast over a k-ary tree of ranks finds that every rank is quiescent, and a
+ * second wave confirms it with equal activity counters (as in Mattern's four-counter
+ * method, 1987): nothing was published, and nobody became active between. A rank that never
+ * joined or died is replaced in the tree by its children. The root is the lowest live rank.
+ * Pure state machine: knows no network and no clock; belongs to the loop; simulated in a
+ * unit test. Four messages per rank and verdict. Messages between two ranks must keep their
+ * order.
  */
 #ifndef DYAD_BOOT_WAVE_H
 #define DYAD_BOOT_WAVE_H
@@ -14,35 +18,46 @@
 
 #include "net/msg.h"
 
-enum boot_wave_state { /* bits, AND-ed over a subtree */
-    BOOT_WAVE_QUIET = 1 << 0,   /* at exit, gone, or all its processes blocked in waits of ours */
-    BOOT_WAVE_EXITING = 1 << 1, /* at exit, and no live descendants */
+enum boot_wave_state {                             /* bits, AND-ed over a subtree */
+                       BOOT_WAVE_QUIET = 1 << 0,   /* at exit, gone, or all its processes
+                                                      blocked in waits of ours */
+                       BOOT_WAVE_EXITING = 1 << 1, /* at exit, and no live descendants */
 };
 
 enum boot_wave_verdict {
-    BOOT_WAVE_ALL_EXIT, /* every live rank is at exit: leave */
-    BOOT_WAVE_NO_PRODUCER, /* every live rank is quiet and some wait: their waits will never end */
+    BOOT_WAVE_ALL_EXIT,    /* every live rank is at exit: leave */
+    BOOT_WAVE_NO_PRODUCER, /* every live rank is quiet and some wait: their waits will never
+                            * end. A notify may still be under way: look up once more,
+                            * without waiting, before a wait is failed. */
 };
 
 struct boot_wave_ops {
-    int (*send)(void *arg, uint32_t rank, struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
+    int (*send)(void *arg, uint32_t rank,
+                struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */
+    /* ALL_EXIT is final. After NO_PRODUCER this rank counts as busy until boot_wave_set()
+     * brings another activity counter, which may be called from inside. Not called in a
+     * rank that has become active since. */
     void (*verdict)(void *arg, enum boot_wave_verdict verdict);
 };
 
 struct boot_wave;
 
-struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks, const struct boot_wave_ops *ops, void *arg);
+struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
+                                   const struct boot_wave_ops *ops, void *arg);
 void boot_wave_destroy(struct boot_wave *wave);
 
-/* This rank's state (BOOT_WAVE_* bits) and its activity counter: raised by every publish it begins or ends, every
- * wait that ends, every change from quiet to busy. Call on each change. */
+/* This rank's state (BOOT_WAVE_* bits; EXITING implies QUIET) and its activity counter:
+ * raised by every publish it begins or ends, every wait that begins or ends, every change
+ * from quiet to busy; it never falls, so an incarnation's begins at incarnation << 40. Call
+ * on each change. A job of one rank has no second wave: set QUIET only after two looks. */
 void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity);
 /* A NET_MSG_WAVE arrived. */
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
-/* A rank became dead, absent or live again. */
+/* A rank became dead, absent or live again (or a new incarnation of it: say so, too). */
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
-/* Nothing was heard for a while: send the present state once more (lost messages, changed parents). */
+/* Nothing was heard for a while (seconds) though this rank is quiet: send the present state
+ * once more (lost messages, changed parents, failed sends). */
 void boot_wave_kick(struct boot_wave *wave);
 
 #endif

@@ -77,6 +77,9 @@ int front_member_run(struct front *front, int claim_fd);
 int front_member_start(struct front *front);
 /* Ask this process's member, if it has one, to leave, and wait until it has. */
 void front_member_leave(bool linger);
+/* While this process starts as a member, a thread of ours holds copies of the program's
+ * descriptors for a moment: wait until it does not. */
+void front_member_table_wait(void);
 /* True if this process runs its rank's member. */
 bool front_member_here(void);
 

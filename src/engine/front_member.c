@@ -27,6 +27,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum { NONE, STARTING, RUNNING } state;
 static bool leaving, lingering;
+static bool
+    table_private; /* of this run: the engine's threads hold nothing of the program's */
 static struct member *running;
 static const struct member_ops *ops;
 /* The claim that front_member_start() made, in the program's table; -1: none. */
@@ -67,6 +69,22 @@ static const struct member_ops *member_library_open(void)
     return found;
 }
 
+static void table_is_ready(void)
+{
+    pthread_mutex_lock(&lock);
+    table_private = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void front_member_table_wait(void)
+{
+    pthread_mutex_lock(&lock);
+    while (state != NONE && !table_private)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 static void set_state(int next)
 {
     pthread_mutex_lock(&lock);
@@ -84,6 +102,7 @@ int front_member_run(struct front *front, int claim_fd)
         .launch = front->launch,
         .claim_fd = claim_fd,
         .thread_enter = front->thread_enter,
+        .table_ready = table_is_ready,
     };
     struct member *member = NULL;
     int rc = -1;
@@ -95,6 +114,7 @@ int front_member_run(struct front *front, int claim_fd)
         return -1;
     }
     state = STARTING;
+    table_private = false;
     pthread_mutex_unlock(&lock);
 
     if (!ops && !(ops = member_library_open())) {
@@ -221,6 +241,7 @@ void front_fork_child(void)
     pthread_cond_init(&changed, NULL);
     state = NONE;
     leaving = false;
+    table_private = false;
     running = NULL;
     if (own_claim >= 0)
         close(own_claim); /* else the claim would outlive the member, in a child that never

@@ -109,6 +109,8 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     if (front_stat(front, upath, &reply, buf) < 0)
         return -1;
     memset(st, 0, sizeof(*st));
+    st->st_ino = reply.offset; /* as it will be once it is here */
+    st->st_dev = reply.length;
     st->st_mode = S_IFREG | (reply.entry.mode & 07777);
     st->st_nlink = 1;
     st->st_uid = geteuid();

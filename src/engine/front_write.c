@@ -39,6 +39,7 @@ struct writing {
     bool written;       /* known at the open */
     struct stat opened; /* valid if !written */
     bool changed;       /* written, as found by write_closing */
+    char *first_upath;  /* at the open; NULL: not known */
     char *upath;        /* between closing and closed; NULL: it has no name below the DMD */
     int probe;          /* between closing and closed; -1 */
 };
@@ -51,9 +52,18 @@ static struct writing *writing_get(engine_token token)
     unsigned side = token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
     struct writing *w = &table[side][store_mark_slot(token & ~TOKEN_SIDE)];
 
-    if (w->token != token)
+    if (w->token != token) {
+        free(w->first_upath); /* of a use of the slot whose end another process saw to */
         *w = (struct writing){.token = token, .written = true, .probe = -1};
+    }
     return w;
+}
+
+static void writing_forget(struct writing *w)
+{
+    free(w->upath);
+    free(w->first_upath);
+    *w = (struct writing){.token = 0, .probe = -1};
 }
 
 static enum engine_side token_side(engine_token token)
@@ -89,6 +99,8 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     store_mark_t mark;
 
     *token = 0;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
+        return 0;
     if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
         front_consume(front, upath, false, 0) < 0 && errno != ENOENT)
         return -1;
@@ -102,6 +114,10 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
         return -1;
     }
     *token = mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0);
+    /* In case the descriptor is closed behind our back: its name is all that is left then.
+     */
+    writing_get(*token)->first_upath = strdup(upath);
+    errno = saved;
     return 0;
 }
 
@@ -117,15 +133,9 @@ void front_write_opened(engine_token token, int fd, int flags)
     int saved = errno;
     struct timespec now;
 
-    if (fd < 0) {
+    if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
         store_marks_abort(marks, token & ~TOKEN_SIDE);
-        errno = saved;
-        return;
-    }
-    *w = (struct writing){.token = token, .written = true, .probe = -1};
-    if (fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
-        store_marks_abort(marks, token & ~TOKEN_SIDE);
-        w->token = 0;
+        writing_forget(w);
         errno = saved;
         return;
     }
@@ -188,6 +198,13 @@ void front_write_closing(engine_token token, int fd)
     char link[32];
     int saved = errno;
 
+    if (fd < 0) {
+        w->probe = -1;
+        w->upath = w->first_upath;
+        w->first_upath = NULL;
+        w->changed = true;
+        return;
+    }
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     w->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (w->probe < 0)
@@ -209,6 +226,11 @@ int front_write_closed(engine_token token, int error, bool mapped)
     int failed = 0;
     bool last = store_marks_closed_probe(marks, mark, w->probe, mapped);
 
+    if (!last && front_member_here()) {
+        front_member_table_wait();
+        last = store_marks_closed_probe(marks, mark, w->probe, mapped);
+    }
+
     if (w->probe >= 0)
         close(w->probe);
     if (last && error) {
@@ -225,8 +247,7 @@ int front_write_closed(engine_token token, int error, bool mapped)
     } else if (last) {
         store_marks_clear(marks, mark);
     }
-    free(w->upath);
-    *w = (struct writing){.token = 0, .probe = -1};
+    writing_forget(w);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;
 }

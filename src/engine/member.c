@@ -12,8 +12,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -25,11 +29,15 @@
 /* Blobs of so many ranks are read at join; those of larger jobs when they are needed. */
 #define PREFETCH_RANKS 512
 #define IO_THREADS     4
+/* Seconds that pass at most between a program's stat of a file and its open, as far as
+ * inode numbers go. */
+#define RESERVED_FOR 60
 
 struct member_run {
     struct member member;
     pthread_mutex_t lock;
     bool leave_wanted, leave_linger, running;
+    void (*table_ready)(void);
     bool exiting; /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
@@ -55,6 +63,7 @@ static struct member *member_create(const struct member_params *params)
     member->session = params->session;
     member->launch = params->launch;
     member->thread_enter = params->thread_enter;
+    run->table_ready = params->table_ready;
     member->claim_fd = params->claim_fd;
     member->joined_tail = &member->joined;
     member->next_id = 1;
@@ -212,10 +221,12 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
 {
     struct member *member = arg;
 
-    if (verdict == BOOT_WAVE_NO_PRODUCER)
+    if (verdict == BOOT_WAVE_NO_PRODUCER) {
         consume_fail_waiting(member);
-    else if (member->state == MEMBER_EXITING)
+    } else if (member->state == MEMBER_EXITING) {
+        member->job_ended = true;
         member_stop(member);
+    }
 }
 
 static bool wave_live(void *arg, uint32_t rank)
@@ -520,7 +531,7 @@ static int side_open(struct member *member, struct member_side *side, const char
                   path);
         return -1;
     }
-    store_fetch_clean(side->dir);
+    store_fetch_clean(side->dir, RESERVED_FOR);
     return 0;
 }
 
@@ -542,8 +553,10 @@ static int sides_open(struct member *member)
     return 0;
 }
 
-static void side_close(struct member_side *side)
+static void side_close(struct member_side *side, bool job_ended)
 {
+    if (job_ended && side->dir)
+        store_fetch_clean(side->dir, 0);
     store_journal_destroy(side->journal);
     store_marks_destroy(side->marks);
     store_dir_destroy(side->dir);
@@ -554,8 +567,8 @@ static void sides_close(struct member *member)
 {
     if (member->side[0].dir == member->side[1].dir)
         member->side[1] = (struct member_side){0};
-    side_close(&member->side[0]);
-    side_close(&member->side[1]);
+    side_close(&member->side[0], member->job_ended);
+    side_close(&member->side[1], member->job_ended);
 }
 
 static void self_describe(struct member *member)
@@ -692,6 +705,43 @@ static void member_teardown(struct member *member)
         close(member->claim_fd);
 }
 
+static bool is_managed(const char *dmd, const char *path)
+{
+    char real[PATH_MAX];
+    size_t n;
+
+    if (!dmd || !realpath(dmd, real))
+        return false;
+    n = strlen(real);
+    return strncmp(path, real, n) == 0 && path[n] == '/';
+}
+
+/* Standard output and error are the program's, in our table too: for UCX and for log lines.
+ * If one is a file below a DMD, our copy would keep its description from ever being closed.
+ */
+static void stdio_let_go(const struct member *member)
+{
+    char link[32], path[PATH_MAX];
+    struct stat st;
+
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        /* thread-self: ours is not the table that /proc/self shows */
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+        ssize_t n = readlink(link, path, sizeof(path) - 1);
+        path[n > 0 ? n : 0] = '\0';
+        if (n > 0 && !is_managed(member->config->path_consumer, path) &&
+            !is_managed(member->config->path_producer, path))
+            continue;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0) {
+            dup2(null, fd);
+            close(null);
+        }
+    }
+}
+
 /* This library has its own copy of util/log.c. */
 static void log_setup(const struct member *member)
 {
@@ -714,8 +764,11 @@ static int member_run(struct member *member)
     if (boot_fdtable_unshare(&member->claim_fd, 1) < 0) {
         log_error("cannot have a descriptor table of our own: %m");
         member->claim_fd = -1;
+        run->table_ready();
         return -1;
     }
+    stdio_let_go(member);
+    run->table_ready();
     if (member_start(member) < 0) {
         log_error(
             "rank %u could not join: files below its managed directory are not shared",
@@ -739,6 +792,9 @@ static int member_run(struct member *member)
         if (run->rc == 0)
             stats_log(member);
     }
+    if (run->rc < 0 && member->claim_fd >= 0)
+        shutdown(member->claim_fd,
+                 SHUT_RDWR); /* whoever queues there must not wait for nobody */
     member_teardown(member);
     return run->rc;
 }

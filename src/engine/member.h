@@ -74,6 +74,7 @@ struct member {
     int claim_fd;
 
     enum member_state state;
+    bool job_ended;   /* every rank is at exit */
     uint64_t started; /* util_clock_now() */
     struct net_loop *loop;
     struct engine_iopool *io;

@@ -27,6 +27,8 @@ struct member_params {
     uint64_t launch;            /* tells launches apart whose job names are alike */
     int claim_fd;               /* listening socket; duplicated */
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
+    void (*table_ready)(
+        void); /* called when no descriptor of the program's is held any more */
 };
 
 struct member_ops {

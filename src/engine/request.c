@@ -12,11 +12,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "boot/claim.h"
 #include "engine/member.h"
+#include "store/fetch.h"
 #include "util/log.h"
 
 /* Replies queued for a slow reader (dyad-dht-dump) before it is taken for dead. */
@@ -41,6 +43,7 @@ struct guest {
     struct consume *consume;
     struct dump_request *dump;
     struct dht_lookup *lookup;
+    uint64_t ino, dev; /* for the answer to a STAT */
 };
 
 static void guest_free(struct guest *guest)
@@ -127,6 +130,8 @@ static void guest_answer(struct guest *guest, int status, const struct dyad_entr
     done.source = guest->member->self.rank;
     done.source_incarnation = guest->member->self.incarnation;
     done.entry.upath = guest->msg.entry.upath;
+    done.offset = guest->ino;
+    done.length = guest->dev;
     if (entry) {
         done.entry = *entry;
         if (!done.entry.upath)
@@ -161,11 +166,25 @@ static void consumed(void *arg, int status)
     guest_answer(guest, status, NULL);
 }
 
+/* cp compares the inode that stat told with that of what it opens. */
+static void reserve_inode(struct guest *guest)
+{
+    struct member_side *side = &guest->member->side[ENGINE_CONSUMER];
+    struct stat st;
+
+    if (side->dir && store_fetch_reserve(side->dir, guest->msg.entry.upath, &st) == 0) {
+        guest->ino = st.st_ino;
+        guest->dev = st.st_dev;
+    }
+}
+
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct guest *guest = arg;
 
     guest->lookup = NULL;
+    if (status == 0)
+        reserve_inode(guest);
     guest_answer(guest, status, status == 0 ? entry : NULL);
 }
 

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -160,6 +162,28 @@ error_free:;
     free(fetch);
     errno = saved;
     return NULL;
+}
+
+int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st)
+{
+    char name[NAME_SIZE];
+    int rc = -1;
+
+    if (store_dir_check(upath) < 0)
+        return -1;
+    temp_name(upath, name);
+    int tmpdir = store_control_subdir(dir, "tmp");
+    if (tmpdir < 0)
+        return -1;
+    /* No claim: whoever fetches takes the file as it is, and its inode with it. */
+    int fd = openat(tmpdir, name, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                    0600);
+    if (fd >= 0) {
+        rc = fstat(fd, st);
+        close_keep(fd);
+    }
+    close_keep(tmpdir);
+    return rc;
 }
 
 int store_fetch_wait(const struct store_dir *dir, const char *upath)
@@ -363,7 +387,16 @@ void store_fetch_abort(struct store_fetch *fetch)
     free(fetch);
 }
 
-int store_fetch_clean(const struct store_dir *dir)
+/* An empty one that is younger than that may be a reservation in use. */
+static bool is_young(int fd, unsigned seconds)
+{
+    struct stat st;
+
+    return seconds > 0 && fstat(fd, &st) == 0 && st.st_size == 0 &&
+           time(NULL) - st.st_mtim.tv_sec < (time_t)seconds;
+}
+
+int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for)
 {
     int tmpdir = store_control_subdir(dir, "tmp");
     if (tmpdir < 0)
@@ -380,7 +413,8 @@ int store_fetch_clean(const struct store_dir *dir)
             openat(tmpdir, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             continue;
-        if (store_lock_take(fd) == 0 && store_lock_current(fd, tmpdir, entry->d_name) &&
+        if (!is_young(fd, reserved_for) && store_lock_take(fd) == 0 &&
+            store_lock_current(fd, tmpdir, entry->d_name) &&
             unlinkat(tmpdir, entry->d_name, 0) == 0)
             count++;
         close(fd);

@@ -46,7 +46,12 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */
 void store_fetch_abort(struct store_fetch *fetch);
-/* Remove temporaries of dead processes. Returns how many, or -1. */
-int store_fetch_clean(const struct store_dir *dir);
+/* The inode that upath will have once it is fetched: makes the empty temporary file that
+ * store_fetch_begin() will take over. For programs that compare a stat before their open
+ * with one after (cp). *st gets its st_dev and st_ino. 0 or -1. */
+int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st);
+/* Remove temporaries of dead processes, but for reservations younger than `reserved_for`
+ * seconds. Returns how many, or -1. */
+int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for);
 
 #endif

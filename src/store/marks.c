@@ -493,12 +493,15 @@ static enum holder who_holds(struct marks_slot *slot, uint64_t word, store_mark_
 }
 
 /* The same through any other description of the file (-1: none could be had). */
-static bool is_held_elsewhere(struct marks_slot *slot, uint64_t word, store_mark_t mark, int probe)
+static bool is_held_elsewhere(struct marks_slot *slot, uint64_t word, store_mark_t mark,
+                              int probe)
 {
     int held;
 
     if (word & WORD_NOLOCK)
-        held = atomic_load(&slot->opener) == store_proc_self(NULL) ? 0 : opener_alive(slot, word);
+        held = atomic_load(&slot->opener) == store_proc_self(NULL)
+                   ? 0
+                   : opener_alive(slot, word);
     else if (probe >= 0)
         held = store_lock_test(probe, lock_byte(mark));
     else
@@ -513,7 +516,8 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns);
 
-    if (!swap(marks, slot, word, with_state(word, store_proc_pid(self), STORE_MARK_CLOSING)))
+    if (!swap(marks, slot, word,
+              with_state(word, store_proc_pid(self), STORE_MARK_CLOSING)))
         return false;
     atomic_store(&slot->ns, ns);
     atomic_store(&slot->since, now_seconds());
@@ -548,7 +552,8 @@ bool store_marks_closed(struct store_marks *marks, store_mark_t mark,
     return won;
 }
 
-bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe, bool last_anyway)
+bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe,
+                              bool last_anyway)
 {
     struct marks_slot *slot;
     uint64_t word;
@@ -556,7 +561,8 @@ bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int 
     bool won = false;
 
     while (!won && (slot = find(marks, mark, &word))) {
-        if (WORD_STATE(word) != STORE_MARK_DIRTY && WORD_STATE(word) != STORE_MARK_ABANDONED)
+        if (WORD_STATE(word) != STORE_MARK_DIRTY &&
+            WORD_STATE(word) != STORE_MARK_ABANDONED)
             break;
         if (!last_anyway && is_held_elsewhere(slot, word, mark, probe))
             break;

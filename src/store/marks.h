@@ -40,7 +40,8 @@ struct store_marks;
 /* Names a slot and one use of it; 0 is none. The top bit is never set. */
 typedef uint64_t store_mark_t;
 
-/* How many descriptions may be open for writing at once on a node; and which of that many slots a mark has. */
+/* How many descriptions may be open for writing at once on a node; and which of that many
+ * slots a mark has. */
 #define STORE_MARK_SLOTS 65536
 static inline unsigned store_mark_slot(store_mark_t mark)
 {
@@ -92,9 +93,10 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
  * holds the lock is a mapping of its own. */
 bool store_marks_closed(struct store_marks *marks, store_mark_t mark,
                         const struct store_dir *dir, const char *upath, bool last_anyway);
-/* As above, by a new description of the file that was opened (/proc/self/fd) before the close; -1: none. For a caller that knows
- * itself whether the file has a name. */
-bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe, bool last_anyway);
+/* As above, by a new description of the file that was opened (/proc/self/fd) before the
+ * close; -1: none. For a caller that knows itself whether the file has a name. */
+bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe,
+                              bool last_anyway);
 /* Published, or nothing to publish: -> FREE. */
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
 /* Instead of clear: the close failed and the file must not count as complete. -> ABANDONED.

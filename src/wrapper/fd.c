@@ -40,7 +40,8 @@
 struct wrapper_desc {
     _Atomic int refs;
     _Atomic bool mapped;
-    _Atomic bool kept; /* scratch of exec_begin */
+    _Atomic bool shared; /* a fork may have given it to another process */
+    _Atomic bool kept;   /* scratch of exec_begin */
     enum engine_side side;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;
@@ -313,7 +314,16 @@ static void settle_unkept(int fd, void *arg)
     const struct engine_ops *ops = arg;
     engine_token token;
 
-    if (!desc || atomic_load(&desc->kept) || !(token = atomic_exchange(&desc->token, 0)))
+    if (!desc || atomic_load(&desc->kept))
+        return;
+    if (atomic_load(&desc->shared)) {
+        /* Who else holds it must be asked of its lock, and for that it must be closed here.
+         * If exec fails the descriptor is gone: exec was to close it, and its file is safe.
+         */
+        wrapper_fd_close_real(fd);
+        return;
+    }
+    if (!(token = atomic_exchange(&desc->token, 0)))
         return;
     /* The descriptor cannot be closed, since exec may fail: the engine is told that what
      * still holds the file is ours, as for a mapping. */
@@ -367,6 +377,20 @@ static void count_ref(int fd, void *arg)
 
     (void)arg;
     atomic_fetch_add(&desc->refs, 1);
+}
+
+static void share(int fd, void *arg)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+
+    (void)arg;
+    if (desc)
+        atomic_store(&desc->shared, true);
+}
+
+void wrapper_fd_fork_begin(void)
+{
+    wrapper_fd_foreach(share, NULL);
 }
 
 void wrapper_fd_fork_child(void)

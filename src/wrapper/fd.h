@@ -74,6 +74,8 @@ void wrapper_fd_close_all(unsigned first, unsigned last);
 void wrapper_fd_exec_begin(void);
 void wrapper_fd_exec_failed(void);
 
+/* Before a fork: what is open now may be held by two processes from here on. */
+void wrapper_fd_fork_begin(void);
 /* In the child of a fork: the table is a true copy, the counts may hold what other threads
  * had in hand. */
 void wrapper_fd_fork_child(void);

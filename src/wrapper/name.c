@@ -76,6 +76,28 @@ static int after_rename(int rc, const struct name *from, const struct name *to,
     return tell_renamed(ops, from, to);
 }
 
+/* The real call says that the source is not there. It may be published: bring it here,
+ * without waiting for one that is not. True: the call is worth another try. */
+static bool bring(const struct name *from)
+{
+    const struct engine_ops *ops;
+    const char *upath = from->managed ? from->where.upath[ENGINE_CONSUMER] : NULL;
+
+    if (!upath || !wrapper_mine() || !(ops = wrapper_engine()))
+        return false;
+    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0)
+        return true;
+    return false;
+}
+
+#define WITH_SOURCE(from, call)                        \
+    ({                                                 \
+        int rc_ = (call);                              \
+        if (rc_ < 0 && errno == ENOENT && bring(from)) \
+            rc_ = (call);                              \
+        rc_;                                           \
+    })
+
 /* | and not ||: both are to be looked at. */
 #define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
     (wrapper_active() && (find(from, fromfd, frompath) | find(to, tofd, topath)))
@@ -86,7 +108,8 @@ int wrapped_rename(const char *from_path, const char *to_path)
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return REAL(rename)(from_path, to_path);
-    return after_rename(REAL(rename)(from.path, to.path), &from, &to, 0);
+    return after_rename(WITH_SOURCE(&from, REAL(rename)(from.path, to.path)), &from, &to,
+                        0);
 }
 
 int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to_path)
@@ -95,7 +118,9 @@ int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return REAL(renameat)(fromfd, from_path, tofd, to_path);
-    return after_rename(REAL(renameat)(fromfd, from.path, tofd, to.path), &from, &to, 0);
+    return after_rename(
+        WITH_SOURCE(&from, REAL(renameat)(fromfd, from.path, tofd, to.path)), &from, &to,
+        0);
 }
 
 int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *to_path,
@@ -105,8 +130,9 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return REAL(renameat2)(fromfd, from_path, tofd, to_path, flags);
-    return after_rename(REAL(renameat2)(fromfd, from.path, tofd, to.path, flags), &from,
-                        &to, flags);
+    return after_rename(
+        WITH_SOURCE(&from, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags)), &from,
+        &to, flags);
 }
 
 static int after_link(int rc, const struct name *to)
@@ -124,7 +150,7 @@ int wrapped_link(const char *from_path, const char *to_path)
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return REAL(link)(from_path, to_path);
-    return after_link(REAL(link)(from.path, to.path), &to);
+    return after_link(WITH_SOURCE(&from, REAL(link)(from.path, to.path)), &to);
 }
 
 int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_path,
@@ -134,7 +160,8 @@ int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_p
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return REAL(linkat)(fromfd, from_path, tofd, to_path, flags);
-    return after_link(REAL(linkat)(fromfd, from.path, tofd, to.path, flags), &to);
+    return after_link(
+        WITH_SOURCE(&from, REAL(linkat)(fromfd, from.path, tofd, to.path, flags)), &to);
 }
 
 /* A file that is only published can be removed too. */

@@ -34,6 +34,7 @@ static pid_t do_fork(wrapper_fn_fork *real_fork)
     if (!wrapper_active() || !wrapper_mine())
         return real_fork();
     locked = wrapper_fork_lock();
+    wrapper_fd_fork_begin();
     pid = real_fork();
     if (pid == 0) {
         wrapper_fork_child();

@@ -236,6 +236,7 @@ static void one_id_for_all_processes(void **state)
                 CHILD_CHECK(dir);
                 CHILD_CHECK(write(result[1], store_dir_id(dir), DYAD_STORAGE_ID_LEN) ==
                             DYAD_STORAGE_ID_LEN);
+                store_dir_destroy(dir);
                 _exit(0);
             }
         }

@@ -1,0 +1,303 @@
+/*
+ * environ.c - getenv and its family over a copy that the program does not see
+ *
+ * libucs reads its configuration in a constructor, before any function of ours can run; so
+ * the copy is made at the first call, whoever makes it. It is read from /proc/self/environ
+ * (the strings that the kernel gave to this program) and not by way of `environ`, which the
+ * program's threads may be rearranging; bash also frees it. bash puts a NUL for the '=' of
+ * a variable for an instant while it starts: an entry without '=' means reading again.
+ *
+ * Who finds these definitions: with RTLD_DEEPBIND the objects loaded with libdyad_member.so
+ * look there first, so UCX and PMIx (and libevent below it) do, unless the program had
+ * loaded them before us. Nobody else does; without DEEPBIND (sanitizers) nobody at all,
+ * which is harmless.
+ *
+ * Strings that were handed out are never freed: getenv's callers keep pointers.
+ * One mutex; statically initialised, as the first call comes from a constructor.
+ */
+#include "boot/environ.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "boot/libs.h"
+
+#define DYAD_VISIBLE __attribute__((visibility("default")))
+
+#define READ_FIRST 16384
+#define READ_TRIES 100
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    bool ready;
+    char **entry; /* "NAME=value", `used` of them, not NULL-terminated */
+    size_t used, size;
+} copy;
+
+static const struct {
+    const char *name, *value;
+    unsigned unless; /* the program itself uses one of these */
+} override[] = {
+    /* No handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE. */
+    {"UCX_ERROR_SIGNALS", "", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* No handler for SIGHUP. */
+    {"UCX_DEBUG_SIGNO", "0", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* No patched mmap, munmap, mremap, madvise. */
+    {"UCX_MEM_EVENTS", "n", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* Its log lines go to stdout else, through the program's stream. */
+    {"UCX_LOG_FILE", "stderr", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* It walks `environ` for names that it does not know: a race with bash. */
+    {"UCX_WARN_UNUSED_ENV_VARS", "n", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* The default store loses keys that are committed while they are asked for. */
+    {"PMIX_MCA_gds", "hash", BOOT_LIBS_PMIX},
+};
+
+/* Without effect on us but to make PMIx_Init remove them from the program's `environ`. */
+static const char *const hidden[] = {"PMIX_MCA_ptl"};
+
+static size_t name_len(const char *text)
+{
+    return strcspn(text, "=");
+}
+
+static ssize_t find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < copy.used; i++)
+        if (strncmp(copy.entry[i], name, len) == 0 && copy.entry[i][len] == '=')
+            return (ssize_t)i;
+    return -1;
+}
+
+/* Put `text` ("NAME=value") in; it becomes the table's. */
+static int put(char *text)
+{
+    ssize_t at = find(text, name_len(text));
+
+    if (at >= 0) {
+        copy.entry[at] = text; /* the old one may still be in use */
+        return 0;
+    }
+    if (copy.used == copy.size) {
+        size_t size = copy.size ? copy.size * 2 : 128;
+        char **entry = realloc(copy.entry, size * sizeof(*entry));
+        if (!entry)
+            return -1;
+        copy.entry = entry;
+        copy.size = size;
+    }
+    copy.entry[copy.used++] = text;
+    return 0;
+}
+
+static void drop(const char *name, size_t len)
+{
+    ssize_t at = find(name, len);
+
+    if (at >= 0)
+        copy.entry[at] = copy.entry[--copy.used];
+}
+
+static int set(const char *name, const char *value)
+{
+    size_t len = strlen(name), value_len = strlen(value);
+    char *text = malloc(len + value_len + 2);
+
+    if (!text)
+        return -1;
+    memcpy(text, name, len);
+    text[len] = '=';
+    memcpy(text + len + 1, value, value_len + 1);
+    if (put(text) < 0) {
+        free(text);
+        return -1;
+    }
+    return 0;
+}
+
+/* All of /proc/self/environ with a NUL behind it, or NULL. */
+static char *read_all(size_t *len)
+{
+    size_t size = READ_FIRST, used = 0;
+    char *buf = malloc(size);
+    int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+
+    while (fd >= 0 && buf) {
+        ssize_t n = syscall(SYS_read, fd, buf + used, size - used - 1);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            break;
+        used += (size_t)n;
+        if (n == 0) {
+            syscall(SYS_close, fd);
+            buf[used] = '\0';
+            *len = used;
+            return buf;
+        }
+        if (size - used < 2) {
+            char *bigger = realloc(buf, size *= 2);
+            if (!bigger)
+                break;
+            buf = bigger;
+        }
+    }
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    free(buf);
+    return NULL;
+}
+
+static bool well_formed(const char *buf, size_t len)
+{
+    for (const char *p = buf; p < buf + len; p += strlen(p) + 1)
+        if (!strchr(p, '='))
+            return false;
+    return true;
+}
+
+static void load(void)
+{
+    size_t len = 0;
+    char *buf = read_all(&len);
+
+    for (int i = 0; buf && !well_formed(buf, len) && i < READ_TRIES; i++) {
+        free(buf);
+        sched_yield();
+        buf = read_all(&len);
+    }
+    /* buf is the storage of the entries and stays. Of names that occur twice the first
+     * counts. */
+    for (char *p = buf; buf && p < buf + len; p += strlen(p) + 1)
+        if (*p != '=' && strchr(p, '=') && find(p, name_len(p)) < 0)
+            put(p);
+}
+
+static void apply_overrides(void)
+{
+    unsigned program = boot_libs_before_us();
+
+    for (size_t i = 0; i < sizeof(override) / sizeof(override[0]); i++)
+        if (!(program & override[i].unless) &&
+            find(override[i].name, strlen(override[i].name)) < 0)
+            set(override[i].name, override[i].value);
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+        drop(hidden[i], strlen(hidden[i]));
+}
+
+/* Lock, with the copy made. */
+static void enter(void)
+{
+    int saved = errno;
+
+    pthread_mutex_lock(&lock);
+    if (!copy.ready) {
+        copy.ready = true;
+        load();
+        apply_overrides();
+    }
+    errno = saved;
+}
+
+static void leave(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static bool bad_name(const char *name)
+{
+    if (name && *name && !strchr(name, '='))
+        return false;
+    errno = EINVAL;
+    return true;
+}
+
+DYAD_VISIBLE char *getenv(const char *name)
+{
+    size_t len = strlen(name);
+    char *value = NULL;
+    ssize_t at;
+
+    enter();
+    at = find(name, len);
+    if (at >= 0)
+        value = copy.entry[at] + len + 1;
+    leave();
+    return value;
+}
+
+DYAD_VISIBLE char *secure_getenv(const char *name)
+{
+    return getauxval(AT_SECURE) ? NULL : getenv(name);
+}
+
+DYAD_VISIBLE int setenv(const char *name, const char *value, int replace)
+{
+    int rc = 0;
+
+    if (bad_name(name))
+        return -1;
+    enter();
+    if (replace || find(name, strlen(name)) < 0)
+        rc = set(name, value);
+    leave();
+    return rc;
+}
+
+DYAD_VISIBLE int putenv(char *string)
+{
+    int rc = 0;
+
+    enter();
+    if (strchr(string, '='))
+        rc = put(string);
+    else
+        drop(string, strlen(string));
+    leave();
+    return rc;
+}
+
+DYAD_VISIBLE int unsetenv(const char *name)
+{
+    if (bad_name(name))
+        return -1;
+    enter();
+    drop(name, strlen(name));
+    leave();
+    return 0;
+}
+
+DYAD_VISIBLE int clearenv(void)
+{
+    enter();
+    copy.used = 0;
+    leave();
+    return 0;
+}
+
+int boot_environ_setup(char *const env[])
+{
+    int rc = 0;
+
+    enter();
+    for (; env && *env && rc == 0; env++) {
+        size_t len = name_len(*env);
+        bool skip = len == 0 || !(*env)[len] || find(*env, len) >= 0;
+        for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+            skip = skip || (strlen(hidden[i]) == len && strncmp(hidden[i], *env, len) == 0);
+        if (!skip) {
+            char *text = strdup(*env);
+            rc = text ? put(text) : -1;
+        }
+    }
+    leave();
+    return rc;
+}

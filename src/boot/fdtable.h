@@ -1,0 +1,43 @@
+/*
+ * boot/fdtable.h - a descriptor table of the engine's own
+ *
+ * The program may close any number, and counts on the lowest free one; so none of our
+ * descriptors is in its table. The first engine thread unshares; threads that it creates,
+ * and theirs, share the private table. Numbers 3 to floor-1 of it are guards (/dev/null),
+ * so that our descriptors have numbers that a program seldom has, and a close() that a
+ * library makes from the wrong table hits nothing.
+ *
+ * In the private table 0 is /dev/null; 1 and 2 stay the program's: a library that flushes
+ * the stdio stream in one of our threads would else write the program's buffered output to
+ * nowhere.
+ */
+#ifndef DYAD_BOOT_FDTABLE_H
+#define DYAD_BOOT_FDTABLE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Give the calling thread a table with only 0-2 and the descriptors keep[n] of the
+ * program's, whose new numbers (floor or above, close-on-exec) replace the old. The
+ * program's table is not changed. Signals must be blocked. Before it unshares it starts the
+ * thread behind boot_fdtable_host_thread(). 0, or -1 with errno: the thread's table is then
+ * unusable for anything but ending the thread, unless errno is EINVAL or EAGAIN (nothing
+ * was done). */
+int boot_fdtable_unshare(int keep[], size_t n);
+
+/* Is the calling thread's table the private one? False before boot_fdtable_unshare(). Any
+ * thread. */
+bool boot_fdtable_is_private(void);
+
+/* Create a thread that uses the program's table, with all signals blocked. 0 or an errno
+ * value (ESRCH: boot_fdtable_unshare() was not called). Any thread but that of a forked
+ * child. */
+int boot_fdtable_host_thread(pthread_t *thread, void *(*fn)(void *arg), void *arg);
+
+/* Let go of the program's standard output and error, so that who reads the other end of its
+ * pipe sees the end of file though this process lingers. Log lines to stderr are lost from
+ * then on. From a thread of the private table. */
+void boot_fdtable_drop_stdio(void);
+
+#endif

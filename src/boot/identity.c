@@ -1,0 +1,110 @@
+/*
+ * identity.c - the launcher's variables and the name of the node
+ *
+ * Reads the environment it is given and not getenv(): bash has one of its own, which knows
+ * nothing before main. Runs in every process before main, so: no malloc, no stdio, two
+ * system calls.
+ */
+#include "boot/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static const char *lookup(char *const env[], const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+static int parse_rank(const char *text, uint32_t *rank)
+{
+    uint64_t value = 0;
+
+    if (!*text)
+        return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return -1;
+        value = value * 10 + (uint64_t)(*text - '0');
+        if (value >= UINT32_MAX - 16) /* PMIx keeps the highest for wildcards */
+            return -1;
+    }
+    *rank = (uint32_t)value;
+    return 0;
+}
+
+/* The boot id without its newline, or "" where /proc is not mounted: the host name alone
+ * must do then. Raw system calls: in the shim, open and close are our own interposed
+ * symbols. */
+static void boot_id(char *buf, size_t size)
+{
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id",
+                      O_RDONLY | O_CLOEXEC, 0);
+    long n = 0;
+
+    if (fd >= 0) {
+        n = syscall(SYS_read, fd, buf, size - 1);
+        syscall(SYS_close, fd);
+    }
+    buf[n > 0 ? n : 0] = '\0';
+    buf[strcspn(buf, "\n")] = '\0';
+}
+
+static int read_node(struct boot_identity *identity, char *const env[])
+{
+    const char *node = lookup(env, "DYAD_NODE");
+    struct utsname host;
+    char id[64];
+
+    if (node && *node) {
+        if (strlen(node) >= sizeof(identity->node))
+            return -1;
+        strcpy(identity->node, node);
+        return 0;
+    }
+    if (uname(&host) < 0)
+        strcpy(host.nodename, "localhost");
+    boot_id(id, sizeof(id));
+    /* 64 + 1 + 63: always fits */
+    strcpy(identity->node, host.nodename);
+    strcat(identity->node, "/");
+    strcat(identity->node, id);
+    return 0;
+}
+
+int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad)
+{
+    const char *nspace = lookup(env, "PMIX_NAMESPACE");
+    const char *rank = lookup(env, "PMIX_RANK");
+    int saved = errno;
+
+    memset(identity, 0, sizeof(*identity));
+    if (nspace && *nspace) {
+        *bad = "PMIX_NAMESPACE";
+        if (strlen(nspace) > BOOT_NSPACE_MAX)
+            goto malformed;
+        strcpy(identity->nspace, nspace);
+        *bad = "PMIX_RANK";
+        if (!rank || parse_rank(rank, &identity->rank) < 0)
+            goto malformed;
+        identity->launched = true;
+    }
+    *bad = "DYAD_NODE";
+    if (read_node(identity, env) < 0)
+        goto malformed;
+    *bad = NULL;
+    errno = saved;
+    return 0;
+
+malformed:
+    errno = EINVAL;
+    return -1;
+}

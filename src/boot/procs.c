@@ -1,0 +1,404 @@
+/*
+ * procs.c - reads /proc
+ *
+ * Descendants are found through /proc/PID/task/TID/children, or from the parent's number in
+ * every /proc/PID/stat where the kernel was built without it. A process that lost its
+ * parent belongs to init and is not seen. What a thread does is in
+ * /proc/PID/task/TID/syscall: the number of the call it sleeps in and its arguments, or
+ * "running". A call with a short time-out is not a sleep: a program that polls once a
+ * second may do anything next.
+ *
+ * Nothing here is atomic: processes come and go while we look. A process that vanishes
+ * during the look is busy. The two waves of boot/wave.h and the activity counters catch the
+ * rest.
+ *
+ * Runs on the loop's thread; no state.
+ */
+#include "boot/procs.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TREE_MAX     65536 /* more processes than this below one rank: busy */
+#define LONG_WAIT_MS 60000 /* a time-out from here on counts as a sleep */
+
+struct pids {
+    pid_t *pid;
+    size_t used, size;
+};
+
+static int pids_add(struct pids *list, pid_t pid)
+{
+    if (list->used == list->size) {
+        size_t size = list->size ? list->size * 2 : 64;
+        pid_t *bigger = size > TREE_MAX ? NULL : realloc(list->pid, size * sizeof(*bigger));
+        if (!bigger)
+            return -1;
+        list->pid = bigger;
+        list->size = size;
+    }
+    list->pid[list->used++] = pid;
+    return 0;
+}
+
+/* Read a small file of /proc; returns its length (buf is NUL-terminated) or -1. */
+static ssize_t read_file(const char *path, char *buf, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return -1;
+    n = read(fd, buf, size - 1);
+    close(fd);
+    if (n >= 0)
+        buf[n] = '\0';
+    return n;
+}
+
+/* State letter and parent from a stat file; -1 if it cannot be read. The name may contain
+ * anything, ')' too. A first thread that has ended while others run is shown as Z; the
+ * process lives. */
+static int read_stat(const char *path, bool process, char *state, pid_t *parent)
+{
+    char buf[1024], *p;
+    long threads;
+    int ppid;
+
+    if (read_file(path, buf, sizeof(buf)) < 0 || !(p = strrchr(buf, ')')) ||
+        sscanf(p + 1,
+               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
+               state, &ppid, &threads) != 3)
+        return -1;
+    if (process && *state == 'Z' && threads > 1)
+        *state = 'S';
+    *parent = ppid;
+    return 0;
+}
+
+static bool is_dead(char state)
+{
+    return state == 'Z' || state == 'X' || state == 'x';
+}
+
+/* -1: gone or unreadable */
+static int process_state(pid_t pid, char *state)
+{
+    char path[64];
+    pid_t parent;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    return read_stat(path, true, state, &parent);
+}
+
+/* Call fn for each numeric name in a directory until it returns non-zero. -1: cannot be
+ * read. */
+static int each_number(const char *path, int (*fn)(void *arg, pid_t number), void *arg)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!dir)
+        return -1;
+    while (rc == 0 && (entry = readdir(dir)))
+        if (isdigit((unsigned char)entry->d_name[0]))
+            rc = fn(arg, (pid_t)atoi(entry->d_name));
+    closedir(dir);
+    return rc;
+}
+
+/* --- children --- */
+
+struct child_walk {
+    pid_t parent;
+    struct pids *out;
+    bool no_list; /* the kernel has no "children" files */
+};
+
+static int add_children_of_task(void *arg, pid_t tid)
+{
+    struct child_walk *walk = arg;
+    char path[80], number[16];
+    size_t digits = 0;
+    FILE *file;
+    int c, rc = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)walk->parent, (int)tid);
+    if (!(file = fopen(path, "re"))) {
+        /* The thread has ended (its children went to another, which is listed or will be),
+         * or no such file. */
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)walk->parent, (int)tid);
+        walk->no_list = access(path, R_OK) == 0;
+        return walk->no_list ? 1 : 0;
+    }
+    do {
+        c = getc(file);
+        if (isdigit(c) && digits < sizeof(number) - 1) {
+            number[digits++] = (char)c;
+        } else if (digits) {
+            number[digits] = '\0';
+            digits = 0;
+            rc = pids_add(walk->out, (pid_t)atoi(number));
+        }
+    } while (c != EOF && rc == 0);
+    fclose(file);
+    return rc;
+}
+
+static int add_if_child(void *arg, pid_t pid)
+{
+    struct child_walk *walk = arg;
+    char path[64], state;
+    pid_t parent;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (read_stat(path, true, &state, &parent) == 0 && parent == walk->parent)
+        return pids_add(walk->out, pid);
+    return 0;
+}
+
+/* Add the children of pid, zombies too. -1: could not be read. */
+static int add_children(pid_t pid, struct pids *out)
+{
+    struct child_walk walk = {.parent = pid, .out = out};
+    size_t before = out->used;
+    char path[64];
+    int rc;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    rc = each_number(path, add_children_of_task, &walk);
+    if (walk.no_list) {
+        out->used = before;
+        rc = each_number("/proc", add_if_child, &walk);
+    }
+    return rc == 0 ? 0 : -1;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+    pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The live children of pid, appended to out, each once. */
+static int add_live_children(pid_t pid, struct pids *out)
+{
+    size_t first = out->used, kept = first;
+
+    if (add_children(pid, out) < 0)
+        return -1;
+    qsort(out->pid + first, out->used - first, sizeof(pid_t), compare_pids);
+    for (size_t i = first; i < out->used; i++) {
+        char state;
+        if (i > first && out->pid[i] == out->pid[i - 1])
+            continue;
+        if (process_state(out->pid[i], &state) < 0 || is_dead(state))
+            continue;
+        out->pid[kept++] = out->pid[i];
+    }
+    out->used = kept;
+    return 0;
+}
+
+size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max)
+{
+    struct pids tree = {0};
+    size_t found;
+
+    add_live_children(root, &tree);
+    for (size_t i = 0; i < tree.used; i++)
+        add_live_children(tree.pid[i], &tree); /* a process that is gone has none */
+    found = tree.used;
+    if (found && max)
+        memcpy(pids, tree.pid, (found < max ? found : max) * sizeof(*pids));
+    free(tree.pid);
+    return found;
+}
+
+/* --- threads --- */
+
+struct look {
+    pid_t pid;
+    const struct boot_blocked *blocked;
+    size_t nblocked;
+    const pid_t *ignore;
+    size_t nignore;
+    bool one_blocked; /* a thread of this process is in a wait of ours */
+};
+
+/* The time-out at `address` in another process, in milliseconds; INT64_MAX where there is
+ * none. -1: unreadable. */
+static int64_t read_timeout(pid_t pid, uint64_t address, bool microseconds)
+{
+    struct timespec ts;
+    struct iovec local = {.iov_base = &ts, .iov_len = sizeof(ts)};
+    struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = sizeof(ts)};
+
+    if (address == 0)
+        return INT64_MAX;
+    if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != (ssize_t)sizeof(ts) ||
+        ts.tv_sec < 0)
+        return -1;
+    if (ts.tv_sec > INT64_MAX / 2000)
+        return INT64_MAX;
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / (microseconds ? 1000 : 1000000);
+}
+
+/* Of FUTEX_WAIT_BITSET and the like, whose time is absolute. */
+static int64_t until(int64_t ms, bool realtime)
+{
+    struct timespec now;
+
+    if (ms < 0 || ms == INT64_MAX)
+        return ms;
+    clock_gettime(realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC, &now);
+    ms -= (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return ms < 0 ? 0 : ms;
+}
+
+/* Will the thread sleep until another wakes it? nr and its arguments as /proc shows them.
+ */
+static bool is_asleep(pid_t pid, long nr, const uint64_t arg[6], bool *waits_for_child)
+{
+    int64_t ms;
+
+    *waits_for_child = false;
+    switch (nr) {
+    case SYS_wait4:
+    case SYS_waitid:
+        *waits_for_child = true;
+        return true;
+    case SYS_futex:
+        /* FUTEX_WAIT (0), FUTEX_LOCK_PI (6), FUTEX_WAIT_BITSET (9), FUTEX_WAIT_REQUEUE_PI
+         * (11), LOCK_PI2 (13) */
+        ms = read_timeout(pid, arg[3], false);
+        if ((arg[1] & 127) != 0)
+            ms = until(ms, arg[1] & 256 || (arg[1] & 127) == 6);
+        break;
+#ifdef SYS_poll
+    case SYS_poll:
+        ms = (int32_t)arg[2] < 0 ? INT64_MAX : (int32_t)arg[2];
+        break;
+#endif
+#ifdef SYS_select
+    case SYS_select:
+        ms = read_timeout(pid, arg[4], true);
+        break;
+#endif
+#ifdef SYS_epoll_wait
+    case SYS_epoll_wait:
+#endif
+    case SYS_epoll_pwait:
+        ms = (int32_t)arg[3] < 0 ? INT64_MAX : (int32_t)arg[3];
+        break;
+#ifdef SYS_epoll_pwait2
+    case SYS_epoll_pwait2:
+        ms = read_timeout(pid, arg[3], false);
+        break;
+#endif
+    case SYS_ppoll:
+        ms = read_timeout(pid, arg[2], false);
+        break;
+    case SYS_pselect6:
+        ms = read_timeout(pid, arg[4], false);
+        break;
+    default:
+        return false;
+    }
+    return ms >= LONG_WAIT_MS;
+}
+
+/* 0: this thread does not hinder; 1: it is busy. */
+static int look_at_thread(void *arg, pid_t tid)
+{
+    struct look *look = arg;
+    char path[80], buf[512], state;
+    uint64_t a[6];
+    bool waits;
+    pid_t parent;
+    long nr;
+
+    for (size_t i = 0; i < look->nblocked; i++)
+        if (look->blocked[i].pid == look->pid && look->blocked[i].tid == tid) {
+            look->one_blocked = true;
+            return 0;
+        }
+    for (size_t i = 0; i < look->nignore; i++)
+        if (look->ignore[i] == tid)
+            return 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)look->pid, (int)tid);
+    if (read_stat(path, false, &state, &parent) < 0)
+        return 1;
+    if (is_dead(state))
+        return 0; /* a first thread that called pthread_exit() */
+    if (state != 'S')
+        return 1;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)look->pid, (int)tid);
+    if (read_file(path, buf, sizeof(buf)) < 0 ||
+        sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx", &nr, &a[0], &a[1], &a[2],
+               &a[3], &a[4], &a[5]) != 7)
+        return 1; /* "running", "-1 ..." or not ours to see */
+    return is_asleep(look->pid, nr, a, &waits) ? (waits ? 2 : 0) : 1;
+}
+
+struct process_look {
+    struct look look;
+    bool waits_for_child;
+};
+
+static int look_and_note(void *arg, pid_t tid)
+{
+    struct process_look *process = arg;
+    int rc = look_at_thread(&process->look, tid);
+
+    if (rc == 2)
+        process->waits_for_child = true;
+    return rc == 1;
+}
+
+bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
+                      size_t nblocked, const pid_t *ignore, size_t nignore)
+{
+    struct pids tree = {0};
+    bool is_quiet = true;
+
+    if (pids_add(&tree, root) < 0)
+        return false;
+    for (size_t i = 0; i < tree.used && is_quiet; i++) {
+        pid_t pid = tree.pid[i];
+        size_t before = tree.used;
+        struct process_look process = {.look = {.pid = pid,
+                                                .blocked = blocked,
+                                                .nblocked = nblocked,
+                                                .ignore = ignore,
+                                                .nignore = nignore}};
+        char path[64], state;
+
+        if (add_live_children(pid, &tree) < 0) {
+            /* ended since its parent was read: that parent may run now */
+            is_quiet = false;
+            break;
+        }
+        if (i == 0 && root_exiting)
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        if (process_state(pid, &state) < 0 || is_dead(state) ||
+            each_number(path, look_and_note, &process) != 0)
+            is_quiet = false;
+        else if (process.waits_for_child || !process.look.one_blocked)
+            is_quiet = tree.used > before; /* (b): it needs a live child */
+    }
+    free(tree.pid);
+    return is_quiet;
+}

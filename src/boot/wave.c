@@ -1,0 +1,563 @@
+/*
+ * wave.c - reports go up the tree, a wave that confirms goes down and up, the verdict down
+ *
+ * Tree: rank r's parent is (r-1)/8. A dead rank is stood in for by its nearest live
+ * ancestor, which takes the dead one's children for its own. Ranks without a live ancestor
+ * belong to the root, the lowest live rank. Each rank vouches for the part of the static
+ * tree below it, so every rank is either counted once or held for dead by the one that had
+ * to count it.
+ *
+ * - REPORT, child to parent: state (AND), activity (sum) and count of its part. Sent on
+ * each change while the part is quiet, and once when it becomes busy. Silence means busy.
+ * - CONFIRM, parent to child: from the root, once all its reports are quiet; carries the
+ *   number of the wave.
+ * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
+ *   children answered.
+ * - VERDICT, parent to child.
+ *
+ * Why two: the reports were made at different times. Activity counters only rise, and each
+ * rank answers after the root had the last report. If count and sum of the answers are
+ * those of the reports, no counter has moved between a rank's report and its answer; the
+ * moment at which the root sent CONFIRM lies between the two for every rank, so at that
+ * moment all were quiet at once. A stale report can therefore start a wave in vain, never
+ * make a wrong verdict. A message under way at that moment (a notify to a waiter) is not
+ * counted: whoever gives up a wait on NO_PRODUCER must look once more (see wave.h).
+ *
+ * After NO_PRODUCER a rank with waits counts as busy until its activity counter moved, and
+ * its reports are forgotten above it: the same waits are not judged twice, and new ones are
+ * judged by new reports. If the verdict was lost on the way, the next kick's report starts
+ * the wave again.
+ *
+ * Losses: kick() repeats the report, and at the root the wave. Who died is found by the
+ * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers whatever comes
+ * with the verdict.
+ *
+ * The callbacks may call boot_wave_set() and boot_wave_rank_changed(): these only note the
+ * change when called from inside, and settle() takes another turn.
+ */
+#include "boot/wave.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#define ARITY      8
+#define ALL_BITS   (BOOT_WAVE_QUIET | BOOT_WAVE_EXITING)
+#define KIND_SHIFT 8
+
+enum kind { KIND_REPORT = 1, KIND_CONFIRM, KIND_ANSWER, KIND_VERDICT };
+
+struct sum {
+    uint32_t state;
+    uint32_t count;
+    uint64_t activity;
+};
+
+struct child { /* a rank that has sent something, or is a child */
+    UT_hash_handle hh;
+    uint32_t rank;
+    bool reported;
+    struct sum report;
+    uint64_t answered; /* number of the wave that `answer` belongs to; 0: none */
+    struct sum answer;
+};
+
+struct boot_wave {
+    uint32_t self, nranks;
+    const struct boot_wave_ops *ops;
+    void *arg;
+
+    uint32_t state; /* this rank's own */
+    uint64_t activity;
+    bool hold;  /* NO_PRODUCER was given to this rank: busy until `activity` moves */
+    bool final; /* ALL_EXIT was given */
+
+    struct child *known; /* by rank */
+    uint32_t *failed;    /* a send failed: dead until told otherwise */
+    size_t nfailed, failed_size;
+
+    bool stale; /* the next four are to be computed anew */
+    bool root;
+    uint32_t parent; /* if not root */
+    uint32_t *children;
+    size_t nchildren, children_size;
+
+    bool sent_any; /* to `sent_to` */
+    uint32_t sent_to;
+    struct sum sent;
+
+    uint64_t highest;    /* number of any wave seen */
+    uint64_t wave;       /* being confirmed below us; 0: none */
+    uint32_t asked_by;   /* who sent CONFIRM, if not root */
+    struct sum expected; /* root: sum of the reports when the wave began */
+    bool tried;          /* root: `expected` was tried, and failed or gave a verdict */
+    uint64_t agreed;     /* last wave that we answered quiet, and our own counter then */
+    uint64_t agreed_activity;
+    uint64_t judged; /* number of the last verdict handled */
+
+    bool busy, again; /* settle() is running; is to take another turn */
+};
+
+/* --- who is where --- */
+
+static bool is_live(const struct boot_wave *wave, uint32_t rank)
+{
+    if (rank == wave->self)
+        return true;
+    for (size_t i = 0; i < wave->nfailed; i++)
+        if (wave->failed[i] == rank)
+            return false;
+    return wave->ops->live(wave->arg, rank);
+}
+
+static void note_failed(struct boot_wave *wave, uint32_t rank)
+{
+    if (wave->nfailed == wave->failed_size) {
+        size_t size = wave->failed_size ? wave->failed_size * 2 : 8;
+        uint32_t *failed = realloc(wave->failed, size * sizeof(*failed));
+        if (!failed)
+            return; /* a kick tries again */
+        wave->failed = failed;
+        wave->failed_size = size;
+    }
+    wave->failed[wave->nfailed++] = rank;
+    wave->stale = true;
+    wave->again = true;
+}
+
+static void forget_failed(struct boot_wave *wave, uint32_t rank)
+{
+    for (size_t i = 0; i < wave->nfailed; i++)
+        if (wave->failed[i] == rank)
+            wave->failed[i--] = wave->failed[--wave->nfailed];
+}
+
+static bool add_child(struct boot_wave *wave, uint32_t rank)
+{
+    if (wave->nchildren == wave->children_size) {
+        size_t size = wave->children_size ? wave->children_size * 2 : ARITY;
+        uint32_t *children = realloc(wave->children, size * sizeof(*children));
+        if (!children)
+            return false;
+        wave->children = children;
+        wave->children_size = size;
+    }
+    wave->children[wave->nchildren++] = rank;
+    return true;
+}
+
+/* Add the live ranks nearest below `top`, not looking below a live one. */
+static bool add_below(struct boot_wave *wave, uint32_t top)
+{
+    for (uint64_t c = (uint64_t)top * ARITY + 1; c <= (uint64_t)top * ARITY + ARITY; c++) {
+        if (c >= wave->nranks)
+            break;
+        bool live = c != wave->self && is_live(wave, (uint32_t)c);
+        if (!(live ? add_child(wave, (uint32_t)c) : add_below(wave, (uint32_t)c)))
+            return false;
+    }
+    return true;
+}
+
+/* False: no memory; everything counts as busy till the next event. */
+static bool find_places(struct boot_wave *wave)
+{
+    if (!wave->stale)
+        return true;
+    uint32_t up = wave->self;
+    wave->root = true;
+    while (up > 0 && wave->root) {
+        up = (up - 1) / ARITY;
+        if (is_live(wave, up)) {
+            wave->parent = up;
+            wave->root = false;
+        }
+    }
+    if (wave->root) { /* no live ancestor: the lowest live rank is the parent, or it is us
+                       */
+        for (uint32_t r = 0; r < wave->self; r++)
+            if (is_live(wave, r)) {
+                wave->parent = r;
+                wave->root = false;
+                break;
+            }
+    }
+    wave->nchildren = 0;
+    /* The root takes every rank that has no live ancestor: all that is below dead ranks
+     * from 0 on. */
+    if (!add_below(wave, wave->root ? 0 : wave->self))
+        return false;
+    wave->stale = false;
+    return true;
+}
+
+static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
+{
+    struct child *child;
+
+    HASH_FIND(hh, wave->known, &rank, sizeof(rank), child);
+    if (!child && make && (child = calloc(1, sizeof(*child)))) {
+        child->rank = rank;
+        HASH_ADD(hh, wave->known, rank, sizeof(child->rank), child);
+    }
+    return child;
+}
+
+/* --- sums --- */
+
+static struct sum own(const struct boot_wave *wave)
+{
+    return (struct sum){
+        .state = wave->hold ? 0 : wave->state, .count = 1, .activity = wave->activity};
+}
+
+static void add(struct sum *sum, const struct sum *other)
+{
+    sum->state &= other->state;
+    sum->count += other->count;
+    sum->activity += other->activity;
+}
+
+static bool quiet(const struct sum *sum)
+{
+    return sum->state & BOOT_WAVE_QUIET;
+}
+
+static bool same(const struct sum *a, const struct sum *b)
+{
+    return a->state == b->state && a->count == b->count && a->activity == b->activity;
+}
+
+/* Of this rank and its children as they reported; busy if one did not. */
+static struct sum sum_reports(struct boot_wave *wave)
+{
+    struct sum sum = own(wave);
+
+    for (size_t i = 0; i < wave->nchildren; i++) {
+        struct child *child = child_of(wave, wave->children[i], false);
+        if (child && child->reported)
+            add(&sum, &child->report);
+        else
+            sum.state = 0;
+    }
+    return sum;
+}
+
+/* Of this rank and its children's answers to the wave under way. False: not all are there
+ * and nobody is busy. */
+static bool sum_answers(struct boot_wave *wave, struct sum *sum)
+{
+    bool complete = true;
+
+    *sum = own(wave);
+    for (size_t i = 0; i < wave->nchildren; i++) {
+        struct child *child = child_of(wave, wave->children[i], false);
+        if (child && child->answered == wave->wave)
+            add(sum, &child->answer);
+        else
+            complete = false;
+    }
+    return complete || !quiet(sum);
+}
+
+/* --- messages --- */
+
+static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint64_t number,
+                    const struct sum *sum)
+{
+    struct net_msg msg;
+
+    memset(&msg, 0, sizeof(msg));
+    msg.type = NET_MSG_WAVE;
+    msg.wave.number = number;
+    msg.wave.activity = sum->activity;
+    msg.wave.count = sum->count;
+    msg.wave.state = sum->state | (uint32_t)kind << KIND_SHIFT;
+    if (wave->ops->send(wave->arg, rank, &msg) == 0)
+        return true;
+    note_failed(wave, rank);
+    return false;
+}
+
+static void send_verdict(struct boot_wave *wave, uint32_t rank, uint64_t number,
+                         uint32_t state)
+{
+    struct sum sum = {.state = state};
+    send_to(wave, rank, KIND_VERDICT, number, &sum);
+}
+
+/* Pass a verdict on, then take it. state: the agreed bits of all ranks. */
+static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
+{
+    bool exit_all = state & BOOT_WAVE_EXITING;
+
+    if (wave->final || number <= wave->judged)
+        return;
+    wave->judged = number;
+    wave->wave = 0;
+    /* The list may be replaced when a send fails and rank_changed is called: only stale is
+     * set then. */
+    for (size_t i = 0; i < wave->nchildren; i++)
+        send_verdict(wave, wave->children[i], number, state);
+    if (exit_all) {
+        wave->final = true;
+        wave->ops->verdict(wave->arg, BOOT_WAVE_ALL_EXIT);
+        return;
+    }
+    for (size_t i = 0; i < wave->nchildren; i++) {
+        struct child *child = child_of(wave, wave->children[i], false);
+        if (child && !(child->report.state & BOOT_WAVE_EXITING))
+            child->reported = false;
+    }
+    if (!(wave->sent.state & BOOT_WAVE_EXITING))
+        wave->sent_any = false; /* forgotten above us, too */
+    /* Something happened here since we agreed: these waits are new, or no longer alone. */
+    if (wave->agreed != number || wave->agreed_activity != wave->activity ||
+        (wave->state & ALL_BITS) != BOOT_WAVE_QUIET)
+        return;
+    wave->hold = true;
+    wave->ops->verdict(wave->arg, BOOT_WAVE_NO_PRODUCER);
+}
+
+static void report(struct boot_wave *wave, const struct sum *sum)
+{
+    bool known_busy =
+        !wave->sent_any || wave->sent_to != wave->parent || !quiet(&wave->sent);
+
+    if (quiet(sum) ? !known_busy && same(sum, &wave->sent) : known_busy)
+        return;
+    wave->sent = *sum;
+    wave->sent_to = wave->parent;
+    wave->sent_any = true;
+    if (!send_to(wave, wave->parent, KIND_REPORT, 0, sum))
+        wave->sent_any = false;
+}
+
+/* Ask the children. */
+static void wave_begin(struct boot_wave *wave, uint64_t number)
+{
+    static const struct sum none;
+
+    wave->wave = number;
+    if (number > wave->highest)
+        wave->highest = number;
+    for (size_t i = 0; i < wave->nchildren; i++) {
+        struct child *child = child_of(wave, wave->children[i], false);
+        if (child)
+            child->answered = 0;
+    }
+    for (size_t i = 0; i < wave->nchildren; i++)
+        send_to(wave, wave->children[i], KIND_CONFIRM, number, &none);
+    wave->again = true; /* without children the answer is there */
+}
+
+static void wave_end(struct boot_wave *wave, const struct sum *sum)
+{
+    uint64_t number = wave->wave;
+
+    wave->wave = 0;
+    if (quiet(sum)) {
+        wave->agreed = number;
+        wave->agreed_activity = wave->activity;
+    }
+    if (!wave->root) {
+        send_to(wave, wave->asked_by, KIND_ANSWER, number, sum);
+    } else if (quiet(sum) && same(sum, &wave->expected)) {
+        judge(wave, number, sum->state);
+        wave->again = true;
+    }
+}
+
+static void turn(struct boot_wave *wave)
+{
+    static const struct sum busy;
+    bool moved = wave->stale;
+    struct sum sum;
+
+    if (wave->final || !find_places(wave))
+        return;
+    if (moved && wave->wave) { /* some of those now below us were never asked */
+        if (wave->root)
+            wave->tried = false;
+        else
+            send_to(wave, wave->asked_by, KIND_ANSWER, wave->wave, &busy);
+        wave->wave = 0;
+    }
+    if (wave->wave && sum_answers(wave, &sum)) {
+        if (!quiet(&sum))
+            sum.state = 0;
+        wave_end(wave, &sum);
+    }
+    if (wave->final || wave->stale)
+        return;
+    sum = sum_reports(wave);
+    if (!wave->root) {
+        report(wave, &sum);
+    } else if (!quiet(&sum)) {
+        wave->tried = false;
+    } else if (!wave->wave && !(wave->tried && same(&sum, &wave->expected))) {
+        wave->expected = sum;
+        wave->tried = true;
+        wave_begin(wave, wave->highest + 1);
+    }
+}
+
+/* Take turns until nothing changes. Bounded: each further turn follows a message, a death
+ * or a change of state. */
+static void settle(struct boot_wave *wave)
+{
+    wave->again = true;
+    if (wave->busy)
+        return;
+    wave->busy = true;
+    while (wave->again) {
+        wave->again = false;
+        turn(wave);
+    }
+    wave->busy = false;
+}
+
+/* --- interface --- */
+
+struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
+                                   const struct boot_wave_ops *ops, void *arg)
+{
+    struct boot_wave *wave;
+
+    if (self >= nranks) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!(wave = calloc(1, sizeof(*wave))))
+        return NULL;
+    wave->self = self;
+    wave->nranks = nranks;
+    wave->ops = ops;
+    wave->arg = arg;
+    wave->stale = true;
+    return wave;
+}
+
+void boot_wave_destroy(struct boot_wave *wave)
+{
+    struct child *child, *next;
+
+    if (!wave)
+        return;
+    HASH_ITER(hh, wave->known, child, next)
+    {
+        HASH_DEL(wave->known, child);
+        free(child);
+    }
+    free(wave->children);
+    free(wave->failed);
+    free(wave);
+}
+
+void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
+{
+    if (state & BOOT_WAVE_EXITING)
+        state |= BOOT_WAVE_QUIET;
+    if (activity != wave->activity)
+        wave->hold = false;
+    else if (state == wave->state)
+        return;
+    wave->state = state & ALL_BITS;
+    wave->activity = activity;
+    settle(wave);
+}
+
+void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
+{
+    uint32_t from = msg->source, kind = msg->wave.state >> KIND_SHIFT;
+    struct sum sum = {.state = msg->wave.state & ALL_BITS,
+                      .count = msg->wave.count,
+                      .activity = msg->wave.activity};
+    struct sum below;
+    struct child *child;
+
+    if (from >= wave->nranks || from == wave->self)
+        return;
+    if (wave->final) { /* it missed the verdict, as its parent has left already */
+        if (kind == KIND_REPORT || kind == KIND_CONFIRM)
+            send_verdict(wave, from, wave->judged, ALL_BITS);
+        return;
+    }
+    switch (kind) {
+    case KIND_REPORT:
+        if (!(child = child_of(wave, from, true)))
+            return;
+        child->reported = true;
+        child->report = sum;
+        break;
+    case KIND_CONFIRM:
+        if (msg->wave.number > wave->highest)
+            wave->highest = msg->wave.number;
+        if (!find_places(wave))
+            return;
+        below = sum_reports(wave);
+        /* A root has ranks below it that the asker may count, too: it first has to hear
+         * (rank_changed) that a lower rank lives. */
+        if (wave->root)
+            below.state = 0;
+        if (quiet(&below)) {
+            wave->asked_by = from;
+            wave_begin(wave, msg->wave.number);
+        } else {
+            below.state = 0;
+            send_to(wave, from, KIND_ANSWER, msg->wave.number, &below);
+        }
+        break;
+    case KIND_ANSWER:
+        if (!(child = child_of(wave, from, true)))
+            return;
+        child->answered = msg->wave.number;
+        child->answer = sum;
+        break;
+    case KIND_VERDICT:
+        if (msg->wave.number > wave->highest)
+            wave->highest = msg->wave.number;
+        if (!(sum.state & BOOT_WAVE_EXITING) && msg->wave.number != wave->agreed)
+            return;
+        if (find_places(wave))
+            judge(wave, msg->wave.number, sum.state);
+        break;
+    default:
+        return;
+    }
+    settle(wave);
+}
+
+void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
+{
+    struct child *child;
+
+    if (rank >= wave->nranks || rank == wave->self)
+        return;
+    forget_failed(wave, rank);
+    /* What it said as another incarnation, or before it died, is void. */
+    HASH_FIND(hh, wave->known, &rank, sizeof(rank), child);
+    if (child) {
+        HASH_DEL(wave->known, child);
+        free(child);
+    }
+    if (wave->sent_any && wave->sent_to == rank)
+        wave->sent_any = false;
+    wave->stale = true;
+    settle(wave);
+}
+
+void boot_wave_kick(struct boot_wave *wave)
+{
+    if (wave->nfailed) {
+        wave->nfailed = 0;
+        wave->stale = true;
+    }
+    wave->sent_any = false;
+    wave->tried = false;
+    if (wave->root)
+        wave->wave = 0; /* an answer was lost */
+    settle(wave);
+}

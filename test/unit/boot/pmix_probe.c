@@ -1,0 +1,199 @@
+/*
+ * pmix_probe.c - boot/pmix.h under a real launcher
+ *
+ * Usage: mpirun -n N pmix_probe MODE
+ * - all: every rank joins, gets every blob, releases, gets one more (in a new session where
+ *   the store allows it), ends
+ * - absent: odd ranks do not join while the others look for them
+ * - late: odd ranks join after the others have reported them absent: the blobs still come
+ * - destroy: the ranks leave with Gets pending
+ *
+ * Ends with 0 if what is expected happened. All ranks print one line.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <pmix.h>
+
+#include "boot/fdtable.h"
+#include "boot/pmix.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+extern char **environ;
+
+static struct {
+    const char *mode;
+    struct net_loop *loop;
+    struct boot_pmix *pmix;
+    struct boot_identity self;
+    struct net_timer *timer;
+    uint32_t nranks, nnodes;
+    uint32_t present, absent, wrong;
+    bool again;
+    uint64_t start, ready, committed, all;
+    int failed;
+} probe;
+
+static void text_of(uint32_t rank, char *text, size_t size)
+{
+    snprintf(
+        text, size, "blob of rank %u, %.*s", rank, (int)(rank * 37 % 800),
+        "--------------------------------------------------------------------------------");
+}
+
+static bool joins(uint32_t rank)
+{
+    return strcmp(probe.mode, "absent") != 0 || rank % 2 == 0;
+}
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "rank %u: %s\n", probe.self.rank, why);
+    probe.failed = 1;
+    net_loop_stop(probe.loop);
+}
+
+static void on_ready(void *arg, const struct boot_pmix_job *job, int error)
+{
+    char text[1024];
+
+    (void)arg;
+    probe.ready = util_clock_now();
+    if (error) {
+        errno = error;
+        fail("not ready");
+        return;
+    }
+    probe.nranks = job->nranks;
+    probe.nnodes = job->nnodes;
+    for (uint32_t r = 0; r < job->nranks; r++)
+        if (job->node[r] >= job->nnodes)
+            fail("node map");
+    text_of(probe.self.rank, text, sizeof(text));
+    if (boot_pmix_commit(probe.pmix, text, strlen(text)) < 0)
+        fail("commit");
+}
+
+static void on_committed(void *arg, int status)
+{
+    (void)arg;
+    probe.committed = util_clock_now();
+    if (status) {
+        fail("not committed");
+        return;
+    }
+    for (uint32_t r = 0; r < probe.nranks; r++)
+        if (r != probe.self.rank && boot_pmix_get(probe.pmix, r, false) < 0)
+            fail("get");
+    if (strcmp(probe.mode, "late") != 0) /* a session that has ended hears no more */
+        boot_pmix_release(probe.pmix);
+    if (probe.nranks == 1 || strcmp(probe.mode, "destroy") == 0)
+        net_loop_stop(probe.loop);
+}
+
+static void ask_again(void *arg)
+{
+    (void)arg;
+    probe.again = true;
+    if (boot_pmix_get(probe.pmix, (probe.self.rank + 2) % probe.nranks, false) < 0)
+        fail("get again");
+}
+
+static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
+{
+    char text[1024];
+    uint32_t expect_absent = 0;
+
+    (void)arg;
+    if (probe.again) {
+        if (error)
+            fail("the second session did not find the blob");
+        net_loop_stop(probe.loop);
+        return;
+    }
+    text_of(rank, text, sizeof(text));
+    if (error)
+        probe.absent++;
+    else if (len != strlen(text) || memcmp(blob, text, len) != 0)
+        probe.wrong++;
+    else
+        probe.present++;
+    for (uint32_t r = 0; r < probe.nranks; r++)
+        expect_absent += !joins(r);
+    if (probe.wrong || (error && joins(rank) && strcmp(probe.mode, "late") != 0))
+        fail("a blob is wrong or missing");
+    if (probe.present == probe.nranks - 1 - expect_absent &&
+        (probe.absent == expect_absent || strcmp(probe.mode, "late") == 0)) {
+        probe.all = util_clock_now();
+        if (probe.nranks > 2 && strcmp(probe.mode, "late") != 0)
+            net_timer_start(probe.timer, util_clock_now() + 50 * UTIL_NSEC_PER_MSEC);
+        else
+            net_loop_stop(probe.loop);
+    }
+}
+
+static const struct boot_pmix_ops ops = {on_ready, on_committed, on_blob};
+
+static double ms(uint64_t from, uint64_t to)
+{
+    return (double)(to - from) / 1e6;
+}
+
+int main(int argc, char **argv)
+{
+    const char *bad;
+    uint64_t timeout = 20 * UTIL_NSEC_PER_SEC, leave;
+    sigset_t all;
+
+    probe.mode = argc > 1 ? argv[1] : "all";
+    if (getenv("PROBE_DEBUG"))
+        util_log_setup(UTIL_LOG_DEBUG, NULL, "probe");
+    if (boot_identity_read(&probe.self, environ, &bad) < 0 || !probe.self.launched)
+        return 2;
+    if (!joins(probe.self.rank)) {
+        /* Outlive those that look for us. mpirun kills a job in which one rank ends without
+         * PMIx_Init and others called it, so make the calls at the end. */
+        pmix_proc_t self;
+        sleep(3);
+        return PMIx_Init(&self, NULL, 0) || PMIx_Finalize(NULL, 0);
+    }
+    if (strcmp(probe.mode, "absent") == 0 || strcmp(probe.mode, "late") == 0)
+        timeout = 500 * UTIL_NSEC_PER_MSEC;
+    if (strcmp(probe.mode, "late") == 0 && probe.self.rank % 2)
+        usleep(1500000);
+    boot_pmix_hold_ns =
+        0; /* the worst for the server: Finalize and Init of all ranks overlap */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    if (!getenv("PROBE_SHARED_TABLE") && boot_fdtable_unshare(NULL, 0) < 0)
+        return 3;
+    probe.start = util_clock_now();
+    if (!(probe.loop = net_loop_create()) ||
+        !(probe.timer = net_timer_create(probe.loop, ask_again, NULL)) ||
+        !(probe.pmix =
+              boot_pmix_create(probe.loop, &probe.self, "test", timeout, &ops, NULL)))
+        return 4;
+    if (net_loop_run(probe.loop) < 0)
+        return 5;
+    leave = util_clock_now();
+    boot_pmix_destroy(probe.pmix);
+    uint64_t end = util_clock_now();
+    printf(
+        "rank %u of %u on %u nodes: present %u absent %u wrong %u; ready %.1f committed "
+        "%.1f all "
+        "%.1f ms; left in %.1f ms\n",
+        probe.self.rank, probe.nranks, probe.nnodes, probe.present, probe.absent,
+        probe.wrong, ms(probe.start, probe.ready), ms(probe.ready, probe.committed),
+        probe.all ? ms(probe.committed, probe.all) : 0.0, ms(leave, end));
+    if (ms(leave, end) > 6000)
+        probe.failed = 1;
+    net_timer_destroy(probe.timer);
+    net_loop_destroy(probe.loop);
+    return probe.failed;
+}

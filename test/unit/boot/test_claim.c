@@ -1,0 +1,264 @@
+/*
+ * test_claim.c - one member per rank, among real processes
+ *
+ * Run with "holder FD" it is the image after an exec: it looks for the claim it inherited.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "boot/claim.h"
+
+static struct boot_identity id = {.launched = true, .nspace = "test.claim", .node = "here"};
+static struct sockaddr_un address;
+static socklen_t len;
+static char *self;
+
+static void setup_name(uint32_t rank)
+{
+    snprintf(id.node, sizeof(id.node), "here.%d", (int)getpid());
+    id.rank = rank;
+    len = boot_claim_address(&id, "kvs", &address);
+}
+
+static int exit_of(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+static void test_name(void **state)
+{
+    struct sockaddr_un other;
+    struct boot_identity b = id;
+
+    (void)state;
+    assert_int_equal(boot_claim_address(&id, "kvs", &other), len);
+    assert_memory_equal(&other, &address, len);
+    assert_int_equal(address.sun_path[0], 0);
+    assert_memory_equal(address.sun_path + 1, "dyad/", 5);
+    assert_true(len < sizeof(address));
+    boot_claim_address(&id, NULL, &other);
+    assert_memory_not_equal(&other, &address, len);
+    strcpy(b.nspace, "test.clai");
+    b.node[0] = 'm';
+    strcpy(b.node + 1, id.node); /* the same letters, the border elsewhere */
+    boot_claim_address(&b, "kvs", &other);
+    assert_memory_not_equal(&other, &address, len);
+    b = id;
+    b.rank = UINT32_MAX - 17;
+    assert_true(boot_claim_address(&b, "kvs", &other) > len);
+}
+
+static void test_bind_and_connect(void **state)
+{
+    int fd, peer, accepted;
+
+    (void)state;
+    assert_int_equal(boot_claim_connect(&address, len), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    assert_int_equal(boot_claim_inherited(&address, len), -1);
+    fd = boot_claim_bind(&address, len);
+    assert_true(fd >= 256);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(boot_claim_bind(&address, len), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    assert_int_equal(accept(fd, NULL, NULL), -1); /* does not block */
+    assert_int_equal(errno, EAGAIN);
+    peer = boot_claim_connect(&address, len); /* queues */
+    assert_true(peer >= 256);
+    accepted = accept(fd, NULL, NULL);
+    assert_true(accepted >= 0);
+    assert_true(boot_claim_peer_ok(peer));
+    assert_true(boot_claim_peer_ok(accepted));
+    assert_false(boot_claim_peer_ok(0));
+    assert_int_equal(boot_claim_inherited(&address, len), fd); /* not peer, not accepted */
+    close(accepted);
+    close(peer);
+    close(fd);
+    fd = boot_claim_bind(&address, len);
+    assert_true(fd >= 256);
+    close(fd);
+}
+
+static void test_small_limit(void **state)
+{
+    struct rlimit old, small;
+    int fd;
+
+    (void)state;
+    getrlimit(RLIMIT_NOFILE, &old);
+    small = old;
+    small.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    fd = boot_claim_bind(&address, len);
+    setrlimit(RLIMIT_NOFILE, &old);
+    assert_true(fd >= 10 && fd < 64);
+    close(fd);
+}
+
+static void test_processes_compete(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        int go[2], hold[2], winners = 0;
+        pid_t pid[8];
+        assert_int_equal(pipe(go) | pipe(hold), 0);
+        for (int i = 0; i < 8; i++)
+            if ((pid[i] = fork()) == 0) {
+                char c;
+                close(go[1]);
+                close(hold[1]);
+                if (read(go[0], &c, 1) < 0) /* all start when the pipe is closed */
+                    _exit(9);
+                int fd = boot_claim_bind(&address, len);
+                if (fd < 0)
+                    _exit(errno == EADDRINUSE ? 1 : 2);
+                if (read(hold[0], &c, 1) < 0) /* hold it until the others have tried */
+                    _exit(9);
+                _exit(0);
+            }
+        close(go[0]);
+        close(go[1]);
+        close(hold[0]);
+        for (int i = 0, seen = 0; seen < 7; i = (i + 1) % 8) {
+            int status;
+            if (pid[i] > 0 && waitpid(pid[i], &status, WNOHANG) == pid[i]) {
+                assert_int_equal(WEXITSTATUS(status), 1);
+                pid[i] = 0;
+                seen++;
+            }
+        }
+        close(hold[1]);
+        for (int i = 0; i < 8; i++)
+            if (pid[i] > 0)
+                winners += exit_of(pid[i]) == 0;
+        assert_int_equal(winners, 1);
+    }
+}
+
+static void test_death_frees(void **state)
+{
+    int ready[2], fd;
+    char c;
+
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (boot_claim_bind(&address, len) < 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        pause();
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    assert_int_equal(boot_claim_bind(&address, len), -1);
+    kill(pid, SIGKILL);
+    exit_of(pid);
+    fd = boot_claim_bind(&address, len);
+    assert_true(fd >= 0);
+    close(fd);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+/* A child that closes its copy does not keep the claim of a dead member; one that does not,
+ * does. */
+static void test_forked_copy(void **state)
+{
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        int ready[2], hold[2], status;
+        char c;
+        assert_int_equal(pipe(ready) | pipe(hold), 0);
+        pid_t member = fork();
+        if (member == 0) {
+            int fd = boot_claim_bind(&address, len);
+            if (fork() == 0) {
+                if (closes)
+                    close(fd);
+                close(hold[1]);
+                if (write(ready[1], "x", 1) != 1 || read(hold[0], &c, 1) < 0)
+                    _exit(1);
+                close(fd);
+                close(ready[1]); /* the parent sees the end of it */
+                _exit(0);
+            }
+            pause();
+        }
+        close(ready[1]);
+        close(hold[0]);
+        assert_int_equal(read(ready[0], &c, 1), 1);
+        kill(member, SIGKILL);
+        waitpid(member, &status, 0);
+        int fd = boot_claim_bind(&address, len);
+        assert_int_equal(fd >= 0, closes);
+        if (fd >= 0)
+            close(fd);
+        close(hold[1]);
+        assert_int_equal(read(ready[0], &c, 1), 0);
+        close(ready[0]);
+    }
+}
+
+static void test_exec_hands_over(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char number[16], hex[2 * sizeof(address) + 1];
+        int fd = boot_claim_bind(&address, len);
+        fcntl(fd, F_SETFD, 0);
+        snprintf(number, sizeof(number), "%d", fd);
+        for (socklen_t i = 0; i < len; i++)
+            snprintf(hex + 2 * i, 3, "%02x", ((unsigned char *)&address)[i]);
+        execl(self, self, "holder", number, hex, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(exit_of(pid), 0);
+}
+
+static int holder(const char *number, const char *hex)
+{
+    len = (socklen_t)(strlen(hex) / 2);
+    for (socklen_t i = 0; i < len; i++) {
+        unsigned byte;
+        sscanf(hex + 2 * i, "%2x", &byte);
+        ((unsigned char *)&address)[i] = (unsigned char)byte;
+    }
+    int fd = boot_claim_inherited(&address, len);
+    if (fd != atoi(number) || boot_claim_bind(&address, len) >= 0 || errno != EADDRINUSE)
+        return 1;
+    int peer = boot_claim_connect(&address, len);
+    return peer >= 0 && boot_claim_peer_ok(peer) ? 0 : 2;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_name),
+        cmocka_unit_test(test_bind_and_connect),
+        cmocka_unit_test(test_small_limit),
+        cmocka_unit_test(test_processes_compete),
+        cmocka_unit_test(test_death_frees),
+        cmocka_unit_test(test_forked_copy),
+        cmocka_unit_test(test_exec_hands_over),
+    };
+    self = "/proc/self/exe";
+    if (argc == 4 && strcmp(argv[1], "holder") == 0)
+        return holder(argv[2], argv[3]);
+    setup_name(7);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,544 @@
+/*
+ * test_wave.c - the exit barrier over a network that delays, loses ranks and never forgets
+ * who knows what
+ *
+ * The network keeps the order of two ranks' messages and delays each by a random time. Each
+ * rank has its own view of who is live, corrected some time after the truth changes. An
+ * oracle says at every verdict whether it was right to give one at all since the wave
+ * began.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "boot/wave.h"
+
+#define MAX_RANKS 200
+#define QUIET     BOOT_WAVE_QUIET
+#define EXITING   (BOOT_WAVE_QUIET | BOOT_WAVE_EXITING)
+
+struct packet {
+    uint64_t due, order;
+    uint32_t from, to;
+    struct net_msg msg;
+};
+
+struct node {
+    struct boot_wave *wave;
+    bool alive; /* in truth */
+    bool view[MAX_RANKS];
+    uint32_t state;
+    uint64_t activity;
+    unsigned no_producer, all_exit;
+    bool keeps_waiting; /* does not end its waits at a verdict: must be left alone then */
+    bool release;       /* NO_PRODUCER: become busy inside the callback */
+};
+
+static struct {
+    uint32_t n;
+    struct node node[MAX_RANKS];
+    struct packet *queue;
+    size_t used, size;
+    uint64_t now, order, last_due[MAX_RANKS][MAX_RANKS];
+    uint64_t messages;
+    unsigned seed;
+    uint64_t all_quiet_at; /* last time at which all live ranks were quiet; 0 never */
+    bool wrong;
+} net;
+
+static unsigned roll(unsigned below)
+{
+    return (unsigned)rand_r(&net.seed) % below;
+}
+
+static int op_send(void *arg, uint32_t rank, struct net_msg *msg)
+{
+    struct node *node = arg;
+    uint32_t from = (uint32_t)(node - net.node);
+
+    if (!node->view[rank])
+        return -1;
+    if (net.used == net.size)
+        net.queue = realloc(net.queue,
+                            (net.size = net.size ? net.size * 2 : 64) * sizeof(*net.queue));
+    uint64_t due = net.now + 1 + roll(50);
+    if (due <= net.last_due[from][rank])
+        due = net.last_due[from][rank] + 1;
+    net.last_due[from][rank] = due;
+    net.queue[net.used] = (struct packet){
+        .due = due, .order = net.order++, .from = from, .to = rank, .msg = *msg};
+    net.queue[net.used++].msg.source = from;
+    net.messages++;
+    return 0;
+}
+
+static bool op_live(void *arg, uint32_t rank)
+{
+    return ((struct node *)arg)->view[rank];
+}
+
+static bool everybody(uint32_t bits)
+{
+    for (uint32_t r = 0; r < net.n; r++)
+        if (net.node[r].alive && (net.node[r].state & bits) != bits)
+            return false;
+    return true;
+}
+
+static void set(uint32_t rank, uint32_t state)
+{
+    struct node *node = &net.node[rank];
+
+    node->state = state;
+    node->activity++;
+    if (everybody(QUIET))
+        net.all_quiet_at = net.now + 1;
+    boot_wave_set(node->wave, state, node->activity);
+}
+
+static void op_verdict(void *arg, enum boot_wave_verdict verdict)
+{
+    struct node *node = arg;
+
+    if (verdict == BOOT_WAVE_ALL_EXIT) {
+        node->all_exit++;
+        if (!everybody(EXITING))
+            net.wrong = true;
+        return;
+    }
+    node->no_producer++;
+    if (!net.all_quiet_at)
+        net.wrong = true;
+    if (node->release) {
+        node->state = 0;
+        node->activity++;
+        boot_wave_set(node->wave, 0, node->activity);
+    }
+}
+
+static const struct boot_wave_ops ops = {op_send, op_live, op_verdict};
+
+static void net_open(uint32_t n, unsigned seed)
+{
+    free(net.queue);
+    memset(&net, 0, sizeof(net));
+    net.n = n;
+    net.seed = seed;
+    for (uint32_t r = 0; r < n; r++) {
+        struct node *node = &net.node[r];
+        node->alive = node->release = true;
+        memset(node->view, true, n);
+        node->wave = boot_wave_create(r, n, &ops, node);
+        assert_non_null(node->wave);
+    }
+}
+
+static void net_close(void)
+{
+    for (uint32_t r = 0; r < net.n; r++)
+        boot_wave_destroy(net.node[r].wave);
+    free(net.queue);
+    net.queue = NULL;
+    net.used = net.size = 0;
+}
+
+/* Deliver one message. False: none is left. */
+static bool step(void)
+{
+    size_t best = 0;
+
+    if (everybody(QUIET))
+        net.all_quiet_at = net.now + 1;
+    if (!net.used)
+        return false;
+    for (size_t i = 1; i < net.used; i++)
+        if (net.queue[i].due < net.queue[best].due ||
+            (net.queue[i].due == net.queue[best].due &&
+             net.queue[i].order < net.queue[best].order))
+            best = i;
+    struct packet packet = net.queue[best];
+    net.queue[best] = net.queue[--net.used];
+    if (packet.due > net.now)
+        net.now = packet.due;
+    if (net.node[packet.to].alive)
+        boot_wave_receive(net.node[packet.to].wave, &packet.msg);
+    return true;
+}
+
+static void drain(void)
+{
+    unsigned steps = 0;
+
+    while (step())
+        assert_true(++steps < 2000000); /* it comes to rest */
+}
+
+static void learn(uint32_t who, uint32_t of, bool live)
+{
+    net.node[who].view[of] = live;
+    if (net.node[who].alive)
+        boot_wave_rank_changed(net.node[who].wave, of);
+}
+
+static void all_learn(uint32_t of, bool live)
+{
+    for (uint32_t r = 0; r < net.n; r++)
+        if (r != of)
+            learn(r, of, live);
+}
+
+static unsigned verdicts(bool exit)
+{
+    unsigned count = 0;
+    for (uint32_t r = 0; r < net.n; r++)
+        if (net.node[r].alive)
+            count += exit ? net.node[r].all_exit : net.node[r].no_producer;
+    return count;
+}
+
+static uint32_t alive(void)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < net.n; r++)
+        count += net.node[r].alive;
+    return count;
+}
+
+static void test_all_exit(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= MAX_RANKS; n += n < 20 ? 1 : 37) {
+        net_open(n, n);
+        uint32_t first = roll(n);
+        for (uint32_t i = 0; i < n - 1; i++) {
+            set((first + i) % n, EXITING);
+            if (roll(3) == 0)
+                step();
+        }
+        drain();
+        assert_int_equal(verdicts(true), 0); /* one is still at work */
+        set((first + n - 1) % n, EXITING);
+        drain();
+        assert_int_equal(verdicts(true), n);
+        assert_int_equal(verdicts(false), 0);
+        assert_false(net.wrong);
+        /* up, down, up, down, and reports that overtook a quieter child's */
+        assert_true(net.messages <= 5 * n);
+        net_close();
+    }
+}
+
+static void test_one_busy_rank_holds_all(void **state)
+{
+    (void)state;
+    for (uint32_t busy = 0; busy < 30; busy++) {
+        net_open(30, busy);
+        for (uint32_t r = 0; r < 30; r++)
+            if (r != busy)
+                set(r, r % 2 ? EXITING : QUIET);
+        drain();
+        for (int i = 0; i < 3; i++) {
+            for (uint32_t r = 0; r < 30; r++)
+                boot_wave_kick(net.node[r].wave);
+            drain();
+        }
+        assert_int_equal(verdicts(true) + verdicts(false), 0);
+        set(busy, QUIET);
+        drain();
+        assert_int_equal(verdicts(true), 0);
+        for (uint32_t r = 0; r < 30; r++) /* who waits is told, once */
+            assert_int_equal(net.node[r].no_producer, r == busy || r % 2 == 0);
+        net_close();
+    }
+}
+
+/* The waiters wait again: each time they are told again; at last all exit. */
+static void test_no_producer_again(void **state)
+{
+    (void)state;
+    net_open(50, 7);
+    for (unsigned round = 1; round <= 5; round++) {
+        uint64_t before = net.messages;
+        for (uint32_t r = 0; r < 50; r++)
+            set(r, r % 3 ? QUIET : EXITING);
+        drain();
+        for (uint32_t r = 0; r < 50; r++)
+            assert_int_equal(net.node[r].no_producer, r % 3 ? round : 0);
+        assert_true(net.messages - before <= 7 * 50);
+    }
+    assert_int_equal(verdicts(true), 0);
+    for (uint32_t r = 0; r < 50; r++)
+        set(r, EXITING);
+    drain();
+    assert_int_equal(verdicts(true), 50);
+    net_close();
+}
+
+/* A rank that was told and whose waits have not ended yet does not make for another
+ * verdict. */
+static void test_told_is_busy(void **state)
+{
+    (void)state;
+    net_open(20, 3);
+    for (uint32_t r = 0; r < 20; r++) {
+        net.node[r].release = false;
+        set(r, QUIET);
+    }
+    drain();
+    assert_int_equal(verdicts(false), 20);
+    for (uint32_t r = 0; r < 20; r++)
+        boot_wave_kick(net.node[r].wave);
+    drain();
+    for (uint32_t r = 0; r < 19; r++)
+        set(r, QUIET); /* new waits; rank 19 still wakes its threads */
+    drain();
+    assert_int_equal(verdicts(false), 20);
+    set(19, QUIET);
+    drain();
+    assert_int_equal(verdicts(false), 40);
+    net_close();
+}
+
+/* Something happens between report and answer, and the rank is quiet again: the first sum
+ * is void. */
+static void test_activity_between_the_waves(void **state)
+{
+    unsigned hits = 0;
+
+    (void)state;
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        net_open(25, seed);
+        uint32_t actor = roll(25);
+        for (uint32_t r = 0; r < 25; r++)
+            set(r, QUIET);
+        unsigned at = roll(90);
+        for (unsigned i = 0; i < at; i++)
+            step();
+        if (verdicts(false) == 0) {
+            hits++;
+            net.all_quiet_at = 0;
+            set(actor, 0); /* busy from here on: what was quiet before does not count */
+            while (step())
+                ;
+            /* a wave whose confirmation began before may have judged, rightly, the moment
+             * before; then the actor, which has become active, is not told */
+            assert_int_equal(net.node[actor].no_producer, 0);
+            unsigned told = verdicts(false);
+            assert_true(told == 0 || told == 24);
+            set(actor, QUIET);
+            drain();
+            if (!told)
+                assert_int_equal(verdicts(false), 25);
+        }
+        net_close();
+    }
+    assert_true(hits > 100);
+}
+
+static void test_never_joined(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 60; seed++) {
+        uint32_t n = 1 + seed * 3;
+        net_open(n, seed);
+        for (uint32_t r = 0; r < n; r++)
+            if (roll(3) == 0 && alive() > 1)
+                net.node[r].alive = false;
+        for (uint32_t r = 0; r < n; r++)
+            if (net.node[r].alive)
+                set(r, EXITING);
+        drain();
+        if (alive() < n)
+            assert_int_equal(verdicts(true), 0);
+        for (uint32_t of = 0; of < n; of++) /* each learns it by itself, in any order */
+            if (!net.node[of].alive)
+                for (uint32_t r = 0; r < n; r++)
+                    if (r != of) {
+                        learn(r, of, false);
+                        if (roll(4) == 0)
+                            step();
+                    }
+        drain();
+        for (int i = 0; i < 3 && verdicts(true) < alive(); i++) {
+            for (uint32_t r = 0; r < n; r++)
+                if (net.node[r].alive)
+                    boot_wave_kick(net.node[r].wave);
+            drain();
+        }
+        assert_int_equal(verdicts(true), alive());
+        assert_false(net.wrong);
+        net_close();
+    }
+}
+
+/* Ranks die at any moment, the root too, in the middle of waves. */
+static void test_deaths(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 150; seed++) {
+        uint32_t n = 2 + seed % 120;
+        net_open(n, seed);
+        for (uint32_t r = 0; r < n; r++) {
+            set(r, EXITING);
+            step();
+            if (roll(6) == 0 && alive() > 1) {
+                uint32_t victim = roll(3) ? roll(n) : 0;
+                if (net.node[victim].alive) {
+                    net.node[victim].alive = false;
+                    if (roll(2))
+                        all_learn(victim, false);
+                }
+            }
+        }
+        for (uint32_t of = 0; of < n; of++)
+            if (!net.node[of].alive)
+                all_learn(of, false);
+        drain();
+        for (int i = 0; i < 4 && verdicts(true) < alive(); i++) {
+            for (uint32_t r = 0; r < n; r++)
+                if (net.node[r].alive)
+                    boot_wave_kick(net.node[r].wave);
+            drain();
+        }
+        assert_int_equal(verdicts(true), alive());
+        assert_false(net.wrong);
+        net_close();
+    }
+}
+
+/* Of those that leave on the verdict, one was never told: it finds itself alone. */
+static void test_left_behind(void **state)
+{
+    (void)state;
+    net_open(12, 5);
+    for (uint32_t r = 0; r < 12; r++)
+        set(r, EXITING);
+    while (net.node[0].all_exit == 0)
+        step();
+    do { /* what is sent to rank 9 is lost */
+        for (size_t i = 0; i < net.used; i++)
+            if (net.queue[i].to == 9)
+                net.queue[i--] = net.queue[--net.used];
+    } while (step());
+    assert_int_equal(net.node[9].all_exit, 0);
+    boot_wave_kick(net.node[9].wave); /* its parent is still there: it is told */
+    drain();
+    assert_int_equal(net.node[9].all_exit, 1);
+    net_close();
+
+    net_open(12, 6);
+    for (uint32_t r = 0; r < 12; r++)
+        set(r, EXITING);
+    while (net.node[0].all_exit == 0)
+        step();
+    net.used = 0;
+    for (uint32_t r = 0; r < 12; r++)
+        if (r != 9) {
+            net.node[r].alive = false;
+            learn(9, r, false);
+        }
+    drain();
+    assert_int_equal(net.node[9].all_exit, 1);
+    net_close();
+}
+
+/* A rank that was passed over comes late: then it counts. */
+static void test_late_joiner(void **state)
+{
+    (void)state;
+    for (uint32_t late = 0; late < 20; late++) {
+        net_open(20, late);
+        net.node[late].alive = false;
+        all_learn(late, false);
+        for (uint32_t r = 0; r < 19; r++)
+            if (r != late)
+                set(r, EXITING);
+        drain();
+        if (late != 19)
+            assert_int_equal(verdicts(true), 0); /* rank 19 works */
+        net.node[late].alive = true;
+        all_learn(late, true);
+        drain();
+        if (late != 19) {
+            set(19, EXITING);
+            drain();
+            assert_int_equal(verdicts(true), 0);
+            set(late, EXITING);
+            drain();
+            assert_int_equal(verdicts(true), 20);
+        }
+        net_close();
+    }
+}
+
+/* Busy and quiet at random: no wrong verdict, and when all rest, one comes. */
+static void test_random(void **state)
+{
+    unsigned told = 0;
+
+    (void)state;
+    for (unsigned seed = 1; seed <= 100; seed++) {
+        net_open(2 + seed % 60, seed);
+        for (unsigned i = 0; i < 400; i++) {
+            set(roll(net.n), roll(3) ? QUIET : 0);
+            step();
+            assert_false(net.wrong);
+            if (verdicts(false)) /* was the moment seen in which all were quiet? */
+                told++;
+        }
+        unsigned before = verdicts(false);
+        for (uint32_t r = 0; r < net.n; r++)
+            set(r, QUIET);
+        drain();
+        assert_true(verdicts(false) > before);
+        assert_int_equal(verdicts(true), 0);
+        net_close();
+    }
+    assert_true(told > 0);
+}
+
+static void test_hostile(void **state)
+{
+    struct net_msg msg = {.type = NET_MSG_WAVE};
+
+    (void)state;
+    net_open(3, 1);
+    for (uint32_t kind = 0; kind < 8; kind++)
+        for (uint32_t source = 0; source < 6; source++) {
+            msg.source = source;
+            msg.wave.number = UINT64_MAX - kind;
+            msg.wave.state = kind << 8 | 0xff;
+            msg.wave.count = UINT32_MAX;
+            net.node[1].state = 0;
+            if (kind != 4) /* who may speak may judge: the MAC says who may */
+                boot_wave_receive(net.node[1].wave, &msg);
+        }
+    assert_int_equal(net.node[1].all_exit + net.node[1].no_producer, 0);
+    boot_wave_rank_changed(net.node[1].wave, 77);
+    assert_null(boot_wave_create(3, 3, &ops, NULL));
+    net_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_exit),
+        cmocka_unit_test(test_one_busy_rank_holds_all),
+        cmocka_unit_test(test_no_producer_again),
+        cmocka_unit_test(test_told_is_busy),
+        cmocka_unit_test(test_activity_between_the_waves),
+        cmocka_unit_test(test_never_joined),
+        cmocka_unit_test(test_deaths),
+        cmocka_unit_test(test_left_behind),
+        cmocka_unit_test(test_late_joiner),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_hostile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
