@@ -54,6 +54,8 @@ static const struct {
     {"UCX_MEM_EVENTS", "n", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
     /* Its log lines go to stdout else, through the program's stream. */
     {"UCX_LOG_FILE", "stderr", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
+    /* A peer that is gone is reported by us, once; UCX would say so at each connection. */
+    {"UCX_LOG_LEVEL", "fatal", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
     /* It walks `environ` for names that it does not know: a race with bash. */
     {"UCX_WARN_UNUSED_ENV_VARS", "n", BOOT_LIBS_UCX | BOOT_LIBS_MPI},
     /* The default store loses keys that are committed while they are asked for. */

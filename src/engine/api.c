@@ -301,6 +301,8 @@ API dyad_rc_t dyad_produce(const char *path)
 
     if (!front)
         return DYAD_E_NOT_INIT;
+    if (!path)
+        return DYAD_E_INVALID;
     if (!(upath = upath_of(front, ENGINE_PRODUCER, path, buf)))
         return DYAD_E_NOT_MANAGED;
     snprintf(name, sizeof(name), "%s/%s", front->side[ENGINE_PRODUCER].path, upath);
@@ -327,6 +329,8 @@ static dyad_rc_t consume(const char *path, bool use_config, double seconds)
 
     if (!front)
         return DYAD_E_NOT_INIT;
+    if (!path)
+        return DYAD_E_INVALID;
     if (!(upath = upath_of(front, ENGINE_CONSUMER, path, buf)))
         return DYAD_E_NOT_MANAGED;
     if (use_config)
@@ -360,7 +364,7 @@ API dyad_rc_t dyad_lookup(const char *path, struct dyad_metadata *metadata)
 
     if (!front)
         return DYAD_E_NOT_INIT;
-    if (!metadata)
+    if (!path || !metadata)
         return DYAD_E_INVALID;
     if (!(upath = upath_of(front, ENGINE_CONSUMER, path, buf)) &&
         !(upath = upath_of(front, ENGINE_PRODUCER, path, buf)))
@@ -386,6 +390,8 @@ API dyad_rc_t dyad_withdraw(const char *path)
 
     if (!front)
         return DYAD_E_NOT_INIT;
+    if (!path)
+        return DYAD_E_INVALID;
     if (!(upath = upath_of(front, ENGINE_PRODUCER, path, buf)) &&
         !(upath = upath_of(front, ENGINE_CONSUMER, path, buf)))
         return DYAD_E_NOT_MANAGED;

@@ -38,11 +38,19 @@ struct member_run {
     pthread_mutex_t lock;
     bool leave_wanted, leave_linger, running;
     void (*table_ready)(void);
+    uint64_t
+        *lost_since; /* loop only; [rank]: when its connection broke, 0: not, or long ago */
+    struct net_timer *lost_timer;
     bool exiting; /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
     int rc;
 };
+
+static uint64_t seconds_ns(double seconds)
+{
+    return (uint64_t)(seconds * (double)UTIL_NSEC_PER_SEC);
+}
 
 static struct member_run *run_of(struct member *member)
 {
@@ -229,10 +237,55 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
     }
 }
 
+/* A rank whose connection broke may be on its way through exec. For so long it counts as
+ * there, and busy, in the questions whether all are at exit and whether anybody is left. */
+static bool may_return(const struct member *member, uint32_t rank, uint64_t now)
+{
+    uint64_t since = run_of((struct member *)member)->lost_since[rank];
+    return since && now - since < seconds_ns(member->config->join_timeout);
+}
+
 static bool wave_live(void *arg, uint32_t rank)
 {
     struct member *member = arg;
-    return dht_node_is_live(member->dht, rank);
+    return dht_node_is_live(member->dht, rank) ||
+           may_return(member, rank, util_clock_now());
+}
+
+/* The time of some is over. */
+static void lost_look(void *arg)
+{
+    struct member *member = arg;
+    struct member_run *run = run_of(member);
+    uint64_t now = util_clock_now(), next = 0;
+
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
+        if (!run->lost_since[r])
+            continue;
+        uint64_t end = run->lost_since[r] + seconds_ns(member->config->join_timeout);
+        if (end > now) {
+            next = !next || end < next ? end : next;
+            continue;
+        }
+        run->lost_since[r] = 0;
+        log_info("rank %u has not come back: going on without it", r);
+        boot_wave_rank_changed(member->wave, r);
+    }
+    if (next)
+        net_timer_start(run->lost_timer, next);
+}
+
+static void rank_lost(struct member *member, uint32_t rank)
+{
+    struct member_run *run = run_of(member);
+    bool first = true;
+
+    for (uint32_t r = 0; r < member->job->nranks && first; r++)
+        first = run->lost_since[r] == 0;
+    run->lost_since[rank] = util_clock_now();
+    if (first)
+        net_timer_start(run->lost_timer,
+                        run->lost_since[rank] + seconds_ns(member->config->join_timeout));
 }
 
 static void dispatch(struct member *member, const struct net_msg *msg, void *payload,
@@ -305,6 +358,8 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         return;
     log_info("rank %u on node %s is gone: %s", rank, member_node_name(member, rank),
              strerror(error));
+    if (member->dht && dht_node_is_live(member->dht, rank))
+        rank_lost(member, rank);
     rank_live(member, rank, false);
     transfer_peer_down(member, rank);
     dump_peer_down(member, rank);
@@ -316,6 +371,8 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
 
     if (member->state == MEMBER_LEAVING)
         return;
+    if (run_of(member)->lost_since)
+        run_of(member)->lost_since[peer->rank] = 0;
     rank_live(member, peer->rank, true);
     consume_rank_up(member, peer->rank);
 }
@@ -345,11 +402,6 @@ void member_find_again(struct member *member, uint32_t rank)
     boot_pmix_get(member->pmix, rank, true);
 }
 
-static uint64_t seconds_ns(double seconds)
-{
-    return (uint64_t)(seconds * (double)UTIL_NSEC_PER_SEC);
-}
-
 /* The size of the job is known: everything that needs it. */
 static int member_assemble(struct member *member)
 {
@@ -376,6 +428,9 @@ static int member_assemble(struct member *member)
     }
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
+        !(run_of(member)->lost_since =
+              calloc(member->job->nranks, sizeof(*run_of(member)->lost_since))) ||
+        !(run_of(member)->lost_timer = net_timer_create(member->loop, lost_look, member)) ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =
@@ -469,8 +524,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
             "started "
             "without LD_PRELOAD?",
             rank, strerror(error));
+        rank_live(member, rank, false); /* first: it is not one that may return from exec */
         net_worker_peer_down(member->worker, rank, error);
-        rank_live(member, rank, false);
         return;
     }
     if (!(peer = malloc(sizeof(*peer))))
@@ -481,8 +536,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
             "of "
             "dyad?",
             rank);
-        net_worker_peer_down(member->worker, rank, EPROTO);
         rank_live(member, rank, false);
+        net_worker_peer_down(member->worker, rank, EPROTO);
     } else if (net_worker_set_peer(member->worker, peer) < 0) {
         rank_live(member, rank, false);
     } else {
@@ -699,6 +754,9 @@ static void member_teardown(struct member *member)
     boot_wave_destroy(member->wave);
     if (member->dht_timer)
         net_timer_destroy(member->dht_timer);
+    if (run_of(member)->lost_timer)
+        net_timer_destroy(run_of(member)->lost_timer);
+    free(run_of(member)->lost_since);
     sides_close(member);
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)

@@ -78,44 +78,33 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
     }
 }
 
+/* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
+ * about to make. What is published was fetched by write_begin. */
 static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     const struct wrapper_path *where = opener->where;
     enum engine_side side = wrapper_path_side(where);
-    int vanished = 0, saved = errno, error;
+    engine_token token = 0;
+    int saved = errno, fd, error;
 
-    for (;;) {
-        engine_token token = 0;
-        int fd;
-
-        if (ENGINE_CALL(ops->write_begin(side, where->upath[side], opener->flags, &token)) <
-            0)
-            return -1;
-        fd = opener->open(opener->arg);
-        error = errno;
-        if (fd >= 0 && !is_regular(fd)) {
-            ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));
-            errno = saved;
-            return fd;
-        }
-        ENGINE_CALL_VOID(ops->write_opened(token, fd, opener->flags));
-        if (fd >= 0) {
-            if (token && wrapper_fd_add(fd, token, side) < 0) {
-                opener->undo(opener->arg, fd);
-                ENGINE_CALL(ops->write_closed(token, EMFILE, false));
-                errno = EMFILE;
-                return -1;
-            }
-            errno = saved;
-            return fd;
-        }
-        errno = error;
-        if (error != ENOENT || (opener->flags & O_CREAT) || !awaited(where) ||
-            ++vanished > VANISHED)
-            return -1;
-        if (consume(ops, awaited(where)) < 0)
-            return -1;
+    if (ENGINE_CALL(ops->write_begin(side, where->upath[side], opener->flags, &token)) < 0)
+        return -1;
+    fd = opener->open(opener->arg);
+    error = errno;
+    if (fd < 0 || !is_regular(fd)) {
+        ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));
+        errno = fd < 0 ? error : saved;
+        return fd;
     }
+    ENGINE_CALL_VOID(ops->write_opened(token, fd, opener->flags));
+    if (token && wrapper_fd_add(fd, token, side) < 0) {
+        opener->undo(opener->arg, fd);
+        ENGINE_CALL(ops->write_closed(token, EMFILE, false));
+        errno = EMFILE;
+        return -1;
+    }
+    errno = saved;
+    return fd;
 }
 
 int wrapper_open(const struct wrapper_opener *opener)

@@ -1,0 +1,289 @@
+# shellcheck shell=bash disable=SC2034
+# lib.sh - for test scripts: a cluster, jobs on it, and what must not be left of them
+#
+# Sourced by bash. Reads DYAD_BUILD_DIR (the build tree; default build/dev) and DYAD_TEST_LONG. Gives:
+#   $WORK           a directory that all nodes see, removed at the end
+#   $SSD            the managed directory: the same path on each node, private to it
+#   $LIB $BIN $PROGS
+# and the functions below. A test ends by falling off its end (0), by fail (1) or by skip (77).
+
+set -eu -o pipefail
+
+TEST_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+SOURCE_DIR=$(dirname "$TEST_DIR")
+BUILD_DIR=${DYAD_BUILD_DIR:-$SOURCE_DIR/build/dev}
+LIB=$BUILD_DIR/lib
+BIN=$BUILD_DIR/bin
+PROGS=$BUILD_DIR/test/integration/progs
+CLUSTER_SH=$TEST_DIR/cluster/cluster.sh
+TEST_NAME=$(basename "$0" .sh)
+# The system's own python3: a shim that is a script itself (pyenv) would be another test.
+PYTHON=$(PATH=/usr/bin:/bin:$PATH command -v python3 || true)
+
+# Nothing of the caller's own session gets into a job.
+for variable in $(compgen -e); do
+    case $variable in DYAD_BUILD_DIR | DYAD_TEST_LONG | DYAD_TEST_KEEP) ;;
+    DYAD_* | PMIX_* | OMPI_* | SLURM_* | PRTE_* | LD_PRELOAD) unset "$variable" ;;
+    esac
+done
+# Ours stay out of it, too: dyad-run warns of DYAD_ variables that it does not know.
+export -n DYAD_BUILD_DIR DYAD_TEST_LONG DYAD_TEST_KEEP
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export LC_ALL=C.UTF-8
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/dyad-test.XXXXXX")
+chmod 755 "$WORK"
+LOG=$WORK/dyad.log
+JOBS=0
+NODES=()
+BACKGROUND=()
+
+say() {
+    printf '%s: %s\n' "$TEST_NAME" "$*"
+}
+
+skip() {
+    say "skipped: $*"
+    exit 77
+}
+
+# Say why, show what the jobs wrote and logged, end the test.
+fail() {
+    say "FAILED: $*" >&2
+    exit 1
+}
+
+show_logs() {
+    local file
+    for file in "$WORK"/sanitizer.* "$WORK"/job.*.out "$WORK"/job.*.err "$WORK"/slurm/slurm*.log; do
+        [ -s "$file" ] || continue
+        printf -- '--- %s (end)\n' "${file##*/}"
+        tail -n 25 "$file"
+    done
+    [ ! -s "$LOG" ] || { echo "--- dyad.log (end)"; tail -n 150 "$LOG"; }
+}
+
+finish() {
+    local status=$? pid
+    trap - EXIT INT TERM HUP
+    set +e
+    if [ $status -ne 0 ] && [ $status -ne 77 ]; then
+        show_logs >&2
+        [ -z "${DYAD_TEST_KEEP:-}" ] || say "kept: $WORK and CLUSTER_DIR=${CLUSTER_DIR:-}; any key ends it" >&2
+        [ -z "${DYAD_TEST_KEEP:-}" ] || read -r -n 1 </dev/tty
+    fi
+    [ -z "${CLUSTER_DIR:-}" ] || CLUSTER_DIR=$CLUSTER_DIR "$CLUSTER_SH" down
+    for pid in "${BACKGROUND[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    wait 2>/dev/null
+    rm -rf "$WORK"
+    exit $status
+}
+trap finish EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# need COMMAND...: skip the test if one is missing.
+need() {
+    local command
+    for command in "$@"; do
+        command -v "$command" >/dev/null 2>&1 || skip "there is no $command (packaging/install-deps.sh installs it)"
+    done
+}
+
+# until_true SECONDS WHAT CMD...: until CMD succeeds; else the test fails.
+until_true() {
+    local end=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+        [ $SECONDS -lt "$end" ] || fail "not within the time allowed: $what"
+        sleep 0.05
+    done
+}
+
+# cluster_up N [SIZE]: a cluster that ends with this script, whatever ends it.
+cluster_up() {
+    need mpirun ip unshare nsenter setpriv
+    local user=
+    [ "$(id -u)" -eq 0 ] || user='--user --map-root-user'
+    # shellcheck disable=SC2086
+    unshare $user --net --mount --pid --fork --propagation private mount -t tmpfs tmpfs /mnt 2>/dev/null ||
+        skip "needs root or user namespaces, to make a cluster out of namespaces"
+    CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/dyad-cluster.XXXXXX")
+    export CLUSTER_DIR
+    SSD=$CLUSTER_DIR/ssd
+    mkfifo "$CLUSTER_DIR/up"
+    setpriv --pdeathsig KILL "$CLUSTER_SH" tied "$CLUSTER_DIR" "$1" "${2:-1g}" </dev/null 2>"$WORK/cluster.err" &
+    local holder=$! line= fd
+    BACKGROUND+=("$holder")
+    exec {fd}<>"$CLUSTER_DIR/up"
+    until read -r -t 1 -u "$fd" line; do
+        kill -0 "$holder" 2>/dev/null || { cat "$WORK/cluster.err" >&2; fail "the cluster did not come up"; }
+    done
+    exec {fd}<&-
+    NODES=()
+    local i
+    for ((i = 0; i < $1; i++)); do
+        NODES+=("n$i")
+    done
+}
+
+# node_exec NODE CMD...: without the preload.
+node_exec() {
+    "$CLUSTER_SH" exec "$@"
+}
+
+# What each process of a job finds in its environment; a test may add to it.
+JOB_ENV=(DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash)
+
+SANITIZE=
+[ ! -e "$BUILD_DIR/CMakeCache.txt" ] ||
+    SANITIZE=$(sed -n 's/^DYAD_SANITIZE:[^=]*=//p' "$BUILD_DIR/CMakeCache.txt")
+PRELOAD=$LIB/libdyad_wrapper.so
+case $SANITIZE in
+*address*)
+    # The runtime must come first, and what UCX and PMIx keep is not ours to report.
+    PRELOAD=$(gcc -print-file-name=libasan.so):$PRELOAD
+    JOB_ENV+=("ASAN_OPTIONS=detect_leaks=0:log_path=$WORK/sanitizer"
+        "UBSAN_OPTIONS=print_stacktrace=1:log_path=$WORK/sanitizer")
+    ;;
+*thread*)
+    PRELOAD=$(gcc -print-file-name=libtsan.so):$PRELOAD
+    JOB_ENV+=("TSAN_OPTIONS=log_path=$WORK/sanitizer")
+    ;;
+esac
+
+# job SECONDS NP@NODE[,NODE...] PROGRAM ARG... [-- NP@NODE... PROGRAM ARG...]...
+#   One mpirun from the head over the cluster. $? is mpirun's; 124 or 137: not within SECONDS.
+#   stdout and stderr: $WORK/job.N.out and .err of the job just run: $OUT and $ERR.
+# START=x (default): the preload comes with mpirun -x; START=dyad-run: the programs are started with it.
+job() {
+    job_begin "$@"
+    job_wait
+}
+
+# The same in the background; then job_wait.
+job_begin() {
+    local seconds=$1 args=() context= word np nodes count per node hosts variable
+    shift
+    for word in "$@"; do
+        if [ -z "$context" ]; then
+            context=1 np=${word%%@*} nodes=${word#*@}
+            count=$(tr ',' '\n' <<<"$nodes" | wc -l)
+            per=$(((np + count - 1) / count)) hosts=
+            for node in ${nodes//,/ }; do
+                hosts=$hosts,$node:$per
+            done
+            args+=(-np "$np" -host "${hosts#,}" --map-by node)
+            for variable in "${JOB_ENV[@]}"; do
+                args+=(-x "$variable")
+            done
+            case ${START:-x} in
+            x) args+=(-x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$SSD") ;;
+            dyad-run) args+=("$BIN/dyad-run" --dmd "$SSD" --) ;;
+            none) ;;
+            esac
+        elif [ "$word" = -- ]; then
+            args+=(:)
+            context=
+        else
+            args+=("$word")
+        fi
+    done
+    JOBS=$((JOBS + 1))
+    OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
+    node_exec head timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none \
+        --mca plm_rsh_agent "$TEST_DIR/cluster/rsh-agent" --mca plm_rsh_no_tree_spawn 1 \
+        "${MPIRUN_ARGS[@]}" "${args[@]}" </dev/null >"$OUT" 2>"$ERR" &
+    JOB_PID=$!
+}
+MPIRUN_ARGS=()
+
+job_wait() {
+    local status=0
+    wait "$JOB_PID" || status=$?
+    return $status
+}
+
+# The same; anything but success is the end of the test. Tells how long it took.
+job_ok() {
+    local begin=$EPOCHREALTIME seconds=$1
+    job_begin "$@"
+    job_end_ok "$seconds"
+    say "job $JOBS: $(awk "BEGIN {printf \"%.2f\", $EPOCHREALTIME - $begin}") s"
+}
+
+# After job_begin: wait for the end, which must be a success and leave nothing.
+job_end_ok() {
+    local status=0
+    job_wait || status=$?
+    [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job $JOBS did not end within $1 s"
+    [ $status -eq 0 ] || fail "job $JOBS ended with status $status"
+    ! compgen -G "$WORK/sanitizer.*" >/dev/null || fail "a sanitizer complained"
+    nothing_left
+}
+
+# --- what a job must leave --------------------------------------------------------------
+
+# Processes of a node that are neither its init nor this question.
+strays() {
+    node_exec "$1" sh -c 'for p in /proc/[0-9]*; do
+        p=${p#/proc/}
+        [ "$p" != 1 ] && [ "$p" != $$ ] || continue
+        read -r stat <"/proc/$p/stat" 2>/dev/null || continue
+        set -- ${stat##*) }
+        [ "$1" != Z ] || continue
+        args=$(tr "\0" " " <"/proc/$p/cmdline" 2>/dev/null) || continue
+        [ "$2 $args" = "1 sleep infinity " ] || [ -z "$args" ] || echo "$p $args"
+    done'
+}
+
+nobody_on() {
+    [ -z "$(strays "$1")" ]
+}
+
+# No process, shared memory segment, temporary file or session directory on any node.
+nothing_left() {
+    local node end found
+    for node in "${NODES[@]}"; do
+        end=$((SECONDS + 5)) # orted ends a moment after mpirun
+        until nobody_on "$node"; do
+            [ $SECONDS -lt $end ] || fail "processes left on $node: $(strays "$node")"
+            sleep 0.05
+        done
+        found=$(node_exec "$node" sh -c 'ls -A /dev/shm; sed 1d /proc/sysvipc/shm
+            ls -A "$1/.dyad/tmp" 2>/dev/null; ls -A "$TMPDIR" | grep -v "^ompi\\." || true' _ "$SSD")
+        [ -z "$found" ] || fail "left on $node: $found"
+    done
+}
+
+# --- comparing --------------------------------------------------------------------------
+
+# Sums of all files of the managed directory of a node, taken without the preload.
+sums_on() {
+    node_exec "$1" sh -c 'cd "$1" && find . -path ./.dyad -prune -o -type f -print0 | sort -z | xargs -0r sha256sum -z | tr "\0\n" "\n\1"' _ "${2:-$SSD}"
+}
+
+# same_sums NODE NODE...: all have the same files with the same bytes, and there are COUNT of them.
+same_sums() {
+    local count=$1 first=$2 node
+    shift
+    for node in "$@"; do
+        sums_on "$node" >"$WORK/sums.$node"
+        [ "$(wc -l <"$WORK/sums.$node")" -eq "$count" ] ||
+            fail "$node has $(wc -l <"$WORK/sums.$node") files, not $count"
+        cmp "$WORK/sums.$first" "$WORK/sums.$node" ||
+            fail "$first and $node differ: $(diff "$WORK/sums.$first" "$WORK/sums.$node" | head)"
+    done
+}
+
+# Empty the managed directories: they are left as before the first job.
+clean_ssd() {
+    local node
+    for node in "${NODES[@]}"; do
+        node_exec "$node" find "$SSD" -mindepth 1 -delete
+    done
+    [ ! -e "$LOG" ] || : >"$LOG"
+}

@@ -1,0 +1,102 @@
+/*
+ * api_pair.c - an example of the C API: a producer and a consumer that say what they share
+ *
+ *   api_pair produce|consume DIR COUNT
+ *
+ * Works with and without libdyad_wrapper.so.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <dyad/dyad.h>
+
+static int complain(const char *what, const char *path, dyad_rc_t rc)
+{
+    fprintf(stderr, "%s %s: %s (%d)\n", what, path, dyad_strerror(rc), rc);
+    return 1;
+}
+
+static int produce(const char *path, int i)
+{
+    FILE *out = fopen(path, "w");
+    if (!out || fprintf(out, "content of %d\n", i) < 0 || fclose(out) != 0) {
+        perror(path);
+        return 1;
+    }
+    dyad_rc_t rc = dyad_produce(path);
+    return rc == DYAD_OK ? 0 : complain("dyad_produce", path, rc);
+}
+
+static int consume(const char *path, int i)
+{
+    char line[64], expected[64];
+    struct dyad_metadata metadata;
+
+    dyad_rc_t rc = dyad_consume_timeout(path, 30);
+    if (rc != DYAD_OK)
+        return complain("dyad_consume_timeout", path, rc);
+    rc = dyad_lookup(path, &metadata);
+    if (rc != DYAD_OK)
+        return complain("dyad_lookup", path, rc);
+
+    snprintf(expected, sizeof(expected), "content of %d\n", i);
+    FILE *in = fopen(path, "r");
+    if (!in || !fgets(line, sizeof(line), in) || strcmp(line, expected) != 0 ||
+        metadata.size != strlen(expected)) {
+        fprintf(stderr, "%s: unexpected content or size\n", path);
+        return 1;
+    }
+    fclose(in);
+    return 0;
+}
+
+/* What is not there, and what is none of ours. */
+static int misuse(const char *dir)
+{
+    char path[4096];
+    struct dyad_metadata metadata;
+    snprintf(path, sizeof(path), "%s/nobody-writes-this", dir);
+
+    if (dyad_consume_timeout(path, 0) != DYAD_E_AGAIN)
+        return complain("consume without waiting", path, dyad_consume_timeout(path, 0));
+    if (dyad_lookup(path, &metadata) != DYAD_E_NOT_FOUND)
+        return complain("lookup", path, dyad_lookup(path, &metadata));
+    if (dyad_produce("/etc/hosts") != DYAD_E_NOT_MANAGED)
+        return complain("produce", "/etc/hosts", dyad_produce("/etc/hosts"));
+    if (dyad_consume(NULL) != DYAD_E_INVALID)
+        return complain("consume", "(null)", dyad_consume(NULL));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int bad = 0;
+
+    if (argc != 4) {
+        fputs("usage: api_pair produce|consume DIR COUNT\n", stderr);
+        return 2;
+    }
+    if (dyad_consume(argv[2]) != DYAD_E_NOT_INIT) {
+        fputs("a call before dyad_init() must fail\n", stderr);
+        return 1;
+    }
+    dyad_rc_t rc = dyad_init();
+    if (rc != DYAD_OK)
+        return complain("dyad_init", "", rc);
+
+    for (int i = 0; i < atoi(argv[3]); i++) {
+        char path[4096];
+        snprintf(path, sizeof(path), "%s/api.%d", argv[2], i);
+        bad |= strcmp(argv[1], "produce") ? consume(path, i) : produce(path, i);
+    }
+    bad |= misuse(argv[2]);
+    rc = dyad_finalize();
+    if (rc != DYAD_OK)
+        bad |= complain("dyad_finalize", "", rc);
+    if (!bad)
+        printf("%s done\n", argv[1]);
+    return bad;
+}

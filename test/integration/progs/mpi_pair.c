@@ -1,0 +1,78 @@
+/*
+ * mpi_pair.c - an MPI program: every rank writes a file, then reads the file of every other
+ * rank
+ *
+ * Two rounds: in the first, consumers are told by a barrier that all files are written; in
+ * the second nobody says anything, and the open waits.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <mpi.h>
+
+static void produce(const char *dir, int round, int rank)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/round%d.rank%d", dir, round, rank);
+    FILE *out = fopen(path, "w");
+    if (!out) {
+        perror(path);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (int i = 0; i < 10000; i++)
+        fprintf(out, "%d %d %d\n", round, rank, i);
+    if (fclose(out) != 0) {
+        perror(path);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static int consume(const char *dir, int round, int rank)
+{
+    char path[4096], line[64], expected[64];
+    snprintf(path, sizeof(path), "%s/round%d.rank%d", dir, round, rank);
+    FILE *in = fopen(path, "r");
+    if (!in) {
+        perror(path);
+        return 1;
+    }
+    int lines = 0;
+    while (fgets(line, sizeof(line), in)) {
+        snprintf(expected, sizeof(expected), "%d %d %d\n", round, rank, lines++);
+        if (strcmp(line, expected)) {
+            fprintf(stderr, "%s: line %d is '%s'\n", path, lines, line);
+            return 1;
+        }
+    }
+    fclose(in);
+    if (lines != 10000)
+        fprintf(stderr, "%s has %d lines\n", path, lines);
+    return lines != 10000;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size, bad = 0, all;
+
+    if (argc != 2)
+        return 2;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+
+    produce(argv[1], 1, rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++)
+        bad += consume(argv[1], 1, i);
+
+    produce(argv[1], 2, rank);
+    for (int i = 0; i < size; i++)
+        bad += consume(argv[1], 2, (rank + i) % size);
+
+    MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("%d ranks, %d bad\n", size, all);
+    MPI_Finalize();
+    return all != 0;
+}

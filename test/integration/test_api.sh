@@ -1,0 +1,19 @@
+#!/bin/bash
+# The C API, without and with the wrapper in the process.
+. "$(dirname "$0")/../cluster/lib.sh"
+cluster_up 2
+A=$PROGS/api_pair
+
+for preload in "" "$PRELOAD"; do
+    clean_ssd
+    START=none
+    JOB_ENV+=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$LIB" "LD_PRELOAD=$preload")
+    job_ok 60 1@n0 "$A" produce "$SSD" 100 -- 1@n1 "$A" consume "$SSD" 100
+    grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
+    same_sums 100 n0 n1
+done
+
+# Without a launcher: an error code, no hang, no crash.
+status=0
+DYAD_PATH=$WORK LD_LIBRARY_PATH=$LIB timeout -k 2 20 "$A" produce "$WORK" 1 >"$WORK/alone" 2>&1 || status=$?
+[ $status -le 1 ] || fail "without a launcher: status $status: $(cat "$WORK/alone")"

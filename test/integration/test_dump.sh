@@ -1,0 +1,74 @@
+#!/bin/bash
+# dyad-dht-dump on a live job: tables and JSON; entries and waiters right.
+. "$(dirname "$0")/../cluster/lib.sh"
+cluster_up 3
+X=$PROGS/xfer
+DUMP=$BIN/dyad-dht-dump
+
+# Rank 0 publishes five files and stays; rank 2 reads one and stays; rank 1 waits for one that comes last.
+job_begin 100 1@n0 "$X" write -d "$SSD" -p made -n 5 -s 12345 -e "$WORK/made" -h "$WORK/go" -- \
+    1@n1 "$X" read -d "$SSD" -p last -s 100 -r "$WORK/waits" -- \
+    1@n2 "$X" read -d "$SSD" -p made -n 1 -s 12345 -e "$WORK/read" -h "$WORK/last" -- \
+    1@n2 sh -c 'until [ -e "$1" ]; do sleep 0.1; done; "$0" write -d "$2" -p last -s 100' "$X" "$WORK/go" "$SSD"
+ready() {
+    kill -0 "$JOB_PID" 2>/dev/null || fail "the job ended early"
+    [ -e "$WORK/made" ] && [ -e "$WORK/waits" ] && [ -e "$WORK/read" ]
+}
+until_true 30 "files are made, rank 1 waits" ready
+dump() {
+    local node=$1
+    shift
+    node_exec "$node" env DYAD_PATH="$SSD" timeout -k 2 20 "$DUMP" "$@"
+}
+waits() {
+    dump n0 --json --waiting >"$WORK/waiting.json" 2>"$WORK/dump.err" && grep -q 'last\.000000' "$WORK/waiting.json"
+}
+until_true 20 "the dump shows who waits" waits
+
+dump n0 --json --entries >"$WORK/n0.json" || fail "dyad-dht-dump --json on n0: $?"
+dump n2 --json --entries >"$WORK/n2.json" || fail "dyad-dht-dump --json on n2: $?"
+dump n1 >"$WORK/table" || fail "dyad-dht-dump: $?"
+dump n1 --entries >"$WORK/entries" || fail "dyad-dht-dump --entries: $?"
+dump n1 --waiting >"$WORK/waiting" || fail "dyad-dht-dump --waiting: $?"
+dump n1 --key made.000003 >"$WORK/key" || fail "dyad-dht-dump --key: $?"
+: >"$WORK/go" && : >"$WORK/last"
+job_end_ok 100
+
+cat "$WORK/table" "$WORK/waiting"
+"$PYTHON" - "$WORK" <<'PY' || fail "the dump is not right: $(head -c 3000 "$WORK/n0.json") $(cat "$WORK/waiting.json")"
+import json, sys
+
+work = sys.argv[1]
+for node in "n0", "n2":
+    shards = json.load(open(f"{work}/{node}.json"))["shards"]
+    assert sorted(s["rank"] for s in shards) == [0, 1, 2, 3], shards
+    hosts = {s["rank"]: s["host"].split("/")[0] for s in shards}
+    assert hosts == {0: "n0", 1: "n1", 2: "n2", 3: "n2"}, hosts
+    found = {}
+    for shard in shards:
+        assert shard["depth"] == 2 and shard["bins"] == 256, shard
+        live = [e for e in shard["entries"] if e["state"] == "published"]
+        assert shard["entries_count"] >= len(live), shard
+        for entry in live:
+            found.setdefault(entry["upath"], []).append((shard["rank"], entry))
+    assert sorted(found) == [f"made.{i:06}" for i in range(5)], sorted(found)
+    for name, places in found.items():
+        # Two replicas, at exactly the ranks that the entry calls its homes.
+        assert sorted(r for r, e in places) == sorted(places[0][1]["homes"]), (name, places)
+        assert len(places) == 2, (name, places)
+        for rank, entry in places:
+            assert entry["owner"] == 0 and entry["size"] == 12345, entry
+waiting = [(s["rank"], w) for s in json.load(open(f"{work}/waiting.json"))["shards"]
+           for w in s.get("waiting", [])]
+mine = [(r, w) for r, w in waiting if w["upath"] == "last.000000"]
+assert len(mine) == 1 and mine[0][0] == 1 and mine[0][1]["since"] >= 0, waiting
+PY
+grep -q 'n1' "$WORK/table" && grep -q '^ *RANK' "$WORK/table" || fail "the table: $(cat "$WORK/table")"
+[ "$(grep -c 'made\.00000[0-4]' "$WORK/entries")" -eq 10 ] || fail "the entries: $(cat "$WORK/entries")"
+grep -q 'last\.000000' "$WORK/waiting" || fail "who waits: $(cat "$WORK/waiting")"
+grep -q 'made\.000003' "$WORK/key" && grep -qi 'owner' "$WORK/key" || fail "one key: $(cat "$WORK/key")"
+
+# No session: an error that says so, at once.
+status=0
+dump n0 >"$WORK/none" 2>&1 || status=$?
+[ $status -ne 0 ] && [ $status -ne 124 ] && grep -qi session "$WORK/none" || fail "without a session: $status, $(cat "$WORK/none")"

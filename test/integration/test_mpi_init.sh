@@ -1,0 +1,27 @@
+#!/bin/bash
+# Programs that call MPI_Init themselves: directly, and as children of a preloaded bash; under mpirun and srun.
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$(dirname "$0")/../cluster/slurm.sh"
+[ -x "$PROGS/mpi_pair" ] || skip "mpi_pair was not built: no Open MPI headers"
+cluster_up 3
+
+run() {
+    local how=$1
+    shift
+    clean_ssd
+    "$@"
+    grep -q ' ranks, 0 bad' "$OUT" || fail "$how: $(cat "$OUT")"
+    [ "$how" = slurm ] && nothing_left_but_slurm || nothing_left
+}
+nothing_left_but_slurm() {
+    for node in "${NODES[@]}"; do
+        [ -z "$(strays "$node" | grep mpi_pair)" ] || fail "mpi_pair left on $node"
+    done
+}
+
+run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD"
+run mpirun job_ok 60 6@n0,n1,n2 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"
+START=dyad-run run mpirun job_ok 60 3@n0,n1,n2 "$PROGS/mpi_pair" "$SSD"
+slurm_up
+run slurm slurm_job_ok 60 -N3 --ntasks-per-node=2 "$PROGS/mpi_pair" "$SSD"
+run slurm slurm_job_ok 60 -N3 --ntasks-per-node=1 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Ranks that are shell scripts: children that write and read, and one that ends in exec.
+. "$(dirname "$0")/../cluster/lib.sh"
+cluster_up 2
+HERE=$SOURCE_DIR/test/integration/progs
+
+job_ok 60 1@n0 "$HERE/shell_producer.sh" "$SSD" -- 1@n1 "$HERE/shell_consumer.sh" "$SSD"
+grep -q 'producer: 8 files, 1000 lines' "$OUT" || fail "the answer did not arrive"
+
+# A producer and a consumer that are siblings of one rank, whoever comes first, and the same in dash.
+clean_ssd
+for shell in bash dash sh; do
+    command -v $shell >/dev/null || continue
+    job_ok 60 2@n0,n1 $shell -c '
+        other=$((1 - PMIX_RANK))
+        cat "$0/sib.$1.$other" >"$2/got.$PMIX_RANK" &
+        reader=$!
+        echo "from $PMIX_RANK" >"$0/sib.$1.$PMIX_RANK"
+        wait $reader' "$SSD" $shell "$WORK"
+    [ "$(cat "$WORK/got.0" "$WORK/got.1")" = $'from 1\nfrom 0' ] || fail "$shell: wrong content"
+done
+
+clean_ssd
+job_ok 60 2@n0,n1 "$HERE/shell_exec.sh" "$SSD" bash -c '
+    echo after >"$0/after.$PMIX_RANK"
+    read -r line <"$0/after.$((1 - PMIX_RANK))"
+    [ "$line" = after ] && echo exec survived' "$SSD"
+[ "$(grep -c 'exec survived' "$OUT")" -eq 2 ] || fail "not both ranks went on after exec"
+
+# What was published before an exec is served after it, also when all exec at once.
+clean_ssd
+job_ok 60 2@n0,n1 bash -c '
+    echo "kept $PMIX_RANK" >"$0/kept.$PMIX_RANK"
+    exec "$1" read -d "$0/fromx" -n 0' "$SSD" "$PROGS/xfer" -- \
+    1@n1 bash -c 'sleep 1; exec cat "$0/kept.0"' "$SSD"
+grep -q 'kept 0' "$OUT" || fail "what was published before exec is lost"
