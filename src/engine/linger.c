@@ -6,8 +6,12 @@
  * alone knows, whether the rank's processes can go on by themselves, is asked of /proc,
  * once a second and only while something waits; a descendant's death comes by its pidfd.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,6 +26,7 @@
 #define LEAVE_SOON     (2 * UTIL_NSEC_PER_SEC)
 #define BLOCKED_MAX    1024
 #define DESCENDANT_MAX 64
+#define THREADS_MAX    128
 
 struct descendant {
     struct linger *linger;
@@ -102,17 +107,43 @@ static size_t count_descendants(struct linger *l)
     return n;
 }
 
+/* The engine's threads, and those that PMIx made for it: each is called dyad-..., by
+ * inheritance. What they do is not the program's doing. */
+static size_t engine_threads(pid_t *tids, size_t max)
+{
+    char path[64], name[32];
+    struct dirent *entry;
+    DIR *dir = opendir("/proc/self/task");
+    size_t n = 0;
+
+    while (dir && n < max && (entry = readdir(dir))) {
+        ssize_t len = -1;
+        snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", entry->d_name);
+        int fd = entry->d_name[0] == '.' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            len = read(fd, name, sizeof(name));
+            close(fd);
+        }
+        if (len > 5 && memcmp(name, "dyad-", 5) == 0)
+            tids[n++] = (pid_t)atoi(entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
 static bool rank_is_quiet(struct linger *l)
 {
     struct boot_blocked blocked[BLOCKED_MAX];
-    pid_t own = (pid_t)syscall(SYS_gettid);
+    pid_t own[THREADS_MAX];
     size_t n = consume_blocked(l->member, blocked, BLOCKED_MAX);
 
     if (n > BLOCKED_MAX)
         n = BLOCKED_MAX;
     if (n == 0)
         return false;
-    return boot_procs_quiet(getpid(), l->exiting, blocked, n, &own, 1);
+    return boot_procs_quiet(getpid(), l->exiting, blocked, n, own,
+                            engine_threads(own, THREADS_MAX));
 }
 
 static uint32_t present_state(struct linger *l, bool *look_again)
