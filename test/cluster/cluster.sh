@@ -153,9 +153,9 @@ cluster_dir() {
 
 # The cluster's init as the host numbers it, or nothing if it is gone.
 init_pid() {
-    local holder holder_start pid pid_start
+    local pid pid_start
     [ -s "$dir/head.pid" ] || return 0
-    read -r holder holder_start pid pid_start <"$dir/head.pid"
+    read -r _ _ pid pid_start <"$dir/head.pid"
     [ "$(start_time "$pid")" = "$pid_start" ] && echo "$pid"
 }
 
@@ -182,10 +182,10 @@ exec_on() {
 }
 
 down() {
-    local holder holder_start pid pid_start
+    local pid pid_start
     cluster_dir
     if [ -s "$dir/head.pid" ]; then
-        read -r holder holder_start pid pid_start <"$dir/head.pid"
+        read -r _ _ pid pid_start <"$dir/head.pid"
         if [ "$(start_time "$pid")" = "$pid_start" ]; then
             kill -9 "$pid" 2>/dev/null || true
             # Ends when the last process of the namespace has been reaped.

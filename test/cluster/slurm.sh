@@ -87,5 +87,5 @@ slurm_job_ok() {
     slurm_job "$@" || status=$?
     [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job $JOBS did not end within $1 s"
     [ $status -eq 0 ] || fail "job $JOBS ended with status $status"
-    ! compgen -G "$WORK/sanitizer.*" >/dev/null || fail "a sanitizer complained"
+    sanitizers_silent
 }
