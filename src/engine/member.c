@@ -472,6 +472,14 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
 
 static void exit_begin(struct member *member)
 {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    /* The wrapper lets go of the program's standard output; ours would keep a reader of the
+     * pipe waiting as well. Log lines go to standard error. */
+    if (null >= 0) {
+        dup2(null, STDOUT_FILENO);
+        close(null);
+    }
     member->state = MEMBER_EXITING;
     linger_exiting(member);
 }
@@ -712,7 +720,7 @@ static void stats_log(const struct member *member)
 {
     const struct member_stats *s = &member->stats;
 
-    util_log(member->config->stats ? UTIL_LOG_ERROR : UTIL_LOG_INFO,
+    util_log(member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
              "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
              "copied "
              "on the node %llu, served %llu bytes",

@@ -70,7 +70,8 @@ void util_log(enum util_log_level level, const char *fmt, ...)
     int saved = errno;
     char line[2048];
     int n = snprintf(line, sizeof(line), "dyad[%d%s%s]: %s: ", (int)getpid(),
-                     settings.tag[0] ? " " : "", settings.tag, level_name[level]);
+                     settings.tag[0] ? " " : "", settings.tag,
+                     level_name[level < 0 ? UTIL_LOG_INFO : level]);
     size_t len = n > 0 ? (size_t)n : 0;
 
     va_list ap;

@@ -8,7 +8,13 @@
 #ifndef DYAD_UTIL_LOG_H
 #define DYAD_UTIL_LOG_H
 
-enum util_log_level { UTIL_LOG_ERROR = 0, UTIL_LOG_WARN, UTIL_LOG_INFO, UTIL_LOG_DEBUG };
+enum util_log_level {
+    UTIL_LOG_ALWAYS = -1, /* asked for by the user: shown whatever the level */
+    UTIL_LOG_ERROR = 0,
+    UTIL_LOG_WARN,
+    UTIL_LOG_INFO,
+    UTIL_LOG_DEBUG
+};
 
 /* Set the lowest level that is shown and the file that lines are appended to (NULL: stderr;
  * opened at every line, so that no descriptor of ours stays in a program's table). `tag` is

@@ -210,6 +210,13 @@ static void leave(enum engine_leave how)
     }
 }
 
+bool wrapper_member_here(void)
+{
+    uint32_t state = atomic_load(&word) & STATE_MASK;
+
+    return state == WAITING || state == RUNNING;
+}
+
 void wrapper_member_exit(void)
 {
     int saved = errno;

@@ -18,6 +18,8 @@ void wrapper_member_hurry(void);
 
 /* At exit: join if that is still to be done (others wait for this rank), linger, leave.
  * Blocks. */
+/* Is this process the member of its rank, or about to be? */
+bool wrapper_member_here(void);
 void wrapper_member_exit(void);
 
 /* Before exec: leave, or do not join; the claim passes to the new image, if

@@ -73,11 +73,41 @@ static bool is_any_tracked(void)
     return any;
 }
 
+static bool is_pipe(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+/* A member lives on after its program's end. Whoever reads its output through a pipe must
+ * not wait for that, least of all if it is of this rank (`./a | ./b`): the end of file must
+ * come now. What is buffered goes out first. */
+static void let_go_of_pipes(bool flush)
+{
+    int null = -1;
+
+    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++) {
+        if (!is_pipe(fd) || wrapper_fd_marked(fd))
+            continue;
+        if (fd == STDOUT_FILENO && flush)
+            fflush_unlocked(stdout);
+        if (null < 0)
+            null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0)
+            syscall(SYS_dup3, null, fd, 0);
+    }
+    if (null >= 0)
+        syscall(SYS_close, null);
+}
+
 /* Every way out of the process ends here. */
 static void finish(bool flush)
 {
     if (!wrapper_active() || !wrapper_mine())
         return;
+    if (wrapper_member_here())
+        let_go_of_pipes(flush);
     if (is_any_tracked()) {
         if (flush)
             flush_streams();

@@ -2,7 +2,7 @@
 # Programs that call MPI_Init themselves: directly, and as children of a preloaded bash; under mpirun and srun.
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$(dirname "$0")/../cluster/slurm.sh"
-[ -x "$PROGS/mpi_pair" ] || skip "mpi_pair was not built: no Open MPI headers"
+[ -x "$PROGS/mpi_pair" ] || skip "needs mpi_pair, which was not built: no Open MPI headers"
 cluster_up 3
 
 run() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # python3 producer and consumer, unchanged: both orders.
 . "$(dirname "$0")/../cluster/lib.sh"
-[ -n "$PYTHON" ] || skip "there is no python3"
+[ -n "$PYTHON" ] || skip "needs python3"
 cluster_up 2
 HERE=$SOURCE_DIR/test/integration/progs
 
