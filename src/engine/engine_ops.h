@@ -33,6 +33,16 @@ struct engine_host {
  * none. */
 typedef uint64_t engine_token;
 
+/* What write_closing() tells write_closed(). The caller's, not kept by token: once the
+ * descriptor is closed another process may end the mark, and its slot be given to the next
+ * open of any thread. */
+struct engine_closing {
+    engine_token token;
+    char *upath;  /* the engine's; NULL: it has no name below the DMD */
+    int probe;    /* another description of the file, or -1 */
+    bool changed; /* it was written */
+};
+
 enum engine_leave {
     ENGINE_LEAVE_EXIT, /* linger as DYAD_LINGER says, then leave */
     ENGINE_LEAVE_EXEC, /* leave at once: the image is about to be replaced */
@@ -89,12 +99,13 @@ struct engine_ops {
      * 0. */
     engine_token (*write_inherited)(enum engine_side side, int fd);
     /* Before the close of this process's last descriptor of the description: remember its
-     * present name, and whether it was written. */
-    void (*write_closing)(engine_token token, int fd);
+     * present name, and whether it was written. fd -1: it is closed already. Each call is
+     * followed by one of write_closed(). */
+    void (*write_closing)(engine_token token, int fd, struct engine_closing *closing);
     /* After it. `error`: errno of a failed close or flush (0: none): nothing is published
      * then. `mapped`: this process maps the file through this description. Publishes if no
      * other process holds the description. 0, or -1 with errno: the publish failed. */
-    int (*write_closed)(engine_token token, int error, bool mapped);
+    int (*write_closed)(struct engine_closing *closing, int error, bool mapped);
 
     /* --- names --- */
 

@@ -2,10 +2,12 @@
  * front_write.c - from write-open to publish
  *
  * A token is the mark of the description with the side in its top bit. What this process
- * knows beside the mark (how the file looked at the open, and between closing and closed
- * its name and a probe) is kept in a table indexed by the mark's slot: a slot belongs to
- * one description, so threads that work on different descriptions touch different records,
- * and a fork copies the table as it is right.
+ * knows beside the mark (how the file looked at the open) is kept in a table indexed by the
+ * mark's slot: a slot belongs to one description, so threads that work on different
+ * descriptions touch different records, and a fork copies the table as it is right. A
+ * record is the description's as long as the mark is, and the mark may end by another
+ * process's hand as soon as the descriptor is closed here: so closing empties the record,
+ * and what closed needs travels in the caller's struct engine_closing.
  *
  * Was it written? A file that was created, truncated or touched within the clock tick of
  * the open counts as written (the kernel's time stamps are no finer); else a changed size,
@@ -38,37 +40,41 @@ struct writing {
     engine_token token;
     bool written;       /* known at the open */
     struct stat opened; /* valid if !written */
-    bool changed;       /* written, as found by write_closing */
     char *first_upath;  /* at the open; NULL: not known */
-    char *upath;        /* between closing and closed; NULL: it has no name below the DMD */
-    int probe;          /* between closing and closed; -1 */
 };
 
 /* 65,536 slots a side; pages are touched as slots are used. */
 static struct writing table[2][STORE_MARK_SLOTS];
 
-static struct writing *writing_get(engine_token token)
-{
-    unsigned side = token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
-    struct writing *w = &table[side][store_mark_slot(token & ~TOKEN_SIDE)];
-
-    if (w->token != token) {
-        free(w->first_upath); /* of a use of the slot whose end another process saw to */
-        *w = (struct writing){.token = token, .written = true, .probe = -1};
-    }
-    return w;
-}
-
-static void writing_forget(struct writing *w)
-{
-    free(w->upath);
-    free(w->first_upath);
-    *w = (struct writing){.token = 0, .probe = -1};
-}
-
 static enum engine_side token_side(engine_token token)
 {
     return token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+}
+
+static struct writing *writing_of(engine_token token)
+{
+    return &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+}
+
+static void writing_new(engine_token token, const char *upath)
+{
+    struct writing *w = writing_of(token);
+
+    free(w->first_upath); /* of a use of the slot whose end another process saw to */
+    *w = (struct writing){.token = token, .written = true, .first_upath = strdup(upath)};
+}
+
+/* The record of token, whose place is empty afterwards. One that is not there (the
+ * description was inherited) counts as written. */
+static struct writing writing_take(engine_token token)
+{
+    struct writing *w = writing_of(token), taken = {.token = token, .written = true};
+
+    if (w->token == token) {
+        taken = *w;
+        *w = (struct writing){.token = 0};
+    }
+    return taken;
 }
 
 static struct store_marks *token_marks(engine_token token)
@@ -116,7 +122,7 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     *token = mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
-    writing_get(*token)->first_upath = strdup(upath);
+    writing_new(*token, upath);
     errno = saved;
     return 0;
 }
@@ -129,13 +135,13 @@ static int64_t stamp_ns(const struct timespec *t)
 void front_write_opened(engine_token token, int fd, int flags)
 {
     struct store_marks *marks = token_marks(token);
-    struct writing *w = &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+    struct writing *w = writing_of(token);
     int saved = errno;
     struct timespec now;
 
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
+        free(writing_take(token).first_upath); /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
-        writing_forget(w);
         errno = saved;
         return;
     }
@@ -191,63 +197,64 @@ static bool was_changed(const struct writing *w, int fd)
            stamp_ns(&st.st_ctim) != stamp_ns(&w->opened.st_ctim);
 }
 
-void front_write_closing(engine_token token, int fd)
+void front_write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
     struct front *front = front_get();
-    struct writing *w = writing_get(token);
+    struct writing w = writing_take(token);
     char link[32];
     int saved = errno;
 
     if (fd < 0) {
-        w->probe = -1;
-        w->upath = w->first_upath;
-        w->first_upath = NULL;
-        w->changed = true;
+        *closing = (struct engine_closing){
+            .token = token, .upath = w.first_upath, .probe = -1, .changed = true};
         return;
     }
+    free(w.first_upath);
+    closing->token = token;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    w->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (w->probe < 0)
-        w->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    w->upath = present_upath(&front->side[token_side(token)], fd);
+    closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (closing->probe < 0)
+        closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    closing->upath = present_upath(&front->side[token_side(token)], fd);
     if (front->config.fsync_write && fsync(fd) < 0)
-        log_error("fsync of \"%s\" failed: %m", w->upath ? w->upath : "?");
-    w->changed = was_changed(w, fd);
+        log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
+    closing->changed = was_changed(&w, fd);
     errno = saved;
 }
 
-int front_write_closed(engine_token token, int error, bool mapped)
+int front_write_closed(struct engine_closing *closing, int error, bool mapped)
 {
     struct front *front = front_get();
+    engine_token token = closing->token;
     struct store_marks *marks = token_marks(token);
     store_mark_t mark = token & ~TOKEN_SIDE;
-    struct writing *w = writing_get(token);
+    const char *upath = closing->upath;
     int saved = errno;
     int failed = 0;
-    bool last = store_marks_closed_probe(marks, mark, w->probe, mapped);
+    bool last = store_marks_closed_probe(marks, mark, closing->probe, mapped);
 
     if (!last && front_member_here()) {
         front_member_table_wait();
-        last = store_marks_closed_probe(marks, mark, w->probe, mapped);
+        last = store_marks_closed_probe(marks, mark, closing->probe, mapped);
     }
 
-    if (w->probe >= 0)
-        close(w->probe);
+    if (closing->probe >= 0)
+        close(closing->probe);
     if (last && error) {
-        log_error("\"%s\" is not published: writing it failed: %s",
-                  w->upath ? w->upath : "?", strerror(error));
+        log_error("\"%s\" is not published: writing it failed: %s", upath ? upath : "?",
+                  strerror(error));
         store_marks_abandon(marks, mark);
-    } else if (last && w->changed && w->upath) {
-        if (front_produce(front, token_side(token), w->upath, mark) < 0) {
+    } else if (last && closing->changed && upath) {
+        if (front_produce(front, token_side(token), upath, mark) < 0) {
             failed = errno;
-            log_error("\"%s\" is complete on this node but not published: %m", w->upath);
+            log_error("\"%s\" is complete on this node but not published: %m", upath);
         }
         /* The member has cleared it; if it could not, the file is complete all the same. */
         store_marks_clear(marks, mark);
     } else if (last) {
         store_marks_clear(marks, mark);
     }
-    writing_forget(w);
+    free(closing->upath);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;
 }

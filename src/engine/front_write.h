@@ -14,7 +14,7 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
                       engine_token *token);
 void front_write_opened(engine_token token, int fd, int flags);
 engine_token front_write_inherited(enum engine_side side, int fd);
-void front_write_closing(engine_token token, int fd);
-int front_write_closed(engine_token token, int error, bool mapped);
+void front_write_closing(engine_token token, int fd, struct engine_closing *closing);
+int front_write_closed(struct engine_closing *closing, int error, bool mapped);
 
 #endif

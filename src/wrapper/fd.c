@@ -94,6 +94,7 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
 {
     const struct engine_ops *ops = wrapper_engine_loaded();
     int refs = atomic_load(&desc->refs), saved = errno, rc, error = 0;
+    struct engine_closing closing;
     engine_token token;
 
     while (
@@ -103,7 +104,8 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
         return closer ? closer(fd, arg) : 0;
     token = atomic_load(&desc->token);
     if (token && ops)
-        ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1));
+        ENGINE_CALL_VOID(
+            ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
     errno = saved;
     rc = closer ? closer(fd, arg) : 0;
     if (rc < 0)
@@ -111,7 +113,8 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
     if (token && ops) {
         saved = errno;
         wrapper_member_unshared();
-        if (ENGINE_CALL(ops->write_closed(token, error, atomic_load(&desc->mapped))) < 0 &&
+        if (ENGINE_CALL(ops->write_closed(&closing, error, atomic_load(&desc->mapped))) <
+                0 &&
             rc >= 0)
             rc = -1;
         else
@@ -148,6 +151,7 @@ static int add(int fd, engine_token token, enum engine_side side, const struct s
         return -1;
     }
     atomic_store(&desc->mapped, false);
+    atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
     desc->side = side;
     desc->dev = st->st_dev;
@@ -312,6 +316,7 @@ static void settle_unkept(int fd, void *arg)
 {
     struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
     const struct engine_ops *ops = arg;
+    struct engine_closing closing;
     engine_token token;
 
     if (!desc || atomic_load(&desc->kept))
@@ -327,8 +332,8 @@ static void settle_unkept(int fd, void *arg)
         return;
     /* The descriptor cannot be closed, since exec may fail: the engine is told that what
      * still holds the file is ours, as for a mapping. */
-    ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1));
-    ENGINE_CALL(ops->write_closed(token, 0, true));
+    ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
+    ENGINE_CALL(ops->write_closed(&closing, 0, true));
 }
 
 void wrapper_fd_exec_begin(void)

@@ -78,6 +78,16 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
     }
 }
 
+/* fd, marked by token, could not be entered in the table, and is closed or stays unknown:
+ * the file is not published. */
+static void untracked(const struct engine_ops *ops, engine_token token)
+{
+    struct engine_closing closing;
+
+    ENGINE_CALL_VOID(ops->write_closing(token, -1, &closing));
+    ENGINE_CALL(ops->write_closed(&closing, EMFILE, false));
+}
+
 /* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
  * about to make. What is published was fetched by write_begin. */
 static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
@@ -99,7 +109,7 @@ static int open_write(const struct engine_ops *ops, const struct wrapper_opener 
     ENGINE_CALL_VOID(ops->write_opened(token, fd, opener->flags));
     if (token && wrapper_fd_add(fd, token, side) < 0) {
         opener->undo(opener->arg, fd);
-        ENGINE_CALL(ops->write_closed(token, EMFILE, false));
+        untracked(ops, token);
         errno = EMFILE;
         return -1;
     }
@@ -128,7 +138,7 @@ void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
         ENGINE_CALL(ops->write_begin(side, where->upath[side], flags, &token)) == 0) {
         ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
         if (token && wrapper_fd_add(fd, token, side) < 0)
-            ENGINE_CALL(ops->write_closed(token, EMFILE, false));
+            untracked(ops, token);
     }
     errno = saved;
 }

@@ -267,14 +267,16 @@ static engine_token write_inherited(enum engine_side side, int fd)
     return n;
 }
 
-static void write_closing(engine_token token, int fd)
+static void write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
+    closing->token = token;
     if (fd >= 0)
         name_of(fd, tokens[token % NTOKENS].name, sizeof(tokens[0].name));
 }
 
-static int write_closed(engine_token token, int error, bool mapped)
+static int write_closed(struct engine_closing *closing, int error, bool mapped)
 {
+    engine_token token = closing->token;
     struct flock lock = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_BYTE, .l_len = 1};
     const char *name = tokens[token % NTOKENS].name;

@@ -35,16 +35,17 @@ static _Atomic int closing[NTOKENS], closed[NTOKENS];
 static _Atomic int failed_with;
 static int shared_fd, spare[NTHREADS];
 
-static void write_closing(engine_token token, int fd)
+static void write_closing(engine_token token, int fd, struct engine_closing *out)
 {
+    out->token = token;
     (void)fd;
     atomic_fetch_add(&closing[token], 1);
 }
 
-static int write_closed(engine_token token, int error, bool mapped)
+static int write_closed(struct engine_closing *what, int error, bool mapped)
 {
     (void)mapped;
-    atomic_fetch_add(&closed[token], 1);
+    atomic_fetch_add(&closed[what->token], 1);
     atomic_store(&failed_with, error);
     return 0;
 }
