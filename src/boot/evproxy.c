@@ -25,6 +25,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "util/stack.h"
+
 #include "boot/fdtable.h"
 #include "boot/evproxy.h"
 
@@ -146,7 +148,7 @@ DYAD_VISIBLE struct event_base *event_base_new(void)
         proxy.base = base;
         if (!proxy.running) { /* it inherits the table, and that all signals are blocked */
             pthread_attr_init(&attr);
-            pthread_attr_setstacksize(&attr, PROXY_STACK);
+            util_stack_set(&attr, PROXY_STACK);
             pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
             proxy.running = pthread_create(&thread, &attr, proxy_main, NULL) == 0;
             pthread_attr_destroy(&attr);

@@ -36,6 +36,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/stack.h"
+
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
@@ -102,7 +104,7 @@ static int host_start(void)
             HOST_STACK > PTHREAD_STACK_MIN ? HOST_STACK : (size_t)PTHREAD_STACK_MIN;
         sigfillset(&all);
         pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, stack);
+        util_stack_set(&attr, stack);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
         pthread_sigmask(SIG_SETMASK, &all, &old);
         rc = pthread_create(&thread, &attr, host_main, NULL);

@@ -57,6 +57,7 @@
 #include "boot/libs.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/stack.h"
 
 /* How long destroy waits for a PMIx call that does not return. PMIx_Finalize itself gives
  * up after 2 s. */
@@ -873,7 +874,7 @@ static int session_start(struct boot_pmix *pmix)
                           : ESRCH;
     if (rc == ESRCH) { /* no need for the program's table, or there is no other */
         pthread_attr_init(&attr);
-        pthread_attr_setstacksize(&attr, SESSION_STACK);
+        util_stack_set(&attr, SESSION_STACK);
         rc = pthread_create(&pmix->thread, &attr, session_main, pmix);
         pthread_attr_destroy(&attr);
     }

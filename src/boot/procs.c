@@ -198,6 +198,8 @@ static int add_live_children(pid_t pid, struct pids *out)
 
     if (add_children(pid, out) < 0)
         return -1;
+    if (out->used == first)
+        return 0;
     qsort(out->pid + first, out->used - first, sizeof(pid_t), compare_pids);
     for (size_t i = first; i < out->used; i++) {
         char state;

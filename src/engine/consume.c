@@ -46,6 +46,7 @@ struct consume {
     struct dht_lookup *lookup;
     struct transfer_wait transfer;
     bool transferring;
+    bool late; /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
     struct net_timer *lost; /* runs while we wait for the owner */
@@ -180,10 +181,11 @@ void consume_cancel(struct consume *c)
 /* --- steps --- */
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry);
+static void deadline_passed(void *arg);
 
 static void look_up(struct consume *c)
 {
-    uint8_t flags = NET_LOOKUP_COPY | (c->flags & NET_LOOKUP_WAIT);
+    uint8_t flags = NET_LOOKUP_COPY | (c->late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)
         return; /* waits already */
@@ -212,7 +214,7 @@ static void owner_lost(struct consume *c, uint32_t owner)
     uint64_t now = util_clock_now();
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
 
-    if (!c->lost_since) {
+    if (!c->lost_since || c->lost_owner != owner) {
         c->lost_since = now;
         c->lost_owner = owner;
     }
@@ -236,7 +238,10 @@ void consume_rank_up(struct member *member, uint32_t rank)
 
     DL_FOREACH_SAFE(member->consumes, c, tmp)
     {
-        if (c->lost_waiting && c->lost_owner == rank && !c->posted)
+        if (c->lost_owner != rank)
+            continue;
+        c->lost_since = 0; /* if it goes again, that is another time */
+        if (c->lost_waiting && !c->posted)
             net_timer_start(c->lost,
                             util_clock_now()); /* not from inside the worker's callback */
     }
@@ -267,6 +272,10 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     struct member_side *side = &member->side[ENGINE_CONSUMER];
 
     c->lookup = NULL;
+    if (status == ENOENT && c->late) {
+        deadline_passed(c);
+        return;
+    }
     if (status != 0) {
         consume_end(c, status);
         return;
@@ -312,7 +321,7 @@ static int look_here(struct consume *c)
     }
     close(fd);
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
-        info.state != STORE_MARK_OPENING &&
+        !(c->flags & NET_CONSUME_WRITER) &&
         (fd = store_dir_open(side->dir, c->upath, O_RDONLY, 0)) >= 0) {
         watch_start(c, side, &info, fd);
         close(fd);
@@ -326,7 +335,7 @@ static void consume_step(struct consume *c)
     const struct store_record *record;
     int here = look_here(c);
 
-    if (here == 0) {
+    if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER))) {
         consume_end(c, 0);
         return;
     }
@@ -358,6 +367,7 @@ static void deadline_passed(void *arg)
 {
     struct consume *c = arg;
 
+    c->late = true;
     if (c->transferring) /* it was published: its bytes are on their way, under bounds of
                             their own */
         return;

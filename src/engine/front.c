@@ -247,8 +247,13 @@ static int exchange(int fd, const struct net_msg *request, struct net_msg *reply
 /* Connect to a live member, becoming it if there is none. */
 static int member_connect(struct front *front)
 {
-    int fd = boot_claim_connect(&front->claim, front->claim_len);
+    int fd;
 
+    if (front_member_over()) {
+        errno = ESHUTDOWN;
+        return -1;
+    }
+    fd = boot_claim_connect(&front->claim, front->claim_len);
     if (fd < 0 && errno == ECONNREFUSED) {
         if (front_member_start(front) < 0)
             return -1;
@@ -330,19 +335,30 @@ int front_ping(struct front *front)
     return front_request(front, &request, &reply, buf);
 }
 
-int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms)
+static int consume(struct front *front, const char *upath, uint8_t flags,
+                   uint64_t timeout_ms)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_CONSUME,
-        .flags = wait ? NET_LOOKUP_WAIT : 0,
+        .flags = flags,
         .entry = {.upath = upath},
         /* Who is blocked: the member must know when nobody is left who could produce. */
         .offset = (uint64_t)syscall(SYS_gettid),
         .length = timeout_ms,
     };
     return front_request(front, &request, &reply, buf);
+}
+
+int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms)
+{
+    return consume(front, upath, wait ? NET_LOOKUP_WAIT : 0, timeout_ms);
+}
+
+int front_consume_to_write(struct front *front, const char *upath)
+{
+    return consume(front, upath, NET_CONSUME_WRITER, 0);
 }
 
 int front_produce(struct front *front, enum engine_side side, const char *upath,

@@ -58,6 +58,9 @@ int front_request(struct front *front, const struct net_msg *request, struct net
 int front_ping(struct front *front);
 /* Wait for a published file, by a message to the member. timeout_ms 0: no limit. */
 int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms);
+/* Fetch upath if it is published and nothing of that name is here, for who opens it for
+ * writing: waits neither for a publish nor for another writer. */
+int front_consume_to_write(struct front *front, const char *upath);
 /* Does DYAD_WAIT say that opens of upath wait? Pure. */
 bool front_waits_for(const struct front *front, const char *upath);
 /* Publish upath, whose `mark` (0: none) the member clears. */
@@ -77,6 +80,11 @@ int front_member_run(struct front *front, int claim_fd);
 int front_member_start(struct front *front);
 /* Ask this process's member, if it has one, to leave, and wait until it has. */
 void front_member_leave(bool linger);
+/* Its member has left because the process ends, and none will come after it: what is asked
+ * from now on (by the destructors of libraries) fails at once. The claim is open to the
+ * end, and nobody accepts there. */
+void front_member_end(void);
+bool front_member_over(void);
 /* While this process starts as a member, a thread of ours holds copies of the program's
  * descriptors for a moment: wait until it does not. */
 void front_member_table_wait(void);

@@ -35,6 +35,8 @@ static const struct member_ops *ops;
 static int own_claim = -1;
 /* This process could not join: it does not try again. */
 static bool hopeless;
+/* This process was the member and is past its exit: see front_member_over(). */
+static bool over;
 
 /* UCX and PMIx must see the private getenv of libdyad_member.so first; a sanitizer's
  * runtime forbids it. */
@@ -225,6 +227,21 @@ void front_member_leave(bool linger)
     pthread_mutex_unlock(&lock);
 }
 
+void front_member_end(void)
+{
+    pthread_mutex_lock(&lock);
+    over = true;
+    pthread_mutex_unlock(&lock);
+}
+
+bool front_member_over(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is = over;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 bool front_member_here(void)
 {
     pthread_mutex_lock(&lock);
@@ -241,6 +258,7 @@ void front_fork_child(void)
     pthread_cond_init(&changed, NULL);
     state = NONE;
     leaving = false;
+    over = false;
     table_private = false;
     running = NULL;
     if (own_claim >= 0)

@@ -37,6 +37,8 @@ static int op_member_run(int claim_fd)
 static void op_leave(enum engine_leave how)
 {
     front_member_leave(how == ENGINE_LEAVE_EXIT);
+    if (how == ENGINE_LEAVE_EXIT)
+        front_member_end();
 }
 
 /* Parent of a process, or 0: from /proc/PID/stat, behind the command's last ')'. */

@@ -108,7 +108,7 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
     if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
-        front_consume(front, upath, false, 0) < 0 && errno != ENOENT)
+        front_consume_to_write(front, upath) < 0 && errno != ENOENT)
         return -1;
     errno = saved;
     if (!(mark = store_marks_begin(s->marks, upath))) {

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "util/stack.h"
+
 #define THREADS_MAX 16
 #define STACK_SIZE  (256 * 1024)
 
@@ -26,6 +28,7 @@ struct engine_iopool {
     struct engine_io *head, **tail;
     pthread_t threads[THREADS_MAX];
     unsigned nthreads, max_threads, idle;
+    unsigned queued; /* not begun */
     unsigned refs;
     unsigned untaken; /* posted to the loop, done() not begun */
     bool closing;
@@ -98,6 +101,7 @@ static void *pool_main(void *arg)
         }
         if (!(pool->head = io->next))
             pool->tail = &pool->head;
+        pool->queued--;
         pthread_mutex_unlock(&pool->lock);
         io->work(io->arg);
         pthread_mutex_lock(&pool->lock);
@@ -148,7 +152,7 @@ static int thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
     int rc;
 
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    util_stack_set(&attr, STACK_SIZE);
     rc = pthread_create(thread, &attr, fn, arg);
     pthread_attr_destroy(&attr);
     errno = rc;
@@ -166,12 +170,15 @@ void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
     pthread_mutex_lock(&pool->lock);
     *pool->tail = io;
     pool->tail = &io->next;
-    if (pool->idle == 0 && pool->nthreads < pool->max_threads &&
+    pool->queued++;
+    /* An idle thread that was woken for the job before this one still counts as idle. */
+    if (pool->queued > pool->idle && pool->nthreads < pool->max_threads &&
         thread_start(&pool->threads[pool->nthreads], pool_main, pool) == 0)
         pool->nthreads++;
     if (pool->nthreads == 0) { /* no thread at all can be had: better slow than not */
         pool->head = NULL;
         pool->tail = &pool->head;
+        pool->queued = 0;
         work(arg);
         io_finish(pool, io);
         pthread_mutex_unlock(&pool->lock);

@@ -61,6 +61,7 @@ struct consume;
 struct transfer;
 struct produce;
 struct served;
+struct serve_watch;
 struct guest;
 struct dump_request;
 struct linger;
@@ -91,12 +92,14 @@ struct member {
         next_id; /* of requests that are not the table's: odd ones, the table's are even */
 
     struct net_watch *claim_watch;
+    bool claim_full; /* too many connections: not watched */
     struct guest *guests;
     struct consume *consumes;   /* utlist */
     struct transfer *transfers; /* uthash by upath */
     struct produce *produces;   /* utlist */
     struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
     unsigned serving;           /* buffers in use */
+    struct serve_watch *serve_watches; /* utlist */
     struct dump_request *dumps;
     struct linger *linger;
     struct member_stats stats;
@@ -148,7 +151,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
 
 /* --- consume.c --- */
 typedef void (*consume_fn)(void *arg, int status);
-/* Bring upath here, complete. flags: NET_LOOKUP_WAIT. timeout_ms 0: none. pid and tid: who
+/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0: none. pid and tid: who
  * is blocked in it. fn is not called before this returns. NULL: ENOMEM. */
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
@@ -182,6 +185,7 @@ struct transfer_wait {
      * logged as an error) */
     void (*fn)(void *arg, int status);
     void *arg;
+    struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };
 /* Fetch entry into the consumer's DMD, or join the fetch of it that is under way. fn is not

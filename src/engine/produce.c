@@ -519,6 +519,7 @@ static void invalidate_work(void *arg)
         /* Whoever has it open keeps the old bytes. A file that is not the one we recorded,
          * or is being written, is newer. */
         if (inv->remove[s] && produce_still_there(side, &inv->record[s]) &&
+            !store_marks_dirty(side->marks, inv->upath, 0, 0, NULL) &&
             store_dir_unlink(side->dir, inv->upath) < 0)
             log_error("the outdated \"%s\" below %s could not be removed: %m", inv->upath,
                       store_dir_path(side->dir));

@@ -46,9 +46,19 @@ struct guest {
     uint64_t ino, dev; /* for the answer to a STAT */
 };
 
+/* A descriptor has become free. */
+static void accept_again(struct member *member)
+{
+    if (member->claim_full && member->claim_watch &&
+        net_watch_modify(member->claim_watch, EPOLLIN) == 0)
+        member->claim_full = false;
+}
+
 static void guest_free(struct guest *guest)
 {
-    DL_DELETE(guest->member->guests, guest);
+    struct member *member = guest->member;
+
+    DL_DELETE(member->guests, guest);
     if (guest->consume)
         consume_cancel(guest->consume);
     if (guest->dump)
@@ -61,6 +71,7 @@ static void guest_free(struct guest *guest)
         close(guest->fd);
     free(guest->out);
     free(guest);
+    accept_again(member);
 }
 
 /* The process is not there any more. */
@@ -75,6 +86,7 @@ static void guest_drop(struct guest *guest)
     guest->watch = NULL;
     close(guest->fd);
     guest->fd = -1;
+    accept_again(guest->member);
 }
 
 /* Send what is queued; false: the guest is gone and freed. */
@@ -248,8 +260,8 @@ static void guest_serve(void *arg, int error)
         break;
     case NET_MSG_GUEST_CONSUME:
         guest->consume =
-            consume_start(member, msg->entry.upath, msg->flags & NET_LOOKUP_WAIT,
-                          msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
+            consume_start(member, msg->entry.upath,
+                          msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER), msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
         rc = guest->consume ? 0 : -1;
         break;
     case NET_MSG_GUEST_STAT:
@@ -354,6 +366,10 @@ static void claim_event(void *arg, int listen_fd, uint32_t events)
         if (!guest->watch)
             guest_free(guest);
     }
+    /* No descriptor for one more: those that queue wait until another has gone. */
+    if ((errno == EMFILE || errno == ENFILE) && member->guests &&
+        net_watch_modify(member->claim_watch, 0) == 0)
+        member->claim_full = true;
 }
 
 int request_start(struct member *member)

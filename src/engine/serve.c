@@ -7,8 +7,10 @@
  * consumer looks up again. At most MEMBER_SERVE_BUFFERS chunks are in memory; more GETs
  * wait in `served`, first come first served.
  *
- * A file that was changed without leaving a mark (by a program that is not preloaded) is
- * published anew.
+ * A consumer that was refused waits for a newer version, so one must come. A writer that
+ * has the file open publishes it when it closes, but only if it has changed it: the thread
+ * of a `watch` waits for it and sees. A file that was changed without leaving a mark (by a
+ * program that is not preloaded) is published anew.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -136,27 +138,110 @@ static void send_to_self(struct served *s, struct net_msg *reply)
     net_loop_post(s->member->loop, &s->post, self_sent, s);
 }
 
-/* ESTALE although nobody has it open: somebody wrote to it behind our back. */
-static void publish_if_changed(struct served *s)
-{
-    struct member *member = s->member;
-    struct store_identity id;
-    enum engine_side side =
-        s->side == &member->side[ENGINE_PRODUCER] ? ENGINE_PRODUCER : ENGINE_CONSUMER;
-    int fd = store_dir_open(s->side->dir, s->upath, O_PATH | O_NOFOLLOW, 0);
+/* --- a newer version for whoever was refused --- */
 
-    if (fd < 0)
+struct serve_watch { /* freed by the pool if the member is gone first */
+    struct engine_io io;
+    struct serve_watch *prev, *next; /* utlist */
+    struct member *member;
+    struct store_marks *marks;
+    store_mark_t mark;
+    int fd;
+    enum engine_side side;
+    struct dyad_version version; /* that was refused */
+    char upath[];
+};
+
+static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+                            const struct dyad_version *version, const char *why);
+
+static void watch_work(void *arg)
+{
+    struct serve_watch *w = arg;
+
+    store_marks_wait(w->marks, w->mark, w->fd);
+    store_marks_destroy(w->marks);
+    close(w->fd);
+}
+
+static void watch_done(void *arg)
+{
+    struct serve_watch *w = arg;
+
+    DL_DELETE(w->member->serve_watches, w);
+    publish_if_same(w->member, w->side, w->upath, &w->version, NULL);
+    free(w);
+}
+
+static void watch_start(struct member *member, enum engine_side side, const char *upath,
+                        const struct dyad_version *version, store_mark_t mark)
+{
+    struct serve_watch *w;
+
+    DL_FOREACH(member->serve_watches, w)
+    {
+        if (w->side == side && strcmp(w->upath, upath) == 0)
+            return;
+    }
+    if (!(w = calloc(1, sizeof(*w) + strlen(upath) + 1)))
         return;
-    if (store_identity_read(fd, &id) == 0 &&
-        !store_marks_dirty(s->side->marks, s->upath, id.ino, id.btime, NULL) &&
-        !produce_pending(member, s->upath)) {
-        log_warn(
-            "\"%s\" was changed by a program that does not run under dyad: publishing it "
-            "anew",
-            s->upath);
-        produce_start(member, side, s->upath, 0, NULL, NULL);
+    w->member = member;
+    w->side = side;
+    w->mark = mark;
+    w->version = *version;
+    strcpy(w->upath, upath);
+    w->fd = store_dir_open(member->side[side].dir, upath, O_RDONLY, 0);
+    /* A mapping of its own: the thread may outlive the member. */
+    w->marks = w->fd >= 0 ? store_marks_create(member->side[side].dir) : NULL;
+    if (!w->marks ||
+        engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
+        log_warn("cannot wait for the writer of \"%s\": %m", upath);
+        if (w->marks)
+            store_marks_destroy(w->marks);
+        if (w->fd >= 0)
+            close(w->fd);
+        free(w);
+        return;
+    }
+    DL_APPEND(member->serve_watches, w);
+}
+
+/* The version that was refused is still the last one: publish the file anew once nobody has
+ * it open for writing. `why`: for people, if it is so now. */
+static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+                            const struct dyad_version *version, const char *why)
+{
+    struct member_side *s = &member->side[side];
+    const struct store_record *record;
+    struct store_mark_info info;
+    struct store_identity id;
+    int fd;
+
+    if (member->state == MEMBER_LEAVING || produce_pending(member, upath) ||
+        !(record = store_journal_find(s->journal, upath)) ||
+        dyad_version_cmp(&record->entry.version, version) != 0 ||
+        (fd = store_dir_open(s->dir, upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return;
+    if (store_identity_read(fd, &id) == 0) {
+        if (store_marks_dirty(s->marks, upath, id.ino, id.btime, &info)) {
+            if (info.state != STORE_MARK_ABANDONED)
+                watch_start(member, side, upath, version, info.mark);
+        } else {
+            if (why)
+                log_warn("\"%s\" %s: publishing it anew", upath, why);
+            produce_start(member, side, upath, 0, NULL, NULL);
+        }
     }
     close(fd);
+}
+
+static void refused(struct served *s)
+{
+    struct member *member = s->member;
+    bool producer = s->side == &member->side[ENGINE_PRODUCER];
+
+    publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
+                    &s->version, "was changed by a program that does not run under dyad");
 }
 
 static void serve_done(void *arg)
@@ -173,7 +258,7 @@ static void serve_done(void *arg)
 
     if (s->error) {
         if (s->error == ESTALE)
-            publish_if_changed(s);
+            refused(s);
         member->serving--;
         served_refuse(s, s->error);
         serve_queue(member);

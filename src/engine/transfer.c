@@ -80,13 +80,19 @@ static void transfer_free(struct transfer *t)
 static void transfer_end(struct transfer *t, int status)
 {
     struct transfer_wait *waits = t->waits, *wait, *tmp;
+    struct dyad_version version = t->entry.version;
 
     t->waits = NULL;
     transfer_free(t);
     DL_FOREACH_SAFE(waits, wait, tmp)
     {
         wait->transfer = NULL;
-        wait->fn(wait->arg, status);
+        /* Who asked for a newer version than the one that is outdated now must not wait for
+         * one that is newer still. */
+        if (status == ESTALE && dyad_version_cmp(&wait->version, &version) > 0)
+            wait->fn(wait->arg, EBUSY);
+        else
+            wait->fn(wait->arg, status);
     }
 }
 
@@ -279,17 +285,34 @@ static void copy_work(void *arg)
     store_dir_destroy(dir);
 }
 
+/* We found the file not to be what was published, by ourselves. The owner sees to it that
+ * something newer comes as soon as it is asked; the answer is of no interest. */
+static void owner_tell(struct transfer *t)
+{
+    struct net_msg get = {
+        .type = NET_MSG_GET,
+        .id = t->member->next_id,
+        .entry = t->entry,
+        .length = t->entry.size > 0,
+    };
+
+    t->member->next_id += 2;
+    member_send(t->member, t->entry.owner, &get);
+}
+
 static void copy_done(void *arg)
 {
     struct transfer *t = arg;
 
     t->io_busy = false;
-    if (t->status == 0)
+    if (t->status == 0) {
         transfer_commit(t);
-    else if (t->status == ESTALE)
+    } else if (t->status == ESTALE) {
+        owner_tell(t);
         transfer_fail(t, ESTALE);
-    else
+    } else {
         local_failure(t, "copied", t->status);
+    }
 }
 
 /* --- over the network --- */
@@ -536,6 +559,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 {
     struct transfer *t;
 
+    wait->version = entry->version;
     HASH_FIND_STR(member->transfers, entry->upath, t);
     if (t) {
         DL_APPEND(t->waits, wait);

@@ -43,8 +43,8 @@ enum net_msg_type {
     NET_MSG_DUMP_REPLY, /* blob = JSON text of one shard's page; flags NET_DUMP_MORE */
     /* guest -> its member, over the Unix-domain socket; each is answered by NET_MSG_DONE */
     NET_MSG_GUEST_PRODUCE,  /* upath, flags; length = mark slot, offset = mark generation */
-    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_*), length = timeout in ms (0: none)
-                             */
+    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_WAIT, NET_CONSUME_WRITER), length =
+                               timeout in ms (0: none) */
     NET_MSG_GUEST_STAT,     /* upath -> DONE with entry */
     NET_MSG_GUEST_WITHDRAW, /* upath */
     NET_MSG_GUEST_RENAME,   /* upath = new name, blob = old name (with its NUL) */
@@ -56,7 +56,9 @@ enum net_msg_type {
 
 #define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
 #define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
-#define NET_DUMP_ENTRIES 0x01u
+/* The asker opens it for writing: to be there is enough, whoever else writes to it. */
+#define NET_CONSUME_WRITER 0x04u
+#define NET_DUMP_ENTRIES   0x01u
 #define NET_DUMP_WAITING 0x02u
 #define NET_DUMP_KEY     0x04u /* explain the one upath */
 #define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */

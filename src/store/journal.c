@@ -73,6 +73,7 @@ struct store_journal {
     uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
     uint64_t compact_at; /* not before the file has this size: a rewrite failed */
     struct node *index;
+    uint64_t behind; /* changes since one could not be written; 0: the file has all */
 };
 
 static size_t record_size(size_t upath_len)
@@ -347,6 +348,7 @@ static int rewrite(struct store_journal *journal, bool only_new)
         journal->fd = out.fd;
         journal->end = out.offset;
         journal->compact_at = COMPACT_MIN;
+        journal->behind = 0;
     } else {
         saved = errno;
         unlinkat(tmpdir, temp, 0);
@@ -406,6 +408,17 @@ static void compact(struct store_journal *journal)
         log_warn("cannot compact journal %s: %m", journal->name);
         journal->compact_at = 2 * journal->end;
     }
+    errno = saved;
+}
+
+/* The disk has room again, it seems: write what the file lacks. A large file is not tried at
+ * each change. */
+static void catch_up(struct store_journal *journal)
+{
+    int saved = errno;
+
+    if ((journal->behind & (journal->behind - 1)) != 0 || rewrite(journal, false) < 0)
+        journal->behind++;
     errno = saved;
 }
 
@@ -551,11 +564,12 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
         return -1;
     }
     struct node *node = index_find(journal, upath, len);
+    int rc, saved;
     if (node) {
         /* record may be the node's own, or its upath. */
         struct store_record copy = *record;
-        if (append(journal, record->kind, upath, record, 0) < 0)
-            return -1;
+        rc = append(journal, record->kind, upath, record, 0);
+        saved = errno;
         index_replace(node, &copy);
     } else {
         node = node_new(upath, len, record);
@@ -565,15 +579,17 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
             free(node);
             return -1;
         }
-        if (append(journal, record->kind, upath, record, 0) < 0) {
-            int saved = errno;
-            index_remove(journal, node);
-            errno = saved;
-            return -1;
-        }
+        rc = append(journal, record->kind, upath, record, 0);
+        saved = errno;
     }
-    compact(journal);
-    return 0;
+    if (rc < 0)
+        journal->behind++;
+    else if (journal->behind > 0)
+        catch_up(journal);
+    else
+        compact(journal);
+    errno = saved;
+    return rc;
 }
 
 int store_journal_delete(struct store_journal *journal, const char *upath)

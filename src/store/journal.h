@@ -44,8 +44,9 @@ void store_journal_destroy(struct store_journal *journal);
  * destroyed in any case. */
 int store_journal_remove(struct store_journal *journal);
 
-/* Add or replace the record of entry.upath; copied. 0 or -1 (ENOSPC, ...: the old one
- * stays). */
+/* Add or replace the record of entry.upath; copied. 0 or -1: ENOMEM, EINVAL, ENAMETOOLONG,
+ * ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: this process has the new one, and the
+ * file gets it when it can be written again. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
 /* 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
 int store_journal_delete(struct store_journal *journal, const char *upath);

@@ -40,6 +40,7 @@
 #include "boot/identity.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/stack.h"
 #include "wrapper/core.h"
 #include "wrapper/real.h"
 
@@ -140,7 +141,7 @@ static void start_thread(void)
     atomic_store(&word, waiting);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    util_stack_set(&attr, STACK_SIZE);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&thread, &attr, member_main, (void *)(uintptr_t)waiting);

@@ -36,7 +36,7 @@ endif()
 add_executable(by-cmake $SOURCE_DIR/test/integration/progs/api_pair.c)
 target_link_libraries(by-cmake dyad::dyad)
 EOF
-cmake -S "$WORK/user" -B "$WORK/user/build" -DCMAKE_PREFIX_PATH="$prefix" >"$WORK/cmake.out" 2>&1 &&
+cmake -G Ninja -S "$WORK/user" -B "$WORK/user/build" -DCMAKE_PREFIX_PATH="$prefix" >"$WORK/cmake.out" 2>&1 &&
     cmake --build "$WORK/user/build" >>"$WORK/cmake.out" 2>&1 || fail "find_package(dyad): $(cat "$WORK/cmake.out")"
 
 BIN=$prefix/bin

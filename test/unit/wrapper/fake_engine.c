@@ -205,7 +205,14 @@ static int write_begin(enum engine_side side, const char *upath, int flags,
                        engine_token *token)
 {
     uint32_t n = atomic_fetch_add(&ntokens, 1) + 1;
+    char from[2 * PATH_MAX], to[2 * PATH_MAX];
+    struct stat st;
 
+    /* What is published and not here is fetched first, without waiting. */
+    snprintf(from, sizeof(from), "%s/%s", remote, upath);
+    snprintf(to, sizeof(to), "%s/%s", root, upath);
+    if (remote[0] && !(flags & (O_TRUNC | O_EXCL)) && stat(to, &st) < 0)
+        copy(from, to);
     *token = n;
     snprintf(tokens[n % NTOKENS].name, sizeof(tokens[0].name), "%s", upath);
     say("write_begin %s %s %s%s%s%s%s", side_name[side], upath,

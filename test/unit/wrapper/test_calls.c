@@ -259,12 +259,11 @@ static const struct call_case
                     "write_begin p lock r,creat\n" P("lock", "0")},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
-             .log =
-                 "write_begin p r rw\nwrite_aborted r\nconsume c r wait 0\nwrite_begin p r "
-                 "rw\n" P("r", "7") "write_begin p late rw\nwrite_aborted late\nconsume c "
-                                    "late wait -1\nconsume c late wait -1\n"
-                                    "consume c late wait -1\nread_check c dirty 1\nconsume "
-                                    "c dirty wait 0\nread_check c dirty 0\n"},
+             .log = "write_begin p r rw\n" P(
+                 "r", "7") "write_begin p late rw\nwrite_aborted "
+                           "late\nconsume c late wait -1\n"
+                           "consume c late wait -1\nread_check c dirty 1\nconsume "
+                           "c dirty wait 0\nread_check c dirty 0\n"},
             {.name = "publish fails",
              .argv = ACTOR("publish_error"),
              .log = W("a") P("a", "1") W("b") P("b", "0"),
@@ -585,8 +584,8 @@ static char *read_all(const char *name)
     if (!f)
         return NULL;
     if (getdelim(&text, &size, '\0', f) < 0) {
-        text = realloc(text, 1);
-        text[0] = '\0';
+        free(text);
+        text = calloc(1, 1);
     }
     fclose(f);
     return text;
