@@ -84,14 +84,22 @@ static void close_fd(int fd)
     errno = saved;
 }
 
-/* Move fd to CLAIM_FD_WANTED or above; lower, but never below CLAIM_FD_LOWEST, where the
- * limit is small. Returns the new number; fd is closed in any case. */
+/* Another number for fd, CLAIM_FD_WANTED or above; lower, but never below CLAIM_FD_LOWEST,
+ * where the limit is small. */
+static int dup_up(int fd)
+{
+    int up = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_WANTED);
+
+    if (up < 0 && (errno == EINVAL || errno == EMFILE))
+        up = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_LOWEST);
+    return up;
+}
+
+/* fd under such a number. Returns it; fd is closed in any case. */
 static int move_up(int fd)
 {
-    int moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_WANTED);
+    int moved = dup_up(fd);
 
-    if (moved < 0 && (errno == EINVAL || errno == EMFILE))
-        moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, CLAIM_FD_LOWEST);
     close_fd(fd);
     return moved;
 }
@@ -186,13 +194,18 @@ int boot_claim_inherited(const struct sockaddr_un *address, socklen_t len)
 int boot_claim_connect(const struct sockaddr_un *address, socklen_t len)
 {
     int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int saved = errno, moved;
     long rc;
 
     if (fd < 0)
         return -1;
-    fd = move_up(fd);
-    if (fd < 0)
-        return -1;
+    /* It lives for one request: where no second number is free, the first will do. */
+    moved = dup_up(fd);
+    if (moved >= 0) {
+        close_fd(fd);
+        fd = moved;
+    }
+    errno = saved;
     do
         rc = syscall(SYS_connect, fd, address, len);
     while (rc < 0 && errno == EINTR);

@@ -46,7 +46,7 @@ struct consume {
     struct dht_lookup *lookup;
     struct transfer_wait transfer;
     bool transferring;
-    bool late; /* the deadline came while it was being fetched: no more waiting */
+    bool late;           /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
     struct net_timer *lost; /* runs while we wait for the owner */
@@ -291,6 +291,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_step(c);
         return;
     }
+    linger_activity(member); /* the wait is over, though the program sleeps on */
     c->transfer.fn = transferred;
     c->transfer.arg = c;
     if (transfer_start(member, entry, &c->transfer) < 0)

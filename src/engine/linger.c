@@ -235,6 +235,12 @@ void linger_activity(struct member *member)
     if (!l)
         return;
     l->activity++;
+    /* The barrier learns it now, not when the post below has come: a question that arrives
+     * in between would be answered with what was true before. Busy, so no verdict can come
+     * from inside; the look may find otherwise. */
+    l->state = 0;
+    if (member->wave)
+        boot_wave_set(member->wave, 0, l->activity);
     if (!l->posted) {
         l->posted = true;
         net_loop_post(member->loop, &l->post, linger_posted, l);

@@ -151,8 +151,9 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
 
 /* --- consume.c --- */
 typedef void (*consume_fn)(void *arg, int status);
-/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0: none. pid and tid: who
- * is blocked in it. fn is not called before this returns. NULL: ENOMEM. */
+/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0:
+ * none. pid and tid: who is blocked in it. fn is not called before this returns. NULL:
+ * ENOMEM. */
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
                               void *arg);

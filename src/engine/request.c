@@ -8,9 +8,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@
 
 /* Replies queued for a slow reader (dyad-dht-dump) before it is taken for dead. */
 #define OUT_MAX (256u << 20)
+/* Descriptors that waiting processes may not use up. */
+#define FDS_FREE 64
 
 struct guest {
     struct guest *prev, *next; /* utlist */
@@ -226,6 +230,18 @@ static void dump_done(void *arg)
     guest_answer(guest, 0, NULL);
 }
 
+/* Waits are the requests that pile up. The rest of the descriptors is for requests that end
+ * by themselves, on which the waits may depend, and for UCX, which aborts the program when
+ * it gets none. A new descriptor has the lowest free number, so the guest's tells how many
+ * there are. */
+static bool too_many_wait(const struct guest *guest)
+{
+    struct rlimit limit;
+
+    return guest->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           limit.rlim_cur < INT_MAX && guest->fd + FDS_FREE > (int)limit.rlim_cur;
+}
+
 static void guest_serve(void *arg, int error)
 {
     struct guest *guest = arg;
@@ -259,9 +275,17 @@ static void guest_serve(void *arg, int error)
         guest->pending += rc == 0;
         break;
     case NET_MSG_GUEST_CONSUME:
-        guest->consume =
-            consume_start(member, msg->entry.upath,
-                          msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER), msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
+        if (too_many_wait(guest)) {
+            log_error(
+                "process %d cannot wait for \"%s\": so many processes and threads of this "
+                "rank do already that descriptors run out; raise their limit (ulimit -n)",
+                (int)guest->pid, msg->entry.upath);
+            guest_answer(guest, EMFILE, NULL);
+            return;
+        }
+        guest->consume = consume_start(
+            member, msg->entry.upath, msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER),
+            msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
         rc = guest->consume ? 0 : -1;
         break;
     case NET_MSG_GUEST_STAT:

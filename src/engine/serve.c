@@ -193,8 +193,7 @@ static void watch_start(struct member *member, enum engine_side side, const char
     w->fd = store_dir_open(member->side[side].dir, upath, O_RDONLY, 0);
     /* A mapping of its own: the thread may outlive the member. */
     w->marks = w->fd >= 0 ? store_marks_create(member->side[side].dir) : NULL;
-    if (!w->marks ||
-        engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
+    if (!w->marks || engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
         log_warn("cannot wait for the writer of \"%s\": %m", upath);
         if (w->marks)
             store_marks_destroy(w->marks);

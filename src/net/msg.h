@@ -54,14 +54,14 @@ enum net_msg_type {
     NET_MSG_TYPE_END
 };
 
-#define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
-#define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
+#define NET_LOOKUP_WAIT 0x01u /* keep a waiter and notify it at the publish */
+#define NET_LOOKUP_COPY 0x02u /* the asker will hold a copy: tell it of newer versions */
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
 #define NET_DUMP_ENTRIES   0x01u
-#define NET_DUMP_WAITING 0x02u
-#define NET_DUMP_KEY     0x04u /* explain the one upath */
-#define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */
+#define NET_DUMP_WAITING   0x02u
+#define NET_DUMP_KEY       0x04u /* explain the one upath */
+#define NET_DUMP_MORE      0x80u /* in a reply: ask for the next page */
 
 struct net_msg {
     enum net_msg_type type;

@@ -411,8 +411,8 @@ static void compact(struct store_journal *journal)
     errno = saved;
 }
 
-/* The disk has room again, it seems: write what the file lacks. A large file is not tried at
- * each change. */
+/* The disk has room again, it seems: write what the file lacks. A large file is not tried
+ * at each change. */
 static void catch_up(struct store_journal *journal)
 {
     int saved = errno;

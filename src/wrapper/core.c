@@ -248,6 +248,10 @@ void wrapper_engine_preload(void)
     static const char *const below[] = {"", "/../lib"};
     char path[PATH_MAX + 64];
 
+    /* A fork in the midst of it would leave a child whose exit runs the destructors of
+     * libraries that were not constructed: libucs crashes there. Forks wait for this lock.
+     */
+    lock();
     for (size_t i = 0; library_dir[0] && i < sizeof(files) / sizeof(files[0]); i++) {
         for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
             snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[j], files[i]);
@@ -255,6 +259,7 @@ void wrapper_engine_preload(void)
                 break;
         }
     }
+    unlock();
 }
 
 const struct engine_ops *wrapper_engine_loaded(void)

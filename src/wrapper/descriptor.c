@@ -118,8 +118,21 @@ static int call_dup2(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
     return real_dup2 ? real_dup2(from, to) : REAL(dup3)(from, to, flags);
 }
 
+struct dup_over {
+    int from, flags;
+    wrapper_fn_dup2 *real_dup2;
+};
+
+static int dup_over(int to, void *arg)
+{
+    const struct dup_over *d = arg;
+
+    return call_dup2(d->from, to, d->flags, d->real_dup2);
+}
+
 static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
 {
+    struct dup_over over = {.from = from, .flags = flags, .real_dup2 = real_dup2};
     struct wrapper_desc *desc;
     int aside, rc, saved;
 
@@ -130,7 +143,12 @@ static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
         return call_dup2(from, to, flags, real_dup2);
     desc = wrapper_fd_marked(from) ? wrapper_fd_hold(from) : NULL;
     aside = wrapper_fd_marked(to) ? wrapper_fd_move_aside(to) : -1;
-    rc = call_dup2(from, to, flags, real_dup2);
+    /* No number is free to put `to` aside: dup2 itself is then the close of it. It closes
+     * whatever it gets, unless `from` is not open. */
+    if (aside < 0 && wrapper_fd_marked(to) && REAL(fcntl)(from, F_GETFD) >= 0)
+        rc = wrapper_fd_close(to, dup_over, &over);
+    else
+        rc = call_dup2(from, to, flags, real_dup2);
     saved = errno;
     wrapper_fd_give(desc, rc);
     if (aside >= 0 && rc < 0)

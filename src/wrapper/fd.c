@@ -236,6 +236,8 @@ int wrapper_fd_move_aside(int fd)
     if (!desc)
         return -1;
     aside = REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 64);
+    if (aside < 0) /* a small RLIMIT_NOFILE: any number */
+        aside = REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
     if ((unsigned)aside >= WRAPPER_FD_MAX) {
         if (aside >= 0)
             REAL(close)(aside);

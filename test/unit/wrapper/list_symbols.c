@@ -12,10 +12,12 @@ int main(int argc, char **argv)
 #define WRAPPER_SYMBOL(ret, name, params)            puts(#name);
 #define WRAPPER_SYMBOL_V(ret, name, params, version) puts(#name);
 #define WRAPPER_COVERED(name)
+#define WRAPPER_FOREIGN(name) puts(#name);
 #include "wrapper/symbols.def"
 #undef WRAPPER_SYMBOL
 #undef WRAPPER_SYMBOL_V
 #undef WRAPPER_COVERED
+#undef WRAPPER_FOREIGN
     } else {
 #define WRAPPER_SYMBOL(ret, name, params)
 #define WRAPPER_SYMBOL_V(ret, name, params, version)
