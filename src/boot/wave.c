@@ -12,7 +12,7 @@
  * - CONFIRM, parent to child: from the root, once all its reports are quiet; carries the
  *   number of the wave.
  * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
- *   children answered.
+ *   children answered and this rank's waits were looked up once more (ops->confirm).
  * - VERDICT, parent to child.
  *
  * Why two: the reports were made at different times. Activity counters only rise, and each
@@ -20,8 +20,10 @@
  * those of the reports, no counter has moved between a rank's report and its answer; the
  * moment at which the root sent CONFIRM lies between the two for every rank, so at that
  * moment all were quiet at once. A stale report can therefore start a wave in vain, never
- * make a wrong verdict. A message under way at that moment (a notify to a waiter) is not
- * counted: whoever gives up a wait on NO_PRODUCER must look once more (see wave.h).
+ * make a wrong verdict. Messages under way at that moment are not
+ * counted. The one kind that matters tells a waiter of a publish; the publish had been
+ * acknowledged by the homes when its publisher became quiet, so the look-up that each rank
+ * makes after CONFIRM sees it.
  *
  * After NO_PRODUCER a rank with waits counts as busy until its activity counter moved, and
  * its reports are forgotten above it: the same waits are not judged twice, and new ones are
@@ -90,6 +92,7 @@ struct boot_wave {
 
     uint64_t highest;    /* number of any wave seen */
     uint64_t wave;       /* being confirmed below us; 0: none */
+    uint64_t confirmed;  /* the wave for which our own waits have been looked up */
     uint32_t asked_by;   /* who sent CONFIRM, if not root */
     struct sum expected; /* root: sum of the reports when the wave began */
     bool tried;          /* root: `expected` was tried, and failed or gave a verdict */
@@ -249,7 +252,7 @@ static struct sum sum_reports(struct boot_wave *wave)
  * and nobody is busy. */
 static bool sum_answers(struct boot_wave *wave, struct sum *sum)
 {
-    bool complete = true;
+    bool complete = wave->confirmed == wave->wave;
 
     *sum = own(wave);
     for (size_t i = 0; i < wave->nchildren; i++) {
@@ -350,6 +353,9 @@ static void wave_begin(struct boot_wave *wave, uint64_t number)
     }
     for (size_t i = 0; i < wave->nchildren; i++)
         send_to(wave, wave->children[i], KIND_CONFIRM, number, &none);
+    wave->confirmed = 0;
+    if (!wave->ops->confirm || !wave->ops->confirm(wave->arg, number))
+        wave->confirmed = number;
     wave->again = true; /* without children the answer is there */
 }
 
@@ -466,6 +472,14 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
         return;
     wave->state = state & ALL_BITS;
     wave->activity = activity;
+    settle(wave);
+}
+
+void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)
+{
+    if (wave->wave != number)
+        return;
+    wave->confirmed = number;
     settle(wave);
 }
 

@@ -35,6 +35,12 @@ struct boot_wave_ops {
     int (*send)(void *arg, uint32_t rank,
                 struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */
+    /* A wave asks whether this rank is quiet still. True: boot_wave_confirmed() will be
+     * called when every wait of it has been looked up once more and found without an
+     * answer; if one is found, boot_wave_set() is called instead, with another activity
+     * counter. False: there is nothing to look up. NULL: never. Without it a notify, or the
+     * answer to a look-up, that is under way would be overtaken by the wave. */
+    bool (*confirm)(void *arg, uint64_t number);
     /* ALL_EXIT is final. After NO_PRODUCER this rank counts as busy until boot_wave_set()
      * brings another activity counter, which may be called from inside. Not called in a
      * rank that has become active since. */
@@ -52,6 +58,8 @@ void boot_wave_destroy(struct boot_wave *wave);
  * from quiet to busy; it never falls, so an incarnation's begins at incarnation << 40. Call
  * on each change. A job of one rank has no second wave: set QUIET only after two looks. */
 void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity);
+/* See boot_wave_ops.confirm; a number that is over is ignored. */
+void boot_wave_confirmed(struct boot_wave *wave, uint64_t number);
 /* A NET_MSG_WAVE arrived. */
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
 /* A rank became dead, absent or live again (or a new incarnation of it: say so, too). */

@@ -44,6 +44,7 @@ struct consume {
     struct dyad_version before_lost; /* `seen` before the version that is being fetched */
     uint32_t owner;
     struct dht_lookup *lookup;
+    struct dht_lookup *check; /* for the barrier, beside `lookup` */
     struct transfer_wait transfer;
     bool transferring;
     bool late;           /* the deadline came while it was being fetched: no more waiting */
@@ -120,11 +121,24 @@ static void watch_start(struct consume *c, struct member_side *side,
 
 /* --- the end --- */
 
+/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
+ * wait that ended, which the barrier is told by linger_activity(): whatever is answered
+ * then, it is not quiet. */
+static void check_drop(struct consume *c)
+{
+    if (!c->check)
+        return;
+    dht_node_cancel(c->member->dht, c->check);
+    c->check = NULL;
+    c->member->checks--;
+}
+
 static void consume_free(struct consume *c)
 {
     DL_DELETE(c->member->consumes, c);
     if (c->lookup)
         dht_node_cancel(c->member->dht, c->lookup);
+    check_drop(c);
     if (c->transferring)
         transfer_leave(&c->transfer);
     if (c->watch)
@@ -469,6 +483,43 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 static bool is_waiting(const struct consume *c)
 {
     return !c->posted && !c->transferring && (c->flags & NET_LOOKUP_WAIT) && c->lookup;
+}
+
+static void checked(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+
+    c->check = NULL;
+    member->checks--;
+    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0 && is_waiting(c)) {
+        dht_node_cancel(member->dht, c->lookup);
+        looked_up(c, 0, entry); /* raises the activity */
+        return;
+    }
+    if (status != ENOENT) /* not known: no verdict on that ground */
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+bool consume_confirm(struct member *member, uint64_t number)
+{
+    struct consume *c;
+
+    member->checking = number;
+    DL_FOREACH(member->consumes, c)
+    {
+        check_drop(c); /* of an earlier wave */
+        if (!is_waiting(c))
+            continue;
+        c->check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
+        if (c->check)
+            member->checks++;
+        else
+            linger_activity(member); /* no memory: busy */
+    }
+    return member->checks > 0;
 }
 
 void consume_fail_waiting(struct member *member)

@@ -399,9 +399,15 @@ static const struct dht_node_ops table_ops = {
     .invalidate = produce_invalidate,
 };
 
+static bool wave_confirm(void *arg, uint64_t number)
+{
+    return consume_confirm(arg, number);
+}
+
 static const struct boot_wave_ops wave_ops = {
     .send = wave_send,
     .live = wave_live,
+    .confirm = wave_confirm,
     .verdict = wave_verdict,
 };
 

@@ -94,6 +94,8 @@ struct member {
     struct net_watch *claim_watch;
     bool claim_full; /* too many connections: not watched */
     struct guest *guests;
+    uint64_t checking;          /* number of the wave that consume_confirm() works for */
+    unsigned checks;            /* its look-ups under way */
     struct consume *consumes;   /* utlist */
     struct transfer *transfers; /* uthash by upath */
     struct produce *produces;   /* utlist */
@@ -159,6 +161,9 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
                               void *arg);
 void consume_cancel(struct consume *consume);
 void consume_stop(struct member *member);
+/* boot_wave_ops.confirm: look every wait up once more, then boot_wave_confirmed(). False:
+ * nothing waits. */
+bool consume_confirm(struct member *member, uint64_t number);
 /* A rank has come back: those who wait for it as an owner go on. */
 void consume_rank_up(struct member *member, uint32_t rank);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all

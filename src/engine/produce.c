@@ -181,6 +181,16 @@ static int look_at_file(struct produce *p)
     return 0;
 }
 
+/* Is the file on disk, down to its ctime, the one that our record says is published? */
+static bool is_published_so(const struct produce *p)
+{
+    const struct store_record *known =
+        store_journal_find(p->member->side[p->side].journal, p->upath);
+
+    return known && known->kind == STORE_RECORD_ORIGINAL &&
+           store_identity_equal(&known->identity, &p->record.identity);
+}
+
 static void answer_early(void *arg)
 {
     struct produce *p = arg;
@@ -213,6 +223,10 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
     if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
         if (mark)
             store_marks_clear(member->side[side].marks, mark);
+        produce_end_later(p, 0);
+        return 0;
+    }
+    if (!mark && fn && is_published_so(p)) { /* its close has published just this */
         produce_end_later(p, 0);
         return 0;
     }
