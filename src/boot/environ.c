@@ -107,20 +107,30 @@ static void drop(const char *name, size_t len)
         copy.entry[at] = copy.entry[--copy.used];
 }
 
+/* Strings that set() made. None is ever freed, since somebody may hold what getenv() gave;
+ * the list keeps those that were replaced from being taken for lost. */
+struct made {
+    struct made *next;
+    char text[];
+};
+static struct made *all_made;
+
 static int set(const char *name, const char *value)
 {
     size_t len = strlen(name), value_len = strlen(value);
-    char *text = malloc(len + value_len + 2);
+    struct made *made = malloc(sizeof(*made) + len + value_len + 2);
 
-    if (!text)
+    if (!made)
         return -1;
-    memcpy(text, name, len);
-    text[len] = '=';
-    memcpy(text + len + 1, value, value_len + 1);
-    if (put(text) < 0) {
-        free(text);
+    memcpy(made->text, name, len);
+    made->text[len] = '=';
+    memcpy(made->text + len + 1, value, value_len + 1);
+    if (put(made->text) < 0) {
+        free(made);
         return -1;
     }
+    made->next = all_made;
+    all_made = made;
     return 0;
 }
 

@@ -235,7 +235,7 @@ API dyad_rc_t dyad_finalize(void)
     if (inits == 0)
         rc = DYAD_E_NOT_INIT;
     else if (--inits == 0 && member_is_ours) {
-        front_member_leave(true);
+        front_member_leave(true, false);
         member_is_ours = false;
     }
     pthread_mutex_unlock(&lock);

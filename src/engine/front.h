@@ -79,7 +79,7 @@ int front_member_run(struct front *front, int claim_fd);
  * member now, or somebody else is. -1 with errno. */
 int front_member_start(struct front *front);
 /* Ask this process's member, if it has one, to leave, and wait until it has. */
-void front_member_leave(bool linger);
+void front_member_leave(bool linger, bool image_ends);
 /* Its member has left because the process ends, and none will come after it: what is asked
  * from now on (by the destructors of libraries) fails at once. The claim is open to the
  * end, and nobody accepts there. */

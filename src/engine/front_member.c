@@ -26,7 +26,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum { NONE, STARTING, RUNNING } state;
-static bool leaving, lingering;
+static bool leaving, lingering, ending;
 static bool
     table_private; /* of this run: the engine's threads hold nothing of the program's */
 static struct member *running;
@@ -131,7 +131,7 @@ int front_member_run(struct front *front, int claim_fd)
     running = member;
     state = RUNNING;
     if (leaving)
-        ops->leave(member, lingering);
+        ops->leave(member, lingering, ending);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 
@@ -209,13 +209,14 @@ error:
     return -1;
 }
 
-void front_member_leave(bool linger)
+void front_member_leave(bool linger, bool image_ends)
 {
     pthread_mutex_lock(&lock);
     leaving = true;
     lingering = linger;
+    ending = image_ends;
     if (running)
-        ops->leave(running, linger);
+        ops->leave(running, linger, image_ends);
     while (state != NONE) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);

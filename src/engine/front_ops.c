@@ -36,7 +36,7 @@ static int op_member_run(int claim_fd)
 
 static void op_leave(enum engine_leave how)
 {
-    front_member_leave(how == ENGINE_LEAVE_EXIT);
+    front_member_leave(how == ENGINE_LEAVE_EXIT, true);
     if (how == ENGINE_LEAVE_EXIT)
         front_member_end();
 }

@@ -41,7 +41,8 @@ struct member_run {
     uint64_t
         *lost_since; /* loop only; [rank]: when its connection broke, 0: not, or long ago */
     struct net_timer *lost_timer;
-    bool exiting; /* loop only: linger as soon as we have joined */
+    bool image_ends; /* under `lock`: the process exits or execs behind this */
+    bool exiting;    /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
     int rc;
@@ -698,13 +699,14 @@ static void leave_begin(void *arg)
     }
 }
 
-static void member_leave(struct member *member, bool linger)
+static void member_leave(struct member *member, bool linger, bool image_ends)
 {
     struct member_run *run = run_of(member);
 
     pthread_mutex_lock(&run->lock);
     run->leave_wanted = true;
     run->leave_linger = linger;
+    run->image_ends = image_ends;
     if (run->running && !run->leave_posted) {
         run->leave_posted = true;
         net_loop_post(member->loop, &run->leave_post, leave_begin, run);
@@ -765,7 +767,7 @@ static void member_teardown(struct member *member)
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
-    net_worker_destroy(member->worker);
+    net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
     transfer_stop(member);
     serve_stop(member);

@@ -40,9 +40,9 @@ struct member_ops {
      * could not join. */
     int (*run)(struct member *member);
     /* Ask to leave: with `linger` after the exit barrier. Any thread, any number of times;
-     * returns at once; run() then returns. Once run() was entered it is bounded without
-     * linger. */
-    void (*leave)(struct member *member, bool linger);
+     * returns at once; run() then returns. `image_ends`: the process exits or execs then.
+     * Once run() was entered it is bounded without linger. */
+    void (*leave)(struct member *member, bool linger, bool image_ends);
     /* To be called about once a second by who waits for run() to return. */
     void (*nudge)(struct member *member);
     /* After run() has returned. */

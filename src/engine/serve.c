@@ -240,7 +240,7 @@ static void refused(struct served *s)
     bool producer = s->side == &member->side[ENGINE_PRODUCER];
 
     publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
-                    &s->version, "was changed by a program that does not run under dyad");
+                    &s->version, "was changed, or given other times, after it was closed");
 }
 
 static void serve_done(void *arg)

@@ -77,7 +77,7 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
 /* Flush (at most 2 s), close endpoints, free. Sends that wait for a peer's blob, or did not
  * get through in that time, complete with ECANCELED. No other callback. Not from a
  * callback. */
-void net_worker_destroy(struct net_worker *worker);
+void net_worker_destroy(struct net_worker *worker, bool image_ends);
 
 /* Send a message to a rank other than self, connecting first if need be. msg is encoded at
  * once. `payload` (DATA only, payload_len == msg->length; else NULL and 0) must stay valid

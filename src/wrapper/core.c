@@ -242,6 +242,21 @@ static const struct engine_ops *load(void)
     return ops->setup(&host) == 0 ? ops : NULL;
 }
 
+/* With the lock held. */
+static const struct engine_ops *load_once(void)
+{
+    const struct engine_ops *ops = atomic_load(&engine);
+
+    if (!ops && atomic_load(&wrapper_phase) == WRAPPER_ON) {
+        ops = load();
+        if (ops)
+            atomic_store_explicit(&engine, ops, memory_order_release);
+        else
+            atomic_store_explicit(&wrapper_phase, WRAPPER_OFF, memory_order_release);
+    }
+    return ops;
+}
+
 void wrapper_engine_preload(void)
 {
     static const char *const files[] = {ENGINE_FILE, MEMBER_FILE};
@@ -259,6 +274,9 @@ void wrapper_engine_preload(void)
                 break;
         }
     }
+    /* Set up here, too: its descriptors are in this thread's table, and the program cannot
+     * close them. */
+    load_once();
     unlock();
 }
 
@@ -280,14 +298,7 @@ const struct engine_ops *wrapper_engine(void)
         return NULL;
     wrapper_guard++;
     lock();
-    ops = atomic_load(&engine);
-    if (!ops && atomic_load(&wrapper_phase) == WRAPPER_ON) {
-        ops = load();
-        if (ops)
-            atomic_store_explicit(&engine, ops, memory_order_release);
-        else
-            atomic_store_explicit(&wrapper_phase, WRAPPER_OFF, memory_order_release);
-    }
+    ops = load_once();
     unlock();
     wrapper_guard--;
     wrapper_member_hurry();

@@ -256,7 +256,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_forked_copy),
         cmocka_unit_test(test_exec_hands_over),
     };
-    self = "/proc/self/exe";
+    self = argv[0]; /* not /proc/self/exe: valgrind's own program there */
     if (argc == 4 && strcmp(argv[1], "holder") == 0)
         return holder(argv[2], argv[3]);
     setup_name(7);

@@ -56,7 +56,7 @@ static void end(pid_t pid)
 
 static void do_spin(void)
 {
-    for (volatile int i = 0;; i++)
+    for (volatile unsigned i = 0;; i++)
         ;
 }
 

@@ -172,7 +172,7 @@ int main(int argc, char **argv)
         ping();
     }
     net_loop_run(loop);
-    net_worker_destroy(worker);
+    net_worker_destroy(worker, false);
     net_loop_destroy(loop);
     if (!child)
         waitpid(pid, NULL, 0);

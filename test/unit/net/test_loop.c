@@ -311,15 +311,26 @@ static void test_doorbell_foreign(void **state)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
+struct resetter {
+    sem_t go;
+    atomic_bool end;
+};
+
 /* The kernel drops a pending SIGURG when its disposition is set to "ignore": who rings
  * again is heard. */
 static void *reset_urg(void *arg)
 {
-    while (!atomic_load((atomic_bool *)arg)) {
-        signal(SIGURG, SIG_IGN);
-        sched_yield();
+    struct resetter *resetter = arg;
+
+    /* A burst for each post: one that never ends could keep any doorbell from being heard.
+     */
+    for (;;) {
+        sem_wait(&resetter->go);
+        if (atomic_load(&resetter->end))
+            return NULL;
+        for (int i = 0; i < 2000; i++)
+            signal(SIGURG, SIG_IGN);
     }
-    return NULL;
 }
 
 static void test_doorbell_flushed(void **state)
@@ -327,12 +338,14 @@ static void test_doorbell_flushed(void **state)
     struct remote remote;
     struct net_post post;
     pthread_t thread;
-    atomic_bool end = false;
+    struct resetter resetter = {.end = false};
 
     (void)state;
+    sem_init(&resetter.go, 0, 0);
     remote_start(&remote);
-    assert_int_equal(pthread_create(&thread, NULL, reset_urg, &end), 0);
+    assert_int_equal(pthread_create(&thread, NULL, reset_urg, &resetter), 0);
     for (int i = 0; i < 100; i++) {
+        sem_post(&resetter.go);
         net_loop_post(remote.loop, &post, on_remote, &remote.done);
         for (int tries = 0;; tries++) {
             struct timespec soon;
@@ -348,8 +361,10 @@ static void test_doorbell_flushed(void **state)
             net_loop_ring(remote.loop);
         }
     }
-    atomic_store(&end, true);
+    atomic_store(&resetter.end, true);
+    sem_post(&resetter.go);
     pthread_join(thread, NULL);
+    sem_destroy(&resetter.go);
     remote_end(&remote);
     signal(SIGURG, SIG_DFL);
 }

@@ -248,7 +248,7 @@ static void *node_main(void *arg)
     note(node);
     if (!node->worker || net_loop_run(node->loop) != 0)
         abort();
-    net_worker_destroy(node->worker);
+    net_worker_destroy(node->worker, false);
     net_loop_destroy(node->loop);
     return NULL;
 }
