@@ -18,6 +18,7 @@
 #include <utlist.h>
 
 #include "engine/member.h"
+#include "store/fetch.h"
 #include "util/log.h"
 
 struct produce {
@@ -534,7 +535,8 @@ static void invalidate_work(void *arg)
          * or is being written, is newer. */
         if (inv->remove[s] && produce_still_there(side, &inv->record[s]) &&
             !store_marks_dirty(side->marks, inv->upath, 0, 0, NULL) &&
-            store_dir_unlink(side->dir, inv->upath) < 0)
+            store_fetch_discard(side->dir, inv->upath, &inv->record[s].identity) < 0 &&
+            errno != ESTALE && errno != ENOENT)
             log_error("the outdated \"%s\" below %s could not be removed: %m", inv->upath,
                       store_dir_path(side->dir));
     }

@@ -198,7 +198,7 @@ static void commit_done(void *arg)
     if (t->stale) { /* the news came while it was being renamed: it is withdrawn as any
                        other copy */
         if (produce_still_there(side, &record))
-            store_dir_unlink(side->dir, t->upath);
+            store_fetch_discard(side->dir, t->upath, &t->identity);
         transfer_end(t, ESTALE);
         return;
     }

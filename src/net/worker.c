@@ -348,8 +348,9 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     net_worker_close_all(worker);
     settle(worker, all_returned, CLOSE_BOUND);
 
-    if (image_ends) {                            /* see the header */
-        static struct net_worker *volatile left; /* not lost: it goes with the image */
+    if (image_ends) { /* see the header */
+        /* Not lost: it goes with the image. */
+        static struct net_worker *volatile left __attribute__((used, unused));
         left = worker;
         return;
     }

@@ -387,6 +387,54 @@ void store_fetch_abort(struct store_fetch *fetch)
     free(fetch);
 }
 
+static int open_parent(const struct store_dir *dir, const char *upath, const char **base)
+{
+    int root = store_dir_root_get(dir);
+    int parent = root < 0 ? -1 : store_beneath_parent(root, upath, base);
+
+    if (root >= 0)
+        store_dir_root_put(dir, root);
+    return parent;
+}
+
+/* The name may be given to another file between a look and an unlink. So it is moved aside
+ * first, and what was moved is looked at: nobody else can name it there. */
+int store_fetch_discard(const struct store_dir *dir, const char *upath,
+                        const struct store_identity *identity)
+{
+    struct store_identity found;
+    char name[NAME_SIZE], aside[NAME_SIZE + 8];
+    const char *base;
+    int tmpdir = -1, parent = -1, fd = -1, rc = -1;
+
+    if (store_dir_check(upath) < 0 || (parent = open_parent(dir, upath, &base)) < 0 ||
+        (tmpdir = store_control_subdir(dir, "tmp")) < 0)
+        goto done;
+    temp_name(upath, name);
+    snprintf(aside, sizeof(aside), "%s.old", name);
+    if (renameat(parent, base, tmpdir, aside) < 0)
+        goto done;
+    fd = openat(tmpdir, aside, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && store_identity_read(fd, &found) == 0 && found.ino == identity->ino &&
+        found.btime == identity->btime) {
+        rc = unlinkat(tmpdir, aside, 0);
+        goto done;
+    }
+    /* Another file: back to its name, unless a still newer one has that by now and so has
+     * replaced it. */
+    if (store_control_rename_new(tmpdir, aside, parent, base) < 0)
+        unlinkat(tmpdir, aside, 0);
+    errno = ESTALE;
+done:
+    if (fd >= 0)
+        close_keep(fd);
+    if (tmpdir >= 0)
+        close_keep(tmpdir);
+    if (parent >= 0)
+        close_keep(parent);
+    return rc;
+}
+
 /* An empty one that is younger than that may be a reservation in use. */
 static bool is_young(int fd, unsigned seconds)
 {

@@ -50,6 +50,10 @@ void store_fetch_abort(struct store_fetch *fetch);
  * store_fetch_begin() will take over. For programs that compare a stat before their open
  * with one after (cp). *st gets its st_dev and st_ino. 0 or -1. */
 int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st);
+/* Remove upath if it is the file of `identity` (inode and birth time) and no other, even if
+ * another takes its name at this moment. 0, or -1: ESTALE it is another, ENOENT. */
+int store_fetch_discard(const struct store_dir *dir, const char *upath,
+                        const struct store_identity *identity);
 /* Remove temporaries of dead processes, but for reservations younger than `reserved_for`
  * seconds. Returns how many, or -1. */
 int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for);

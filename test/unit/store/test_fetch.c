@@ -387,6 +387,40 @@ static void mounts(void **state)
     assert_int_equal(files_in(s, ".dyad/tmp"), 0);
 }
 
+/* A file that took the name since it was looked at is not removed; nor is its reservation
+ * disturbed. */
+static void discards_the_same_only(void **state)
+{
+    struct scratch *s = *state;
+    struct store_identity old;
+    struct stat reserved, again;
+    char from[PATH_MAX];
+
+    scratch_write(s, "f", "old");
+    int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
+    assert_int_equal(store_identity_read(fd, &old), 0);
+    close(fd);
+    scratch_write(s, "g", "newer");
+    snprintf(from, sizeof(from), "%s", scratch_path(s, "g"));
+    assert_int_equal(rename(from, scratch_path(s, "f")), 0);
+    assert_int_equal(store_fetch_discard(s->dir, "f", &old), -1);
+    assert_int_equal(errno, ESTALE);
+    check_text(s, "f", "newer");
+    assert_int_equal(store_fetch_reserve(s->dir, "f", &reserved), 0);
+    fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
+    assert_int_equal(store_identity_read(fd, &old), 0);
+    close(fd);
+    assert_int_equal(store_fetch_discard(s->dir, "f", &old), 0);
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+    assert_int_equal(store_fetch_discard(s->dir, "f", &old), -1);
+    assert_int_equal(errno, ENOENT);
+    /* What stat told of a file to come is so when it has come. */
+    assert_int_equal(fetch_text(s, "f", "text", 0), 0);
+    assert_int_equal(stat(scratch_path(s, "f"), &again), 0);
+    assert_int_equal(again.st_ino, reserved.st_ino);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -396,7 +430,7 @@ int main(void)
         TEST(never_partial), TEST(one_per_node),
         TEST(a_crowd),       TEST(cleans_after_the_dead),
         TEST(copies),        TEST(write_fails),
-        TEST(mounts),
+        TEST(mounts),        TEST(discards_the_same_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
