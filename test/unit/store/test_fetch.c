@@ -394,7 +394,7 @@ static void discards_the_same_only(void **state)
     struct scratch *s = *state;
     struct store_identity old;
     struct stat reserved, again;
-    char from[PATH_MAX];
+    char from[2 * PATH_MAX];
 
     scratch_write(s, "f", "old");
     int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
