@@ -231,11 +231,11 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
     const char *upath = closing->upath;
     int saved = errno;
     int failed = 0;
-    bool last = store_marks_closed_probe(marks, mark, closing->probe, mapped);
+    bool last = store_marks_closed(marks, mark, closing->probe, mapped);
 
     if (!last && front_member_here()) {
         front_member_table_wait();
-        last = store_marks_closed_probe(marks, mark, closing->probe, mapped);
+        last = store_marks_closed(marks, mark, closing->probe, mapped);
     }
 
     if (closing->probe >= 0)

@@ -455,44 +455,8 @@ static bool closer_alive(struct marks_slot *slot, uint64_t word)
                             now_seconds() - atomic_load(&slot->since));
 }
 
-enum holder { HOLDER_NONE, HOLDER_OTHER, HOLDER_NAMELESS };
-
-/* After our close: does another process hold the description, and has the file its name
- * still? */
-static enum holder who_holds(struct marks_slot *slot, uint64_t word, store_mark_t mark,
-                             const struct store_dir *dir, const char *upath)
-{
-    uint64_t ino = atomic_load(&slot->ino), btime = atomic_load(&slot->btime);
-    struct store_identity file;
-    bool named = false, unreadable = false;
-    int held = -1, fd = -1;
-
-    if (upath) {
-        fd = store_dir_open(dir, upath, O_RDONLY, 0);
-        if (fd < 0 && errno == EACCES)
-            fd = store_dir_open(dir, upath, O_WRONLY, 0);
-        /* No right at all to it, or no descriptor left: its name is taken on trust. */
-        unreadable = fd < 0 && (errno == EACCES || errno == EMFILE || errno == ENFILE);
-    }
-    named =
-        unreadable || (fd >= 0 && store_identity_read(fd, &file) == 0 && file.ino == ino &&
-                       (!btime || !file.btime || file.btime == btime));
-    if (word & WORD_NOLOCK)
-        held = atomic_load(&slot->opener) == store_proc_self(NULL)
-                   ? 0
-                   : opener_alive(slot, word);
-    else if (fd >= 0 && named)
-        held = store_lock_test(fd, lock_byte(mark));
-    else
-        held = store_lock_search(ino, lock_byte(mark));
-    if (fd >= 0)
-        close(fd);
-    if (held < 0) /* no way to tell: believe that who opened it is who closes it last */
-        held = atomic_load(&slot->opener) != store_proc_self(NULL);
-    return held ? HOLDER_OTHER : named ? HOLDER_NONE : HOLDER_NAMELESS;
-}
-
-/* The same through any other description of the file (-1: none could be had). */
+/* After our close: does another process hold the description? `probe`: any other
+ * description of the file, -1: none could be had. */
 static bool is_held_elsewhere(struct marks_slot *slot, uint64_t word, store_mark_t mark,
                               int probe)
 {
@@ -525,35 +489,8 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
     return true;
 }
 
-bool store_marks_closed(struct store_marks *marks, store_mark_t mark,
-                        const struct store_dir *dir, const char *upath, bool last_anyway)
-{
-    struct marks_slot *slot;
-    uint64_t word;
-    int saved = errno;
-    bool won = false;
-
-    while (!won && (slot = find(marks, mark, &word))) {
-        if (WORD_STATE(word) != STORE_MARK_DIRTY &&
-            WORD_STATE(word) != STORE_MARK_ABANDONED)
-            break;
-        enum holder holder =
-            last_anyway ? HOLDER_NONE : who_holds(slot, word, mark, dir, upath);
-        if (holder == HOLDER_OTHER)
-            break;
-        if (holder == HOLDER_NAMELESS) {
-            if (release(marks, index_of(mark), word))
-                break;
-            continue;
-        }
-        won = begin_closing(marks, slot, word);
-    }
-    errno = saved;
-    return won;
-}
-
-bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe,
-                              bool last_anyway)
+bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
+                        bool last_anyway)
 {
     struct marks_slot *slot;
     uint64_t word;

@@ -87,16 +87,12 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
 /* This process has closed its last descriptor of the description. True for exactly one
  * caller: no process holds the description any more and the caller must publish (or find
  * that there is nothing to publish) and then call store_marks_clear() or
- * store_marks_abandon(). False: another process holds it and will do so; or nothing is held
- * and the file has no longer the name `upath` (NULL: it has none): then there is nothing to
- * publish under it and the mark is cleared. `last_anyway`: the caller knows that what still
- * holds the lock is a mapping of its own. */
-bool store_marks_closed(struct store_marks *marks, store_mark_t mark,
-                        const struct store_dir *dir, const char *upath, bool last_anyway);
-/* As above, by a new description of the file that was opened (/proc/self/fd) before the
- * close; -1: none. For a caller that knows itself whether the file has a name. */
-bool store_marks_closed_probe(struct store_marks *marks, store_mark_t mark, int probe,
-                              bool last_anyway);
+ * store_marks_abandon(). False: another process holds it and will do so. `probe`: a new
+ * description of the file that was opened (by way of /proc/self/fd) before the close; -1:
+ * none could be had. `last_anyway`: the caller knows that what still holds the lock is a
+ * mapping of its own. */
+bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
+                        bool last_anyway);
 /* Published, or nothing to publish: -> FREE. */
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
 /* Instead of clear: the close failed and the file must not count as complete. -> ABANDONED.

@@ -1,0 +1,59 @@
+/*
+ * engine/member_impl.h - between member.c, member_links.c and member_sides.c, for nobody
+ * else
+ */
+#ifndef DYAD_ENGINE_MEMBER_IMPL_H
+#define DYAD_ENGINE_MEMBER_IMPL_H
+
+#include <pthread.h>
+
+#include "engine/member.h"
+#include "util/clock.h"
+
+/* Blobs of so many ranks are read at join; those of larger jobs when they are needed. */
+#define PREFETCH_RANKS 512
+
+struct member_run {
+    struct member member;
+    pthread_mutex_t lock;
+    bool leave_wanted, leave_linger, running;
+    void (*table_ready)(void);
+    uint64_t
+        *lost_since; /* loop only; [rank]: when its connection broke, 0: not, or long ago */
+    struct net_timer *lost_timer;
+    bool image_ends; /* under `lock`: the process exits or execs behind this */
+    bool exiting;    /* loop only: linger as soon as we have joined */
+    struct net_post leave_post;
+    bool leave_posted;
+    int rc;
+};
+
+static inline uint64_t seconds_ns(double seconds)
+{
+    return (uint64_t)(seconds * (double)UTIL_NSEC_PER_SEC);
+}
+
+static inline struct member_run *run_of(struct member *member)
+{
+    return (struct member_run *)member; /* its first member */
+}
+
+/* --- member_links.c: the worker, the table and the barrier of a member, and what goes
+ * between them --- */
+
+/* The size of the job is known (member->job): make all three. 0 or -1 with errno. */
+int member_links_open(struct member *member);
+/* The rank was found, or is known to be absent. */
+void member_links_set_live(struct member *member, uint32_t rank, bool live);
+
+/* --- member_sides.c: what a member has of the disk --- */
+
+/* Open the DMDs with their marks and journals; sets self.incarnation. 0 or -1, logged. */
+int member_sides_open(struct member *member);
+void member_sides_close(struct member *member);
+/* Fill member->self but for what the worker adds. */
+void member_sides_describe(struct member *member);
+/* Let go of a standard output or error that is a file below a DMD: in the private table. */
+void member_sides_drop_stdio(const struct member *member);
+
+#endif

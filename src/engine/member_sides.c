@@ -1,0 +1,154 @@
+/*
+ * member_sides.c - the DMDs of a member: directories, marks, journals
+ */
+#include "engine/member_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/fetch.h"
+#include "util/log.h"
+
+/* Seconds that pass at most between a program's stat of a file and its open, as far as
+ * inode numbers go. */
+#define RESERVED_FOR 60
+
+/* The journal's name: of this rank in this launch. */
+static void journal_name(const struct member *member, char *name, size_t size)
+{
+    unsigned n = 0;
+
+    snprintf(name, size, "%s.%016llx.%u", member->session,
+             (unsigned long long)member->launch, member->identity->rank);
+    for (char *p = name; *p; p++, n++) {
+        if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+              (*p >= '0' && *p <= '9') || *p == '.' || *p == '-' || *p == '_') ||
+            n >= 200)
+            *p = n >= 200 ? '\0' : '_';
+    }
+}
+
+static int side_open(struct member *member, struct member_side *side, const char *path,
+                     uint32_t *incarnation)
+{
+    char name[512];
+
+    if (!path)
+        return 0;
+    if (!(side->dir = store_dir_create(path)) ||
+        !(side->marks = store_marks_create(side->dir)))
+        return -1;
+    journal_name(member, name, sizeof(name));
+    if (!(side->journal = store_journal_create(side->dir, name, incarnation))) {
+        log_error("cannot open this rank's record below %s/" STORE_CONTROL_DIR ": %m",
+                  path);
+        return -1;
+    }
+    store_fetch_clean(side->dir, RESERVED_FOR);
+    return 0;
+}
+
+int member_sides_open(struct member *member)
+{
+    const struct engine_config *config = member->config;
+    struct member_side *consumer = &member->side[ENGINE_CONSUMER];
+    struct member_side *producer = &member->side[ENGINE_PRODUCER];
+    uint32_t c = 0, p = 0;
+
+    if (side_open(member, consumer, config->path_consumer, &c) < 0)
+        return -1;
+    if (config->path_consumer && config->path_producer &&
+        strcmp(config->path_consumer, config->path_producer) == 0)
+        *producer = *consumer;
+    else if (side_open(member, producer, config->path_producer, &p) < 0)
+        return -1;
+    member->self.incarnation = c > p ? c : p;
+    return 0;
+}
+
+static void side_close(struct member_side *side, bool job_ended)
+{
+    if (job_ended && side->dir)
+        store_fetch_clean(side->dir, 0);
+    store_journal_destroy(side->journal);
+    store_marks_destroy(side->marks);
+    store_dir_destroy(side->dir);
+    *side = (struct member_side){0};
+}
+
+void member_sides_close(struct member *member)
+{
+    if (member->side[0].dir == member->side[1].dir)
+        member->side[1] = (struct member_side){0};
+    side_close(&member->side[0], member->job_ended);
+    side_close(&member->side[1], member->job_ended);
+}
+
+void member_sides_describe(struct member *member)
+{
+    const struct engine_config *config = member->config;
+    struct net_peer *self = &member->self;
+
+    self->rank = member->identity->rank;
+    self->pid = getpid();
+    self->depth = (uint32_t)config->key_depth;
+    self->bins = (uint32_t)config->key_bins;
+    self->replicas = (uint32_t)config->replicas;
+    snprintf(self->node, sizeof(self->node), "%.*s", NET_PEER_NODE_MAX,
+             member->identity->node);
+    if (member->side[ENGINE_CONSUMER].dir) {
+        snprintf(self->dmd_consumer, sizeof(self->dmd_consumer), "%s",
+                 config->path_consumer);
+        memcpy(self->storage_consumer, store_dir_id(member->side[ENGINE_CONSUMER].dir),
+               DYAD_STORAGE_ID_LEN);
+    }
+    if (member->side[ENGINE_PRODUCER].dir) {
+        snprintf(self->dmd_producer, sizeof(self->dmd_producer), "%s",
+                 config->path_producer);
+        memcpy(self->storage_producer, store_dir_id(member->side[ENGINE_PRODUCER].dir),
+               DYAD_STORAGE_ID_LEN);
+    }
+}
+
+static bool is_managed(const char *dmd, const char *path)
+{
+    char real[PATH_MAX];
+    size_t n;
+
+    if (!dmd || !realpath(dmd, real))
+        return false;
+    n = strlen(real);
+    return strncmp(path, real, n) == 0 && path[n] == '/';
+}
+
+/* Standard output and error are the program's, in our table too: for UCX and for log lines.
+ * If one is a file below a DMD, our copy would keep its description from ever being closed.
+ */
+void member_sides_drop_stdio(const struct member *member)
+{
+    char link[32], path[PATH_MAX];
+    struct stat st;
+
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        /* thread-self: ours is not the table that /proc/self shows */
+        snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+        ssize_t n = readlink(link, path, sizeof(path) - 1);
+        path[n > 0 ? n : 0] = '\0';
+        if (n > 0 && !is_managed(member->config->path_consumer, path) &&
+            !is_managed(member->config->path_producer, path))
+            continue;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0) {
+            dup2(null, fd);
+            close(null);
+        }
+    }
+}
