@@ -309,10 +309,8 @@ int boot_fdtable_unshare(int keep[], size_t n)
     return 0;
 }
 
-void boot_fdtable_drop_stdio(void)
+void boot_fdtable_drop(int fd)
 {
-    if (!boot_fdtable_is_private())
-        return;
-    syscall(SYS_dup3, 0, 1, 0); /* 0 is /dev/null here */
-    syscall(SYS_dup3, 0, 2, 0);
+    if (boot_fdtable_is_private())
+        syscall(SYS_dup3, 0, fd, 0); /* 0 is /dev/null here */
 }

@@ -35,9 +35,11 @@ bool boot_fdtable_is_private(void);
  * child. */
 int boot_fdtable_host_thread(pthread_t *thread, void *(*fn)(void *arg), void *arg);
 
-/* Let go of the program's standard output and error, so that who reads the other end of its
- * pipe sees the end of file though this process lingers. Log lines to stderr are lost from
- * then on. From a thread of the private table. */
-void boot_fdtable_drop_stdio(void);
+/* Let go of the program's standard output (1) or error (2): /dev/null takes its place in
+ * the private table. So who reads the other end of a pipe sees the end of file though this
+ * process lingers, and a file that is written through it can be closed for the last time.
+ * Log lines to stderr are lost once 2 is dropped. From a thread of the private table; else
+ * without effect. */
+void boot_fdtable_drop(int fd);
 
 #endif

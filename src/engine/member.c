@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -138,14 +137,9 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
 
 static void exit_begin(struct member *member)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
     /* The wrapper lets go of the program's standard output; ours would keep a reader of the
      * pipe waiting as well. Log lines go to standard error. */
-    if (null >= 0) {
-        dup2(null, STDOUT_FILENO);
-        close(null);
-    }
+    boot_fdtable_drop(STDOUT_FILENO);
     member->state = MEMBER_EXITING;
     linger_exiting(member);
 }

@@ -4,7 +4,6 @@
 #include "engine/member_impl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "boot/fdtable.h"
 #include "store/fetch.h"
 #include "util/log.h"
 
@@ -145,10 +145,6 @@ void member_sides_drop_stdio(const struct member *member)
         if (n > 0 && !is_managed(member->config->path_consumer, path) &&
             !is_managed(member->config->path_producer, path))
             continue;
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0) {
-            dup2(null, fd);
-            close(null);
-        }
+        boot_fdtable_drop(fd);
     }
 }

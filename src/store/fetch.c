@@ -317,6 +317,17 @@ static int set_metadata(struct store_fetch *fetch)
     return fchmod(fetch->fd, fetch->entry.mode & 0777);
 }
 
+/* The directory above upath, and the start of the last component. */
+static int open_parent(const struct store_dir *dir, const char *upath, const char **base)
+{
+    int root = store_dir_root_get(dir);
+    int parent = root < 0 ? -1 : store_beneath_parent(root, upath, base);
+
+    if (root >= 0)
+        store_dir_root_put(dir, root);
+    return parent;
+}
+
 static int rename_into_place(struct store_fetch *fetch, bool replace)
 {
     const char *base;
@@ -324,11 +335,7 @@ static int rename_into_place(struct store_fetch *fetch, bool replace)
 
     /* The directory can be removed again by somebody before the rename. */
     for (int tries = 0; tries < 8; tries++) {
-        int root = store_dir_root_get(fetch->dir);
-        if (root < 0)
-            return -1;
-        int parent = store_beneath_parent(root, fetch->upath, &base);
-        store_dir_root_put(fetch->dir, root);
+        int parent = open_parent(fetch->dir, fetch->upath, &base);
         if (parent >= 0) {
             rc = replace
                      ? renameat(fetch->tmpdir, fetch->name, parent, base)
@@ -385,16 +392,6 @@ void store_fetch_abort(struct store_fetch *fetch)
     close(fetch->tmpdir);
     close(fetch->fd);
     free(fetch);
-}
-
-static int open_parent(const struct store_dir *dir, const char *upath, const char **base)
-{
-    int root = store_dir_root_get(dir);
-    int parent = root < 0 ? -1 : store_beneath_parent(root, upath, base);
-
-    if (root >= 0)
-        store_dir_root_put(dir, root);
-    return parent;
 }
 
 /* The name may be given to another file between a look and an unlink. So it is moved aside

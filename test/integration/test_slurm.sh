@@ -35,6 +35,13 @@ slurm_job_ok 60 -N2 -n2 "$HERE/shell_exec.sh" "$SSD" bash -c '
     [ "$line" = after ] && echo exec survived' "$SSD"
 [ "$(grep -c 'exec survived' "$OUT")" -eq 2 ] || fail "not both ranks went on after exec"
 
+# 16 ranks that all wait for each other: nobody may be told that nobody is left.
+for _ in 1 2 3; do
+    clean_ssd
+    slurm_job_ok 60 -N3 -n16 "$HERE/shell_all_to_all.sh" "$SSD" 16
+    [ "$(grep -c 'all read' "$OUT")" -eq 16 ] || fail "not all 16 ranks read all"
+done
+
 # One machine as two nodes: DYAD_NODE and a directory per task.
 clean_ssd
 cat >"$WORK/roles" <<EOF

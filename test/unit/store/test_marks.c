@@ -8,22 +8,7 @@
 #include "store/marks.h"
 #include "store/marks_table.h"
 
-/* store_marks_closed() with a probe that is opened by the file's name, as its process could
- * have before the close. */
-static inline bool closed_by_name(struct store_marks *marks, store_mark_t mark,
-                                  const struct store_dir *dir, const char *upath,
-                                  bool last_anyway)
-{
-    int probe = upath ? store_dir_open(dir, upath, O_RDONLY, 0) : -1;
-    bool last;
-
-    if (probe < 0 && upath)
-        probe = store_dir_open(dir, upath, O_WRONLY, 0);
-    last = store_marks_closed(marks, mark, probe, last_anyway);
-    if (probe >= 0)
-        close(probe);
-    return last;
-}
+#include "closed_by_name.h"
 #include "util/clock.h"
 
 static struct store_marks *marks;
