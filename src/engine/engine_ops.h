@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 1
+#define ENGINE_ABI 2
 
 /* What the wrapper gives. */
 struct engine_host {
@@ -77,14 +77,30 @@ struct engine_ops {
     /* The real open of upath returned fd (a regular file). 0: it is complete. 1: somebody
      * else is writing it; close fd, call consume() and open again. */
     int (*read_check)(enum engine_side side, const char *upath, int fd);
-    /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. 0,
+    /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
+     * directory is made, a symbolic link is made (its target is another upath). 0,
      * or -1 with errno: ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC ... `wait` false: only
      * if it is published already. */
     int (*consume)(enum engine_side side, const char *upath, bool wait);
-    /* What is published of a upath that is not here. 0 and *st filled (size, mode, mtime,
-     * uid and gid of this process, nlink 1, blksize 4096), or -1 ENOENT. No waiting, no
-     * fetching. */
+    /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
+     * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
+     * nlink 1 (a directory: 2), blksize 4096), or -1 ENOENT. No waiting, no fetching. */
     int (*lookup)(enum engine_side side, const char *upath, struct stat *st);
+    /* The names that are published directly below directory upath ("": the DMD itself), on
+     * whatever node, this one included: fn for each, in no order, once; `type` is DT_REG,
+     * DT_DIR or DT_LNK. The control directory is never among them. 0; what fn returned if
+     * that is not 0 (it ends the list); or -1 with errno: ENOTSUP with DYAD_LISTING=off.
+     * What the homes had acknowledged before the call is in it. fn may call the engine. */
+    int (*list)(enum engine_side side, const char *upath,
+                int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
+    /* Make here every directory above upath that is published and not here. 0 (the parent
+     * is here now, or was), or -1 ENOENT: one of them is neither. A symbolic link among
+     * them is made too. No waiting. */
+    int (*bring_parents)(enum engine_side side, const char *upath);
+    /* Bring everything here that is published at or below upath (files with their bytes):
+     * for walks inside of libc, and before a directory is renamed. Without waiting for what
+     * is not published. 0 or -1 with errno. */
+    int (*bring_tree)(enum engine_side side, const char *upath);
 
     /* --- writing --- */
 
@@ -109,9 +125,13 @@ struct engine_ops {
 
     /* --- names --- */
 
-    /* The real unlink of upath succeeded (was_here), or failed with ENOENT (!was_here).
+    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT (!was_here).
      * Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
     int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
+    /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
+     * directory or the link; publish a file anew if it was published (a new version). A
+     * file that is open for writing is left to its close. 0, or -1 with errno. */
+    int (*changed)(enum engine_side side, const char *upath);
     /* The real rename succeeded. Either name may be NULL: outside of the DMD. */
     int (*renamed)(enum engine_side side, const char *from, const char *to);
 };
