@@ -36,16 +36,12 @@
  */
 #include "boot/pmix.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include <pmix.h>
@@ -55,6 +51,8 @@
 #include "boot/evproxy.h"
 #include "boot/fdtable.h"
 #include "boot/libs.h"
+#include "boot/pmix_init.h"
+#include "boot/pmix_job.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/stack.h"
@@ -65,10 +63,6 @@
 #define RETRY_FIRST_NS   UTIL_NSEC_PER_MSEC
 #define RETRY_MAX_NS     (256 * UTIL_NSEC_PER_MSEC)
 #define SESSION_STACK    (512 * 1024)
-
-/* PMIx_Init takes milliseconds. After this it is taken to hang, see init_watch(). */
-#define INIT_BOUND_NS (3 * UTIL_NSEC_PER_SEC)
-#define INIT_TRIES    4
 
 enum ask_state {
     ASK_WANTED,  /* to be sent when `when` has come */
@@ -262,180 +256,14 @@ static int error_of(pmix_status_t status)
     }
 }
 
-static bool stopping(struct boot_pmix *pmix)
+static bool stopping(void *arg)
 {
+    struct boot_pmix *pmix = arg;
+
     pthread_mutex_lock(&pmix->lock);
     bool stop = pmix->closed;
     pthread_mutex_unlock(&pmix->lock);
     return stop;
-}
-
-/* Launchers give numbers in different types (and the wrong ones). */
-static bool value_number(const pmix_value_t *value, uint32_t *number)
-{
-    int64_t n;
-
-    switch (value->type) {
-    case PMIX_UINT32:
-        n = value->data.uint32;
-        break;
-    case PMIX_PROC_RANK:
-        n = value->data.rank;
-        break;
-    case PMIX_INT:
-        n = value->data.integer;
-        break;
-    case PMIX_INT32:
-        n = value->data.int32;
-        break;
-    case PMIX_INT64:
-        n = value->data.int64;
-        break;
-    case PMIX_UINT:
-        n = value->data.uint;
-        break;
-    case PMIX_UINT16:
-        n = value->data.uint16;
-        break;
-    case PMIX_INT16:
-        n = value->data.int16;
-        break;
-    case PMIX_UINT64:
-        n = value->data.uint64 > INT64_MAX ? -1 : (int64_t)value->data.uint64;
-        break;
-    case PMIX_SIZE:
-        n = value->data.size > INT64_MAX ? -1 : (int64_t)value->data.size;
-        break;
-    default:
-        return false;
-    }
-    if (n < 0 || n > UINT32_MAX)
-        return false;
-    *number = (uint32_t)n;
-    return true;
-}
-
-/* A key that the launcher gave at the start. PMIX_OPTIONAL: answered from local memory,
- * never blocks. */
-static pmix_value_t *local_get(struct boot_pmix *pmix, pmix_rank_t rank, const char *key)
-{
-    pmix_value_t *value = NULL;
-    pmix_info_t optional;
-    pmix_proc_t proc;
-
-    PMIX_LOAD_PROCID(&proc, pmix->self.nspace, rank);
-    PMIX_INFO_LOAD(&optional, PMIX_OPTIONAL, NULL, PMIX_BOOL);
-    if (PMIx_Get(&proc, key, &optional, 1, &value) != PMIX_SUCCESS)
-        value = NULL;
-    PMIX_INFO_DESTRUCT(&optional);
-    return value;
-}
-
-static bool get_number(struct boot_pmix *pmix, pmix_rank_t rank, const char *key,
-                       uint32_t *number)
-{
-    pmix_value_t *value = local_get(pmix, rank, key);
-    bool found = value && value_number(value, number);
-
-    if (value)
-        PMIX_VALUE_RELEASE(value);
-    return found;
-}
-
-struct node_name { /* a node by its id or its host name, whichever all ranks have */
-    UT_hash_handle hh;
-    uint32_t number;
-    char name[];
-};
-
-/* The number of the node called `name`; new names get the next number. -1: no memory. */
-static int64_t node_number(struct node_name **nodes, const char *name)
-{
-    struct node_name *node;
-
-    HASH_FIND_STR(*nodes, name, node);
-    if (!node) {
-        if (!(node = malloc(sizeof(*node) + strlen(name) + 1)))
-            return -1;
-        strcpy(node->name, name);
-        node->number = HASH_COUNT(*nodes);
-        HASH_ADD_STR(*nodes, name, node);
-    }
-    return node->number;
-}
-
-/* Fill the node map from `key` of each rank. 0, or an errno value: ENOENT a rank has no
- * such key. */
-static int map_nodes(struct boot_pmix *pmix, struct boot_pmix_job *job, const char *key)
-{
-    struct node_name *nodes = NULL, *node, *next;
-    int error = 0;
-
-    for (uint32_t r = 0; r < job->nranks && !error; r++) {
-        pmix_value_t *value;
-        char text[16];
-        const char *name = NULL;
-        uint32_t id;
-        int64_t number;
-
-        if (r % 256 == 0 && stopping(pmix)) {
-            error = ECANCELED;
-            break;
-        }
-        value = local_get(pmix, r, key);
-        if (value && value->type == PMIX_STRING)
-            name = value->data.string;
-        else if (value && value_number(value, &id)) {
-            snprintf(text, sizeof(text), "%u", id);
-            name = text;
-        }
-        if (!name)
-            error = ENOENT;
-        else if ((number = node_number(&nodes, name)) < 0)
-            error = ENOMEM;
-        else
-            job->node[r] = (uint32_t)number;
-        if (value)
-            PMIX_VALUE_RELEASE(value);
-    }
-    job->nnodes = HASH_COUNT(nodes);
-    HASH_ITER(hh, nodes, node, next)
-    {
-        HASH_DEL(nodes, node);
-        free(node);
-    }
-    return error;
-}
-
-/* Size and node map of the job; 0 or an errno value. */
-static int read_job(struct boot_pmix *pmix)
-{
-    struct boot_pmix_job job = {0};
-    int error;
-
-    if (!get_number(pmix, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, &job.nranks) ||
-        job.nranks == 0)
-        return ENODATA;
-    if (!(job.node = calloc(job.nranks, sizeof(*job.node))))
-        return ENOMEM;
-    error = map_nodes(pmix, &job, PMIX_HOSTNAME);
-    if (error == ENOENT)
-        error = map_nodes(pmix, &job, PMIX_NODEID);
-    if (error == ENOENT) {
-        /* Placement is then blind; files are found all the same. */
-        log_warn(
-            "the launcher does not say on which nodes the ranks are; replicas may share a "
-            "node");
-        for (uint32_t r = 0; r < job.nranks; r++)
-            job.node[r] = r;
-        job.nnodes = job.nranks;
-        error = 0;
-    }
-    if (error)
-        free(job.node);
-    else
-        pmix->job = job;
-    return error;
 }
 
 /* Put and commit the blob, if there is one to commit. */
@@ -695,119 +523,6 @@ static void session_fail(struct boot_pmix *pmix, int error)
     }
 }
 
-/* --- a server that does not listen --- */
-
-struct watch {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-};
-
-/* Is fd connected to the address that the launcher put into
- * PMIX_SERVER_URI...="name;tcp4://1.2.3.4:5"? */
-static bool is_server(int fd)
-{
-    static const char *const name[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
-                                       "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
-                                       "PMIX_SERVER_URI2"};
-    struct sockaddr_in peer;
-    socklen_t len = sizeof(peer);
-    char text[INET_ADDRSTRLEN + 32], address[INET_ADDRSTRLEN];
-
-    if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0 || peer.sin_family != AF_INET ||
-        !inet_ntop(AF_INET, &peer.sin_addr, address, sizeof(address)))
-        return false;
-    snprintf(text, sizeof(text), "tcp4://%s:%u", address, ntohs(peer.sin_port));
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
-        const char *uri = getenv(name[i]), *at = uri ? strstr(uri, text) : NULL;
-        if (at && (at[strlen(text)] < '0' || at[strlen(text)] > '9'))
-            return true;
-    }
-    return false;
-}
-
-static void cut_connection(void)
-{
-    DIR *dir = opendir("/proc/thread-self/fd");
-    struct dirent *entry;
-
-    while (dir && (entry = readdir(dir)))
-        if (entry->d_name[0] != '.' && is_server(atoi(entry->d_name)))
-            shutdown(atoi(entry->d_name), SHUT_RDWR);
-    if (dir)
-        closedir(dir);
-}
-
-/* A PMIx 4.2.2 server sometimes never reads the first request of a client that connects
- * while another client's connection is being closed (measured under mpirun, 16 ranks on a
- * node, about one of 1,000 Inits that overlap with a Finalize; the 18 bytes are seen in its
- * receive queue). PMIx_Init then waits for ever. If its connection is cut it returns an
- * error, and may be called again after PMIx_Finalize. */
-static void *init_watch(void *arg)
-{
-    struct watch *watch = arg;
-    uint64_t when = util_clock_now() + INIT_BOUND_NS;
-
-    prctl(PR_SET_NAME, "dyad-pmix-watch");
-    pthread_mutex_lock(&watch->lock);
-    while (!watch->done) {
-        struct timespec ts = {.tv_sec = (time_t)(when / UTIL_NSEC_PER_SEC),
-                              .tv_nsec = (long)(when % UTIL_NSEC_PER_SEC)};
-        if (pthread_cond_timedwait(&watch->changed, &watch->lock, &ts) == ETIMEDOUT &&
-            !watch->done) {
-            cut_connection();
-            when += INIT_BOUND_NS;
-        }
-    }
-    pthread_mutex_unlock(&watch->lock);
-    return NULL;
-}
-
-static pmix_status_t init_once(struct boot_pmix *pmix)
-{
-    struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_condattr_t attr;
-    pthread_t thread;
-    pmix_status_t rc;
-    /* In the program's table it is the program's connection, too. MPI's ranks do not
-     * finalise while others initialise. */
-    bool watched = !program_shares();
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch.changed, &attr);
-    pthread_condattr_destroy(&attr);
-    watched = watched && pthread_create(&thread, NULL, init_watch, &watch) == 0;
-
-    rc = PMIx_Init(&pmix->self, NULL, 0);
-
-    pthread_mutex_lock(&watch.lock);
-    watch.done = true;
-    pthread_cond_signal(&watch.changed);
-    pthread_mutex_unlock(&watch.lock);
-    if (watched)
-        pthread_join(thread, NULL);
-    pthread_cond_destroy(&watch.changed);
-    return rc;
-}
-
-/* PMIx_Init, again where the server did not hear. */
-static pmix_status_t init(struct boot_pmix *pmix)
-{
-    pmix_status_t rc;
-
-    for (int i = 1;; i++) {
-        uint64_t start = util_clock_now(), took;
-        rc = init_once(pmix);
-        took = util_clock_now() - start;
-        log_debug("PMIx_Init: %s after %.1f ms", PMIx_Error_string(rc), (double)took / 1e6);
-        if (error_of(rc) == 0 || took < INIT_BOUND_NS || i == INIT_TRIES || stopping(pmix))
-            return rc;
-        log_info("the launcher's PMIx server did not answer; asking again");
-        PMIx_Finalize(NULL, 0);
-    }
-}
-
 static void *session_main(void *arg)
 {
     struct boot_pmix *pmix = arg;
@@ -817,11 +532,13 @@ static void *session_main(void *arg)
     int error;
 
     prctl(PR_SET_NAME, "dyad-pmix");
-    rc = init(pmix);
+    /* In the program's table it is the program's connection, too, and is not watched: MPI's
+     * ranks do not finalise while others initialise. */
+    rc = boot_pmix_init(&pmix->self, !program_shares(), stopping, pmix);
     error = error_of(rc);
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
-        error = read_job(pmix);
+        error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
 
     pthread_mutex_lock(&pmix->lock);
     if (error) {

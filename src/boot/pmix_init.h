@@ -1,0 +1,17 @@
+/*
+ * boot/pmix_init.h - PMIx_Init in bounded time
+ */
+#ifndef DYAD_BOOT_PMIX_INIT_H
+#define DYAD_BOOT_PMIX_INIT_H
+
+#include <stdbool.h>
+
+#include <pmix.h>
+
+/* PMIx_Init, some times over where the server does not hear. `watched`: a connection that
+ * is silent for seconds may be cut, which is wrong where the calling thread's descriptors
+ * are the program's, with a PMIx connection of its own. stop(arg) true: no further try.
+ * Blocks. A PMIx status; PMIx may count as initialised even after an error. */
+int boot_pmix_init(pmix_proc_t *self, bool watched, bool (*stop)(void *arg), void *arg);
+
+#endif
