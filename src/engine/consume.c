@@ -32,6 +32,7 @@ struct consume {
     struct consume *prev, *next; /* utlist */
     struct member *member;
     char *upath;
+    struct ancestor *ancestor; /* of a wait: the first directory above that is missing */
     uint8_t flags;
     uint64_t timeout_ms;
     pid_t pid, tid;
@@ -60,6 +61,105 @@ struct consume {
 };
 
 static void consume_step(struct consume *c);
+
+/* --- waiting for a name that may turn out to be below a symbolic link --- */
+
+/* "a/b/f" may be awaited under that name while "a" becomes a link to "c", and the file is
+ * published as "c/b/f". So who waits for a file also waits for the first directory above it
+ * that is not here. Once that is published as a directory, the next one is looked for; once
+ * as a link, the link is brought here and the wait ends with ESTALE: resolve it again. */
+struct ancestor {
+    struct consume *consume;
+    struct dht_lookup *lookup;
+    struct consume *bring; /* the link, on its way */
+    struct dyad_version seen;
+    size_t len; /* of its upath in that of the consume */
+    char upath[];
+};
+
+static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry);
+static void consume_end(struct consume *c, int status);
+
+static void ancestor_drop(struct consume *c)
+{
+    struct ancestor *a = c->ancestor;
+
+    if (!a)
+        return;
+    c->ancestor = NULL;
+    if (a->lookup)
+        dht_node_cancel(c->member->dht, a->lookup);
+    if (a->bring)
+        consume_cancel(a->bring);
+    free(a);
+}
+
+static bool is_here(struct member *member, const char *upath)
+{
+    struct stat st;
+    return store_dir_stat(member->side[ENGINE_CONSUMER].dir, upath, &st) == 0;
+}
+
+/* Look for the first directory that is missing behind the first `len` bytes of the upath.
+ */
+static void ancestor_look(struct consume *c, size_t len)
+{
+    struct ancestor *a = c->ancestor;
+    const char *slash;
+
+    if (!a) {
+        if (!strchr(c->upath, '/') || !(a = calloc(1, sizeof(*a) + strlen(c->upath) + 1)))
+            return;
+        a->consume = c;
+        c->ancestor = a;
+    }
+    while ((slash = strchr(c->upath + len, '/'))) {
+        a->len = (size_t)(slash - c->upath);
+        memcpy(a->upath, c->upath, a->len);
+        a->upath[a->len] = '\0';
+        a->seen = (struct dyad_version){0};
+        if (!is_here(c->member, a->upath)) {
+            a->lookup = dht_node_lookup(c->member->dht, a->upath, NET_LOOKUP_WAIT, NULL,
+                                        ancestor_looked_up, a);
+            return; /* NULL: no memory for this; the wait itself goes on */
+        }
+        len = a->len + 1;
+    }
+    ancestor_drop(c);
+}
+
+static void ancestor_brought(void *arg, int status)
+{
+    struct ancestor *a = arg;
+
+    a->bring = NULL;
+    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
+    (void)status;
+    consume_end(a->consume, ESTALE);
+}
+
+static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+    struct consume *c = a->consume;
+
+    a->lookup = NULL;
+    if (entry)
+        a->seen = entry->version;
+    if (status == 0 && S_ISLNK(entry->mode)) {
+        a->bring =
+            consume_start(c->member, a->upath, 0, 0, c->pid, c->tid, ancestor_brought, a);
+        if (a->bring && c->lookup) { /* it does not wait any more */
+            dht_node_cancel(c->member->dht, c->lookup);
+            c->lookup = NULL;
+        }
+    } else if (status == 0) {
+        ancestor_look(c, a->len + 1);
+    } else if (status == ENOENT) { /* a tombstone */
+        a->lookup = dht_node_lookup(c->member->dht, a->upath, NET_LOOKUP_WAIT, &a->seen,
+                                    ancestor_looked_up, a);
+    }
+}
 
 /* --- waiting for a writer on this node: a thread that sleeps in a lock --- */
 
@@ -139,6 +239,7 @@ static void consume_free(struct consume *c)
     if (c->lookup)
         dht_node_cancel(c->member->dht, c->lookup);
     check_drop(c);
+    ancestor_drop(c);
     if (c->transferring)
         transfer_leave(&c->transfer);
     if (c->watch)
@@ -197,17 +298,20 @@ void consume_cancel(struct consume *c)
 static void looked_up(void *arg, int status, const struct dyad_entry *entry);
 static void deadline_passed(void *arg);
 
-static void look_up(struct consume *c)
+/* False: it has ended. */
+static bool look_up(struct consume *c)
 {
     uint8_t flags = NET_LOOKUP_COPY | (c->late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)
-        return; /* waits already */
+        return true; /* waits already */
     c->lookup = dht_node_lookup(c->member->dht, c->upath, flags, &c->seen, looked_up, c);
-    if (!c->lookup)
+    if (!c->lookup) {
         consume_end(c, ENOMEM);
-    else
-        linger_activity(c->member);
+        return false;
+    }
+    linger_activity(c->member);
+    return true;
 }
 
 static void lost_look(void *arg)
@@ -325,8 +429,8 @@ static int look_here(struct consume *c)
     int rc = 0;
 
     c->writer = 0;
-    if (fd < 0)
-        return errno == ENOTDIR ? ENOENT : errno;
+    if (fd < 0) /* ELOOP: a directory above is a symbolic link */
+        return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
         rc = errno;
     } else if (S_ISREG(st.st_mode) &&
@@ -354,13 +458,17 @@ static void consume_step(struct consume *c)
         consume_end(c, 0);
         return;
     }
+    if (here == ESTALE) {
+        consume_end(c, ESTALE);
+        return;
+    }
     if (here != ENOENT && here != EAGAIN) {
         log_error("\"%s\" cannot be looked at below %s: %s", c->upath,
                   store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
         consume_end(c, here);
         return;
     }
-    if (c->transferring || c->lost_waiting)
+    if (c->transferring || c->lost_waiting || (c->ancestor && c->ancestor->bring))
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -375,7 +483,8 @@ static void consume_step(struct consume *c)
                 net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
         }
     }
-    look_up(c);
+    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor)
+        ancestor_look(c, 0);
 }
 
 static void deadline_passed(void *arg)

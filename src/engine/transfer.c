@@ -542,6 +542,8 @@ static char *find_local_dmd(struct member *member, const struct dyad_entry *entr
     const char *paths[2];
     uint8_t id[DYAD_STORAGE_ID_LEN];
 
+    if (!S_ISREG(entry->mode)) /* no bytes that a copy would spare */
+        return NULL;
     if (!peer || strcmp(peer->node, member->self.node) != 0)
         return NULL;
     paths[0] = peer->dmd_producer;
