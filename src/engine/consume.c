@@ -62,16 +62,18 @@ struct consume {
 
 static void consume_step(struct consume *c);
 
-/* --- waiting for a name that may turn out to be below a symbolic link --- */
+/* --- a name that may turn out to be below a symbolic link --- */
 
-/* "a/b/f" may be awaited under that name while "a" becomes a link to "c", and the file is
- * published as "c/b/f". So who waits for a file also waits for the first directory above it
- * that is not here. Once that is published as a directory, the next one is looked for; once
- * as a link, the link is brought here and the wait ends with ESTALE: resolve it again. */
+/* "a/b/f" may be asked for while "a" is, or becomes, a link to "c" elsewhere, and the file
+ * is published as "c/b/f". So who waits for a file also waits for the first directory above
+ * it that is not here, and who does not wait asks for it before the answer is no. Once that
+ * is published as a directory, the next one is looked for; once as a link, the link is
+ * brought here and the consume ends with ESTALE: resolve it again. */
 struct ancestor {
     struct consume *consume;
     struct dht_lookup *lookup;
-    struct consume *bring; /* the link, on its way */
+    struct dht_lookup *check; /* for the barrier, beside `lookup` */
+    struct consume *bring;    /* the link, on its way */
     struct dyad_version seen;
     size_t len; /* of its upath in that of the consume */
     char upath[];
@@ -80,6 +82,15 @@ struct ancestor {
 static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry);
 static void consume_end(struct consume *c, int status);
 
+static void ancestor_check_drop(struct ancestor *a)
+{
+    if (!a->check)
+        return;
+    dht_node_cancel(a->consume->member->dht, a->check);
+    a->check = NULL;
+    a->consume->member->checks--;
+}
+
 static void ancestor_drop(struct consume *c)
 {
     struct ancestor *a = c->ancestor;
@@ -87,6 +98,7 @@ static void ancestor_drop(struct consume *c)
     if (!a)
         return;
     c->ancestor = NULL;
+    ancestor_check_drop(a);
     if (a->lookup)
         dht_node_cancel(c->member->dht, a->lookup);
     if (a->bring)
@@ -94,22 +106,29 @@ static void ancestor_drop(struct consume *c)
     free(a);
 }
 
-static bool is_here(struct member *member, const char *upath)
+static int ancestor_look_up(struct ancestor *a)
 {
-    struct stat st;
-    return store_dir_stat(member->side[ENGINE_CONSUMER].dir, upath, &st) == 0;
+    struct consume *c = a->consume;
+
+    a->lookup = dht_node_lookup(c->member->dht, a->upath, c->flags & NET_LOOKUP_WAIT,
+                                &a->seen, ancestor_looked_up, a);
+    return a->lookup ? 0 : ENOMEM;
 }
 
 /* Look for the first directory that is missing behind the first `len` bytes of the upath.
- */
-static void ancestor_look(struct consume *c, size_t len)
+ * 0: it is looked up; ENOENT: none is missing; ESTALE: one is a link by now; ENOMEM. */
+static int ancestor_look(struct consume *c, size_t len)
 {
+    const struct store_dir *dir = c->member->side[ENGINE_CONSUMER].dir;
     struct ancestor *a = c->ancestor;
     const char *slash;
+    struct stat st;
 
+    if (!strchr(c->upath + len, '/'))
+        return ENOENT;
     if (!a) {
-        if (!strchr(c->upath, '/') || !(a = calloc(1, sizeof(*a) + strlen(c->upath) + 1)))
-            return;
+        if (!(a = calloc(1, sizeof(*a) + strlen(c->upath) + 1)))
+            return ENOMEM;
         a->consume = c;
         c->ancestor = a;
     }
@@ -118,14 +137,13 @@ static void ancestor_look(struct consume *c, size_t len)
         memcpy(a->upath, c->upath, a->len);
         a->upath[a->len] = '\0';
         a->seen = (struct dyad_version){0};
-        if (!is_here(c->member, a->upath)) {
-            a->lookup = dht_node_lookup(c->member->dht, a->upath, NET_LOOKUP_WAIT, NULL,
-                                        ancestor_looked_up, a);
-            return; /* NULL: no memory for this; the wait itself goes on */
-        }
+        if (store_dir_stat(dir, a->upath, &st) < 0)
+            return ancestor_look_up(a);
+        if (S_ISLNK(st.st_mode))
+            return ESTALE;
         len = a->len + 1;
     }
-    ancestor_drop(c);
+    return ENOENT;
 }
 
 static void ancestor_brought(void *arg, int status)
@@ -142,6 +160,7 @@ static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *e
 {
     struct ancestor *a = arg;
     struct consume *c = a->consume;
+    bool wait = (c->flags & NET_LOOKUP_WAIT) != 0;
 
     a->lookup = NULL;
     if (entry)
@@ -149,16 +168,49 @@ static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *e
     if (status == 0 && S_ISLNK(entry->mode)) {
         a->bring =
             consume_start(c->member, a->upath, 0, 0, c->pid, c->tid, ancestor_brought, a);
-        if (a->bring && c->lookup) { /* it does not wait any more */
+        if (!a->bring) {
+            consume_end(c, ENOMEM);
+        } else if (c->lookup) { /* it does not wait any more */
             dht_node_cancel(c->member->dht, c->lookup);
             c->lookup = NULL;
+            linger_activity(c->member);
         }
-    } else if (status == 0) {
-        ancestor_look(c, a->len + 1);
-    } else if (status == ENOENT) { /* a tombstone */
-        a->lookup = dht_node_lookup(c->member->dht, a->upath, NET_LOOKUP_WAIT, &a->seen,
-                                    ancestor_looked_up, a);
+        return;
     }
+    if (status == 0)
+        status = ancestor_look(c, a->len + 1);
+    else if (status == ENOENT && wait) /* a tombstone */
+        status = ancestor_look_up(a);
+    if (status == ESTALE || (status && !wait))
+        consume_end(c, status);
+}
+
+static void ancestor_checked(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+    struct member *member = a->consume->member;
+
+    a->check = NULL;
+    member->checks--;
+    /* Of a directory or link that is published the news is under way to `lookup`. */
+    if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+static void ancestor_check(struct ancestor *a)
+{
+    struct member *member = a->consume->member;
+
+    ancestor_check_drop(a); /* of an earlier wave */
+    if (!a->lookup)
+        return;
+    a->check = dht_node_lookup(member->dht, a->upath, 0, &a->seen, ancestor_checked, a);
+    if (a->check)
+        member->checks++;
+    else
+        linger_activity(member); /* no memory: busy */
 }
 
 /* --- waiting for a writer on this node: a thread that sleeps in a lock --- */
@@ -394,6 +446,10 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         deadline_passed(c);
         return;
     }
+    if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
+        status = ancestor_look(c, 0);
+    if (c->ancestor && c->ancestor->lookup && !(c->flags & NET_LOOKUP_WAIT))
+        return;
     if (status != 0) {
         consume_end(c, status);
         return;
@@ -483,8 +539,9 @@ static void consume_step(struct consume *c)
                 net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
         }
     }
-    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor)
-        ancestor_look(c, 0);
+    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
+        ancestor_look(c, 0) == ESTALE)
+        consume_end(c, ESTALE);
 }
 
 static void deadline_passed(void *arg)
@@ -622,6 +679,8 @@ bool consume_confirm(struct member *member, uint64_t number)
         check_drop(c); /* of an earlier wave */
         if (!is_waiting(c))
             continue;
+        if (c->ancestor)
+            ancestor_check(c->ancestor);
         c->check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
         if (c->check)
             member->checks++;

@@ -156,8 +156,11 @@ mkdir real
 write real/file 12345
 symlink real late
 write real/other 1
-until WORK/mark.got
-# Never told to the engine, but a file is published below it.
+until WORK/mark.looked
+# Not told to the engine, but a file is published below them.
+mkdir-quietly q
+mkdir-quietly q/r
+write q/r/file x
 mkdir p
 mark WORK/mark.p
 until WORK/mark.p-seen
@@ -170,9 +173,14 @@ rmdir p
 mkdir p
 chmod 711 p
 list .
-> list : 0 late:link p:dir real:dir
+> list : 0 late:link p:dir q:dir real:dir
 rmdir p
 write p file
+# Nobody has published it, and chmod does not either.
+put staged
+chmod 600 staged
+lookup staged
+> lookup staged: ENOENT
 mark WORK/mark.file
 until WORK/mark.end
 S
@@ -190,6 +198,12 @@ get p
 > get p: 0
 lookup p
 > lookup p: dir 755 0
+lookup q
+> lookup q: dir 755 0
+lookup q/r
+> lookup q/r: dir 755 0
+list q/r
+> list q/r: 0 file:file
 mark WORK/mark.p-seen
 until WORK/mark.changed
 # The copy is outdated: gone, whatever its times.
@@ -214,7 +228,6 @@ here p
 mark WORK/mark.end
 S
 script onlooker <<'S'
-# A file that nobody has published is nobody's business, whatever is done to it.
 until WORK/mark.got
 get real/file
 > get real/file: 0
@@ -222,6 +235,18 @@ chmod 640 real/file
 lookup real/file
 > lookup real/file: file 640 5
 touch 0 real/file
+lookup real/other
+> lookup real/other: file 644 1
+# Not here at all, and not to be waited for: but it is below a link that is published.
+get late/none
+> get late/none: ESTALE
+here late
+> here late: link 777 -> real
+get nothing/at/all
+> get nothing/at/all: ENOENT
+get real/nothing/at/all
+> get real/nothing/at/all: ENOENT
+mark WORK/mark.looked
 until WORK/mark.end
 S
 run owner waiter onlooker
@@ -256,9 +281,9 @@ script off <<'S'
 mkdir d
 write d/f text
 list d
-> list d: ENOTSUP
+> list d: EOPNOTSUPP
 tree d
-> tree d: ENOTSUP
+> tree d: EOPNOTSUPP
 mark WORK/mark.off
 until WORK/mark.end
 S
