@@ -11,6 +11,8 @@
  * each has `replicas` homes, that takes so many ranks; the listing then fails. Ranks that
  * were known to be dead before are no homes: what they had kept is elsewhere.
  */
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -267,11 +269,14 @@ static int list_note(struct list_request *list, const char *name)
     HASH_FIND(hh, list->names, name, len, known);
     if (known)
         return 0;
-    if (!(known = malloc(sizeof(*known) + len + 1)))
+    if (!(known = calloc(1, sizeof(*known) + len + 1)))
         return -1;
     memcpy(known->name, name, len + 1);
     HASH_ADD_KEYPTR(hh, list->names, known->name, len, known);
-    return 1;
+    if (known->hh.tbl)
+        return 1;
+    free(known);
+    return -1;
 }
 
 /* Pass on what has not come. 0, or an errno value. */

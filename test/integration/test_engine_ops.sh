@@ -39,6 +39,7 @@ symlink /nowhere/at/all dangling
 mkdir d/sub2
 mkdir d/sub2/deep
 mkdir d/sub2/deep/er
+chmod 711 d/sub2/deep/er
 write d/sub2/deep/er/file hello
 mark WORK/mark.made
 until WORK/mark.seen
@@ -54,6 +55,8 @@ get e/sub2/deep/er/file
 > get e/sub2/deep/er/file: 0
 here e/sub2/deep/er/file
 > here e/sub2/deep/er/file: file 644
+here e/sub2/deep/er
+> here e/sub2/deep/er: dir 711
 S
 script look <<'S'
 until WORK/mark.made
@@ -62,7 +65,7 @@ lookup d
 lookup d/link
 > lookup d/link: link 777 8
 lookup d/sub2/deep/er
-> lookup d/sub2/deep/er: dir 755 0
+> lookup d/sub2/deep/er: dir 711 0
 lookup d/none
 > lookup d/none: ENOENT
 list .
@@ -92,7 +95,7 @@ get d/empty
 parents d/sub2/deep/er/none
 > parents d/sub2/deep/er/none: 0
 here d/sub2/deep/er
-> here d/sub2/deep/er: dir 755
+> here d/sub2/deep/er: dir 711
 here d/sub2/deep/er/file
 > here d/sub2/deep/er/file: ENOENT
 parents d/nodir/x

@@ -205,7 +205,7 @@ static void run(const char *word, const char *a, const char *b)
     } else if (IS("many")) {
         char name[PATH_MAX];
         for (int i = 0; i < atoi(b); i++) {
-            snprintf(name, sizeof(name), "%s/%s.%d", a, getenv("PMIX_RANK"), i);
+            snprintf(name, sizeof(name), "%s/%0100d.%s", a, i, getenv("PMIX_RANK"));
             write_file(name, "x");
         }
     } else if (IS("consume") || IS("get")) {
