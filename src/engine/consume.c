@@ -477,19 +477,6 @@ void consume_invalidate(struct member *member, const struct dyad_entry *newer)
     }
 }
 
-static bool has_parent(const struct consume *c)
-{
-    const char *slash = strrchr(c->upath, '/');
-    char parent[DYAD_UPATH_MAX + 1];
-    struct stat st;
-
-    if (!slash)
-        return true;
-    memcpy(parent, c->upath, (size_t)(slash - c->upath));
-    parent[slash - c->upath] = '\0';
-    return store_dir_stat(c->member->side[ENGINE_CONSUMER].dir, parent, &st) == 0;
-}
-
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
@@ -521,7 +508,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     linger_activity(member); /* the wait is over, though the program sleeps on */
-    if (has_parent(c)) {
+    if (bring_parent_here(member, c->upath)) {
         fetch(c, entry);
         return;
     }

@@ -299,5 +299,7 @@ void list_stop(struct member *member);
 struct bring *bring_start(struct member *member, const char *upath, bool parents, pid_t pid,
                           consume_fn fn, void *arg);
 void bring_cancel(struct bring *bring);
+/* Is something that is no symbolic link at the name of the directory of upath? */
+bool bring_parent_here(struct member *member, const char *upath);
 
 #endif

@@ -159,6 +159,9 @@ mkdir real
 write real/file 12345
 symlink real late
 write real/other 1
+until WORK/mark.unlinked
+symlink real late
+mark WORK/mark.again
 until WORK/mark.looked
 # Not told to the engine, but a file is published below them.
 mkdir-quietly q
@@ -240,6 +243,17 @@ lookup real/file
 touch 0 real/file
 lookup real/other
 > lookup real/other: file 644 1
+lookup late/file
+> lookup late/file: ESTALE
+here late
+> here late: link 777 -> real
+lookup late/file
+> lookup late/file: ESTALE
+unlink late
+lookup late/file
+> lookup late/file: ENOENT
+mark WORK/mark.unlinked
+until WORK/mark.again
 # Not here at all, and not to be waited for: but it is below a link that is published.
 get late/none
 > get late/none: ESTALE
@@ -287,7 +301,7 @@ mark WORK/mark.1
 until WORK/mark.2
 list d
 > list d: 0 f2:file l2:link sub:dir
-mark WORK/mark.3
+mark WORK/mark.listed
 until WORK/mark.4
 S
 script here2 <<'S'
@@ -303,6 +317,7 @@ mkdir d/sub
 chmod 700 d
 mark WORK/mark.2
 until WORK/mark.3
+until WORK/mark.listed
 unlink d/f2
 unlink d/l2
 rmdir d/sub
