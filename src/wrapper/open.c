@@ -21,6 +21,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/real.h"
+#include "wrapper/resolve.h"
 
 #define VANISHED              4
 #define IS_MODE_NEEDED(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
@@ -182,6 +183,24 @@ int wrapper_open_prepare(const struct wrapper_path *where, int flags)
     return 0;
 }
 
+/* An open of a directory, or of a name alone: what is published is brought, nothing is waited
+ * for. */
+static int open_unread(struct real_open *o)
+{
+    int saved = errno, fd = call_openat(o);
+    bool name = (o->flags & O_PATH) && !(o->flags & O_DIRECTORY);
+    struct wrapper_path where;
+
+    if (fd >= 0 || errno != ENOENT || (o->flags & O_CREAT))
+        return fd;
+    if (name ? wrapper_bring(o->dirfd, o->path, !(o->flags & O_NOFOLLOW), &where)
+             : wrapper_bring_dir(o->dirfd, o->path, &where)) {
+        fd = call_openat(o);
+        errno = fd < 0 ? errno : saved;
+    }
+    return fd;
+}
+
 /* True if the open is ours; then its result is *fd. */
 static bool managed_open(int dirfd, const char *path, int flags, mode_t mode,
                          wrapper_fn_openat *real_openat, int *fd)
@@ -195,12 +214,13 @@ static bool managed_open(int dirfd, const char *path, int flags, mode_t mode,
                                     .where = &where,
                                     .flags = flags};
 
-    if (!wrapper_active() || !wrapper_path_find(dirfd, path, &where))
+    if (!wrapper_active() || !wrapper_path_find_dir(dirfd, path, &where))
         return false;
     if (where.moved)
         o.path = where.text;
-    if (!wrapper_open_concerns(flags) || !wrapper_mine()) {
-        *fd = call_openat(&o);
+    if (!wrapper_open_concerns(flags) || !wrapper_mine() || where.slash ||
+        !*wrapper_path_upath(&where)) {
+        *fd = open_unread(&o);
         return true;
     }
     *fd = wrapper_open(&opener);

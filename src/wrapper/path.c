@@ -41,15 +41,18 @@ static _Atomic uint64_t cwd_word;
 
 #define CONTROL_DIR ".dyad"
 
-/* What comes after the prefix, or NULL. The directory itself is not below it. */
-static const char *below(const struct prefix *prefix, const char *path)
+/* What comes after the prefix, or NULL. For the directory itself that is "" if `itself`,
+ * else NULL. */
+static const char *below(const struct prefix *prefix, const char *path, bool itself)
 {
     if (prefix->len == 0 || strncmp(path, prefix->text, prefix->len) != 0)
         return NULL;
     path += prefix->len;
     if (prefix->len == 1) /* "/" is managed: not sensible, but it is what was asked for */
         path--;
-    return path[0] == '/' && path[1] ? path + 1 : NULL;
+    if (path[0] == '/' && path[1])
+        return path + 1;
+    return itself && (path[0] == '\0' || path[0] == '/') ? path + strlen(path) : NULL;
 }
 
 static bool is_control(const char *upath)
@@ -63,9 +66,9 @@ static bool is_control(const char *upath)
 static bool match(const char *path, struct wrapper_path *where)
 {
     for (int side = 0; side < 2; side++) {
-        const char *upath = below(&prefixes[side][0], path);
+        const char *upath = below(&prefixes[side][0], path, where->directories);
         if (!upath)
-            upath = below(&prefixes[side][1], path);
+            upath = below(&prefixes[side][1], path, where->directories);
         where->upath[side] = upath && !is_control(upath) ? upath : NULL;
     }
     return where->upath[0] || where->upath[1];
@@ -99,14 +102,18 @@ static bool has_dotdot(const char *path)
     return false;
 }
 
+/* Into where->text. False: too long, or only directories are named so and none is asked for. */
+static bool normalise(const char *path, struct wrapper_path *where)
+{
+    return util_path_normalise(path, where->text, PATH_MAX, &where->slash) > 0 &&
+           (where->directories || !where->slash);
+}
+
 static bool find_absolute(const char *path, struct wrapper_path *where)
 {
-    bool dir;
-
     if (!starts_alike(path) && !is_twisted(path))
         return false;
-    return util_path_normalise(path, where->text, PATH_MAX, &dir) > 0 && !dir &&
-           match(where->text, where);
+    return normalise(path, where) && match(where->text, where);
 }
 
 /* `path` below the directory base[len] (in where->text, absolute). */
@@ -115,15 +122,13 @@ static bool find_from(struct wrapper_path *where, size_t len, const char *path)
     char *joined = where->text +
                    PATH_MAX; /* util_path_normalise() never writes ahead of what it reads */
     size_t n = strlen(path);
-    bool dir;
 
     if (len + 1 + n + 1 > PATH_MAX)
         return false;
     memcpy(joined, where->text, len);
     joined[len] = '/';
     memcpy(joined + len + 1, path, n + 1);
-    return util_path_normalise(joined, where->text, PATH_MAX, &dir) > 0 && !dir &&
-           match(where->text, where);
+    return normalise(joined, where) && match(where->text, where);
 }
 
 /* The directory is, or is inside of, or contains a managed one. */
@@ -196,7 +201,7 @@ static bool find_managed(const char *path, struct wrapper_path *where)
     return false;
 }
 
-bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where)
+static bool find(int dirfd, const char *path, struct wrapper_path *where)
 {
     int saved = errno;
     bool found;
@@ -219,14 +224,43 @@ bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where)
     return found;
 }
 
-bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
+bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where)
+{
+    where->directories = false;
+    return find(dirfd, path, where);
+}
+
+bool wrapper_path_find_dir(int dirfd, const char *path, struct wrapper_path *where)
+{
+    where->directories = true;
+    return find(dirfd, path, where);
+}
+
+static bool find_fd(int fd, struct wrapper_path *where)
 {
     int saved = errno;
     bool found = fd_name(fd, where->text) > 0 && match(where->text, where);
 
-    where->moved = false;
+    where->moved = where->slash = false;
     errno = saved;
     return found;
+}
+
+bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
+{
+    where->directories = false;
+    return find_fd(fd, where);
+}
+
+bool wrapper_path_find_fd_dir(int fd, struct wrapper_path *where)
+{
+    where->directories = true;
+    return find_fd(fd, where);
+}
+
+bool wrapper_path_is_control(const char *name)
+{
+    return strcmp(name, CONTROL_DIR) == 0;
 }
 
 static void set_prefix(struct prefix *configured, struct prefix *kernel, const char *path)

@@ -22,6 +22,10 @@ struct wrapper_path {
      * DYAD_PATH_RELATIVE a relative path is one below the managed directory, not below the
      * working directory. */
     bool moved;
+    /* Of wrapper_path_find_dir(): the path ends in a slash or a dot, so that it can only
+     * name a directory. */
+    bool slash;
+    bool directories; /* path.c's own */
     char text[2 * PATH_MAX];
 };
 
@@ -37,6 +41,12 @@ bool wrapper_path_configured(void);
 bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where);
 /* The same for the file that fd has open, by the name that the kernel shows. */
 bool wrapper_path_find_fd(int fd, struct wrapper_path *where);
+/* The same for calls that directories are given to: the managed directory itself is found,
+ * with the upath "", and so is a path with a trailing slash. */
+bool wrapper_path_find_dir(int dirfd, const char *path, struct wrapper_path *where);
+bool wrapper_path_find_fd_dir(int fd, struct wrapper_path *where);
+/* Is this the name that the control directory has in a managed one? */
+bool wrapper_path_is_control(const char *name);
 
 /* chdir or fchdir was called. */
 void wrapper_path_cwd_changed(void);
