@@ -235,7 +235,8 @@ static int before_rename(const struct name *from, const struct name *to, unsigne
 
 /* | and not ||: both are to be looked at. */
 #define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
-    (wrapper_active() && (find(from, fromfd, frompath) | find(to, tofd, topath)))
+    ((frompath) && (topath) && wrapper_active() &&         \
+     (find(from, fromfd, frompath) | find(to, tofd, topath)))
 
 #define RENAME(flags, call)                                                         \
     (before_rename(&from, &to, flags) < 0                                           \

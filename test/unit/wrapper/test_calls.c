@@ -61,6 +61,8 @@ struct call_case {
 };
 
 #define W(name)       "write_begin p " name " w,creat,trunc\n"
+#define MADE(name)    "lookup p " name " -1\nchanged p " name " 40700\n"
+#define REMOVED(name) "list p " name " 0\nunlinked p " name " here -1\n"
 #define P(name, size) "published " name " " size " error 0 mapped 0\n"
 
 static const struct call_case
@@ -232,31 +234,32 @@ static const struct call_case
                                               "consume c nothing wait -1\n" P("b", "5")},
             {.name = "names",
              .argv = ACTOR("names", "%o"),
-             .log = "renamed p - a\nrenamed p a b\nrenamed p - c\nrenamed p - d\nrenamed p "
-                    "- d\nrenamed p - c\n"
-                    "renamed p b -\nunlinked p c here -1\nunlinked p d here -1\nunlinked p "
-                    "r elsewhere 0\n"
-                    "unlinked p r elsewhere -1\n"},
+             .log = "renamed p - a\nrenamed p a b\nlookup p c -1\nrenamed p - c\nlookup p d -1\n"
+                    "renamed p - d\nrenamed p - d\nrenamed p - c\n"
+                    "renamed p b -\nunlinked p c here -1\nunlinked p d here -1\n"
+                    "lookup p r 0\nunlinked p r elsewhere 0\nlookup p r -1\n" MADE("sub")
+                        REMOVED("sub") MADE("sub") REMOVED("sub")},
             {.name = "stat and access",
              .argv = ACTOR("stat"),
              .log =
-                 "lookup c no -1\nlookup c no -1\n"
+                 "consume c r now 0\nlookup c no -1\nlookup c no -1\n"
                  "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
                  "0\nlookup c r 0\n"
                  "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
                  "0\nlookup c r 0\n"
-                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\n",
+                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\n"
+                 "lookup c r 0\n",
              .how = SORTED},
             {.name = "paths",
              .argv = ACTOR("paths", "%a", "%o"),
-             .log = W("s/a") P("s/a", "1") W("b") P("b", "1") W("c")
+             .log = MADE("s") W("s/a") P("s/a", "1") W("b") P("b", "1") W("c")
                  P("c", "1") "write_begin p s/d w,creat\n" P("s/d", "0") W("f") P("f", "1"),
              .how = USES_ALIAS},
             {.name = "not regular files",
              .argv = ACTOR("kinds"),
-             .log = "write_begin p fifo rw\nwrite_aborted fifo\nwrite_begin p dir "
-                    "w\nwrite_aborted dir\n"
-                    "write_begin p lock r,creat\n" P("lock", "0")},
+             .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
+                 "dir") "write_begin p dir w\nwrite_aborted dir\n"
+                        "write_begin p lock r,creat\n" P("lock", "0") "lookup c none -1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
              .log = "write_begin p r rw\n" P(
