@@ -270,7 +270,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->refresh_timer.fn = publish_refresh_timer;
     node->sweep_timer.fn = home_sweep;
     node->shard = dht_shard_create(config->depth, config->bins);
-    if (node->shard == NULL)
+    if (node->shard == NULL || (config->listing && dht_shard_keep_index(node->shard) < 0))
         goto free_node;
     if (config->refresh_interval > 0) {
         node_timer_start(node, &node->refresh_timer, TIMER_REFRESH);
@@ -279,6 +279,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     return node;
 
 free_node:
+    dht_shard_destroy(node->shard);
     free(node);
     return NULL;
 }

@@ -269,8 +269,13 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
         publish_again(node, record, msg);
         return;
     }
-    told = told_create(node, record, msg);
+    told = NULL;
+    if (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
+        dht_shard_set_listed(node->shard, record, true) == 0)
+        told = told_create(node, record, msg);
     if (told == NULL) {
+        if (record->entry.state != DYAD_ENTRY_PUBLISHED)
+            dht_shard_set_listed(node->shard, record, false);
         if (record_is_empty(record))
             dht_shard_remove(node->shard, record);
         reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
@@ -278,6 +283,8 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     }
     told_take_ranks(node, told, msg);
     record_set(record, msg);
+    if (record->entry.state != DYAD_ENTRY_PUBLISHED)
+        dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
     told_start(node, told);
 }

@@ -7,7 +7,7 @@
  * array of `bins` pointers once that is no larger. So memory follows the keys, not
  * bins^depth.
  *
- * Memory for 10^6 keys in one shard: a record is 128 bytes + upath. The tree beside it,
+ * Memory for 10^6 keys in one shard: a record is 160 bytes + upath. The tree beside it,
  * measured by sim_dht: depth 2, 256 bins: 1 MB (257 full arrays); depth 3: 17 MB (65,536
  * nodes with some 15 children); depth 4: 37 MB (970,000 nodes of one child, 20 bytes each,
  * 32 with malloc's). More levels add one such node per key and level, with any number of
@@ -26,6 +26,8 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "dht/index.h"
+
 struct tree_node {
     uint32_t used; /* children that are there */
     uint32_t
@@ -37,6 +39,7 @@ struct tree_node {
 struct dht_shard {
     unsigned depth, bins;
     struct tree_node *root;
+    struct dht_index *index; /* NULL: no listings */
     uint64_t nodes, bytes;
     uint64_t lookups, passed, comparisons, false_matches;
     uint64_t ended_at[DHT_DEPTH_MAX + 1];
@@ -215,6 +218,8 @@ static void record_free(struct dht_shard *shard, struct dht_record *record)
         free(waiter);
     }
     shard->bytes -= record_bytes(record);
+    if (shard->index != NULL)
+        dht_index_remove(shard->index, record);
     free(record->holders);
     free(record);
 }
@@ -243,6 +248,7 @@ void dht_shard_destroy(struct dht_shard *shard)
         return;
     if (shard->root != NULL)
         tree_free(shard, shard->root, 0);
+    dht_index_destroy(shard->index);
     free(shard);
 }
 
@@ -418,6 +424,31 @@ int dht_shard_add_holder(struct dht_record *record, uint32_t rank)
     return 0;
 }
 
+int dht_shard_keep_index(struct dht_shard *shard)
+{
+    if (shard->index == NULL)
+        shard->index = dht_index_create();
+    return shard->index != NULL ? 0 : -1;
+}
+
+int dht_shard_set_listed(struct dht_shard *shard, struct dht_record *record, bool listed)
+{
+    if (shard->index == NULL)
+        return 0;
+    if (listed)
+        return dht_index_add(shard->index, record);
+    dht_index_remove(shard->index, record);
+    return 0;
+}
+
+uint64_t dht_shard_list(struct dht_shard *shard, const char *parent, uint64_t cursor,
+                        int (*fn)(const char *name, const struct dyad_entry *entry,
+                                  void *arg),
+                        void *arg)
+{
+    return shard->index != NULL ? dht_index_list(shard->index, parent, cursor, fn, arg) : 0;
+}
+
 struct walk {
     struct dht_shard *shard;
     int (*fn)(struct dht_record *record, void *arg); /* NULL: count */
@@ -478,7 +509,8 @@ void dht_shard_get_stats(struct dht_shard *shard, struct dht_shard_stats *stats)
 
     memset(stats, 0, sizeof(*stats));
     stats->nodes = shard->nodes;
-    stats->bytes = shard->bytes;
+    stats->bytes =
+        shard->bytes + (shard->index != NULL ? dht_index_bytes(shard->index) : 0);
     stats->lookups = shard->lookups;
     stats->passed = shard->passed;
     stats->comparisons = shard->comparisons;

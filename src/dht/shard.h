@@ -35,6 +35,9 @@ struct dht_record {
     uint32_t nholders;
     uint32_t owner_incarnation; /* of the owner when it last published this version */
     struct dht_record *next;    /* chain of the leaf */
+    struct dht_directory *dir;  /* index.c; NULL: it is in no listing */
+    struct dht_record *dir_prev, *dir_next;
+    uint64_t dir_number;
     void *user; /* of the module that uses the shard (node_home.c); NULL at first */
     char upath[];
 };
@@ -43,12 +46,12 @@ struct dht_shard_stats {
     uint64_t entries;    /* published */
     uint64_t tombstones; /* withdrawn */
     uint64_t waiters;
-    uint64_t occupied;                   /* leaves with a record */
-    uint64_t nodes;                      /* tree nodes */
-    uint64_t deepest;                    /* longest chain */
-    uint64_t bytes;                      /* of tree and records, without malloc's own */
-    uint64_t lookups;                    /* searches, those of insert included */
-    uint64_t passed;                     /* full hashes that were looked at in leaves */
+    uint64_t occupied; /* leaves with a record */
+    uint64_t nodes;    /* tree nodes */
+    uint64_t deepest;  /* longest chain */
+    uint64_t bytes;    /* of tree, records and index, without malloc's own */
+    uint64_t lookups;  /* searches, those of insert included */
+    uint64_t passed;   /* full hashes that were looked at in leaves */
     uint64_t comparisons, false_matches; /* strings compared; of these unequal */
     uint64_t ended_at[DHT_DEPTH_MAX +
                       1]; /* searches that ended at each level; [depth]: at a leaf */
@@ -78,6 +81,21 @@ bool dht_shard_drop_waiter(struct dht_shard *shard, struct dht_record *record,
                            uint32_t rank, uint64_t id);
 int dht_shard_add_holder(struct dht_record *record,
                          uint32_t rank); /* idempotent; 0 or -1 ENOMEM */
+
+/* Keep an index of directories from now on; the shard must be empty. 0 or -1 ENOMEM. */
+int dht_shard_keep_index(struct dht_shard *shard);
+/* Put a record into the listing of its directory, or take it out. Nothing without an index.
+ * 0 or -1 ENOMEM (never for `listed` false). */
+int dht_shard_set_listed(struct dht_shard *shard, struct dht_record *record, bool listed);
+/* Call fn for each record that is listed directly below `parent` ("": the top), beginning
+ * behind `cursor` (0: at the start); name is its last component. If fn returns non-zero the
+ * page ends before that record, and the cursor for the next page is returned (never 0 if
+ * fn took one record); else 0: that was all. A record that is listed from the first page to
+ * the last comes exactly once. fn must not change the shard. */
+uint64_t dht_shard_list(struct dht_shard *shard, const char *parent, uint64_t cursor,
+                        int (*fn)(const char *name, const struct dyad_entry *entry,
+                                  void *arg),
+                        void *arg);
 
 /* Call fn for each record until it returns non-zero; returns that. fn must not insert or
  * remove. */

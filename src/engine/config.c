@@ -104,6 +104,10 @@ static const struct word log_words[] = {
       "A directory on a file system that all nodes share, through which several "         \
       "launches (two srun of one job) meet. Read and checked; without effect in "         \
       "this version.")                                                                    \
+    X("DYAD_LISTING", BOOL, listing, "1", 0, 0, NULL,                                     \
+      "Whether a directory below the managed directory shows what is published in "       \
+      "it on other nodes as well. Reading such a directory asks every rank; writing "     \
+      "files costs no message more. Must be the same in the whole session.")              \
     X("DYAD_REPLICAS", INT, replicas, "2", 1, 8, NULL,                                    \
       "How many ranks keep the entry of a file (never more than there are ranks). "       \
       "Must be the same in the whole session.")                                           \

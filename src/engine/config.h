@@ -32,6 +32,7 @@ struct engine_config {
     bool stats;
     double join_timeout; /* seconds a rank may take to join before it is passed over */
     double peer_timeout; /* seconds a peer may be silent on a request */
+    bool listing;        /* directories show what is published */
     int64_t chunk_size, chunks; /* bytes of one GET, how many in flight */
 };
 

@@ -32,6 +32,7 @@ struct consume {
     struct consume *prev, *next; /* utlist */
     struct member *member;
     char *upath;
+    struct ancestor *ancestor; /* of a wait: the first directory above that is missing */
     uint8_t flags;
     uint64_t timeout_ms;
     pid_t pid, tid;
@@ -60,6 +61,157 @@ struct consume {
 };
 
 static void consume_step(struct consume *c);
+
+/* --- a name that may turn out to be below a symbolic link --- */
+
+/* "a/b/f" may be asked for while "a" is, or becomes, a link to "c" elsewhere, and the file
+ * is published as "c/b/f". So who waits for a file also waits for the first directory above
+ * it that is not here, and who does not wait asks for it before the answer is no. Once that
+ * is published as a directory, the next one is looked for; once as a link, the link is
+ * brought here and the consume ends with ESTALE: resolve it again. */
+struct ancestor {
+    struct consume *consume;
+    struct dht_lookup *lookup;
+    struct dht_lookup *check; /* for the barrier, beside `lookup` */
+    struct consume *bring;    /* the link, on its way */
+    struct dyad_version seen;
+    size_t len; /* of its upath in that of the consume */
+    char upath[];
+};
+
+static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry);
+static void consume_end(struct consume *c, int status);
+
+static void ancestor_check_drop(struct ancestor *a)
+{
+    if (!a->check)
+        return;
+    dht_node_cancel(a->consume->member->dht, a->check);
+    a->check = NULL;
+    a->consume->member->checks--;
+}
+
+static void ancestor_drop(struct consume *c)
+{
+    struct ancestor *a = c->ancestor;
+
+    if (!a)
+        return;
+    c->ancestor = NULL;
+    ancestor_check_drop(a);
+    if (a->lookup)
+        dht_node_cancel(c->member->dht, a->lookup);
+    if (a->bring)
+        consume_cancel(a->bring);
+    free(a);
+}
+
+static int ancestor_look_up(struct ancestor *a)
+{
+    struct consume *c = a->consume;
+
+    a->lookup = dht_node_lookup(c->member->dht, a->upath, c->flags & NET_LOOKUP_WAIT,
+                                &a->seen, ancestor_looked_up, a);
+    return a->lookup ? 0 : ENOMEM;
+}
+
+/* Look for the first directory that is missing behind the first `len` bytes of the upath.
+ * 0: it is looked up; ENOENT: none is missing; ESTALE: one is a link by now; ENOMEM. */
+static int ancestor_look(struct consume *c, size_t len)
+{
+    const struct store_dir *dir = c->member->side[ENGINE_CONSUMER].dir;
+    struct ancestor *a = c->ancestor;
+    const char *slash;
+    struct stat st;
+
+    if (!strchr(c->upath + len, '/'))
+        return ENOENT;
+    if (!a) {
+        if (!(a = calloc(1, sizeof(*a) + strlen(c->upath) + 1)))
+            return ENOMEM;
+        a->consume = c;
+        c->ancestor = a;
+    }
+    while ((slash = strchr(c->upath + len, '/'))) {
+        a->len = (size_t)(slash - c->upath);
+        memcpy(a->upath, c->upath, a->len);
+        a->upath[a->len] = '\0';
+        a->seen = (struct dyad_version){0};
+        if (store_dir_stat(dir, a->upath, &st) < 0)
+            return ancestor_look_up(a);
+        if (S_ISLNK(st.st_mode))
+            return ESTALE;
+        len = a->len + 1;
+    }
+    return ENOENT;
+}
+
+static void ancestor_brought(void *arg, int status)
+{
+    struct ancestor *a = arg;
+
+    a->bring = NULL;
+    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
+    (void)status;
+    consume_end(a->consume, ESTALE);
+}
+
+static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+    struct consume *c = a->consume;
+    bool wait = (c->flags & NET_LOOKUP_WAIT) != 0;
+
+    a->lookup = NULL;
+    if (entry)
+        a->seen = entry->version;
+    if (status == 0 && S_ISLNK(entry->mode)) {
+        a->bring =
+            consume_start(c->member, a->upath, 0, 0, c->pid, c->tid, ancestor_brought, a);
+        if (!a->bring) {
+            consume_end(c, ENOMEM);
+        } else if (c->lookup) { /* it does not wait any more */
+            dht_node_cancel(c->member->dht, c->lookup);
+            c->lookup = NULL;
+            linger_activity(c->member);
+        }
+        return;
+    }
+    if (status == 0)
+        status = ancestor_look(c, a->len + 1);
+    else if (status == ENOENT && wait) /* a tombstone */
+        status = ancestor_look_up(a);
+    if (status == ESTALE || (status && !wait))
+        consume_end(c, status);
+}
+
+static void ancestor_checked(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+    struct member *member = a->consume->member;
+
+    a->check = NULL;
+    member->checks--;
+    /* Of a directory or link that is published the news is under way to `lookup`. */
+    if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+static void ancestor_check(struct ancestor *a)
+{
+    struct member *member = a->consume->member;
+
+    ancestor_check_drop(a); /* of an earlier wave */
+    if (!a->lookup)
+        return;
+    a->check = dht_node_lookup(member->dht, a->upath, 0, &a->seen, ancestor_checked, a);
+    if (a->check)
+        member->checks++;
+    else
+        linger_activity(member); /* no memory: busy */
+}
 
 /* --- waiting for a writer on this node: a thread that sleeps in a lock --- */
 
@@ -139,6 +291,7 @@ static void consume_free(struct consume *c)
     if (c->lookup)
         dht_node_cancel(c->member->dht, c->lookup);
     check_drop(c);
+    ancestor_drop(c);
     if (c->transferring)
         transfer_leave(&c->transfer);
     if (c->watch)
@@ -197,17 +350,20 @@ void consume_cancel(struct consume *c)
 static void looked_up(void *arg, int status, const struct dyad_entry *entry);
 static void deadline_passed(void *arg);
 
-static void look_up(struct consume *c)
+/* False: it has ended. */
+static bool look_up(struct consume *c)
 {
     uint8_t flags = NET_LOOKUP_COPY | (c->late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)
-        return; /* waits already */
+        return true; /* waits already */
     c->lookup = dht_node_lookup(c->member->dht, c->upath, flags, &c->seen, looked_up, c);
-    if (!c->lookup)
+    if (!c->lookup) {
         consume_end(c, ENOMEM);
-    else
-        linger_activity(c->member);
+        return false;
+    }
+    linger_activity(c->member);
+    return true;
 }
 
 static void lost_look(void *arg)
@@ -290,6 +446,10 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         deadline_passed(c);
         return;
     }
+    if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
+        status = ancestor_look(c, 0);
+    if (c->ancestor && c->ancestor->lookup && !(c->flags & NET_LOOKUP_WAIT))
+        return;
     if (status != 0) {
         consume_end(c, status);
         return;
@@ -325,8 +485,8 @@ static int look_here(struct consume *c)
     int rc = 0;
 
     c->writer = 0;
-    if (fd < 0)
-        return errno == ENOTDIR ? ENOENT : errno;
+    if (fd < 0) /* ELOOP: a directory above is a symbolic link */
+        return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
         rc = errno;
     } else if (S_ISREG(st.st_mode) &&
@@ -354,13 +514,17 @@ static void consume_step(struct consume *c)
         consume_end(c, 0);
         return;
     }
+    if (here == ESTALE) {
+        consume_end(c, ESTALE);
+        return;
+    }
     if (here != ENOENT && here != EAGAIN) {
         log_error("\"%s\" cannot be looked at below %s: %s", c->upath,
                   store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
         consume_end(c, here);
         return;
     }
-    if (c->transferring || c->lost_waiting)
+    if (c->transferring || c->lost_waiting || (c->ancestor && c->ancestor->bring))
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -375,7 +539,9 @@ static void consume_step(struct consume *c)
                 net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
         }
     }
-    look_up(c);
+    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
+        ancestor_look(c, 0) == ESTALE)
+        consume_end(c, ESTALE);
 }
 
 static void deadline_passed(void *arg)
@@ -513,6 +679,8 @@ bool consume_confirm(struct member *member, uint64_t number)
         check_drop(c); /* of an earlier wave */
         if (!is_waiting(c))
             continue;
+        if (c->ancestor)
+            ancestor_check(c->ancestor);
         c->check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
         if (c->check)
             member->checks++;

@@ -80,7 +80,8 @@ struct engine_ops {
     /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
      * directory is made, a symbolic link is made (its target is another upath). 0,
      * or -1 with errno: ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC ... `wait` false: only
-     * if it is published already. */
+     * if it is published already. ESTALE: one of the directories above upath is a symbolic
+     * link here, now: resolve the path again and repeat. */
     int (*consume)(enum engine_side side, const char *upath, bool wait);
     /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
      * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
@@ -94,8 +95,9 @@ struct engine_ops {
     int (*list)(enum engine_side side, const char *upath,
                 int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
     /* Make here every directory above upath that is published and not here. 0 (the parent
-     * is here now, or was), or -1 ENOENT: one of them is neither. A symbolic link among
-     * them is made too. No waiting. */
+     * is here now, or was), or -1 with errno: ENOENT: one of them is neither; ESTALE: one
+     * of them is a symbolic link, which is here now: resolve the path again and repeat;
+     * ENOTDIR. No waiting. */
     int (*bring_parents)(enum engine_side side, const char *upath);
     /* Bring everything here that is published at or below upath (files with their bytes):
      * for walks inside of libc, and before a directory is renamed. Without waiting for what
@@ -125,8 +127,8 @@ struct engine_ops {
 
     /* --- names --- */
 
-    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT (!was_here).
-     * Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
+    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
+     * (!was_here). Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
     int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
      * directory or the link; publish a file anew if it was published (a new version). A

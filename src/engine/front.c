@@ -222,7 +222,25 @@ static int recv_all(int fd, void *data, size_t len)
     return 0;
 }
 
-static int exchange(int fd, const struct net_msg *request, struct net_msg *reply, void *buf)
+static int recv_frame(int fd, struct net_msg *reply, void *buf, size_t size)
+{
+    uint32_t len;
+
+    if (recv_all(fd, &len, 4) < 0)
+        return -1;
+    len = le32toh(len);
+    if (len > size) {
+        errno = EPROTO;
+        return -1;
+    }
+    if (recv_all(fd, buf, len) < 0)
+        return -1;
+    return net_msg_decode(reply, buf, len);
+}
+
+/* Pages that come before the answer are given to `page`; NULL: none are expected. */
+static int exchange(int fd, const struct net_msg *request, struct net_msg *reply, void *buf,
+                    size_t size, front_page_fn page, void *arg)
 {
     unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
     uint32_t len;
@@ -232,16 +250,22 @@ static int exchange(int fd, const struct net_msg *request, struct net_msg *reply
         return -1;
     len = htole32((uint32_t)n);
     memcpy(frame, &len, 4);
-    if (send_all(fd, frame, 4 + (size_t)n) < 0 || recv_all(fd, &len, 4) < 0)
+    if (send_all(fd, frame, 4 + (size_t)n) < 0)
         return -1;
-    len = le32toh(len);
-    if (len > NET_MSG_HEADER_MAX) {
-        errno = EPROTO;
+    if (page && page(arg, NULL) < 0)
         return -1;
+    for (;;) {
+        if (recv_frame(fd, reply, buf, size) < 0)
+            return -1;
+        if (reply->type == NET_MSG_DONE)
+            return 0;
+        if (!page) {
+            errno = EPROTO;
+            return -1;
+        }
+        if (page(arg, reply) < 0)
+            return -1;
     }
-    if (recv_all(fd, buf, len) < 0)
-        return -1;
-    return net_msg_decode(reply, buf, len);
 }
 
 /* Connect to a live member, becoming it if there is none. */
@@ -275,13 +299,20 @@ static int member_connect(struct front *front)
 int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
                   void *buf)
 {
+    return front_request_pages(front, request, reply, buf, NET_MSG_HEADER_MAX, NULL, NULL);
+}
+
+int front_request_pages(struct front *front, const struct net_msg *request,
+                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
+                        void *arg)
+{
     int fd = -1;
     int error = 0;
 
     for (int round = 0; round < ROUNDS; round++) {
         if ((fd = member_connect(front)) < 0)
             break;
-        if (exchange(fd, request, reply, buf) == 0) {
+        if (exchange(fd, request, reply, buf, size, page, arg) == 0) {
             close(fd);
             if (reply->status != ESHUTDOWN) {
                 errno = reply->status;
@@ -386,6 +417,24 @@ int front_withdraw(struct front *front, const char *upath)
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
     struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_changed(struct front *front, enum engine_side side, const char *upath)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_CHANGED, .flags = (uint8_t)side, .entry = {.upath = upath}};
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_bring(struct front *front, const char *upath, uint8_t what)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_BRING, .flags = what, .entry = {.upath = upath}};
     return front_request(front, &request, &reply, buf);
 }
 

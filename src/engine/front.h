@@ -68,6 +68,14 @@ int front_produce(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
+/* A directory or a link was made, a file changed by its name. */
+int front_changed(struct front *front, enum engine_side side, const char *upath);
+/* NET_BRING_*: the directories above upath, or the tree below it. */
+int front_bring(struct front *front, const char *upath, uint8_t what);
+/* As engine_ops.list(): all names are here before the first call of fn, so fn may do what
+ * it likes. */
+int front_list(struct front *front, const char *upath,
+               int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
 int front_rename(struct front *front, const char *from, const char *to);
 
 /* Part of a path behind a DMD's path, NULL if it is not below it (or is the DMD itself). */

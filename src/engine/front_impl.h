@@ -4,6 +4,19 @@
 #ifndef DYAD_ENGINE_FRONT_IMPL_H
 #define DYAD_ENGINE_FRONT_IMPL_H
 
+#include <stddef.h>
+
+struct front;
+struct net_msg;
+
+/* One page of an answer; NULL: it begins, perhaps anew after a member that went away. 0 or
+ * -1 with errno, which ends it. */
+typedef int (*front_page_fn)(void *arg, const struct net_msg *page);
+/* front_request() for an answer of many pages, each of at most `size` bytes. */
+int front_request_pages(struct front *front, const struct net_msg *request,
+                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
+                        void *arg);
+
 /* In the child of fork: make front.c's lock new. */
 void front_lock_reset(void);
 

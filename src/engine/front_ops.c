@@ -113,17 +113,41 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     memset(st, 0, sizeof(*st));
     st->st_ino = reply.offset; /* as it will be once it is here */
     st->st_dev = reply.length;
-    st->st_mode = S_IFREG | (reply.entry.mode & 07777);
-    st->st_nlink = 1;
+    st->st_mode = reply.entry.mode & (S_IFMT | 07777);
+    st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
     st->st_uid = geteuid();
     st->st_gid = getegid();
-    st->st_size = (off_t)reply.entry.size;
+    st->st_size = S_ISDIR(st->st_mode) ? 4096 : (off_t)reply.entry.size;
     st->st_blksize = 4096;
     st->st_blocks = (blkcnt_t)((reply.entry.size + 511) / 512);
     st->st_mtim.tv_sec = reply.entry.mtime_sec;
     st->st_mtim.tv_nsec = reply.entry.mtime_nsec;
     st->st_atim = st->st_ctim = st->st_mtim;
     return 0;
+}
+
+static int op_list(enum engine_side side, const char *upath,
+                   int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
+{
+    (void)side;
+    return front_list(front_get(), upath, fn, arg);
+}
+
+static int op_bring_parents(enum engine_side side, const char *upath)
+{
+    (void)side;
+    return front_bring(front_get(), upath, NET_BRING_PARENTS);
+}
+
+static int op_bring_tree(enum engine_side side, const char *upath)
+{
+    (void)side;
+    return front_bring(front_get(), upath, NET_BRING_TREE);
+}
+
+static int op_changed(enum engine_side side, const char *upath)
+{
+    return front_changed(front_get(), side, upath);
 }
 
 static int op_unlinked(enum engine_side side, const char *upath, bool was_here)
@@ -159,12 +183,16 @@ static const struct engine_ops table = {
     .read_check = op_read_check,
     .consume = op_consume,
     .lookup = op_lookup,
+    .list = op_list,
+    .bring_parents = op_bring_parents,
+    .bring_tree = op_bring_tree,
     .write_begin = front_write_begin,
     .write_opened = front_write_opened,
     .write_inherited = front_write_inherited,
     .write_closing = front_write_closing,
     .write_closed = front_write_closed,
     .unlinked = op_unlinked,
+    .changed = op_changed,
     .renamed = op_renamed,
 };
 

@@ -321,12 +321,14 @@ static void member_teardown(struct member *member)
     run_joined(member, ESHUTDOWN);
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
+    list_stop(member);
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
     transfer_stop(member);
     serve_stop(member);
     produce_stop(member);
+    dirs_stop(member);
     consume_stop(member);
     linger_stop(member);
     dht_node_destroy(member->dht);

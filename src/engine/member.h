@@ -64,6 +64,8 @@ struct served;
 struct serve_watch;
 struct guest;
 struct dump_request;
+struct list_request;
+struct bring;
 struct linger;
 
 struct member {
@@ -99,6 +101,8 @@ struct member {
     struct consume *consumes;   /* utlist */
     struct transfer *transfers; /* uthash by upath */
     struct produce *produces;   /* utlist */
+    struct known_dir *dirs;     /* uthash by upath */
+    struct list_request *lists; /* utlist */
     struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
@@ -150,6 +154,33 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
 void produce_stop(struct member *member);
 /* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
+
+/* The program changed what upath is: made it (a directory, a link), or gave a file other
+ * times, permissions or another length by name. A file is published anew if it was
+ * published and nobody is writing it. status 0 also if there was nothing to publish. */
+int produce_changed(struct member *member, enum engine_side side, const char *upath,
+                    produce_fn fn, void *arg);
+
+/* --- dirs.c --- */
+struct known_dir;
+struct dirs_wait {
+    struct dirs_wait *prev, *next;     /* utlist */
+    void (*fn)(void *arg, int status); /* status: errno value; was logged */
+    void *arg;
+    struct known_dir *dir; /* NULL: fn was called, or dirs_leave() */
+};
+/* See that the directory upath[len], which is here, is published. mode 0: whatever it says
+ * of permissions; else also with these. 1: it is; 0: wait->fn will come (may be at once);
+ * -1 ENOMEM. */
+int dirs_ensure(struct member *member, enum engine_side side, const char *upath, size_t len,
+                mode_t mode, struct dirs_wait *wait);
+void dirs_leave(struct dirs_wait *wait);
+/* An earlier member of this rank had published it, and it is published again. */
+void dirs_restored(struct member *member, enum engine_side side,
+                   const struct store_record *record);
+/* It was withdrawn, or published by somebody else. */
+void dirs_forget(struct member *member, const char *upath);
+void dirs_stop(struct member *member);
 
 /* --- consume.c --- */
 typedef void (*consume_fn)(void *arg, int status);
@@ -240,5 +271,31 @@ void dump_cancel(struct dump_request *dump);
 bool dump_receive(struct member *member, const struct net_msg *msg);
 void dump_peer_down(struct member *member, uint32_t rank);
 void dump_stop(struct member *member);
+
+/* --- list.c --- */
+
+/* Answer a LIST of another member. */
+void list_serve(struct member *member, const struct net_msg *msg);
+/* The names published directly below upath ("": the DMD): page() for each page of names
+ * that have not come yet (net_list_next() reads it), then done(). status: 0, or an errno
+ * value: EHOSTUNREACH so many ranks are silent that names may be missing, ENOMEM. Neither
+ * is called before this returns. NULL: ENOMEM, ENOTSUP DYAD_LISTING is off. */
+typedef void (*list_page_fn)(void *arg, const void *names, size_t len);
+typedef void (*list_done_fn)(void *arg, int status);
+struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
+                                list_done_fn done, void *arg);
+void list_cancel(struct list_request *list);
+bool list_receive(struct member *member, const struct net_msg *msg);
+void list_peer_down(struct member *member, uint32_t rank);
+void list_stop(struct member *member);
+
+/* --- bring.c --- */
+
+/* Make the directories above upath (parents), or all that is published at and below it, be
+ * here, without waiting for what is not published. fn is not called before this returns.
+ * NULL: ENOMEM. */
+struct bring *bring_start(struct member *member, const char *upath, bool parents, pid_t pid,
+                          consume_fn fn, void *arg);
+void bring_cancel(struct bring *bring);
 
 #endif

@@ -183,13 +183,20 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     case NET_MSG_DUMP_REPLY:
         dump_receive(member, msg);
         break;
+    case NET_MSG_LIST:
+        list_serve(member, msg);
+        break;
+    case NET_MSG_LIST_REPLY:
+        list_receive(member, msg);
+        break;
     case NET_MSG_PING: {
         struct net_msg pong = {.type = NET_MSG_PONG, .id = msg->id};
         member_send(member, msg->source, &pong);
         break;
     }
     case NET_MSG_ERROR:
-        if (!transfer_receive(member, msg, NULL, 0) && !dump_receive(member, msg))
+        if (!transfer_receive(member, msg, NULL, 0) && !dump_receive(member, msg) &&
+            !list_receive(member, msg))
             dht_node_receive(member->dht, msg);
         break;
     default:
@@ -236,6 +243,7 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
     member_links_set_live(member, rank, false);
     transfer_peer_down(member, rank);
     dump_peer_down(member, rank);
+    list_peer_down(member, rank);
 }
 
 static void worker_peer_up(void *arg, const struct net_peer *peer)
@@ -292,6 +300,7 @@ int member_links_open(struct member *member)
         .depth = member->self.depth,
         .bins = member->self.bins,
         .replicas = member->self.replicas,
+        .listing = config->listing,
         .node = member->job->node,
         .request_timeout = seconds_ns(config->peer_timeout),
         .retry_interval = seconds_ns(MEMBER_ASK_AGAIN),

@@ -34,7 +34,14 @@ struct produce {
     struct net_post post;
     int status;
     bool early; /* answer_early is posted: it must find this object */
-    bool ended; /* meanwhile the publish ended, with `status` */
+    bool ended; /* meanwhile, or before its directories, it ended with `status` */
+    struct parent *parents; /* directories that are being published for it */
+};
+
+struct parent {
+    struct parent *prev, *next; /* utlist */
+    struct dirs_wait wait;
+    struct produce *produce;
 };
 
 static struct produce *produce_create(struct member *member, enum engine_side side,
@@ -58,6 +65,13 @@ static struct produce *produce_create(struct member *member, enum engine_side si
 
 static void produce_free(struct produce *p)
 {
+    struct parent *parent, *tmp;
+
+    DL_FOREACH_SAFE(p->parents, parent, tmp)
+    {
+        dirs_leave(&parent->wait);
+        free(parent);
+    }
     DL_DELETE(p->member->produces, p);
     free(p->upath);
     free(p);
@@ -70,9 +84,10 @@ static void produce_end(struct produce *p, int status)
     void *arg = p->arg;
     char *upath = p->upath;
 
-    if (p->early) {
+    if (p->early || p->parents) {
         p->status = status;
         p->ended = true;
+        serve_published(member, upath);
         return;
     }
     p->upath = NULL;
@@ -103,7 +118,7 @@ bool produce_pending(struct member *member, const char *upath)
 
     DL_FOREACH(member->produces, p)
     {
-        if (strcmp(p->upath, upath) == 0)
+        if (!p->ended && strcmp(p->upath, upath) == 0)
             return true;
     }
     return false;
@@ -116,6 +131,52 @@ void produce_stop(struct member *member)
     DL_FOREACH_SAFE(member->produces, p, tmp)
     {
         produce_free(p);
+    }
+}
+
+/* --- its directories --- */
+
+static void parent_done(void *arg, int status)
+{
+    struct parent *parent = arg;
+    struct produce *p = parent->produce;
+
+    (void)status; /* was logged; the file itself is published */
+    DL_DELETE(p->parents, parent);
+    free(parent);
+    if (p->ended && !p->parents)
+        produce_end(p, p->status);
+}
+
+/* See that the directory of the first `len` bytes of the upath is published. False: it is.
+ */
+static bool parent_start(struct produce *p, size_t len, mode_t mode)
+{
+    struct parent *parent = calloc(1, sizeof(*parent));
+    int rc = -1;
+
+    if (parent) {
+        parent->produce = p;
+        parent->wait.fn = parent_done;
+        parent->wait.arg = parent;
+        DL_APPEND(p->parents, parent);
+        rc = dirs_ensure(p->member, p->side, p->upath, len, mode, &parent->wait);
+    }
+    if (rc < 0)
+        log_error("out of memory: a directory of \"%s\" is not published", p->upath);
+    if (rc != 0 && parent) {
+        DL_DELETE(p->parents, parent);
+        free(parent);
+    }
+    return rc == 0;
+}
+
+/* From the nearest upwards: above one that is known all are. */
+static void parents_start(struct produce *p)
+{
+    for (size_t len = strlen(p->upath); len > 0; len--) {
+        if (p->upath[len] == '/' && !parent_start(p, len, 0))
+            return;
     }
 }
 
@@ -167,7 +228,7 @@ static int look_at_file(struct produce *p)
         return errno == ENOENT ? 1 : -1;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)
         rc = -1;
-    else if (S_ISREG(st.st_mode))
+    else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
         rc = 0;
     close(fd);
     if (rc != 0)
@@ -227,6 +288,12 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
         produce_end_later(p, 0);
         return 0;
     }
+    parents_start(p);
+    if (S_ISDIR(p->record.entry.mode)) {
+        parent_start(p, strlen(p->upath), p->record.entry.mode);
+        produce_end_later(p, 0);
+        return 0;
+    }
     if (!mark && fn && is_published_so(p)) { /* its close has published just this */
         produce_end_later(p, 0);
         return 0;
@@ -236,6 +303,92 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
     if (member->config->async_publish && fn) {
         p->early = true;
         net_loop_post(member->loop, &p->post, answer_early, p);
+    }
+    return 0;
+error:
+    rc = errno;
+    produce_free(p);
+    errno = rc;
+    return -1;
+}
+
+/* --- chmod, utimens and the like; mkdir and symlink --- */
+
+/* True if a description still writes to the file: its last close will publish it under its
+ * name of then. */
+static bool being_written(struct member_side *side, const char *upath)
+{
+    struct store_identity id;
+    bool dirty = false;
+    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
+    close(fd);
+    return dirty;
+}
+
+/* What an entry tells is as it was when the file was published. */
+static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
+{
+    return a->size == b->size && a->mode == b->mode && a->mtime_sec == b->mtime_sec &&
+           a->mtime_nsec == b->mtime_nsec;
+}
+
+static void changed_publish(struct produce *p)
+{
+    if (dht_node_publish(p->member->dht, &p->record.entry, publish_done, p) < 0)
+        produce_end(p, errno);
+}
+
+/* Not in our journal: another rank of this node may have published it. */
+static void changed_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct produce *p = arg;
+
+    p->lookup = NULL;
+    if (status != 0 || entry_same(entry, &p->record.entry)) {
+        produce_end(p, status == ENOENT ? 0 : status);
+        return;
+    }
+    p->record.entry.version = entry->version;
+    changed_publish(p);
+}
+
+int produce_changed(struct member *member, enum engine_side side, const char *upath,
+                    produce_fn fn, void *arg)
+{
+    const struct store_record *known;
+    struct produce *p;
+    int rc;
+
+    if (!member->side[side].dir) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (!(p = produce_create(member, side, upath, fn, arg)))
+        return -1;
+    if ((rc = look_at_file(p)) < 0)
+        goto error;
+    if (rc == 0 && !S_ISREG(p->record.entry.mode)) {
+        produce_free(p);
+        return produce_start(member, side, upath, 0, fn, arg);
+    }
+    known = store_journal_find(member->side[side].journal, upath);
+    if (rc > 0 || being_written(&member->side[side], upath) ||
+        (known && known->identity.ino == p->record.identity.ino &&
+         known->identity.btime == p->record.identity.btime &&
+         entry_same(&known->entry, &p->record.entry))) {
+        produce_end_later(p, 0);
+    } else if (known) {
+        if (dht_node_publish(member->dht, &p->record.entry, publish_done, p) < 0)
+            goto error;
+    } else {
+        p->lookup = dht_node_lookup(member->dht, upath, 0, NULL, changed_looked_up, p);
+        if (!p->lookup)
+            goto error;
     }
     return 0;
 error:
@@ -262,6 +415,7 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
 
 static void forget(struct member *member, const char *upath)
 {
+    dirs_forget(member, upath);
     for (int s = 0; s < 2; s++) {
         if (member->side[s].journal && store_journal_find(member->side[s].journal, upath))
             store_journal_delete(member->side[s].journal, upath);
@@ -375,22 +529,6 @@ static void rename_stepped(void *arg, int status)
     rename_step(op);
 }
 
-/* True if a description still writes to the file: its last close will publish it under its
- * name of then. */
-static bool being_written(struct member_side *side, const char *upath)
-{
-    struct store_identity id;
-    bool dirty = false;
-    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
-
-    if (fd < 0)
-        return false;
-    if (store_identity_read(fd, &id) == 0)
-        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
-    close(fd);
-    return dirty;
-}
-
 static void rename_step(struct rename_op *op)
 {
     char name[2 * DYAD_UPATH_MAX + 2];
@@ -406,7 +544,10 @@ static void rename_step(struct rename_op *op)
             op->next = 0;
             continue;
         }
-        const char *behind = op->files[op->next++];
+        /* A directory is made before what is in it, and removed after. */
+        const char *behind =
+            op->files[op->withdrawing ? op->nfiles - 1 - op->next : op->next];
+        op->next++;
         snprintf(name, sizeof(name), "%s%s", op->withdrawing ? op->from : op->to, behind);
         int rc;
         if (op->withdrawing)
@@ -463,6 +604,14 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
 
     if (fd < 0)
         return false;
+    /* Of a directory or a link nothing changes as long as it is the same one. */
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+        same = store_identity_read(fd, &id) == 0 && id.ino == record->identity.ino &&
+               id.btime == record->identity.btime &&
+               (st.st_mode & S_IFMT) == (record->entry.mode & S_IFMT);
+        close(fd);
+        return same;
+    }
     /* Not ctime: chmod, link and rename leave the bytes alone. A writer leaves a mark. */
     same = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
            id.ino == record->identity.ino && id.btime == record->identity.btime &&
@@ -482,8 +631,13 @@ static int restore_one(const struct store_record *record, void *arg)
     if (produce_still_there(restore->side, record)) {
         entry.owner = restore->member->self.rank;
         if (record->kind == STORE_RECORD_ORIGINAL &&
-            dht_node_restore(restore->member->dht, &entry) == 0)
+            dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;
+            if (S_ISDIR(entry.mode))
+                dirs_restored(restore->member,
+                              (enum engine_side)(restore->side - restore->member->side),
+                              record);
+        }
         return 0;
     }
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
@@ -524,6 +678,15 @@ struct invalidate {
     uint64_t token;
 };
 
+/* Only if nothing is in it: what somebody has put there since is his. */
+static void remove_directory(struct member_side *side, const char *upath)
+{
+    if (store_dir_rmdir(side->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
+        errno != ENOENT && errno != ENOTDIR)
+        log_warn("the removed directory \"%s\" stays below %s: %m", upath,
+                 store_dir_path(side->dir));
+}
+
 static void invalidate_work(void *arg)
 {
     struct invalidate *inv = arg;
@@ -531,6 +694,11 @@ static void invalidate_work(void *arg)
     for (int s = 0; s < 2; s++) {
         struct member_side *side = &inv->member->side[s];
         inv->record[s].entry.upath = inv->upath;
+        if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
+            if (produce_still_there(side, &inv->record[s]))
+                remove_directory(side, inv->upath);
+            continue;
+        }
         /* Whoever has it open keeps the old bytes. A file that is not the one we recorded,
          * or is being written, is newer. */
         if (inv->remove[s] && produce_still_there(side, &inv->record[s]) &&
@@ -570,6 +738,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     struct invalidate *inv = calloc(1, sizeof(*inv));
 
     transfer_invalidate(member, newer);
+    dirs_forget(member, newer->upath);
     if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
         /* The homes know of this rank only what an earlier member of it began to publish.
          */
@@ -595,6 +764,9 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
         /* The new version may lie in this very storage: then the name is its own now. */
         inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
                          !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
+        if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
+            S_ISDIR(newer->mode))
+            inv->remove[s] = false; /* one directory is as good as another */
         store_journal_delete(side->journal, newer->upath);
         if (member->side[0].journal == member->side[1].journal)
             break;

@@ -46,7 +46,10 @@ struct guest {
     struct net_msg msg; /* points into in[] */
     struct consume *consume;
     struct dump_request *dump;
+    struct list_request *list;
+    struct bring *bring;
     struct dht_lookup *lookup;
+    int list_status;   /* a page of names could not be queued */
     uint64_t ino, dev; /* for the answer to a STAT */
 };
 
@@ -67,6 +70,10 @@ static void guest_free(struct guest *guest)
         consume_cancel(guest->consume);
     if (guest->dump)
         dump_cancel(guest->dump);
+    if (guest->list)
+        list_cancel(guest->list);
+    if (guest->bring)
+        bring_cancel(guest->bring);
     if (guest->lookup)
         dht_node_cancel(guest->member->dht, guest->lookup);
     if (guest->watch)
@@ -199,7 +206,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     struct guest *guest = arg;
 
     guest->lookup = NULL;
-    if (status == 0)
+    if (status == 0 && S_ISREG(entry->mode))
         reserve_inode(guest);
     guest_answer(guest, status, status == 0 ? entry : NULL);
 }
@@ -228,6 +235,35 @@ static void dump_done(void *arg)
 
     guest->dump = NULL;
     guest_answer(guest, 0, NULL);
+}
+
+static void list_page(void *arg, const void *names, size_t len)
+{
+    struct guest *guest = arg;
+    struct net_msg page = {.type = NET_MSG_LIST_REPLY, .blob = names, .blob_len = len};
+
+    if (guest->list_status)
+        return;
+    if (guest_queue(guest, &page) < 0)
+        guest->list_status = ENOMEM;
+    else if (guest->watch)
+        net_watch_modify(guest->watch, EPOLLIN | EPOLLRDHUP | EPOLLOUT);
+}
+
+static void list_done(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    guest->list = NULL;
+    guest_answer(guest, status ? status : guest->list_status, NULL);
+}
+
+static void brought(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    guest->bring = NULL;
+    guest_answer(guest, status, NULL);
 }
 
 /* Waits are the requests that pile up. The rest of the descriptors is for requests that end
@@ -292,6 +328,22 @@ static void guest_serve(void *arg, int error)
         guest->lookup =
             dht_node_lookup(member->dht, msg->entry.upath, 0, NULL, looked_up, guest);
         rc = guest->lookup ? 0 : -1;
+        break;
+    case NET_MSG_GUEST_CHANGED:
+        rc = produce_changed(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
+                             msg->entry.upath, published, guest);
+        guest->pending += rc == 0;
+        break;
+    case NET_MSG_GUEST_LIST:
+        guest->list = list_start(member, msg->entry.upath ? msg->entry.upath : "",
+                                 list_page, list_done, guest);
+        rc = guest->list ? 0 : -1;
+        break;
+    case NET_MSG_GUEST_BRING:
+        guest->bring =
+            bring_start(member, msg->entry.upath ? msg->entry.upath : "",
+                        (msg->flags & NET_BRING_PARENTS) != 0, guest->pid, brought, guest);
+        rc = guest->bring ? 0 : -1;
         break;
     case NET_MSG_PING: /* we have joined: that is the answer */
         guest_answer(guest, 0, NULL);

@@ -204,6 +204,11 @@ static void commit_done(void *arg)
     }
     if (store_journal_put(side->journal, &record) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
+    if (!S_ISREG(t->entry.mode)) {
+        log_debug("made \"%s\" as rank %u has it", t->upath, t->entry.owner);
+        transfer_end(t, 0);
+        return;
+    }
     if (t->local_dmd) {
         member->stats.local_copies++;
     } else {
@@ -542,6 +547,8 @@ static char *find_local_dmd(struct member *member, const struct dyad_entry *entr
     const char *paths[2];
     uint8_t id[DYAD_STORAGE_ID_LEN];
 
+    if (!S_ISREG(entry->mode)) /* no bytes that a copy would spare */
+        return NULL;
     if (!peer || strcmp(peer->node, member->self.node) != 0)
         return NULL;
     paths[0] = peer->dmd_producer;

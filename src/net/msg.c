@@ -11,7 +11,10 @@
  */
 #include "net/msg.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <string.h>
 
 #include "net/codec.h"
 
@@ -56,7 +59,12 @@ enum field {
     X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)               \
     X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH) \
     X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                            \
-    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)
+    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                      \
+    X(LIST, "list", UPATH | RANGE)                                        \
+    X(LIST_REPLY, "list-reply", RANGE | BLOB)                             \
+    X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                         \
+    X(GUEST_LIST, "guest-list", UPATH)                                    \
+    X(GUEST_BRING, "guest-bring", UPATH)
 
 static const struct {
     const char *name;
@@ -304,4 +312,46 @@ int net_msg_decode(struct net_msg *msg, const void *buf, size_t len)
         return -1;
     }
     return 0;
+}
+
+/* --- lists of names --- */
+
+static bool list_type_ok(unsigned char type)
+{
+    return type == DT_REG || type == DT_DIR || type == DT_LNK;
+}
+
+static bool list_name_ok(const char *name, size_t len)
+{
+    return len > 0 && len <= NAME_MAX && !memchr(name, '/', len) &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+bool net_list_add(void *buf, size_t size, size_t *used, const char *name,
+                  unsigned char type)
+{
+    size_t len = strlen(name);
+    unsigned char *p = (unsigned char *)buf + *used;
+
+    if (size - *used < len + 2)
+        return false;
+    *p = type;
+    memcpy(p + 1, name, len + 1);
+    *used += len + 2;
+    return true;
+}
+
+const char *net_list_next(const void *blob, size_t len, size_t *at, unsigned char *type)
+{
+    const char *p = (const char *)blob + *at;
+    size_t left = len - *at, n;
+
+    if (left < 3)
+        return NULL;
+    n = strnlen(p + 1, left - 1);
+    if (n == left - 1 || !list_type_ok((unsigned char)*p) || !list_name_ok(p + 1, n))
+        return NULL;
+    *type = (unsigned char)*p;
+    *at += n + 2;
+    return p + 1;
 }

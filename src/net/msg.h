@@ -8,6 +8,7 @@
 #ifndef DYAD_NET_MSG_H
 #define DYAD_NET_MSG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,13 @@ enum net_msg_type {
     NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
                          */
     NET_MSG_DONE,       /* status, entry where one is asked for */
+    NET_MSG_LIST, /* upath = directory (none: the DMD itself), offset = cursor (0: from
+                     the start) -> any member */
+    NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*), offset = next cursor, flags
+                              NET_LIST_MORE */
+    NET_MSG_GUEST_CHANGED, /* upath, flags = side */
+    NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
+    NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */
     NET_MSG_TYPE_END
 };
 
@@ -62,6 +70,12 @@ enum net_msg_type {
 #define NET_DUMP_WAITING   0x02u
 #define NET_DUMP_KEY       0x04u /* explain the one upath */
 #define NET_DUMP_MORE      0x80u /* in a reply: ask for the next page */
+
+#define NET_LIST_MORE     0x80u /* in a reply: ask for the next page */
+#define NET_BRING_PARENTS 0x01u /* the directories above upath */
+#define NET_BRING_TREE    0x02u /* what is at and below upath */
+
+/* The blob of a LIST_REPLY: for each name one byte, its DT_* type, the name, and a NUL. */
 
 struct net_msg {
     enum net_msg_type type;
@@ -96,6 +110,15 @@ int net_msg_encode(const struct net_msg *msg, void *buf, size_t size);
  * with an inner NUL, absolute, or with a "..", "." or empty component), EPROTONOSUPPORT
  * another NET_MSG_VERSION. */
 int net_msg_decode(struct net_msg *msg, const void *buf, size_t len);
+
+/* Add a name to the blob buf[size] of a list, of which *used bytes are taken. False: it
+ * does not fit. `name`: 1..255 bytes, no '/'. */
+bool net_list_add(void *buf, size_t size, size_t *used, const char *name,
+                  unsigned char type);
+/* The name at *at of a list, which moves behind it; NULL at the end or where the blob is
+ * malformed (then *at < len): no NUL, no name, one with a '/', "." or "..", or longer than
+ * 255 bytes; a type other than DT_REG, DT_DIR, DT_LNK. */
+const char *net_list_next(const void *blob, size_t len, size_t *at, unsigned char *type);
 
 /* Name of a type for messages to people, "?" if unknown. Static. */
 const char *net_msg_name(enum net_msg_type type);

@@ -252,7 +252,7 @@ int store_dir_stat(const struct store_dir *dir, const char *upath, struct stat *
     return rc;
 }
 
-int store_dir_unlink(const struct store_dir *dir, const char *upath)
+static int unlink_below(const struct store_dir *dir, const char *upath, int flags)
 {
     const char *base;
 
@@ -265,11 +265,71 @@ int store_dir_unlink(const struct store_dir *dir, const char *upath)
     store_dir_root_put(dir, root);
     if (parent < 0)
         return -1;
-    int rc = unlinkat(parent, base, 0);
+    int rc = unlinkat(parent, base, flags);
     int saved = errno;
     close(parent);
     errno = saved;
     return rc;
+}
+
+int store_dir_unlink(const struct store_dir *dir, const char *upath)
+{
+    return unlink_below(dir, upath, 0);
+}
+
+int store_dir_rmdir(const struct store_dir *dir, const char *upath)
+{
+    return unlink_below(dir, upath, AT_REMOVEDIR);
+}
+
+int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
+                    struct store_identity *identity)
+{
+    const char *base;
+    int parent = -1, fd = -1, rc = -1;
+    struct stat st;
+
+    if (store_dir_make_parents(dir, upath) < 0)
+        return -1;
+    int root = store_dir_root_get(dir);
+    if (root < 0)
+        return -1;
+    parent = store_beneath_parent(root, upath, &base);
+    store_dir_root_put(dir, root);
+    if (parent < 0)
+        return -1;
+    bool made = mkdirat(parent, base, mode & 0777) == 0;
+    if (!made && errno != EEXIST)
+        goto out;
+    fd = openat(parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        errno = errno == ELOOP || errno == ENOTDIR ? EEXIST : errno;
+        goto out;
+    }
+    if (made && (fstat(fd, &st) < 0 || ((st.st_mode & 0777) != (mode & 0777) &&
+                                        fchmod(fd, (st.st_mode & 07000) | (mode & 0777)))))
+        goto out;
+    rc = identity ? store_identity_read(fd, identity) : 0;
+out:;
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    close(parent);
+    errno = saved;
+    return rc;
+}
+
+ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
+                           size_t size)
+{
+    int fd = store_dir_open(dir, upath, O_PATH | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return -1;
+    ssize_t n = readlinkat(fd, "", buf, size);
+    int saved = errno;
+    close(fd);
+    errno = n < 0 && saved == ENOENT ? EINVAL : saved; /* what it says of a file's fd */
+    return n;
 }
 
 /* Make the directory `name` in `at` if it is not there, 0755 whatever the umask. */
@@ -338,7 +398,7 @@ struct pending {
     size_t count, room;
 };
 
-static int pending_push(struct pending *pending, const char *dir, const char *name)
+static int pending_push(struct pending *pending, const char *upath)
 {
     char *path;
 
@@ -350,14 +410,14 @@ static int pending_push(struct pending *pending, const char *dir, const char *na
         pending->names = names;
         pending->room = room;
     }
-    if (asprintf(&path, "%s%s%s", dir, dir[0] ? "/" : "", name) < 0)
+    if (!(path = strdup(upath)))
         return -1;
     pending->names[pending->count++] = path;
     return 0;
 }
 
-/* One directory: calls fn for its files, adds its directories to pending. One that cannot
- * be opened is an error only if it is where the walk began. */
+/* One directory: calls fn for what is in it, adds its directories to pending. One that
+ * cannot be opened is an error only if it is where the walk began. */
 static int walk_directory(int root, const char *name, bool first, struct pending *pending,
                           int (*fn)(const char *upath, const struct stat *st, void *arg),
                           void *arg)
@@ -394,14 +454,14 @@ static int walk_directory(int root, const char *name, bool first, struct pending
             continue;
         if (fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        if (S_ISDIR(st.st_mode)) {
-            rc = pending_push(pending, name, entry->d_name);
-        } else if (S_ISREG(st.st_mode)) {
-            int n = snprintf(upath, sizeof(upath), "%s%s%s", name, name[0] ? "/" : "",
-                             entry->d_name);
-            if (n > 0 && (size_t)n < sizeof(upath))
-                rc = fn(upath, &st, arg);
-        }
+        int n = snprintf(upath, sizeof(upath), "%s%s%s", name, name[0] ? "/" : "",
+                         entry->d_name);
+        if (n < 0 || (size_t)n >= sizeof(upath))
+            continue;
+        if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+            rc = fn(upath, &st, arg);
+        if (rc == 0 && S_ISDIR(st.st_mode))
+            rc = pending_push(pending, upath);
     }
     int saved = errno;
     closedir(stream);
@@ -420,10 +480,11 @@ int store_dir_walk(const struct store_dir *dir, const char *upath,
     if (upath[0]) {
         if (store_dir_stat(dir, upath, &st) < 0)
             return -1;
-        if (S_ISREG(st.st_mode))
-            return fn(upath, &st, arg);
-        if (!S_ISDIR(st.st_mode))
-            return 0;
+        rc = S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)
+                 ? fn(upath, &st, arg)
+                 : 0;
+        if (rc != 0 || !S_ISDIR(st.st_mode))
+            return rc;
     }
     int root = store_dir_root_get(dir);
     if (root < 0)
@@ -475,7 +536,7 @@ bool store_identity_equal(const struct store_identity *a, const struct store_ide
 void store_dir_describe(const struct store_dir *dir, const struct stat *st,
                         struct dyad_entry *entry)
 {
-    entry->size = (uint64_t)st->st_size;
+    entry->size = S_ISDIR(st->st_mode) ? 0 : (uint64_t)st->st_size;
     entry->mode = st->st_mode;
     entry->mtime_sec = st->st_mtim.tv_sec;
     entry->mtime_nsec = (uint32_t)st->st_mtim.tv_nsec;

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "util/entry.h"
 
@@ -70,12 +71,22 @@ int store_dir_stat(const struct store_dir *dir, const char *upath,
                    struct stat *st); /* no follow */
 int store_dir_unlink(const struct store_dir *dir,
                      const char *upath); /* EISDIR: a directory */
+int store_dir_rmdir(const struct store_dir *dir, const char *upath);
+/* Make a directory, with `mode` whatever the umask, and those above it. One that is there
+ * stays as it is. *identity (may be NULL) gets what it is. 0, or -1: EEXIST it is something
+ * else. */
+int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
+                    struct store_identity *identity);
+/* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
+ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
+                           size_t size);
 /* Make the directories above upath, 0755. */
 int store_dir_make_parents(const struct store_dir *dir, const char *upath);
-/* Call fn for each regular file at or below upath ("": all), control directory left out,
- * until it returns non-zero. Returns that, or -1 with errno. What vanishes meanwhile or may
- * not be read below upath is passed over. fn may open, remove and make files. One
- * descriptor at a time, any depth. */
+/* Call fn for each regular file, directory and symbolic link at or below upath ("": all
+ * but the DMD itself), a directory before what is in it, control directory left out, until
+ * it returns non-zero. Returns that, or -1 with errno. What vanishes meanwhile or may not
+ * be read below upath is passed over. fn may open, remove and make files. One descriptor at
+ * a time, any depth. */
 int store_dir_walk(const struct store_dir *dir, const char *upath,
                    int (*fn)(const char *upath, const struct stat *st, void *arg),
                    void *arg);
@@ -83,7 +94,7 @@ int store_dir_walk(const struct store_dir *dir, const char *upath,
 int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
 bool store_identity_equal(const struct store_identity *a, const struct store_identity *b);
 
-/* Fill size, mode, mtime, storage of an entry from a stat. */
+/* Fill size, mode, mtime, storage of an entry from a stat. A directory's size is 0. */
 void store_dir_describe(const struct store_dir *dir, const struct stat *st,
                         struct dyad_entry *entry);
 

@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -124,6 +125,14 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
         return NULL;
     if (entry->size > INT64_MAX) {
         errno = EFBIG;
+        return NULL;
+    }
+    if (!S_ISREG(entry->mode) && !S_ISLNK(entry->mode) && !S_ISDIR(entry->mode)) {
+        errno = EPROTO;
+        return NULL;
+    }
+    if (S_ISLNK(entry->mode) && (entry->size == 0 || entry->size >= PATH_MAX)) {
+        errno = EPROTO;
         return NULL;
     }
     size_t len = strlen(entry->upath);
@@ -328,7 +337,8 @@ static int open_parent(const struct store_dir *dir, const char *upath, const cha
     return parent;
 }
 
-static int rename_into_place(struct store_fetch *fetch, bool replace)
+/* `name` in the temporary directory gets the name of upath. */
+static int rename_into_place(struct store_fetch *fetch, const char *name, bool replace)
 {
     const char *base;
     int rc = -1;
@@ -337,15 +347,69 @@ static int rename_into_place(struct store_fetch *fetch, bool replace)
     for (int tries = 0; tries < 8; tries++) {
         int parent = open_parent(fetch->dir, fetch->upath, &base);
         if (parent >= 0) {
-            rc = replace
-                     ? renameat(fetch->tmpdir, fetch->name, parent, base)
-                     : store_control_rename_new(fetch->tmpdir, fetch->name, parent, base);
+            rc = replace ? renameat(fetch->tmpdir, name, parent, base)
+                         : store_control_rename_new(fetch->tmpdir, name, parent, base);
             close_keep(parent);
         }
         if (rc == 0 || errno != ENOENT ||
             store_dir_make_parents(fetch->dir, fetch->upath) < 0)
             break;
     }
+    return rc;
+}
+
+/* The bytes that came are the target. The link is made beside them and gets its name by a
+ * rename, so there is never none where an older one was. The claim on the temporary file
+ * keeps the link's name ours. */
+static int place_link(struct store_fetch *fetch, bool replace,
+                      struct store_identity *identity)
+{
+    char target[PATH_MAX], name[NAME_SIZE + 8];
+    ssize_t n = pread(fetch->fd, target, fetch->entry.size, 0);
+    int rc = -1, fd;
+
+    if (n < 0)
+        return -1;
+    if ((uint64_t)n != fetch->entry.size || memchr(target, '\0', (size_t)n)) {
+        errno = EPROTO;
+        return -1;
+    }
+    target[n] = '\0';
+    snprintf(name, sizeof(name), "%s.link", fetch->name);
+    if (unlinkat(fetch->tmpdir, name, 0) < 0 && errno != ENOENT) /* of a dead process */
+        return -1;
+    if (symlinkat(target, fetch->tmpdir, name) < 0)
+        return -1;
+    fd = openat(fetch->tmpdir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (!identity || store_identity_read(fd, identity) == 0))
+        rc = rename_into_place(fetch, name, replace);
+    if (rc < 0) {
+        int saved = errno;
+        unlinkat(fetch->tmpdir, name, 0);
+        errno = saved;
+    }
+    if (fd >= 0)
+        close_keep(fd);
+    return rc;
+}
+
+/* A read-only directory could not be filled: the user may always write. */
+static int place_directory(struct store_fetch *fetch, struct store_identity *identity)
+{
+    return store_dir_mkdir(fetch->dir, fetch->upath, (fetch->entry.mode & 0777) | S_IRWXU,
+                           identity);
+}
+
+static int commit_other(struct store_fetch *fetch, bool replace,
+                        struct store_identity *identity)
+{
+    int rc = S_ISLNK(fetch->entry.mode) ? place_link(fetch, replace, identity)
+                                        : place_directory(fetch, identity);
+    if (rc < 0 && errno != EEXIST)
+        report(fetch, "make");
+    int saved = errno;
+    store_fetch_abort(fetch);
+    errno = saved;
     return rc;
 }
 
@@ -358,7 +422,9 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
         errno = EIO;
         goto error;
     }
-    if (set_metadata(fetch) < 0 || rename_into_place(fetch, replace) < 0)
+    if (!S_ISREG(fetch->entry.mode))
+        return commit_other(fetch, replace, identity);
+    if (set_metadata(fetch) < 0 || rename_into_place(fetch, fetch->name, replace) < 0)
         goto error;
     if (identity && store_identity_read(fetch->fd, identity) < 0)
         goto error_renamed;

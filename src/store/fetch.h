@@ -19,10 +19,12 @@
 
 struct store_fetch;
 
-/* Begin to fetch entry (upath, size, mode, mtime copied; of mode the permission bits only,
- * never setuid or setgid). `dir` must outlive the fetch. NULL: EBUSY another process of
- * this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space is reserved at once
- * where the file system can), EFBIG, EIO, ... */
+/* Begin to fetch entry (upath, size, mode, mtime copied; of mode the type and the
+ * permission bits only, never setuid or setgid). The bytes of a symbolic link are its
+ * target, any text, which is not followed; a directory has none, and one that is there
+ * already is what commit wants. `dir` must outlive the fetch. NULL: EBUSY another process
+ * of this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space is reserved at
+ * once where the file system can), EFBIG, EIO, ... */
 struct store_fetch *store_fetch_begin(const struct store_dir *dir,
                                       const struct dyad_entry *entry);
 /* Block until the other process that was fetching upath has finished or died. 0 or -1
@@ -46,7 +48,7 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */
 void store_fetch_abort(struct store_fetch *fetch);
-/* The inode that upath will have once it is fetched: makes the empty temporary file that
+/* The inode that a file will have once it is fetched: makes the empty temporary file that
  * store_fetch_begin() will take over. For programs that compare a stat before their open
  * with one after (cp). *st gets its st_dev and st_ino. 0 or -1. */
 int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st);

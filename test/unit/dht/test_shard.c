@@ -213,7 +213,7 @@ static void test_memory(void **state)
     const unsigned n = 100000;
 
     (void)state;
-    assert_true(sizeof(struct dht_record) <= 128);
+    assert_true(sizeof(struct dht_record) <= 160);
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         struct dht_shard *shard = dht_shard_create(cases[c].depth, cases[c].bins);
         struct dht_shard_stats stats;

@@ -335,16 +335,27 @@ static void detached_works_without_descriptor(void **state)
     close(fd);
 }
 
-static int count_files(const char *upath, const struct stat *st, void *arg)
+struct walked {
+    char names[16][64];
+    int count;
+};
+
+/* A directory comes before what is in it. */
+static int note_name(const char *upath, const struct stat *st, void *arg)
 {
-    char(*names)[64] = arg;
-    assert_true(S_ISREG(st->st_mode));
-    for (int i = 0; i < 8; i++) {
-        if (!names[i][0]) {
-            snprintf(names[i], sizeof(names[i]), "%s", upath);
-            break;
-        }
-    }
+    struct walked *walked = arg;
+    const char *slash = strrchr(upath, '/');
+    char parent[64];
+    bool found = !slash || walked->count == 0;
+
+    assert_true(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) || S_ISLNK(st->st_mode));
+    assert_in_range(walked->count, 0, 15);
+    if (slash)
+        snprintf(parent, sizeof(parent), "%.*s", (int)(slash - upath), upath);
+    for (int i = 0; i < walked->count && !found; i++)
+        found = strcmp(walked->names[i], parent) == 0;
+    assert_true(found);
+    snprintf(walked->names[walked->count++], 64, "%s", upath);
     return 0;
 }
 
@@ -361,10 +372,22 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-static void walks_files(void **state)
+static void walks_to(struct scratch *s, const char *upath, const char *const *expected)
+{
+    struct walked walked = {.count = 0};
+    int n = 0;
+
+    assert_int_equal(store_dir_walk(s->dir, upath, note_name, &walked), 0);
+    qsort(walked.names, (size_t)walked.count, sizeof(walked.names[0]), compare_names);
+    for (; expected[n]; n++)
+        assert_string_equal(walked.names[n], expected[n]);
+    assert_int_equal(walked.count, n);
+}
+
+static void walks_trees(void **state)
 {
     struct scratch *s = *state;
-    char names[8][64] = {{0}};
+    struct walked none = {.count = 0};
     int calls = 0;
 
     assert_int_equal(store_dir_make_parents(s->dir, "a/b/c/x"), 0);
@@ -373,23 +396,16 @@ static void walks_files(void **state)
     scratch_write(s, "top", "1");
     mkfifo(scratch_path(s, "a/fifo"), 0644);
     symlink(s->top, scratch_path(s, "a/out"));
-    assert_int_equal(store_dir_walk(s->dir, "", count_files, names), 0);
-    qsort(names, 3, sizeof(names[0]), compare_names);
-    assert_string_equal(names[0], "a/b/c/deep");
-    assert_string_equal(names[1], "a/one");
-    assert_string_equal(names[2], "top");
-    assert_string_equal(names[3], "");
-    memset(names, 0, sizeof(names));
-    assert_int_equal(store_dir_walk(s->dir, "a/b", count_files, names), 0);
-    assert_string_equal(names[0], "a/b/c/deep");
-    assert_string_equal(names[1], "");
-    memset(names, 0, sizeof(names));
-    assert_int_equal(store_dir_walk(s->dir, "top", count_files, names), 0);
-    assert_string_equal(names[0], "top");
+    walks_to(
+        s, "",
+        (const char *[]){"a", "a/b", "a/b/c", "a/b/c/deep", "a/one", "a/out", "top", NULL});
+    walks_to(s, "a/b", (const char *[]){"a/b", "a/b/c", "a/b/c/deep", NULL});
+    walks_to(s, "top", (const char *[]){"top", NULL});
+    walks_to(s, "a/out", (const char *[]){"a/out", NULL});
     assert_int_equal(store_dir_walk(s->dir, "", stop_at_once, &calls), 7);
     assert_int_equal(calls, 1);
-    assert_fails(store_dir_walk(s->dir, "none", count_files, names), ENOENT);
-    assert_fails(store_dir_walk(s->dir, "..", count_files, names), EXDEV);
+    assert_fails(store_dir_walk(s->dir, "none", note_name, &none), ENOENT);
+    assert_fails(store_dir_walk(s->dir, "..", note_name, &none), EXDEV);
 }
 
 static void identity_tells_changes(void **state)
@@ -436,7 +452,7 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(detached_works_without_descriptor, scratch_setup,
                                         scratch_teardown),
-        cmocka_unit_test_setup_teardown(walks_files, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(walks_trees, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(identity_tells_changes, scratch_setup,
                                         scratch_teardown),
     };
