@@ -59,11 +59,20 @@ static int tell_renamed(const struct engine_ops *ops, const struct name *from,
     return rc;
 }
 
+/* A directory or a link may stand where another did. */
+static int changed(int rc)
+{
+    if (rc == 0)
+        wrapper_path_changed();
+    return rc;
+}
+
 static int after_rename(int rc, const struct name *from, const struct name *to,
                         unsigned flags)
 {
     const struct engine_ops *ops;
 
+    changed(rc);
     if (rc < 0 || !wrapper_mine() || !(ops = wrapper_engine()))
         return rc;
     if (flags & RENAME_EXCHANGE) { /* both names are other files than before */
@@ -107,7 +116,7 @@ int wrapped_rename(const char *from_path, const char *to_path)
     struct name from, to;
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
-        return REAL(rename)(from_path, to_path);
+        return changed(REAL(rename)(from_path, to_path));
     return after_rename(WITH_SOURCE(&from, REAL(rename)(from.path, to.path)), &from, &to,
                         0);
 }
@@ -117,7 +126,7 @@ int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat)(fromfd, from_path, tofd, to_path);
+        return changed(REAL(renameat)(fromfd, from_path, tofd, to_path));
     return after_rename(
         WITH_SOURCE(&from, REAL(renameat)(fromfd, from.path, tofd, to.path)), &from, &to,
         0);
@@ -129,7 +138,7 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat2)(fromfd, from_path, tofd, to_path, flags);
+        return changed(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
     return after_rename(
         WITH_SOURCE(&from, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags)), &from,
         &to, flags);
