@@ -24,7 +24,7 @@
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
-/* where, without links, was changed. If the others cannot be told the caller gets the
+/* What *where means was changed. If the others cannot be told the caller gets the
  * error. */
 static int tell(const struct wrapper_path *where)
 {
@@ -46,7 +46,11 @@ static int tell(const struct wrapper_path *where)
         struct wrapper_path where;                                                  \
         const char *given = path;                                                   \
         int saved = errno, rc;                                                      \
-        if (!wrapper_active() || !wrapper_path_find_dir(dirfd, given, &where))      \
+        if (!wrapper_active() ||                                                    \
+            !wrapper_path_find_as(                                                  \
+                dirfd, given,                                                       \
+                WRAPPER_PATH_DIR | ((follow) ? WRAPPER_PATH_FOLLOW_ALL : 0),        \
+                &where))                                                            \
             return (call);                                                          \
         if (where.moved)                                                            \
             path = where.text;                                                      \
@@ -55,9 +59,7 @@ static int tell(const struct wrapper_path *where)
             rc = (call);                                                            \
             errno = rc < 0 ? errno : saved;                                         \
         }                                                                           \
-        if (rc < 0 || !wrapper_resolve_links(&where, (follow) || where.slash))      \
-            return rc;                                                              \
-        return tell(&where);                                                        \
+        return rc < 0 ? rc : tell(&where);                                          \
     } while (0)
 
 /* The same by descriptor. */
@@ -66,7 +68,7 @@ static int tell(const struct wrapper_path *where)
         struct wrapper_path where;                                                  \
         int rc = (call);                                                            \
         if (rc < 0 || wrapper_fd_marked(fd) || !wrapper_active() ||                 \
-            !wrapper_path_find_fd(fd, &where))                                      \
+            !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where))                                      \
             return rc;                                                              \
         return tell(&where);                                                        \
     } while (0)

@@ -159,7 +159,7 @@ static DIR *adopt(DIR *dir)
     if (!dir || !wrapper_active())
         return dir;
     drop(dir);
-    if (wrapper_path_find_fd_dir(dirfd(dir), &where) && wrapper_mine()) {
+    if (wrapper_path_find_fd_as(dirfd(dir), WRAPPER_PATH_DIR, &where) && wrapper_mine()) {
         s = calloc(1, sizeof(*s));
         if (!s) {
             REAL(closedir)(dir);
@@ -282,7 +282,7 @@ static void list(struct stream *s, DIR *dir)
     int saved = errno, rc, fd = dirfd(dir);
 
     s->listed = true;
-    if (!wrapper_active() || !wrapper_mine() || !wrapper_path_find_fd_dir(fd, &where))
+    if (!wrapper_active() || !wrapper_mine() || !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where))
         return;
     s->root = !*wrapper_path_upath(&where) ||
               (where.upath[ENGINE_CONSUMER] && !*where.upath[ENGINE_CONSUMER]);

@@ -39,7 +39,7 @@
 #endif
 
 struct name {
-    struct wrapper_path where; /* no links among its directories */
+    struct wrapper_path where;
     bool managed;
     int dirfd; /* what to give the real call */
     const char *path;
@@ -51,16 +51,11 @@ static bool find(struct name *name, int dirfd, const char *path)
 {
     name->dirfd = dirfd;
     name->path = path;
-    name->managed = wrapper_path_find_dir(dirfd, path, &name->where);
-    if (!name->managed)
-        return false;
-    if (name->where.moved) {
-        /* Links are followed in the text; the call needs one that stays. */
+    name->managed = wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &name->where) &&
+                    *wrapper_path_upath(&name->where);
+    if (name->managed && name->where.moved)
         name->path = name->where.text;
-    } else if (!wrapper_resolve_links(&name->where, false)) {
-        return name->managed = false;
-    }
-    return name->managed = *wrapper_path_upath(&name->where) != '\0';
+    return name->managed;
 }
 
 static const struct engine_ops *engine(void)
@@ -144,11 +139,20 @@ static int tell_renamed(const struct engine_ops *ops, const struct name *from,
     return rc;
 }
 
+/* A directory or a link may stand where another did. */
+static int moved(int rc)
+{
+    if (rc == 0)
+        wrapper_path_changed();
+    return rc;
+}
+
 static int after_rename(int rc, const struct name *from, const struct name *to,
                         unsigned flags)
 {
     const struct engine_ops *ops;
 
+    moved(rc);
     if (rc < 0 || !(ops = engine()))
         return rc;
     if (flags & RENAME_EXCHANGE) { /* both names are other files than before */
@@ -248,7 +252,7 @@ int wrapped_rename(const char *from_path, const char *to_path)
     struct name from, to;
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
-        return REAL(rename)(from_path, to_path);
+        return moved(REAL(rename)(from_path, to_path));
     return RENAME(0, REAL(rename)(from.path, to.path));
 }
 
@@ -257,7 +261,7 @@ int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat)(fromfd, from_path, tofd, to_path);
+        return moved(REAL(renameat)(fromfd, from_path, tofd, to_path));
     return RENAME(0, REAL(renameat)(fromfd, from.path, tofd, to.path));
 }
 
@@ -267,7 +271,7 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat2)(fromfd, from_path, tofd, to_path, flags);
+        return moved(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
     return RENAME(flags, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags));
 }
 
@@ -377,7 +381,7 @@ static int after_unlink(int rc, int error, const struct name *name)
     if (rc < 0) {
         if (look_up(ops, name, &st) < 0)
             return -1;
-        if (S_ISDIR(st.st_mode) || name->where.slash) {
+        if (S_ISDIR(st.st_mode) || wrapper_path_ends_in_directory(name->path)) {
             errno = S_ISDIR(st.st_mode) ? EISDIR : ENOTDIR;
             return -1;
         }
@@ -529,12 +533,12 @@ int wrapped_mkdirat(int dirfd, const char *path, mode_t mode)
 
 int wrapped_symlink(const char *target, const char *path)
 {
-    MAKE(AT_FDCWD, path, MADE_PUBLIC, REAL(symlink)(target, path));
+    MAKE(AT_FDCWD, path, MADE_PUBLIC, moved(REAL(symlink)(target, path)));
 }
 
 int wrapped_symlinkat(const char *target, int dirfd, const char *path)
 {
-    MAKE(dirfd, path, MADE_PUBLIC, REAL(symlinkat)(target, dirfd, path));
+    MAKE(dirfd, path, MADE_PUBLIC, moved(REAL(symlinkat)(target, dirfd, path)));
 }
 
 /* FIFOs, sockets and devices are the node's. */

@@ -1,15 +1,10 @@
 /*
- * resolve.c - follows a path part by part, as the kernel would if all that is published
- * were here
+ * resolve.c - follows a path as the kernel would if all that is published were here
  *
- * The kernel cannot be asked: it stops at the first part that is not here. So each part of
- * the upath is read as a link; one that is a link is replaced by its target, and the walk
- * begins again with the new path, at most MAX_LINKS times as in the kernel. Where the path
- * ends because a part is not here, the engine is asked for the whole name; only if that is
- * not published may a part before it be a link that is.
- *
- * What another process makes or removes meanwhile ends the walk a step earlier or later,
- * as it would in the kernel.
+ * wrapper_path_find_as() has followed the links that are here. What it came to is looked up
+ * under its whole name first; only if that is not published may a directory before it be
+ * a link that is. Each link that is made here makes the path mean something else, so it
+ * is resolved again, as often as the kernel would.
  */
 #include "wrapper/resolve.h"
 
@@ -23,87 +18,33 @@
 
 #define MAX_LINKS 40
 
-enum step {
-    STEP_ALL,       /* every part is here */
-    STEP_NO_LAST,   /* all but the last */
-    STEP_NO_PARENT, /* a part before the last is not here */
-    STEP_LEFT,      /* a link leads out of the managed directory */
-    STEP_LOOP,
-};
-
-static long read_link(const char *path, char *target)
-{
-    long n = syscall(SYS_readlinkat, AT_FDCWD, path, target, PATH_MAX - 1);
-
-    if (n >= 0)
-        target[n] = '\0';
-    return n;
-}
-
-/* *where, whose part [part, end) is a link to `target`: follow it. */
-static bool follow_link(struct wrapper_path *where, const char *part, const char *end,
-                        const char *target)
-{
-    char path[2 * PATH_MAX];
-    bool moved = where->moved, slash = where->slash;
-    size_t before = target[0] == '/' ? 0 : (size_t)(part - where->text);
-    size_t n = strlen(target), rest = strlen(end);
-
-    if (before + n + rest >= sizeof(path))
-        return false;
-    memcpy(path, where->text, before);
-    memcpy(path + before, target, n);
-    memcpy(path + before + n, end, rest + 1);
-    if (!wrapper_path_find_dir(AT_FDCWD, path, where))
-        return false;
-    where->moved = moved;
-    where->slash = where->slash || slash;
-    return true;
-}
-
-/* Follow the links that are here; the last part only if `last`. */
-static enum step walk(struct wrapper_path *where, bool last)
-{
-    char target[PATH_MAX];
-    int links = 0;
-
-again:
-    for (char *part = where->text + (wrapper_path_upath(where) - where->text); *part;) {
-        char *end = strchrnul(part, '/'), kept = *end;
-        long n;
-
-        *end = '\0';
-        n = read_link(where->text, target);
-        *end = kept;
-        if (n < 0 && errno == ENOENT)
-            return kept ? STEP_NO_PARENT : STEP_NO_LAST;
-        if (n >= 0 && (kept || last)) {
-            if (++links > MAX_LINKS)
-                return STEP_LOOP;
-            if (!follow_link(where, part, end, target))
-                return STEP_LEFT;
-            goto again;
-        }
-        part = kept ? end + 1 : end;
-    }
-    return STEP_ALL;
-}
-
-bool wrapper_resolve_links(struct wrapper_path *where, bool last)
-{
-    int saved = errno;
-    bool inside = true;
-
-    if (last || strchr(wrapper_path_upath(where), '/'))
-        inside = walk(where, last) != STEP_LEFT;
-    errno = saved;
-    return inside;
-}
-
 static enum wrapper_resolved nowhere(int error)
 {
     errno = error;
     return WRAPPER_NOWHERE;
+}
+
+/* text is an absolute path without links, but for the last part. */
+static bool is_here(const char *text)
+{
+    struct stat st;
+
+    return syscall(SYS_newfstatat, AT_FDCWD, text, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
+/* Is the directory here in which *where is? */
+static bool is_parent_here(struct wrapper_path *where, const char *upath)
+{
+    char *slash = strrchr(where->text, '/');
+    bool here;
+
+    if (!strchr(upath, '/'))
+        return true;
+    *slash = '\0';
+    here = is_here(where->text);
+    *slash = '/';
+    return here;
 }
 
 enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
@@ -111,42 +52,52 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
 {
     const struct engine_ops *ops;
     int saved = errno;
+    bool directory;
     struct stat found;
 
-    if (!wrapper_active() || !wrapper_path_find_dir(dirfd, path, where) ||
+    if (!path || !*path || !wrapper_active())
+        return nowhere(ENOENT);
+    directory = wrapper_path_ends_in_directory(path);
+    follow = follow || directory;
+    if (!wrapper_path_find_as(dirfd, path,
+                              WRAPPER_PATH_DIR | (follow ? WRAPPER_PATH_FOLLOW_ALL : 0),
+                              where) ||
         !wrapper_mine() || !(ops = wrapper_engine()))
         return nowhere(ENOENT);
-    follow = follow || where->slash;
     for (int made = 0; made < MAX_LINKS; made++) {
-        enum step step = walk(where, follow);
+        enum wrapper_path_again again = WRAPPER_PATH_SAME;
         const char *upath = where->upath[ENGINE_CONSUMER];
 
-        if (step == STEP_LOOP)
-            return nowhere(ELOOP);
-        if (step == STEP_LEFT || step == STEP_ALL) {
+        if (!upath)
+            return nowhere(ENOENT);
+        if (!*upath || is_here(where->text)) {
             errno = saved;
             return WRAPPER_HERE;
         }
-        if (!upath)
-            return nowhere(ENOENT);
         memset(&found, 0, sizeof(found));
         if (ENGINE_CALL(ops->lookup(ENGINE_CONSUMER, upath, &found)) == 0) {
-            if (!(follow && S_ISLNK(found.st_mode))) {
-                if (where->slash && !S_ISDIR(found.st_mode))
+            if (!follow || !S_ISLNK(found.st_mode)) {
+                if (directory && !S_ISDIR(found.st_mode))
                     return nowhere(ENOTDIR);
                 if (st)
                     *st = found;
                 errno = saved;
                 return WRAPPER_ELSEWHERE;
             }
-            if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0)
-                continue;
-        } else if (step == STEP_NO_LAST ||
-                   ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0) {
-            return nowhere(ENOENT);
+            if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0 ||
+                errno == ESTALE)
+                again = wrapper_path_again(where);
+        } else if (!is_parent_here(where, upath) &&
+                   ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
+                   errno == ESTALE) {
+            again = wrapper_path_again(where);
         }
-        if (errno != ESTALE) /* else a part of the path is a link now */
+        if (again == WRAPPER_PATH_SAME)
             return nowhere(ENOENT);
+        if (again == WRAPPER_PATH_GONE) { /* a link that leads elsewhere */
+            errno = saved;
+            return WRAPPER_HERE;
+        }
     }
     return nowhere(ELOOP);
 }
@@ -195,30 +146,29 @@ bool wrapper_bring_parents(int dirfd, const char *path)
     struct wrapper_path where;
     int saved = errno;
 
-    if (!wrapper_active() || !wrapper_path_find_dir(dirfd, path, &where) ||
-        !wrapper_mine() || !(ops = wrapper_engine())) {
+    if (!wrapper_active() ||
+        !wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &where) || !wrapper_mine() ||
+        !(ops = wrapper_engine())) {
         errno = ENOENT;
         return false;
     }
     for (int made = 0; made < MAX_LINKS; made++) {
-        enum step step = walk(&where, false);
         const char *upath = where.upath[ENGINE_CONSUMER];
 
-        if (step == STEP_LOOP)
-            break;
-        if (step != STEP_NO_PARENT) {
-            errno = saved;
-            return true;
-        }
         errno = ENOENT;
         if (!upath)
             return false;
-        if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0) {
+        if (is_parent_here(&where, upath) ||
+            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0) {
             errno = saved;
             return true;
         }
         if (errno != ESTALE)
             return false;
+        if (wrapper_path_again(&where) == WRAPPER_PATH_GONE) {
+            errno = saved;
+            return true;
+        }
     }
     errno = ELOOP;
     return false;

@@ -20,7 +20,7 @@ enum wrapper_resolved {
 
 /* What (dirfd, path) names, which the real call has answered with ENOENT. Symbolic links on
  * the way are made here and followed, the last one only if `follow` (or if a slash is
- * behind it). *where is the name without links (not if NOWHERE), *st, which may be NULL,
+ * behind it). *where is what it means in the end (not if NOWHERE), *st, which may be NULL,
  * what is published of it (if ELSEWHERE). No waiting, and no file is fetched. Asks the engine
  * once where nothing is published, and not at all outside of the managed directory. Keeps
  * errno unless NOWHERE. */
@@ -38,10 +38,5 @@ bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where);
 /* Make the directory be here in which path is, or is to be made. True: it is. False with
  * errno. */
 bool wrapper_bring_parents(int dirfd, const char *path);
-
-/* Replace the symbolic links among the directories of *where, which are here, by what they
- * lead to, and if `last` the last part too: one upath for one file. False: it leads out of
- * the managed directory. Keeps errno. */
-bool wrapper_resolve_links(struct wrapper_path *where, bool last);
 
 #endif

@@ -33,7 +33,7 @@ static bool is_below(int dirfd, const char *path)
 {
     struct wrapper_path where;
 
-    return wrapper_active() && wrapper_path_find_dir(dirfd, path, &where);
+    return wrapper_active() && wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where);
 }
 
 /* --- scandir -------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ static void bring_tree(const char *path)
     struct wrapper_path where;
     int saved = errno;
 
-    if (wrapper_active() && wrapper_path_find_dir(AT_FDCWD, path, &where) &&
+    if (wrapper_active() && wrapper_path_find_as(AT_FDCWD, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where) &&
         wrapper_mine() && (ops = wrapper_engine()) &&
         wrapper_resolve(AT_FDCWD, path, true, &where, NULL) != WRAPPER_NOWHERE &&
         where.upath[ENGINE_CONSUMER])
@@ -223,7 +223,7 @@ static bool is_control(const char *path, size_t base)
         return false;
     memcpy(parent, path, base);
     memcpy(parent + base, ".", 2);
-    return wrapper_path_find_dir(AT_FDCWD, parent, &where) &&
+    return wrapper_path_find_as(AT_FDCWD, parent, WRAPPER_PATH_DIR, &where) &&
            !*wrapper_path_upath(&where);
 }
 

@@ -242,13 +242,13 @@ static const struct call_case
             {.name = "stat and access",
              .argv = ACTOR("stat"),
              .log =
-                 "consume c r now 0\nlookup c no -1\nlookup c no -1\n"
+                 "consume c r now 0\n"
+                 "lookup c no -1\nlookup c no -1\n"
                  "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
                  "0\nlookup c r 0\n"
                  "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
                  "0\nlookup c r 0\n"
-                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\n"
-                 "lookup c r 0\n",
+                 "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\n",
              .how = SORTED},
             {.name = "paths",
              .argv = ACTOR("paths", "%a", "%o"),
@@ -259,7 +259,7 @@ static const struct call_case
              .argv = ACTOR("kinds"),
              .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
                  "dir") "write_begin p dir w\nwrite_aborted dir\n"
-                        "write_begin p lock r,creat\n" P("lock", "0") "lookup c none -1\n"},
+                        "consume c lock now -1\nread_check c lock 0\nconsume c none now -1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
              .log = "write_begin p r rw\n" P(
