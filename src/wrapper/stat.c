@@ -34,6 +34,28 @@ static enum wrapper_resolved look(int dirfd, const char *path, bool follow, stru
     return what;
 }
 
+/* A directory below a managed one, "": the one that is open. When something that is published
+ * is brought into it, which the engine does without moving its mtime, it must not look
+ * changed: tar complains of one whose ctime or size moves while it is read. So the ctime of
+ * all of them is told as the mtime, and the size as that of one that is not here. */
+static bool is_below(int dirfd, const char *path)
+{
+    struct wrapper_path where;
+
+    if (!wrapper_active())
+        return false;
+    if (!path || !*path)
+        return wrapper_path_find_fd_as(dirfd, WRAPPER_PATH_DIR, &where);
+    return wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where);
+}
+
+#define DIRECTORY_SIZE 4096
+#define STEADY(st)                       \
+    do {                                 \
+        (st)->st_ctim = (st)->st_mtim;   \
+        (st)->st_size = DIRECTORY_SIZE;  \
+    } while (0)
+
 /* stat and stat64 are one type where off_t has 64 bits. */
 #define COPY_STAT(to, from)                    \
     do {                                       \
@@ -65,10 +87,25 @@ static enum wrapper_resolved look(int dirfd, const char *path, bool follow, stru
             COPY_STAT(st, &found);                                                \
             rc = 0;                                                               \
         }                                                                         \
+        else if (rc == 0 && S_ISDIR((st)->st_mode) && is_below(dirfd, path))      \
+            STEADY(st);                                                           \
         if (what != WRAPPER_NOWHERE && rc == 0)                                   \
             errno = saved;                                                        \
         return rc;                                                                \
     } while (0)
+
+#define DEFINE_FSTAT(name, params, fd, ...)                                              \
+    int wrapped_##name params                                                            \
+    {                                                                                    \
+        int rc = REAL(name)(__VA_ARGS__);                                                \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, ""))    \
+            STEADY(st);                                                                  \
+        return rc;                                                                       \
+    }
+DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
+DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)
+DEFINE_FSTAT(__fxstat, (int ver, int fd, struct stat *st), fd, ver, fd, st)
+DEFINE_FSTAT(__fxstat64, (int ver, int fd, struct stat64 *st), fd, ver, fd, st)
 
 #define DEFINE_STAT(name, stat_type, follow)                       \
     int wrapped_##name(const char *path, stat_type *st)            \
@@ -122,15 +159,19 @@ int wrapped_statx(int dirfd, const char *path, int flags, unsigned mask, struct 
     struct stat st;
     int saved = errno, rc = REAL(statx)(dirfd, path, flags, mask, stx);
 
-    if (__builtin_expect(rc == 0, 1))
+    if (__builtin_expect(rc == 0, 1)) {
+        if (S_ISDIR(stx->stx_mode) && is_below(dirfd, path)) {
+            stx->stx_ctime = stx->stx_mtime;
+            stx->stx_size = DIRECTORY_SIZE;
+        }
         return rc;
+    }
     switch (look(dirfd, path, FOLLOWS(flags), &st)) {
     case WRAPPER_NOWHERE:
         return rc;
     case WRAPPER_HERE:
         rc = REAL(statx)(dirfd, path, flags, mask, stx);
-        if (rc == 0)
-            errno = saved;
+        errno = rc < 0 ? errno : saved;
         return rc;
     case WRAPPER_ELSEWHERE:
         break;
