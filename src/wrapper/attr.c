@@ -41,39 +41,38 @@ static int tell(const struct wrapper_path *where)
 }
 
 /* `path` is what `call` uses. */
-#define CHANGE(dirfd, path, follow, call)                                           \
-    do {                                                                            \
-        struct wrapper_path where;                                                  \
-        const char *given = path;                                                   \
-        int saved = errno, rc;                                                      \
-        if (!wrapper_active() ||                                                    \
-            !wrapper_path_find_as(                                                  \
-                dirfd, given,                                                       \
-                WRAPPER_PATH_DIR | ((follow) ? WRAPPER_PATH_FOLLOW_ALL : 0),        \
-                &where))                                                            \
-            return (call);                                                          \
-        if (where.moved)                                                            \
-            path = where.text;                                                      \
-        rc = (call);                                                                \
-        if (rc < 0 && errno == ENOENT && wrapper_bring(dirfd, given, follow, &where)) { \
-            rc = (call);                                                            \
-            errno = rc < 0 ? errno : saved;                                         \
-        }                                                                           \
-        return rc < 0 ? rc : tell(&where);                                          \
+#define CHANGE(dirfd, path, follow, call)                                                  \
+    do {                                                                                   \
+        struct wrapper_path where;                                                         \
+        const char *given = path;                                                          \
+        int saved = errno, rc;                                                             \
+        if (!wrapper_active() ||                                                           \
+            !wrapper_path_find_as(                                                         \
+                dirfd, given, WRAPPER_PATH_DIR | ((follow) ? WRAPPER_PATH_FOLLOW_ALL : 0), \
+                &where))                                                                   \
+            return (call);                                                                 \
+        if (where.moved)                                                                   \
+            path = where.text;                                                             \
+        rc = (call);                                                                       \
+        if (rc < 0 && errno == ENOENT && wrapper_bring(dirfd, given, follow, &where)) {    \
+            rc = (call);                                                                   \
+            errno = rc < 0 ? errno : saved;                                                \
+        }                                                                                  \
+        return rc < 0 ? rc : tell(&where);                                                 \
     } while (0)
 
 /* The same by descriptor. */
-#define CHANGE_FD(fd, call)                                                         \
-    do {                                                                            \
-        struct wrapper_path where;                                                  \
-        int rc = (call);                                                            \
-        if (rc < 0 || wrapper_fd_marked(fd) || !wrapper_active() ||                 \
-            !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where))                                      \
-            return rc;                                                              \
-        return tell(&where);                                                        \
+#define CHANGE_FD(fd, call)                                         \
+    do {                                                            \
+        struct wrapper_path where;                                  \
+        int rc = (call);                                            \
+        if (rc < 0 || wrapper_fd_marked(fd) || !wrapper_active() || \
+            !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where)) \
+            return rc;                                              \
+        return tell(&where);                                        \
     } while (0)
 
-#define FOLLOWS(flags) (((flags)&AT_SYMLINK_NOFOLLOW) == 0)
+#define FOLLOWS(flags)     (((flags)&AT_SYMLINK_NOFOLLOW) == 0)
 #define IS_FD(path, flags) ((flags)&AT_EMPTY_PATH && (path) && !*(path))
 
 /* --- mode, owner ---------------------------------------------------------------------- */
@@ -167,41 +166,41 @@ int wrapped_futimesat(int dirfd, const char *path, const struct timeval times[2]
 /* --- extended attributes -------------------------------------------------------------- */
 
 /* rc of a call that asks, answered with ENOENT; `none` if the name is only published. */
-#define ASK(path, follow, call, none_rc, none_errno)                               \
-    do {                                                                           \
-        struct wrapper_path where;                                                 \
-        int saved = errno;                                                         \
-        ssize_t rc = (call);                                                       \
-        if (__builtin_expect(rc >= 0, 1) || errno != ENOENT || !wrapper_active())  \
-            return rc;                                                             \
-        switch (wrapper_resolve(AT_FDCWD, path, follow, &where, NULL)) {           \
-        case WRAPPER_NOWHERE:                                                      \
-            break;                                                                 \
-        case WRAPPER_HERE:                                                         \
-            path = where.moved ? where.text : path;                                \
-            rc = (call);                                                           \
-            errno = rc < 0 ? errno : saved;                                        \
-            break;                                                                 \
-        case WRAPPER_ELSEWHERE:                                                    \
-            rc = none_rc;                                                          \
-            errno = none_errno ? none_errno : saved;                               \
-            break;                                                                 \
-        }                                                                          \
-        return rc;                                                                 \
+#define ASK(path, follow, call, none_rc, none_errno)                              \
+    do {                                                                          \
+        struct wrapper_path where;                                                \
+        int saved = errno;                                                        \
+        ssize_t rc = (call);                                                      \
+        if (__builtin_expect(rc >= 0, 1) || errno != ENOENT || !wrapper_active()) \
+            return rc;                                                            \
+        switch (wrapper_resolve(AT_FDCWD, path, follow, &where, NULL)) {          \
+        case WRAPPER_NOWHERE:                                                     \
+            break;                                                                \
+        case WRAPPER_HERE:                                                        \
+            path = where.moved ? where.text : path;                               \
+            rc = (call);                                                          \
+            errno = rc < 0 ? errno : saved;                                       \
+            break;                                                                \
+        case WRAPPER_ELSEWHERE:                                                   \
+            rc = none_rc;                                                         \
+            errno = none_errno ? none_errno : saved;                              \
+            break;                                                                \
+        }                                                                         \
+        return rc;                                                                \
     } while (0)
 
 /* A call that sets: on the copy here, and there it stays. */
-#define SET(path, follow, call)                                                        \
-    do {                                                                               \
-        struct wrapper_path where;                                                     \
-        int saved = errno, rc = (call);                                                \
-        if (__builtin_expect(rc < 0, 0) && errno == ENOENT && wrapper_active() &&      \
-            wrapper_bring(AT_FDCWD, path, follow, &where)) {                           \
-            path = where.moved ? where.text : path;                                    \
-            rc = (call);                                                               \
-            errno = rc < 0 ? errno : saved;                                            \
-        }                                                                              \
-        return rc;                                                                     \
+#define SET(path, follow, call)                                                   \
+    do {                                                                          \
+        struct wrapper_path where;                                                \
+        int saved = errno, rc = (call);                                           \
+        if (__builtin_expect(rc < 0, 0) && errno == ENOENT && wrapper_active() && \
+            wrapper_bring(AT_FDCWD, path, follow, &where)) {                      \
+            path = where.moved ? where.text : path;                               \
+            rc = (call);                                                          \
+            errno = rc < 0 ? errno : saved;                                       \
+        }                                                                         \
+        return rc;                                                                \
     } while (0)
 
 #define DEFINE_XATTR(prefix, follow)                                                      \

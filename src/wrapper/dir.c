@@ -16,9 +16,9 @@
  *
  * The table: open addressing, no lock. A DIR has one entry, made before the program has the
  * pointer and taken out before libc frees it; slots in between may be taken and freed by
- * other threads, so a search goes on for `probes` slots, the farthest that an entry was ever
- * put from its place. An entry whose stream was closed behind our back is found out when
- * libc gives the same address again.
+ * other threads, so a search goes on for `probes` slots, the farthest that an entry was
+ * ever put from its place. An entry whose stream was closed behind our back is found out
+ * when libc gives the same address again.
  */
 #include "wrapper/dir.h"
 
@@ -144,8 +144,9 @@ static void enter(DIR *dir, struct stream *s)
         atomic_store(&table[slot].dir, dir);
         return;
     }
-    log_warn("more than %d directories are being read at once: this one shows local names only",
-             NSTREAMS);
+    log_warn(
+        "more than %d directories are being read at once: this one shows local names only",
+        NSTREAMS);
     free(s);
 }
 
@@ -282,7 +283,8 @@ static void list(struct stream *s, DIR *dir)
     int saved = errno, rc, fd = dirfd(dir);
 
     s->listed = true;
-    if (!wrapper_active() || !wrapper_mine() || !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where))
+    if (!wrapper_active() || !wrapper_mine() ||
+        !wrapper_path_find_fd_as(fd, WRAPPER_PATH_DIR, &where))
         return;
     s->root = !*wrapper_path_upath(&where) ||
               (where.upath[ENGINE_CONSUMER] && !*where.upath[ENGINE_CONSUMER]);

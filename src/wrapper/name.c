@@ -75,8 +75,8 @@ static bool is_here(const struct name *name, struct stat *st)
 
 static int look_up(const struct engine_ops *ops, const struct name *name, struct stat *st)
 {
-    return ENGINE_CALL(ops->lookup(wrapper_path_side(&name->where),
-                                   wrapper_path_upath(&name->where), st));
+    return ENGINE_CALL(
+        ops->lookup(wrapper_path_side(&name->where), wrapper_path_upath(&name->where), st));
 }
 
 /* Published, and not here: what must not exist does. -1 EEXIST, or 0. */
@@ -179,12 +179,14 @@ static bool bring(const struct name *from, const struct name *to, bool follow)
     return true;
 }
 
-#define WITH_BOTH(from, to, follow, call)                          \
-    ({                                                             \
-        int rc_ = (call);                                          \
-        if (rc_ < 0 && errno == ENOENT && bring(from, to, follow)) \
-            rc_ = (call);                                          \
-        rc_;                                                       \
+#define WITH_BOTH(from, to, follow, call)                            \
+    ({                                                               \
+        int saved_ = errno, rc_ = (call);                            \
+        if (rc_ < 0 && errno == ENOENT && bring(from, to, follow)) { \
+            rc_ = (call);                                            \
+            errno = rc_ < 0 ? errno : saved_;                        \
+        }                                                            \
+        rc_;                                                         \
     })
 
 /* Everything that is published below it goes with a directory, or stays behind. -1 with
@@ -242,9 +244,9 @@ static int before_rename(const struct name *from, const struct name *to, unsigne
     ((frompath) && (topath) && wrapper_active() &&         \
      (find(from, fromfd, frompath) | find(to, tofd, topath)))
 
-#define RENAME(flags, call)                                                         \
-    (before_rename(&from, &to, flags) < 0                                           \
-         ? -1                                                                       \
+#define RENAME(flags, call)               \
+    (before_rename(&from, &to, flags) < 0 \
+         ? -1                             \
          : after_rename(WITH_BOTH(&from, &to, false, call), &from, &to, flags))
 
 int wrapped_rename(const char *from_path, const char *to_path)
@@ -501,24 +503,24 @@ static int after_make(int rc, const struct name *name, enum made made)
         return rc;
     if (made == MADE_FILE)
         return tell_renamed(ops, NULL, name);
-    rc = ENGINE_CALL(ops->changed(wrapper_path_side(&name->where),
-                                  wrapper_path_upath(&name->where)));
+    rc = ENGINE_CALL(
+        ops->changed(wrapper_path_side(&name->where), wrapper_path_upath(&name->where)));
     if (rc == 0)
         errno = saved;
     return rc;
 }
 
 /* `path` is what `call` uses. */
-#define MAKE(dirfd, path, made, call)                                                 \
-    do {                                                                              \
-        struct name name;                                                             \
-        if (!wrapper_active() || !find(&name, dirfd, path))                           \
-            return (call);                                                            \
-        if (check_free(&name) < 0)                                                    \
-            return -1;                                                                \
-        path = name.path;                                                             \
+#define MAKE(dirfd, path, made, call)                                                \
+    do {                                                                             \
+        struct name name;                                                            \
+        if (!wrapper_active() || !find(&name, dirfd, path))                          \
+            return (call);                                                           \
+        if (check_free(&name) < 0)                                                   \
+            return -1;                                                               \
+        path = name.path;                                                            \
         return after_make(WITH_BOTH((struct name *)NULL, &name, false, call), &name, \
-                          made);                                                      \
+                          made);                                                     \
     } while (0)
 
 int wrapped_mkdir(const char *path, mode_t mode)
@@ -552,8 +554,7 @@ int wrapped_mkfifoat(int dirfd, const char *path, mode_t mode)
     MAKE(dirfd, path, MADE_LOCAL, REAL(mkfifoat)(dirfd, path, mode));
 }
 
-#define MADE_BY_MKNOD(mode) \
-    (((mode)&S_IFMT) == 0 || S_ISREG(mode) ? MADE_FILE : MADE_LOCAL)
+#define MADE_BY_MKNOD(mode) (((mode)&S_IFMT) == 0 || S_ISREG(mode) ? MADE_FILE : MADE_LOCAL)
 
 int wrapped_mknod(const char *path, mode_t mode, dev_t dev)
 {
@@ -596,22 +597,22 @@ static bool bring_link(int dirfd, const char *path, struct wrapper_path *where)
         return false;
     }
     ops = wrapper_engine();
-    return ENGINE_CALL(ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER],
-                                    false)) == 0;
+    return ENGINE_CALL(
+               ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0;
 }
 
-#define READLINK(dirfd, path, call)                                                        \
-    do {                                                                                   \
-        struct wrapper_path where;                                                         \
-        int saved = errno;                                                                 \
-        ssize_t n = (call);                                                                \
-        if (__builtin_expect(n < 0, 0) && errno == ENOENT && path && *path && wrapper_active() && \
-            bring_link(dirfd, path, &where)) {                                             \
-            path = where.moved ? where.text : path;                                        \
-            n = (call);                                                                    \
-            errno = n < 0 ? errno : saved;                                                 \
-        }                                                                                  \
-        return n;                                                                          \
+#define READLINK(dirfd, path, call)                                           \
+    do {                                                                      \
+        struct wrapper_path where;                                            \
+        int saved = errno;                                                    \
+        ssize_t n = (call);                                                   \
+        if (__builtin_expect(n < 0, 0) && errno == ENOENT && path && *path && \
+            wrapper_active() && bring_link(dirfd, path, &where)) {            \
+            path = where.moved ? where.text : path;                           \
+            n = (call);                                                       \
+            errno = n < 0 ? errno : saved;                                    \
+        }                                                                     \
+        return n;                                                             \
     } while (0)
 
 ssize_t wrapped_readlink(const char *path, char *buf, size_t size)

@@ -47,8 +47,8 @@ static bool is_parent_here(struct wrapper_path *where, const char *upath)
     return here;
 }
 
-enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
-                                      struct wrapper_path *where, struct stat *st)
+static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
+                                     struct wrapper_path *where, struct stat *st)
 {
     const struct engine_ops *ops;
     int saved = errno;
@@ -102,6 +102,38 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
     return nowhere(ELOOP);
 }
 
+/* ".." goes up from where a link leads, if it is here; so the directories that have a ".."
+ * behind them are made here first. */
+static __attribute__((noinline)) void bring_before_dots(int dirfd, const char *path)
+{
+    struct wrapper_path where;
+    char before[PATH_MAX];
+    struct stat st;
+
+    for (const char *p = strstr(path, "/.."); p; p = strstr(p + 1, "/..")) {
+        size_t n = (size_t)(p - path);
+        if (n == 0 || n >= sizeof(before) || (p[3] != '/' && p[3] != '\0'))
+            continue;
+        memcpy(before, path, n);
+        before[n] = '\0';
+        if (resolve(dirfd, before, true, &where, &st) == WRAPPER_ELSEWHERE &&
+            S_ISDIR(st.st_mode))
+            (void)ENGINE_CALL(wrapper_engine()->consume(
+                ENGINE_CONSUMER, where.upath[ENGINE_CONSUMER], false));
+    }
+}
+
+enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
+                                      struct wrapper_path *where, struct stat *st)
+{
+    int saved = errno;
+
+    if (path && wrapper_active() && strstr(path, "/.."))
+        bring_before_dots(dirfd, path);
+    errno = saved;
+    return resolve(dirfd, path, follow, where, st);
+}
+
 static bool bring(int dirfd, const char *path, bool follow, bool directory,
                   struct wrapper_path *where)
 {
@@ -118,8 +150,8 @@ static bool bring(int dirfd, const char *path, bool follow, bool directory,
             return false;
         }
         ops = wrapper_engine();
-        if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER],
-                                     false)) == 0) {
+        if (ENGINE_CALL(
+                ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0) {
             errno = saved;
             return true;
         }
@@ -146,9 +178,8 @@ bool wrapper_bring_parents(int dirfd, const char *path)
     struct wrapper_path where;
     int saved = errno;
 
-    if (!wrapper_active() ||
-        !wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &where) || !wrapper_mine() ||
-        !(ops = wrapper_engine())) {
+    if (!wrapper_active() || !wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &where) ||
+        !wrapper_mine() || !(ops = wrapper_engine())) {
         errno = ENOENT;
         return false;
     }

@@ -21,9 +21,9 @@ enum wrapper_resolved {
 /* What (dirfd, path) names, which the real call has answered with ENOENT. Symbolic links on
  * the way are made here and followed, the last one only if `follow` (or if a slash is
  * behind it). *where is what it means in the end (not if NOWHERE), *st, which may be NULL,
- * what is published of it (if ELSEWHERE). No waiting, and no file is fetched. Asks the engine
- * once where nothing is published, and not at all outside of the managed directory. Keeps
- * errno unless NOWHERE. */
+ * what is published of it (if ELSEWHERE). No waiting, and no file is fetched. Asks the
+ * engine once where nothing is published, and not at all outside of the managed directory.
+ * Keeps errno unless NOWHERE. */
 enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
                                       struct wrapper_path *where, struct stat *st);
 
@@ -32,7 +32,8 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
  * *where as above. */
 bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path *where);
 
-/* The same for a directory. One that is published as something else is not fetched: ENOTDIR. */
+/* The same for a directory. One that is published as something else is not fetched:
+ * ENOTDIR. */
 bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where);
 
 /* Make the directory be here in which path is, or is to be made. True: it is. False with

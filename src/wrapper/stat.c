@@ -16,8 +16,8 @@
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
-/* After a real call that failed: what (dirfd, path) is. HERE: make the call again. ELSEWHERE:
- * *st is the answer. Else the call's result stands, with its errno. */
+/* After a real call that failed: what (dirfd, path) is. HERE: make the call again.
+ * ELSEWHERE: *st is the answer. Else the call's result stands, with its errno. */
 static enum wrapper_resolved look(int dirfd, const char *path, bool follow, struct stat *st)
 {
     enum wrapper_resolved what;
@@ -28,16 +28,18 @@ static enum wrapper_resolved look(int dirfd, const char *path, bool follow, stru
     what = wrapper_resolve(dirfd, path, follow, &where, st);
     /* With DYAD_PATH_RELATIVE the real call looked in another place. */
     if (what == WRAPPER_HERE && where.moved)
-        what = REAL(fstatat)(AT_FDCWD, where.text, st, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0
-                   ? WRAPPER_ELSEWHERE
-                   : WRAPPER_NOWHERE;
+        what =
+            REAL(fstatat)(AT_FDCWD, where.text, st, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0
+                ? WRAPPER_ELSEWHERE
+                : WRAPPER_NOWHERE;
     return what;
 }
 
-/* A directory below a managed one, "": the one that is open. When something that is published
- * is brought into it, which the engine does without moving its mtime, it must not look
- * changed: tar complains of one whose ctime or size moves while it is read. So the ctime of
- * all of them is told as the mtime, and the size as that of one that is not here. */
+/* A directory below a managed one, "": the one that is open. When something that is
+ * published is brought into it, which the engine does without moving its mtime, it must not
+ * look changed: tar complains of one whose ctime or size moves while it is read. So the
+ * ctime of all of them is told as the mtime, and the size as that of one that is not here.
+ */
 static bool is_below(int dirfd, const char *path)
 {
     struct wrapper_path where;
@@ -46,14 +48,15 @@ static bool is_below(int dirfd, const char *path)
         return false;
     if (!path || !*path)
         return wrapper_path_find_fd_as(dirfd, WRAPPER_PATH_DIR, &where);
-    return wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where);
+    return wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW,
+                                &where);
 }
 
 #define DIRECTORY_SIZE 4096
-#define STEADY(st)                       \
-    do {                                 \
-        (st)->st_ctim = (st)->st_mtim;   \
-        (st)->st_size = DIRECTORY_SIZE;  \
+#define STEADY(st)                      \
+    do {                                \
+        (st)->st_ctim = (st)->st_mtim;  \
+        (st)->st_size = DIRECTORY_SIZE; \
     } while (0)
 
 /* stat and stat64 are one type where off_t has 64 bits. */
@@ -74,43 +77,42 @@ static bool is_below(int dirfd, const char *path)
         (to)->st_ctim = (from)->st_ctim;       \
     } while (0)
 
-#define ANSWER(call, dirfd, path, follow, st)                                     \
-    do {                                                                          \
-        enum wrapper_resolved what = WRAPPER_NOWHERE;                             \
-        struct stat found;                                                        \
-        int saved = errno, rc = (call);                                           \
-        if (__builtin_expect(rc < 0, 0))                                          \
-            what = look(dirfd, path, follow, &found);                             \
-        if (what == WRAPPER_HERE)                                                 \
-            rc = (call);                                                          \
-        if (what == WRAPPER_ELSEWHERE) {                                          \
-            COPY_STAT(st, &found);                                                \
-            rc = 0;                                                               \
-        }                                                                         \
-        else if (rc == 0 && S_ISDIR((st)->st_mode) && is_below(dirfd, path))      \
-            STEADY(st);                                                           \
-        if (what != WRAPPER_NOWHERE && rc == 0)                                   \
-            errno = saved;                                                        \
-        return rc;                                                                \
+#define ANSWER(call, dirfd, path, follow, st)                                  \
+    do {                                                                       \
+        enum wrapper_resolved what = WRAPPER_NOWHERE;                          \
+        struct stat found;                                                     \
+        int saved = errno, rc = (call);                                        \
+        if (__builtin_expect(rc < 0, 0))                                       \
+            what = look(dirfd, path, follow, &found);                          \
+        if (what == WRAPPER_HERE)                                              \
+            rc = (call);                                                       \
+        if (what == WRAPPER_ELSEWHERE) {                                       \
+            COPY_STAT(st, &found);                                             \
+            rc = 0;                                                            \
+        } else if (rc == 0 && S_ISDIR((st)->st_mode) && is_below(dirfd, path)) \
+            STEADY(st);                                                        \
+        if (what != WRAPPER_NOWHERE && rc == 0)                                \
+            errno = saved;                                                     \
+        return rc;                                                             \
     } while (0)
 
-#define DEFINE_FSTAT(name, params, fd, ...)                                              \
-    int wrapped_##name params                                                            \
-    {                                                                                    \
-        int rc = REAL(name)(__VA_ARGS__);                                                \
-        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, ""))    \
-            STEADY(st);                                                                  \
-        return rc;                                                                       \
+#define DEFINE_FSTAT(name, params, fd, ...)                                           \
+    int wrapped_##name params                                                         \
+    {                                                                                 \
+        int rc = REAL(name)(__VA_ARGS__);                                             \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, "")) \
+            STEADY(st);                                                               \
+        return rc;                                                                    \
     }
 DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
 DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)
 DEFINE_FSTAT(__fxstat, (int ver, int fd, struct stat *st), fd, ver, fd, st)
 DEFINE_FSTAT(__fxstat64, (int ver, int fd, struct stat64 *st), fd, ver, fd, st)
 
-#define DEFINE_STAT(name, stat_type, follow)                       \
-    int wrapped_##name(const char *path, stat_type *st)            \
-    {                                                              \
-        ANSWER(REAL(name)(path, st), AT_FDCWD, path, follow, st);  \
+#define DEFINE_STAT(name, stat_type, follow)                      \
+    int wrapped_##name(const char *path, stat_type *st)           \
+    {                                                             \
+        ANSWER(REAL(name)(path, st), AT_FDCWD, path, follow, st); \
     }
 DEFINE_STAT(stat, struct stat, true)
 DEFINE_STAT(stat64, struct stat64, true)
@@ -146,7 +148,8 @@ int wrapped___fxstatat(int ver, int dirfd, const char *path, struct stat *st, in
 
 int wrapped___fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags)
 {
-    ANSWER(REAL(__fxstatat64)(ver, dirfd, path, st, flags), dirfd, path, FOLLOWS(flags), st);
+    ANSWER(REAL(__fxstatat64)(ver, dirfd, path, st, flags), dirfd, path, FOLLOWS(flags),
+           st);
 }
 
 static struct statx_timestamp stamp(struct timespec ts)
@@ -201,28 +204,27 @@ static int check_mode(const struct stat *st, int mode)
     unsigned allowed = (st->st_mode >> 6) & 7;
 
     if (geteuid() == 0)
-        allowed = R_OK | W_OK |
-                  (S_ISDIR(st->st_mode) || (st->st_mode & 0111) ? X_OK : 0);
+        allowed = R_OK | W_OK | (S_ISDIR(st->st_mode) || (st->st_mode & 0111) ? X_OK : 0);
     if (((unsigned)mode & ~allowed & 7) == 0)
         return 0;
     errno = EACCES;
     return -1;
 }
 
-#define CHECKED(call, dirfd, path, mode, follow)        \
-    do {                                                \
-        enum wrapper_resolved what;                     \
-        struct stat found;                              \
-        int before = errno, rc = (call);                \
-        if (__builtin_expect(rc == 0, 1))               \
-            return 0;                                   \
-        what = look(dirfd, path, follow, &found);       \
-        if (what == WRAPPER_NOWHERE)                    \
-            return rc;                                  \
-        errno = before;                                 \
-        if (what == WRAPPER_HERE)                       \
-            return (call);                              \
-        return check_mode(&found, mode);                \
+#define CHECKED(call, dirfd, path, mode, follow)  \
+    do {                                          \
+        enum wrapper_resolved what;               \
+        struct stat found;                        \
+        int before = errno, rc = (call);          \
+        if (__builtin_expect(rc == 0, 1))         \
+            return 0;                             \
+        what = look(dirfd, path, follow, &found); \
+        if (what == WRAPPER_NOWHERE)              \
+            return rc;                            \
+        errno = before;                           \
+        if (what == WRAPPER_HERE)                 \
+            return (call);                        \
+        return check_mode(&found, mode);          \
     } while (0)
 
 int wrapped_access(const char *path, int mode)

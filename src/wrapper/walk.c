@@ -33,7 +33,9 @@ static bool is_below(int dirfd, const char *path)
 {
     struct wrapper_path where;
 
-    return wrapper_active() && wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where);
+    return wrapper_active() &&
+           wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW,
+                                &where);
 }
 
 /* --- scandir -------------------------------------------------------------------------- */
@@ -113,7 +115,7 @@ static int scan(int dirfd, const char *path, struct dirent ***list, chooser *cho
 }
 
 /* struct dirent64 is struct dirent: dir.c checks. */
-#define AS_DIRENT(list, choose, compare)                                     \
+#define AS_DIRENT(list, choose, compare)                                    \
     (struct dirent ***)(void *)(list), (chooser *)(void (*)(void))(choose), \
         (comparer *)(void (*)(void))(compare)
 
@@ -129,9 +131,8 @@ int wrapped_scandir64(const char *path, struct dirent64 ***list,
                       int (*choose)(const struct dirent64 *),
                       int (*compare)(const struct dirent64 **, const struct dirent64 **))
 {
-    return is_below(AT_FDCWD, path)
-               ? scan(AT_FDCWD, path, AS_DIRENT(list, choose, compare))
-               : REAL(scandir64)(path, list, choose, compare);
+    return is_below(AT_FDCWD, path) ? scan(AT_FDCWD, path, AS_DIRENT(list, choose, compare))
+                                    : REAL(scandir64)(path, list, choose, compare);
 }
 
 int wrapped_scandirat(int dirfd, const char *path, struct dirent ***list,
@@ -167,30 +168,30 @@ static void glob_close(void *dir)
     wrapper_closedir(dir);
 }
 
-/* The functions are the program's again afterwards, and so are the flags: glob keeps them in
- * the structure. */
-#define DEFINE_GLOB(name, type, dirent_type, stat_type, stat_name, lstat_name)           \
-    int wrapped_##name(const char *pattern, int flags,                                   \
-                       int (*failed)(const char *path, int error), type *g)              \
-    {                                                                                    \
-        type kept;                                                                       \
-        int rc;                                                                          \
-        if ((flags & GLOB_ALTDIRFUNC) || !g || !wrapper_active())                        \
-            return REAL(name)(pattern, flags, failed, g);                                \
-        kept = *g;                                                                       \
-        g->gl_opendir = glob_open;                                                       \
-        g->gl_readdir = (dirent_type * (*)(void *)) glob_read;                           \
-        g->gl_closedir = glob_close;                                                     \
-        g->gl_stat = (int (*)(const char *, stat_type *))wrapped_##stat_name;            \
-        g->gl_lstat = (int (*)(const char *, stat_type *))wrapped_##lstat_name;          \
-        rc = REAL(name)(pattern, flags | GLOB_ALTDIRFUNC, failed, g);                    \
-        g->gl_opendir = kept.gl_opendir;                                                 \
-        g->gl_readdir = kept.gl_readdir;                                                 \
-        g->gl_closedir = kept.gl_closedir;                                               \
-        g->gl_stat = kept.gl_stat;                                                       \
-        g->gl_lstat = kept.gl_lstat;                                                     \
-        g->gl_flags &= ~GLOB_ALTDIRFUNC;                                                 \
-        return rc;                                                                       \
+/* The functions are the program's again afterwards, and so are the flags: glob keeps them
+ * in the structure. */
+#define DEFINE_GLOB(name, type, dirent_type, stat_type, stat_name, lstat_name)  \
+    int wrapped_##name(const char *pattern, int flags,                          \
+                       int (*failed)(const char *path, int error), type *g)     \
+    {                                                                           \
+        type kept;                                                              \
+        int rc;                                                                 \
+        if ((flags & GLOB_ALTDIRFUNC) || !g || !wrapper_active())               \
+            return REAL(name)(pattern, flags, failed, g);                       \
+        kept = *g;                                                              \
+        g->gl_opendir = glob_open;                                              \
+        g->gl_readdir = (dirent_type * (*)(void *)) glob_read;                  \
+        g->gl_closedir = glob_close;                                            \
+        g->gl_stat = (int (*)(const char *, stat_type *))wrapped_##stat_name;   \
+        g->gl_lstat = (int (*)(const char *, stat_type *))wrapped_##lstat_name; \
+        rc = REAL(name)(pattern, flags | GLOB_ALTDIRFUNC, failed, g);           \
+        g->gl_opendir = kept.gl_opendir;                                        \
+        g->gl_readdir = kept.gl_readdir;                                        \
+        g->gl_closedir = kept.gl_closedir;                                      \
+        g->gl_stat = kept.gl_stat;                                              \
+        g->gl_lstat = kept.gl_lstat;                                            \
+        g->gl_flags &= ~GLOB_ALTDIRFUNC;                                        \
+        return rc;                                                              \
     }
 DEFINE_GLOB(glob, glob_t, struct dirent, struct stat, stat, lstat)
 DEFINE_GLOB(glob64, glob64_t, struct dirent64, struct stat64, stat64, lstat64)
@@ -205,7 +206,9 @@ static void bring_tree(const char *path)
     struct wrapper_path where;
     int saved = errno;
 
-    if (wrapper_active() && wrapper_path_find_as(AT_FDCWD, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW, &where) &&
+    if (wrapper_active() &&
+        wrapper_path_find_as(AT_FDCWD, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW,
+                             &where) &&
         wrapper_mine() && (ops = wrapper_engine()) &&
         wrapper_resolve(AT_FDCWD, path, true, &where, NULL) != WRAPPER_NOWHERE &&
         where.upath[ENGINE_CONSUMER])
@@ -271,8 +274,7 @@ int wrapped_nftw(const char *path, __nftw_func_t fn, int fds, int flags)
     struct visit outer = visit;
     int rc;
 
-    if (!path || !wrapper_active() ||
-        (!(flags & FTW_CHDIR) && !is_below(AT_FDCWD, path)))
+    if (!path || !wrapper_active() || (!(flags & FTW_CHDIR) && !is_below(AT_FDCWD, path)))
         return REAL(nftw)(path, fn, fds, flags);
     bring_tree(path);
     visit = (struct visit){.tree = fn,
@@ -327,36 +329,36 @@ static void bring_trees(char *const *paths)
                 strlen((entry)->fts_accpath) - (entry)->fts_namelen))
 
 /* fts changes the directory, too. What is skipped comes again on the way up. */
-#define DEFINE_FTS(fts_name_, type, entry_type)                                          \
-    type *wrapped_##fts_name_##_open(char *const *paths, int options,                    \
-                                     int (*compare)(const entry_type **,                 \
-                                                    const entry_type **))                \
-    {                                                                                    \
-        bring_trees(paths);                                                              \
-        return REAL(fts_name_##_open)(paths, options, compare);                          \
-    }                                                                                    \
-    entry_type *wrapped_##fts_name_##_read(type *fts)                                    \
-    {                                                                                    \
-        entry_type *entry = REAL(fts_name_##_read)(fts), *hidden;                        \
-        if (!wrapper_active())                                                           \
-            return entry;                                                                \
-        wrapper_path_cwd_changed();                                                      \
-        while (IS_CONTROL(entry)) {                                                      \
-            hidden = entry;                                                              \
-            fts_name_##_set(fts, entry, FTS_SKIP);                                       \
-            entry = REAL(fts_name_##_read)(fts);                                         \
-            if (entry == hidden)                                                         \
-                entry = REAL(fts_name_##_read)(fts);                                     \
-            wrapper_path_cwd_changed();                                                  \
-        }                                                                                \
-        return entry;                                                                    \
-    }                                                                                    \
-    int wrapped_##fts_name_##_close(type *fts)                                           \
-    {                                                                                    \
-        int rc = REAL(fts_name_##_close)(fts);                                           \
-        if (wrapper_active())                                                            \
-            wrapper_path_cwd_changed();                                                  \
-        return rc;                                                                       \
+#define DEFINE_FTS(fts_name_, type, entry_type)                   \
+    type *wrapped_##fts_name_##_open(                             \
+        char *const *paths, int options,                          \
+        int (*compare)(const entry_type **, const entry_type **)) \
+    {                                                             \
+        bring_trees(paths);                                       \
+        return REAL(fts_name_##_open)(paths, options, compare);   \
+    }                                                             \
+    entry_type *wrapped_##fts_name_##_read(type *fts)             \
+    {                                                             \
+        entry_type *entry = REAL(fts_name_##_read)(fts), *hidden; \
+        if (!wrapper_active())                                    \
+            return entry;                                         \
+        wrapper_path_cwd_changed();                               \
+        while (IS_CONTROL(entry)) {                               \
+            hidden = entry;                                       \
+            fts_name_##_set(fts, entry, FTS_SKIP);                \
+            entry = REAL(fts_name_##_read)(fts);                  \
+            if (entry == hidden)                                  \
+                entry = REAL(fts_name_##_read)(fts);              \
+            wrapper_path_cwd_changed();                           \
+        }                                                         \
+        return entry;                                             \
+    }                                                             \
+    int wrapped_##fts_name_##_close(type *fts)                    \
+    {                                                             \
+        int rc = REAL(fts_name_##_close)(fts);                    \
+        if (wrapper_active())                                     \
+            wrapper_path_cwd_changed();                           \
+        return rc;                                                \
     }
 DEFINE_FTS(fts, FTS, FTSENT)
 DEFINE_FTS(fts64, FTS64, FTSENT64)

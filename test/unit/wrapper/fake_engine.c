@@ -407,9 +407,14 @@ static engine_token write_inherited(enum engine_side side, int fd)
 
 static void write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
+    char name[sizeof(tokens[0].name)];
+
     closing->token = token;
-    if (fd >= 0)
-        name_of(fd, tokens[token % NTOKENS].name, sizeof(tokens[0].name));
+    if (fd < 0)
+        return;
+    name_of(fd, name, sizeof(name));
+    if (name[0] != '#') /* it had no name when it was opened: the first one is known */
+        snprintf(tokens[token % NTOKENS].name, sizeof(name), "%s", name);
 }
 
 static int write_closed(struct engine_closing *closing, int error, bool mapped)
