@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -331,6 +332,41 @@ int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
     if (rc == 0)
         errno = saved;
     return rc;
+}
+
+int wrapper_open_search(const char *program)
+{
+    const char *path = getenv("PATH"), *end;
+    const struct engine_ops *ops;
+    struct wrapper_path where;
+    size_t len = strlen(program);
+    char full[PATH_MAX];
+    int saved = errno;
+
+    for (; wrapper_active() && path; path = *end ? end + 1 : NULL) {
+        size_t n = (size_t)((end = strchrnul(path, ':')) - path);
+        if (n == 0 || n + 1 + len >= sizeof(full))
+            continue;
+        memcpy(full, path, n);
+        full[n] = '/';
+        memcpy(full + n + 1, program, len + 1);
+        if (!wrapper_path_find_as(AT_FDCWD, full, WRAPPER_PATH_FOLLOW, &where)) {
+            if (REAL(access)(full, X_OK) == 0)
+                break;
+            continue;
+        }
+        ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
+        if (!ops)
+            break;
+        if (REAL(access)(where.text, F_OK) < 0) {
+            bring_parents(ops, &where);
+            if (consume(ops, &where, false) < 0)
+                continue;
+        }
+        break;
+    }
+    errno = saved;
+    return 0;
 }
 
 /* True if the open is ours; then its result is *fd. */
