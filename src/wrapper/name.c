@@ -1,5 +1,5 @@
 /*
- * name.c - rename, link, unlink, remove; mkdir, rmdir, symbolic links; chdir
+ * name.c - rename, link, unlink, remove; mkdir, rmdir, symbolic links; chdir, chroot
  *
  * The real call first; then the engine hears what happened. If it cannot tell the others
  * the caller gets its error, as for close: the local part has been done.
@@ -24,6 +24,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "util/log.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/open.h"
@@ -659,5 +660,24 @@ int wrapped_fchdir(int fd)
 
     if (rc == 0)
         wrapper_path_cwd_changed();
+    return rc;
+}
+
+/* The managed directory's name means another directory from here on, or none. What is open
+ * goes on as what it is. */
+int wrapped_chroot(const char *path)
+{
+    int rc = REAL(chroot)(path), saved = errno;
+
+    if (rc < 0 || !wrapper_active() || !wrapper_mine())
+        return rc;
+    if (wrapper_path_forget()) {
+        wrapper_guard++;
+        log_warn("chroot to %s: from here on this process's files are plain local files, "
+                 "but for those that it has open",
+                 path);
+        wrapper_guard--;
+    }
+    errno = saved;
     return rc;
 }

@@ -22,9 +22,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "wrapper/core.h"
@@ -313,24 +315,81 @@ int wrapper_open_prepare(struct wrapper_path *where, int flags)
     return prepare(ops, where, LOOK);
 }
 
+/* The child of vfork must not load the engine into its parent: a child of its own does. */
+static int prepare_in_child(struct wrapper_path *where, int flags)
+{
+    pid_t pid = REAL(fork)();
+    int status;
+
+    if (pid == 0) {
+        const struct engine_ops *ops = wrapper_mine() ? wrapper_engine() : NULL;
+        int error = ops && prepare(ops, where, flags) < 0 ? errno : 0;
+        syscall(SYS_exit_group, error); /* nothing of the program's end is this process's */
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
+        return 0;
+    errno = WEXITSTATUS(status);
+    return -1;
+}
+
 int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
                           struct wrapper_path *where)
 {
     const struct engine_ops *ops;
-    int saved = errno, rc;
+    int saved = errno, rc, flags = LOOK | (follow ? 0 : O_NOFOLLOW);
 
     if (!wrapper_active() ||
         !wrapper_path_find_as(dirfd, *path, follow ? WRAPPER_PATH_FOLLOW_ALL : 0, where))
         return 0;
     if (where->moved)
         *path = where->text;
-    ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
-    if (!ops)
-        return 0;
-    rc = prepare(ops, where, LOOK | (follow ? 0 : O_NOFOLLOW));
+    if (wrapper_mine()) {
+        ops = wrapper_engine();
+        rc = ops ? prepare(ops, where, flags) : 0;
+    } else {
+        ops = wrapper_engine_loaded();
+        rc = ops ? prepare(ops, where, flags) : prepare_in_child(where, flags);
+    }
     if (rc == 0)
         errno = saved;
     return rc;
+}
+
+int wrapper_open_search(const char *program)
+{
+    const char *path = getenv("PATH"), *end;
+    const struct engine_ops *ops;
+    struct wrapper_path where;
+    size_t len = strlen(program);
+    char full[PATH_MAX];
+    int saved = errno;
+
+    for (; wrapper_active() && path; path = *end ? end + 1 : NULL) {
+        size_t n = (size_t)((end = strchrnul(path, ':')) - path);
+        if (n == 0 || n + 1 + len >= sizeof(full))
+            continue;
+        memcpy(full, path, n);
+        full[n] = '/';
+        memcpy(full + n + 1, program, len + 1);
+        if (!wrapper_path_find_as(AT_FDCWD, full, WRAPPER_PATH_FOLLOW, &where)) {
+            if (REAL(access)(full, X_OK) == 0)
+                break;
+            continue;
+        }
+        ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
+        if (!ops)
+            break;
+        if (REAL(access)(where.text, F_OK) < 0) {
+            bring_parents(ops, &where);
+            if (consume(ops, &where, false) < 0)
+                continue;
+        }
+        break;
+    }
+    errno = saved;
+    return 0;
 }
 
 /* True if the open is ours; then its result is *fd. */

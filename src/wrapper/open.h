@@ -38,6 +38,10 @@ int wrapper_open_prepare(struct wrapper_path *where, int flags);
  * 0, or -1 with errno. */
 int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
                           struct wrapper_path *where);
+/* The same before a program without a slash in its name is looked for along PATH: where
+ * PATH names a managed directory, or one below, before it comes to the program, the program
+ * is brought there if it is published. Never waits. 0. */
+int wrapper_open_search(const char *program);
 /* fd is a file that exists only since this call made it under a new name: as write_begin
  * and write_opened. */
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags);

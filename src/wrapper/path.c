@@ -51,6 +51,12 @@ struct prefix {
 
 static struct prefix configured[2]; /* by side; as in the variable, normalised */
 static struct prefix managed[2];    /* its physical name */
+/* All of them that differ: nearly always one. */
+static struct {
+    const struct prefix *prefix;
+    int side;
+} forms[4];
+static unsigned nforms;
 static bool relative_to_managed;
 static atomic_bool forgotten;
 
@@ -80,14 +86,20 @@ static uint64_t hash(uint64_t seed, const char *text, size_t len)
     uint64_t h =
         mix(seed + len, atomic_load_explicit(&epoch, memory_order_relaxed) + 0x632be5abull);
     uint64_t part = 0;
+    size_t i = 0;
 
-    for (; len >= sizeof(part); len -= sizeof(part), text += sizeof(part)) {
-        __builtin_memcpy(&part, text, sizeof(part));
+    for (; i + sizeof(part) <= len; i += sizeof(part)) {
+        __builtin_memcpy(&part, text + i, sizeof(part));
         h = mix(h, part);
     }
-    part = 0;
-    for (size_t i = 0; i < len; i++)
-        part = part << 8 | (unsigned char)text[i];
+    if (i == len) {
+        ;
+    } else if (len >= sizeof(part)) { /* the last eight bytes, some of them once more */
+        __builtin_memcpy(&part, text + len - sizeof(part), sizeof(part));
+    } else {
+        for (part = 0; i < len; i++)
+            part = part << 8 | (unsigned char)text[i];
+    }
     return mix(mix(h, part), 0x2545f4914f6cdd1dull);
 }
 
@@ -386,6 +398,8 @@ static bool ends_in_directory(const char *path)
  * follow it have to do with the file. */
 static bool is_magic(const char *path)
 {
+    if ((path[1] != 'p' && path[1] != 'd') || path[0] != '/')
+        return false;
     if (strncmp(path, "/proc/", 6) == 0)
         return strstr(path, "/fd/") || strstr(path, "/cwd") || strstr(path, "/root");
     return strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/dev/std", 8) == 0;
@@ -678,6 +692,18 @@ static void set_prefix(struct prefix *as_given, struct prefix *physical, const c
     memcpy(physical->text, where.text, physical->len + 1);
 }
 
+static void add_form(const struct prefix *prefix, int side)
+{
+    for (unsigned i = 0; i < nforms; i++)
+        if (forms[i].prefix->len == prefix->len &&
+            memcmp(forms[i].prefix->text, prefix->text, prefix->len) == 0)
+            return;
+    if (prefix->len) {
+        forms[nforms].prefix = prefix;
+        forms[nforms++].side = side;
+    }
+}
+
 bool wrapper_path_configured(void)
 {
     return configured[0].len || configured[1].len;
@@ -695,6 +721,7 @@ bool wrapper_path_setup(char *const env[])
     const char *flag = wrapper_env_get(env, "DYAD_PATH_RELATIVE");
     bool any = false;
 
+    nforms = 0;
     for (int side = 0; side < 2; side++) {
         const char *path = wrapper_env_get(env, name[side]);
         if (!path || !*path)
@@ -702,6 +729,8 @@ bool wrapper_path_setup(char *const env[])
         if (!path || !*path)
             continue;
         set_prefix(&configured[side], &managed[side], path);
+        add_form(&managed[side], side);
+        add_form(&configured[side], side);
         any = any || configured[side].len;
     }
     relative_to_managed = flag && (!strcmp(flag, "1") || !strcasecmp(flag, "on") ||
