@@ -331,6 +331,7 @@ int dump_print_entries(FILE *out, const json_t *document)
         {"BINS", "bins", cell_path, true},
         {"HOMES", "homes", cell_list, true},
         {"OWNER", "owner", cell_value, false},
+        {"TYPE", "type", cell_value, true},
         {"SIZE", "size", cell_value, false},
         {"VERSION", "version", cell_version, true},
         {"STATE", "state", cell_value, true},
@@ -404,6 +405,8 @@ static void add_entry(struct dump_text *text, const json_t *entry)
     add_value(text, json_object_get(entry, "state"));
     dump_text_printf(text, ", owner ");
     add_value(text, json_object_get(entry, "owner"));
+    dump_text_printf(text, ", type ");
+    add_value(text, json_object_get(entry, "type"));
     dump_text_printf(text, ", size ");
     add_value(text, json_object_get(entry, "size"));
     if (json_is_integer(mode))

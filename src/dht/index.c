@@ -134,26 +134,29 @@ void dht_index_remove(struct dht_index *index, struct dht_record *record)
         directory_free(index, dir);
 }
 
-uint64_t dht_index_list(struct dht_index *index, const char *parent, uint64_t cursor,
-                        int (*fn)(const char *name, const struct dyad_entry *entry,
-                                  void *arg),
-                        void *arg)
+bool dht_index_list(struct dht_index *index, const char *parent, struct dht_list_at *at,
+                    int (*fn)(const char *name, const struct dyad_entry *entry, void *arg),
+                    void *arg)
 {
     size_t len = strlen(parent);
     struct dht_directory *dir = directory_find(index, parent, len);
     struct dht_record *record;
 
+    if (at->end == 0)
+        at->end = index->last_number;
     if (dir == NULL)
-        return 0;
+        return false;
     DL_FOREACH2(dir->records, record, dir_next)
     {
-        if (record->dir_number <= cursor)
+        if (record->dir_number <= at->after)
             continue;
+        if (record->dir_number > at->end)
+            break;
         if (fn(record->upath + len + (len > 0), &record->entry, arg) != 0)
-            return cursor;
-        cursor = record->dir_number;
+            return true;
+        at->after = record->dir_number;
     }
-    return 0;
+    return false;
 }
 
 uint64_t dht_index_bytes(const struct dht_index *index)

@@ -7,6 +7,7 @@
 #ifndef DYAD_DHT_INDEX_H
 #define DYAD_DHT_INDEX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "dht/shard.h"
@@ -23,10 +24,9 @@ int dht_index_add(struct dht_index *index, struct dht_record *record);
 void dht_index_remove(struct dht_index *index, struct dht_record *record);
 
 /* As dht_shard_list(). */
-uint64_t dht_index_list(struct dht_index *index, const char *parent, uint64_t cursor,
-                        int (*fn)(const char *name, const struct dyad_entry *entry,
-                                  void *arg),
-                        void *arg);
+bool dht_index_list(struct dht_index *index, const char *parent, struct dht_list_at *at,
+                    int (*fn)(const char *name, const struct dyad_entry *entry, void *arg),
+                    void *arg);
 /* Bytes of the directories, without malloc's own and the hash table's. */
 uint64_t dht_index_bytes(const struct dht_index *index);
 

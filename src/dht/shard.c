@@ -441,12 +441,11 @@ int dht_shard_set_listed(struct dht_shard *shard, struct dht_record *record, boo
     return 0;
 }
 
-uint64_t dht_shard_list(struct dht_shard *shard, const char *parent, uint64_t cursor,
-                        int (*fn)(const char *name, const struct dyad_entry *entry,
-                                  void *arg),
-                        void *arg)
+bool dht_shard_list(struct dht_shard *shard, const char *parent, struct dht_list_at *at,
+                    int (*fn)(const char *name, const struct dyad_entry *entry, void *arg),
+                    void *arg)
 {
-    return shard->index != NULL ? dht_index_list(shard->index, parent, cursor, fn, arg) : 0;
+    return shard->index != NULL && dht_index_list(shard->index, parent, at, fn, arg);
 }
 
 struct walk {

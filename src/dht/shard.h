@@ -87,15 +87,19 @@ int dht_shard_keep_index(struct dht_shard *shard);
 /* Put a record into the listing of its directory, or take it out. Nothing without an index.
  * 0 or -1 ENOMEM (never for `listed` false). */
 int dht_shard_set_listed(struct dht_shard *shard, struct dht_record *record, bool listed);
-/* Call fn for each record that is listed directly below `parent` ("": the top), beginning
- * behind `cursor` (0: at the start); name is its last component. If fn returns non-zero the
- * page ends before that record, and the cursor for the next page is returned (never 0 if
- * fn took one record); else 0: that was all. A record that is listed from the first page to
- * the last comes exactly once. fn must not change the shard. */
-uint64_t dht_shard_list(struct dht_shard *shard, const char *parent, uint64_t cursor,
-                        int (*fn)(const char *name, const struct dyad_entry *entry,
-                                  void *arg),
-                        void *arg);
+/* Where a listing goes on; all zero: at the start. */
+struct dht_list_at {
+    uint64_t after; /* number of the last record that was given */
+    uint64_t end;   /* records that came later than the listing began are not given */
+};
+/* Call fn for each record that is listed directly below `parent` ("": the top), from *at
+ * on; name is its last component. If fn returns non-zero the page ends before that record:
+ * true, *at is where the next page begins. False: that was all. A record that is listed
+ * from the first page to the last comes exactly once, and a listing ends whatever is added
+ * meanwhile. fn must not change the shard. */
+bool dht_shard_list(struct dht_shard *shard, const char *parent, struct dht_list_at *at,
+                    int (*fn)(const char *name, const struct dyad_entry *entry, void *arg),
+                    void *arg);
 
 /* Call fn for each record until it returns non-zero; returns that. fn must not insert or
  * remove. */

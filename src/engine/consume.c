@@ -46,6 +46,9 @@ struct consume {
     uint32_t owner;
     struct dht_lookup *lookup;
     struct dht_lookup *check; /* for the barrier, beside `lookup` */
+    struct dyad_entry entry;  /* what was found, while `bring` makes its directories */
+    struct bring *bring;
+    bool stale; /* it is out of date by now */
     struct transfer_wait transfer;
     bool transferring;
     bool late;           /* the deadline came while it was being fetched: no more waiting */
@@ -292,6 +295,8 @@ static void consume_free(struct consume *c)
         dht_node_cancel(c->member->dht, c->lookup);
     check_drop(c);
     ancestor_drop(c);
+    if (c->bring)
+        bring_cancel(c->bring);
     if (c->transferring)
         transfer_leave(&c->transfer);
     if (c->watch)
@@ -435,6 +440,56 @@ static void transferred(void *arg, int status)
     consume_end(c, status);
 }
 
+static void fetch(struct consume *c, const struct dyad_entry *entry)
+{
+    c->transfer.fn = transferred;
+    c->transfer.arg = c;
+    if (transfer_start(c->member, entry, &c->transfer) < 0)
+        consume_end(c, errno);
+    else
+        c->transferring = true;
+}
+
+/* The directory that it goes to, as it was published: with its permissions. One that nobody
+ * has published is made without further ado by the fetch. */
+static void parents_brought(void *arg, int status)
+{
+    struct consume *c = arg;
+
+    c->bring = NULL;
+    if (c->stale)
+        consume_step(c); /* look up what is newer */
+    else if (status == 0 || status == ENOENT)
+        fetch(c, &c->entry);
+    else
+        consume_end(c, status);
+}
+
+void consume_invalidate(struct member *member, const struct dyad_entry *newer)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (c->bring && strcmp(c->upath, newer->upath) == 0 &&
+            dyad_version_cmp(&c->entry.version, &newer->version) < 0)
+            c->stale = true;
+    }
+}
+
+static bool has_parent(const struct consume *c)
+{
+    const char *slash = strrchr(c->upath, '/');
+    char parent[DYAD_UPATH_MAX + 1];
+    struct stat st;
+
+    if (!slash)
+        return true;
+    memcpy(parent, c->upath, (size_t)(slash - c->upath));
+    parent[slash - c->upath] = '\0';
+    return store_dir_stat(c->member->side[ENGINE_CONSUMER].dir, parent, &st) == 0;
+}
+
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
@@ -466,12 +521,16 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     linger_activity(member); /* the wait is over, though the program sleeps on */
-    c->transfer.fn = transferred;
-    c->transfer.arg = c;
-    if (transfer_start(member, entry, &c->transfer) < 0)
+    if (has_parent(c)) {
+        fetch(c, entry);
+        return;
+    }
+    c->entry = *entry;
+    c->entry.upath = c->upath;
+    c->stale = false;
+    c->bring = bring_start(member, c->upath, true, c->pid, parents_brought, c);
+    if (!c->bring)
         consume_end(c, errno);
-    else
-        c->transferring = true;
 }
 
 /* What is here? 0: complete; EAGAIN: being written; ENOENT; or another errno value. */
@@ -524,7 +583,8 @@ static void consume_step(struct consume *c)
         consume_end(c, here);
         return;
     }
-    if (c->transferring || c->lost_waiting || (c->ancestor && c->ancestor->bring))
+    if (c->transferring || c->bring || c->lost_waiting ||
+        (c->ancestor && c->ancestor->bring))
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -549,8 +609,8 @@ static void deadline_passed(void *arg)
     struct consume *c = arg;
 
     c->late = true;
-    if (c->transferring) /* it was published: its bytes are on their way, under bounds of
-                            their own */
+    if (c->transferring || c->bring) /* it was published: its bytes are on their way, under
+                                        bounds of their own */
         return;
     log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s", c->upath,
               (double)c->timeout_ms / 1000.0,
@@ -648,7 +708,8 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 
 static bool is_waiting(const struct consume *c)
 {
-    return !c->posted && !c->transferring && (c->flags & NET_LOOKUP_WAIT) && c->lookup;
+    return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
+           c->lookup;
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)

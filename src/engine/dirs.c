@@ -10,6 +10,8 @@
  * time may all publish it; the last one then owns the entry, which costs nothing but these
  * messages, as a directory has no bytes.
  */
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -158,6 +160,11 @@ static struct known_dir *dir_create(struct member *member, enum engine_side side
     dir->side = side;
     memcpy(dir->upath, upath, len);
     HASH_ADD_KEYPTR(hh, member->dirs, dir->upath, len, dir);
+    if (!dir->hh.tbl) {
+        free(dir);
+        errno = ENOMEM;
+        return NULL;
+    }
     return dir;
 }
 

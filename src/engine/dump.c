@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <jansson.h>
 #include <utlist.h>
@@ -81,6 +82,11 @@ static json_t *waiters_json(const struct dht_record *record, uint64_t now)
     return list;
 }
 
+static const char *type_name(mode_t mode)
+{
+    return S_ISDIR(mode) ? "directory" : S_ISLNK(mode) ? "link" : "file";
+}
+
 static json_t *entry_json(struct member *member, const struct dht_record *record)
 {
     const struct dyad_entry *e = &record->entry;
@@ -91,6 +97,9 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     json_object_set_new(o, "owner",
                         e->owner == DYAD_RANK_NONE ? json_null() : json_integer(e->owner));
     json_object_set_new(o, "size", json_integer((json_int_t)e->size));
+    json_object_set_new(
+        o, "type",
+        e->state == DYAD_ENTRY_PUBLISHED ? json_string(type_name(e->mode)) : json_null());
     json_object_set_new(o, "mode", json_integer(e->mode));
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));
     json_object_set_new(

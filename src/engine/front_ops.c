@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "engine/engine_ops.h"
 #include "engine/front.h"
 #include "engine/front_write.h"
@@ -107,12 +110,16 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
 
-    (void)side;
     if (front_stat(front, upath, &reply, buf) < 0)
         return -1;
     memset(st, 0, sizeof(*st));
     st->st_ino = reply.offset; /* as it will be once it is here */
     st->st_dev = reply.length;
+    if (st->st_ino == 0) { /* of a directory or link nobody can tell: one of its own */
+        struct stat dmd;
+        st->st_ino = XXH3_64bits(upath, strlen(upath)) | 1;
+        st->st_dev = stat(front->side[side].path, &dmd) == 0 ? dmd.st_dev : 0;
+    }
     st->st_mode = reply.entry.mode & (S_IFMT | 07777);
     st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
     st->st_uid = geteuid();

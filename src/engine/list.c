@@ -11,6 +11,8 @@
  * each has `replicas` homes, that takes so many ranks; the listing then fails. Ranks that
  * were known to be dead before are no homes: what they had kept is elsewhere.
  */
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -49,9 +51,12 @@ void list_serve(struct member *member, const struct net_msg *msg)
 
     page.used = 0;
     if (member->config->listing) {
-        reply.offset = dht_shard_list(dht_node_shard(member->dht), upath, msg->offset,
-                                      page_add, &page);
-        reply.flags = reply.offset ? NET_LIST_MORE : 0;
+        struct dht_list_at at = {.after = msg->offset, .end = msg->length};
+        bool more =
+            dht_shard_list(dht_node_shard(member->dht), upath, &at, page_add, &page);
+        reply.flags = more ? NET_LIST_MORE : 0;
+        reply.offset = at.after;
+        reply.length = at.end;
         reply.blob = page.names;
         reply.blob_len = page.used;
     } else {
@@ -71,7 +76,7 @@ struct list_ask {
     struct list_ask *prev, *next; /* utlist */
     struct list_request *list;
     uint32_t rank;
-    uint64_t id, cursor;
+    uint64_t id, after, end; /* struct dht_list_at */
     struct net_timer *deadline;
 };
 
@@ -119,8 +124,10 @@ static void ask_deadline(void *arg)
 static int ask_send(struct list_ask *ask)
 {
     struct member *member = ask->list->member;
-    struct net_msg msg = {
-        .type = NET_MSG_LIST, .entry = {.upath = ask->list->upath}, .offset = ask->cursor};
+    struct net_msg msg = {.type = NET_MSG_LIST,
+                          .entry = {.upath = ask->list->upath},
+                          .offset = ask->after,
+                          .length = ask->end};
 
     ask->id = msg.id = member->next_id;
     member->next_id += 2;
@@ -262,11 +269,14 @@ static int list_note(struct list_request *list, const char *name)
     HASH_FIND(hh, list->names, name, len, known);
     if (known)
         return 0;
-    if (!(known = malloc(sizeof(*known) + len + 1)))
+    if (!(known = calloc(1, sizeof(*known) + len + 1)))
         return -1;
     memcpy(known->name, name, len + 1);
     HASH_ADD_KEYPTR(hh, list->names, known->name, len, known);
-    return 1;
+    if (known->hh.tbl)
+        return 1;
+    free(known);
+    return -1;
 }
 
 /* Pass on what has not come. 0, or an errno value. */
@@ -324,11 +334,12 @@ bool list_receive(struct member *member, const struct net_msg *msg)
     status = list_take(list, msg);
     if (status == ENOMEM) {
         list->status = status;
-    } else if (status || (more && msg->offset <= ask->cursor)) {
+    } else if (status || (more && msg->offset <= ask->after)) {
         ask_failed(ask, "sent a page that cannot be read");
         return true;
     } else if (more) {
-        ask->cursor = msg->offset;
+        ask->after = msg->offset;
+        ask->end = msg->length;
         if (ask_send(ask) < 0)
             ask_failed(ask, "is gone");
         return true;

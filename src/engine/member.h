@@ -197,6 +197,8 @@ void consume_stop(struct member *member);
 bool consume_confirm(struct member *member, uint64_t number);
 /* A rank has come back: those who wait for it as an owner go on. */
 void consume_rank_up(struct member *member, uint32_t rank);
+/* upath has a newer version: what was found of it, and is not fetched yet, must not be. */
+void consume_invalidate(struct member *member, const struct dyad_entry *newer);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
  * homes (the news of a publish may still be on its way). */
 void consume_fail_waiting(struct member *member);

@@ -738,6 +738,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     struct invalidate *inv = calloc(1, sizeof(*inv));
 
     transfer_invalidate(member, newer);
+    consume_invalidate(member, newer);
     dirs_forget(member, newer->upath);
     if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
         /* The homes know of this rank only what an earlier member of it began to publish.

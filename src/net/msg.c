@@ -343,11 +343,11 @@ bool net_list_add(void *buf, size_t size, size_t *used, const char *name,
 
 const char *net_list_next(const void *blob, size_t len, size_t *at, unsigned char *type)
 {
-    const char *p = (const char *)blob + *at;
     size_t left = len - *at, n;
 
     if (left < 3)
         return NULL;
+    const char *p = (const char *)blob + *at;
     n = strnlen(p + 1, left - 1);
     if (n == left - 1 || !list_type_ok((unsigned char)*p) || !list_name_ok(p + 1, n))
         return NULL;

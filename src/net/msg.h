@@ -52,10 +52,10 @@ enum net_msg_type {
     NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
                          */
     NET_MSG_DONE,       /* status, entry where one is asked for */
-    NET_MSG_LIST, /* upath = directory (none: the DMD itself), offset = cursor (0: from
-                     the start) -> any member */
-    NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*), offset = next cursor, flags
-                              NET_LIST_MORE */
+    NET_MSG_LIST, /* upath = directory (none: the DMD itself); offset, length: where to go
+                     on (0, 0: at the start) -> any member */
+    NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*); flags NET_LIST_MORE, then
+                              offset,    length for the next LIST */
     NET_MSG_GUEST_CHANGED, /* upath, flags = side */
     NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
     NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */

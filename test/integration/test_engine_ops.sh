@@ -39,6 +39,7 @@ symlink /nowhere/at/all dangling
 mkdir d/sub2
 mkdir d/sub2/deep
 mkdir d/sub2/deep/er
+chmod 711 d/sub2/deep/er
 write d/sub2/deep/er/file hello
 mark WORK/mark.made
 until WORK/mark.seen
@@ -54,6 +55,8 @@ get e/sub2/deep/er/file
 > get e/sub2/deep/er/file: 0
 here e/sub2/deep/er/file
 > here e/sub2/deep/er/file: file 644
+here e/sub2/deep/er
+> here e/sub2/deep/er: dir 711
 S
 script look <<'S'
 until WORK/mark.made
@@ -62,7 +65,7 @@ lookup d
 lookup d/link
 > lookup d/link: link 777 8
 lookup d/sub2/deep/er
-> lookup d/sub2/deep/er: dir 755 0
+> lookup d/sub2/deep/er: dir 711 0
 lookup d/none
 > lookup d/none: ENOENT
 list .
@@ -92,7 +95,7 @@ get d/empty
 parents d/sub2/deep/er/none
 > parents d/sub2/deep/er/none: 0
 here d/sub2/deep/er
-> here d/sub2/deep/er: dir 755
+> here d/sub2/deep/er: dir 711
 here d/sub2/deep/er/file
 > here d/sub2/deep/er/file: ENOENT
 parents d/nodir/x
@@ -273,6 +276,120 @@ until WORK/mark.end2
 S
 done
 run many0 many1 many2
+
+# Two ranks with one directory on their node, and one elsewhere: all the same, whoever of the two does it.
+clean_ssd
+script here1 <<'S'
+mkdir d
+write d/f text
+symlink f d/l
+mark WORK/mark.1
+until WORK/mark.2
+list d
+> list d: 0 f2:file l2:link sub:dir
+mark WORK/mark.3
+until WORK/mark.4
+S
+script here2 <<'S'
+until WORK/mark.1
+get d/f
+> get d/f: 0
+chmod 600 d/f
+rename d/f d/f2
+> rename d/f: 0
+rename d/l d/l2
+> rename d/l: 0
+mkdir d/sub
+chmod 700 d
+mark WORK/mark.2
+until WORK/mark.3
+unlink d/f2
+unlink d/l2
+rmdir d/sub
+rmdir d
+list .
+> list : 0
+mark WORK/mark.5
+until WORK/mark.4
+S
+script there <<'S'
+until WORK/mark.2
+lookup d
+> lookup d: dir 700 0
+lookup d/f
+> lookup d/f: ENOENT
+lookup d/f2
+> lookup d/f2: file 600 4
+tree .
+> tree .: 0
+here d
+> here d: dir 700
+here d/l2
+> here d/l2: link 777 -> f
+here d/sub
+> here d/sub: dir 755
+mark WORK/mark.3
+until WORK/mark.5
+here d
+> here d: ENOENT
+list d
+> list d: 0
+mark WORK/mark.4
+# All others end: nobody is left who could make it, as file or below a link.
+consume never/at/all
+> consume never/at/all: ENOENT
+S
+rm -f "$WORK"/mark.*
+job_ok 60 1@n0 "$X" "$SSD" "$WORK/here1" "$WORK/here1.out" -- 1@n0 "$X" "$SSD" "$WORK/here2" "$WORK/here2.out" -- \
+    1@n1 "$X" "$SSD" "$WORK/there" "$WORK/there.out"
+for name in here1 here2 there; do
+    diff "$WORK/$name.expected" "$WORK/$name.out" || fail "$name said something else (<: expected)"
+done
+
+# A rank that execs loses its shard and remembers what it has published; one that is stopped is passed over: each
+# entry has another home.
+clean_ssd
+JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
+{
+    for i in 1 2 3 4 5 6 7 8 9; do
+        printf 'mkdir d%s\nsymlink d%s l%s\n' $i $i $i
+    done
+    echo "exec $WORK/before2"
+} >"$WORK/before"
+every=$(for i in 1 2 3 4 5 6 7 8 9; do printf ' d%s:dir' $i; done; for i in 1 2 3 4 5 6 7 8 9; do printf ' l%s:link' $i; done)
+script before2 <<S
+list .
+> list : 0$every
+rmdir d9
+mkdir d9
+mkdir d1/new
+mark WORK/mark.back
+until WORK/mark.end
+S
+mv "$WORK/before2.expected" "$WORK/before.expected"
+script frozen <<S
+until WORK/mark.back
+mark WORK/mark.frozen
+freeze 3
+list .
+> list : 0$every
+mark WORK/mark.end
+S
+script after <<S
+until WORK/mark.frozen
+list .
+> list : 0$every
+list d1
+> list d1: 0 new:dir
+lookup l9
+> lookup l9: link 777 2
+get l9
+> get l9: 0
+get d9
+> get d9: 0
+until WORK/mark.end
+S
+run before frozen after
 
 # Switched off: it says so, and what does not need it goes on.
 clean_ssd

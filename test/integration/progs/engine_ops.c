@@ -1,9 +1,9 @@
 /*
  * engine_ops.c - the engine's table, called by hand
  *
- * engine_ops DMD SCRIPT OUTPUT: runs the lines of a script in a process below the preload,
- * without the wrapper's part in it: names are changed by system calls, and the engine is
- * told of it.
+ * engine_ops DMD SCRIPT OUTPUT|-: runs the lines of a script in a process below the
+ * preload, without the wrapper's part in it: names are changed by system calls, and the
+ * engine is told of it.
  *
  *   mkdir|rmdir|unlink U, symlink TARGET U, chmod MODE U, touch SECONDS U, rename FROM TO
  *   mkdir-quietly U, put U without telling the engine: a directory, an empty file
@@ -13,17 +13,21 @@
  *   many U N               writes N files u/0 ... u/N-1
  *   count U                how many names list() gives, and whether one comes twice
  *   mark FILE, until FILE  between the ranks
+ *   freeze SECONDS         stopped, as by SIGSTOP
+ *   exec SCRIPT            the same process, a new image
  */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -205,7 +209,7 @@ static void run(const char *word, const char *a, const char *b)
     } else if (IS("many")) {
         char name[PATH_MAX];
         for (int i = 0; i < atoi(b); i++) {
-            snprintf(name, sizeof(name), "%s/%s.%d", a, getenv("PMIX_RANK"), i);
+            snprintf(name, sizeof(name), "%s/%0100d.%s", a, i, getenv("PMIX_RANK"));
             write_file(name, "x");
         }
     } else if (IS("consume") || IS("get")) {
@@ -226,6 +230,18 @@ static void run(const char *word, const char *a, const char *b)
         int fd = open(a, O_WRONLY | O_CREAT, 0644);
         if (fd < 0 || close(fd) < 0)
             die(a);
+    } else if (IS("freeze")) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            sleep((unsigned)atoi(a));
+            kill(getppid(), SIGCONT);
+            _exit(0);
+        }
+        if (pid < 0 || raise(SIGSTOP) < 0 || waitpid(pid, NULL, 0) != pid)
+            die(word);
+    } else if (IS("exec")) {
+        execl("/proc/self/exe", "engine_ops", dmd, a, "-", (char *)NULL);
+        die(word);
     } else if (IS("until")) {
         while (access(a, F_OK) < 0)
             nap();
@@ -241,7 +257,8 @@ int main(int argc, char **argv)
     char line[2 * PATH_MAX];
     FILE *script;
 
-    if (argc != 4 || !(script = fopen(argv[2], "r")) || !freopen(argv[3], "w", stdout)) {
+    if (argc != 4 || !(script = fopen(argv[2], "r")) ||
+        (strcmp(argv[3], "-") != 0 && !freopen(argv[3], "w", stdout))) {
         fprintf(stderr, "usage: engine_ops DMD SCRIPT OUTPUT\n");
         return 2;
     }

@@ -143,6 +143,7 @@ struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t se
                                            .depth = 2,
                                            .bins = 16,
                                            .replicas = replicas,
+                                           .listing = true,
                                            .request_timeout = 1 * SEC,
                                            .retry_interval = 5 * SEC,
                                            .invalidate_timeout = 2 * SEC};

@@ -413,6 +413,139 @@ static void simulate_million(void)
     free(list);
 }
 
+/* --- listings --- */
+
+struct listing {
+    size_t used, bytes;
+    uint64_t names, pages;
+};
+
+/* As engine/list.c fills a page: a byte, the name and a NUL, 64 KiB at most. */
+static int add_name(const char *name, const struct dyad_entry *entry, void *arg)
+{
+    struct listing *l = arg;
+    size_t len = strlen(name) + 2;
+
+    (void)entry;
+    if (l->used + len > 65536)
+        return 1;
+    l->used += len;
+    l->bytes += len;
+    l->names++;
+    return 0;
+}
+
+static void list(struct dht_shard *shard, const char *parent, struct listing *l)
+{
+    struct dht_list_at at = {0};
+    bool more;
+
+    do {
+        l->used = 0;
+        more = dht_shard_list(shard, parent, &at, add_name, l);
+        l->pages++;
+    } while (more);
+}
+
+static double per_insert(struct dht_shard *shard, const uint32_t *keys, uint32_t n)
+{
+    uint64_t spent = 0;
+    char upath[128];
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct dht_key key;
+        struct dht_record *record;
+        make_upath(upath, sizeof(upath), "a", keys[i]);
+        uint64_t before = util_clock_now();
+        dht_key_init(&key, upath, 2);
+        record = dht_shard_insert(shard, &key, upath);
+        if (record == NULL || dht_shard_set_listed(shard, record, true) < 0)
+            exit(1);
+        spent += util_clock_now() - before;
+    }
+    return (double)spent / n;
+}
+
+/* One directory with `names` files over all shards: what a listing of it costs. */
+static void simulate_directory(uint32_t nranks, uint32_t names)
+{
+    struct dht_ring ring = {.nranks = nranks, .replicas = REPLICAS};
+    struct dht_shard **shard = must_calloc(nranks, sizeof(struct dht_shard *));
+    struct listing all = {0};
+    uint64_t start;
+
+    for (uint32_t r = 0; r < nranks; r++) {
+        shard[r] = dht_shard_create(2, 256);
+        if (shard[r] == NULL || dht_shard_keep_index(shard[r]) < 0)
+            exit(1);
+    }
+    for (uint32_t i = 0; i < names; i++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        struct dht_key key;
+        char upath[128];
+        snprintf(upath, sizeof(upath), "run-a/step-00017/rank-%06u.h5", i);
+        dht_key_init(&key, upath, 2);
+        unsigned n = dht_homes_find(&ring, &key, homes);
+        for (unsigned j = 0; j < n; j++) {
+            struct dht_record *record = dht_shard_insert(shard[homes[j]], &key, upath);
+            if (record == NULL || dht_shard_set_listed(shard[homes[j]], record, true) < 0)
+                exit(1);
+        }
+    }
+    start = util_clock_now();
+    for (uint32_t r = 0; r < nranks; r++)
+        list(shard[r], "run-a/step-00017", &all);
+    double ms = (double)(util_clock_now() - start) / 1e6;
+    CHECK(all.names == (uint64_t)names * REPLICAS, "%lu names", (unsigned long)all.names);
+    CHECK(all.pages >= nranks && all.pages <= nranks + all.bytes / 60000 + 1, "%lu pages",
+          (unsigned long)all.pages);
+    printf(markdown ? "| %u | %u | %lu | %.1f | %.2f |\n" : "%8u %8u %10lu %8.1f %8.2f\n",
+           nranks, names, (unsigned long)(2 * (all.pages - 1)), (double)all.bytes / 1024,
+           ms);
+    for (uint32_t r = 0; r < nranks; r++)
+        dht_shard_destroy(shard[r]);
+    free(shard);
+}
+
+static void simulate_listings(void)
+{
+    uint32_t *keys = must_calloc(KEYS, sizeof(*keys));
+    double with[2], without[2];
+
+    heading("Listings: messages (questions and answers) of one listing, 2 homes");
+    printf(markdown
+               ? "| ranks | names in the directory | messages | KiB of names | ms in all "
+                 "shards together |\n|---|---|---|---|---|\n"
+               : "%8s %8s %10s %8s %8s\n",
+           "ranks", "names", "messages", "KiB", "ms");
+    simulate_directory(16, 100000);
+    simulate_directory(1024, 10);
+    simulate_directory(1024, 100000);
+    simulate_directory(100000, 10);
+    simulate_directory(100000, 100000);
+
+    heading("Listings: ns for a new record, without and with the index of directories");
+    for (uint32_t i = 0; i < KEYS; i++)
+        keys[i] = i;
+    for (unsigned big = 0; big < 2; big++) {
+        for (unsigned index = 0; index < 2; index++) {
+            struct dht_shard *shard = dht_shard_create(2, 256);
+            if (shard == NULL || (index && dht_shard_keep_index(shard) < 0))
+                exit(1);
+            *(index ? &with[big] : &without[big]) =
+                per_insert(shard, keys, big ? KEYS : 20000);
+            dht_shard_destroy(shard);
+        }
+    }
+    printf(markdown ? "| records | directories | without | with |\n|---|---|---|---|\n"
+                    : "%8s %11s %8s %8s\n",
+           "records", "directories", "without", "with");
+    for (unsigned big = 0; big < 2; big++)
+        printf(markdown ? "| %u | %u | %.0f | %.0f |\n" : "%8u %11u %8.0f %8.0f\n",
+               big ? KEYS : 20000u, (big ? KEYS : 20000u) / 10, without[big], with[big]);
+    free(keys);
+}
+
 int main(int argc, char **argv)
 {
     const uint32_t sizes[] = {16, 1024, 100000};
@@ -424,6 +557,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < 3; i++)
         simulate_shards(sizes[i], sampled[i]);
     simulate_million();
+    simulate_listings();
     if (failures > 0)
         fprintf(stderr, "sim_dht: %d bounds broken\n", failures);
     return failures > 0;

@@ -985,6 +985,8 @@ static void test_random_coherence(void **state)
  * entry is the highest that was acknowledged; with deaths versions may start anew (a home,
  * the last that knew of a version, and its publisher die together), which is why copies
  * carry the whole version and not its counter alone. */
+static unsigned all_listed(struct fake_net *net);
+
 static void random_world(uint64_t seed)
 {
     uint32_t n = 3 + (uint32_t)(seed % 12);
@@ -1078,6 +1080,63 @@ static void random_world(uint64_t seed)
     }
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(dht_node_pending(net->rank[i].node), 0);
+    all_listed(net);
+    fake_net_destroy(net);
+}
+
+static int count_listed(const char *name, const struct dyad_entry *entry, void *arg)
+{
+    (void)name;
+    assert_int_equal(entry->state, PUB);
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+/* The listing of a shard has what is published in it, and nothing else. */
+static unsigned listed(struct fake_net *net, uint32_t rank)
+{
+    struct dht_list_at at = {0};
+    struct dht_shard_stats stats;
+    unsigned n = 0;
+
+    if (net->rank[rank].node == NULL)
+        return 0;
+    assert_false(
+        dht_shard_list(dht_node_shard(net->rank[rank].node), "", &at, count_listed, &n));
+    dht_shard_get_stats(dht_node_shard(net->rank[rank].node), &stats);
+    assert_int_equal(stats.entries, n);
+    return n;
+}
+
+static unsigned all_listed(struct fake_net *net)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < net->nranks; i++)
+        n += listed(net, i);
+    return n;
+}
+
+static void test_listing(void **state)
+{
+    struct fake_net *net = fake_net_create(5, 2, 1);
+    struct result r;
+
+    (void)state;
+    fake_lookup(net, 1, 7, WAIT, NULL, &r); /* a record without an entry */
+    for (unsigned k = 0; k < 5; k++)
+        publish_ok(net, k, k, k, PUB, NULL);
+    assert_int_equal(all_listed(net), 10);
+    publish_ok(net, 4, 0, 1, PUB, NULL); /* superseded: as before */
+    assert_int_equal(all_listed(net), 10);
+    publish_ok(net, 2, 2, 0, GONE, NULL);
+    assert_int_equal(all_listed(net), 8);
+    publish_ok(net, 3, 2, 9, PUB, NULL);
+    assert_int_equal(all_listed(net), 10);
+    publish_ok(net, 3, 9, 0, GONE, NULL); /* never published: a tombstone only */
+    publish_ok(net, 0, 7, 9, PUB, NULL);
+    assert_int_equal(r.calls, 1);
+    assert_int_equal(all_listed(net), 12);
     fake_net_destroy(net);
 }
 
@@ -1124,6 +1183,7 @@ int main(void)
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_destroy_busy),
+        cmocka_unit_test(test_listing),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),
     };

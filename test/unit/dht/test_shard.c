@@ -230,6 +230,116 @@ static void test_memory(void **state)
     }
 }
 
+/* What a listing gave, by the number in the name; it stops before every `page`-th. */
+struct listed {
+    unsigned times[1000];
+    unsigned page, taken;
+};
+
+static int take_name(const char *name, const struct dyad_entry *entry, void *arg)
+{
+    struct listed *listed = arg;
+
+    assert_null(strchr(name, '/'));
+    assert_int_equal(entry->state, DYAD_ENTRY_PUBLISHED);
+    if (listed->taken == listed->page)
+        return 1;
+    listed->taken++;
+    listed->times[strtoul(name + 1, NULL, 10)]++;
+    return 0;
+}
+
+static struct dht_record *list_record(struct dht_shard *shard, const char *upath)
+{
+    struct dht_key key;
+    struct dht_record *record;
+
+    dht_key_init(&key, upath, 2);
+    record = dht_shard_insert(shard, &key, upath);
+    assert_non_null(record);
+    record->entry.state = DYAD_ENTRY_PUBLISHED;
+    assert_int_equal(dht_shard_set_listed(shard, record, true), 0);
+    assert_int_equal(dht_shard_set_listed(shard, record, true), 0);
+    return record;
+}
+
+static unsigned list_all(struct dht_shard *shard, const char *parent)
+{
+    struct listed listed = {.page = 1000};
+
+    struct dht_list_at at = {0};
+
+    assert_false(dht_shard_list(shard, parent, &at, take_name, &listed));
+    return listed.taken;
+}
+
+static void test_listing(void **state)
+{
+    struct dht_shard *shard = dht_shard_create(2, 16);
+    struct dht_record *record[1000];
+    struct dht_shard_stats stats;
+    char upath[64];
+
+    (void)state;
+    assert_int_equal(dht_shard_keep_index(shard), 0);
+    assert_int_equal(list_all(shard, ""), 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(upath, sizeof(upath), "a/b/f%u", i);
+        record[i] = list_record(shard, upath);
+    }
+    list_record(shard, "a");
+    list_record(shard, "f7");
+    list_record(shard, "a/b");
+    list_record(shard, "a/bc/f1");
+    assert_int_equal(list_all(shard, "a/b"), 1000);
+    assert_int_equal(list_all(shard, "a/bc"), 1);
+    assert_int_equal(list_all(shard, "a"), 1);
+    assert_int_equal(list_all(shard, ""), 2);
+    assert_int_equal(list_all(shard, "a/b/f0"), 0);
+
+    /* Pages of every size; what is there all the time comes once, whatever else changes. */
+    for (unsigned page = 1; page < 300; page = page * 3 + 1) {
+        struct listed listed = {.page = page};
+        struct dht_list_at at = {0};
+        uint64_t last = 0;
+        unsigned round = 0;
+        while (dht_shard_list(shard, "a/b", &at, take_name, &listed)) {
+            assert_true(at.after > last);
+            assert_int_equal(listed.taken, page);
+            last = at.after;
+            listed.taken = 0;
+            for (unsigned i = round++ % 7; i < 1000; i += 7) {
+                if (i % 2 == 0)
+                    continue; /* these stay */
+                dht_shard_set_listed(shard, record[i], false);
+                dht_shard_set_listed(shard, record[i], false);
+                if (round % 2)
+                    assert_int_equal(dht_shard_set_listed(shard, record[i], true), 0);
+            }
+        }
+        for (unsigned i = 0; i < 1000; i++) {
+            if (i % 2 == 0)
+                assert_int_equal(listed.times[i], 1);
+            assert_int_equal(dht_shard_set_listed(shard, record[i], true), 0);
+        }
+    }
+
+    /* A record that goes takes its place in the listing along. */
+    for (unsigned i = 0; i < 1000; i++)
+        dht_shard_remove(shard, record[i]);
+    assert_int_equal(list_all(shard, "a/b"), 0);
+    assert_int_equal(list_all(shard, "a/bc"), 1);
+    dht_shard_get_stats(shard, &stats);
+    assert_int_equal(stats.entries, 4);
+    dht_shard_destroy(shard);
+
+    /* Without an index nothing is kept. */
+    shard = dht_shard_create(2, 16);
+    list_record(shard, "f7");
+    assert_int_equal(list_all(shard, ""), 0);
+    dht_shard_destroy(shard);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_foreach),
         cmocka_unit_test(test_waiters_holders),
         cmocka_unit_test(test_where_searches_end),
+        cmocka_unit_test(test_listing),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +145,11 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_GUEST_RENAME] = HAS_UPATH | HAS_BLOB,
     [NET_MSG_GUEST_DUMP] = HAS_UPATH | HAS_RANGE,
     [NET_MSG_DONE] = HAS_ENTRY,
+    [NET_MSG_LIST] = HAS_UPATH | HAS_RANGE,
+    [NET_MSG_LIST_REPLY] = HAS_RANGE | HAS_BLOB,
+    [NET_MSG_GUEST_CHANGED] = HAS_UPATH,
+    [NET_MSG_GUEST_LIST] = HAS_UPATH,
+    [NET_MSG_GUEST_BRING] = HAS_UPATH,
 };
 
 static void test_round_trip(void **state)
@@ -441,14 +448,67 @@ static void test_optional(void **state)
     assert_int_equal(got.blob_len, 0);
 }
 
+static void list_refuses(const char *blob, size_t len)
+{
+    unsigned char type;
+    size_t at = 0;
+
+    assert_null(net_list_next(blob, len, &at, &type));
+    assert_int_equal(at, 0);
+}
+
+static void test_lists(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned char type;
+    } names[] = {
+        {"a", DT_REG}, {"with space", DT_DIR}, {"...", DT_LNK}, {"\xff\n", DT_REG}};
+    char buf[64], longest[NAME_MAX + 4];
+    size_t used = 0, at = 0;
+    unsigned char type;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        assert_true(net_list_add(buf, sizeof(buf), &used, names[i].name, names[i].type));
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(net_list_next(buf, used, &at, &type), names[i].name);
+        assert_int_equal(type, names[i].type);
+    }
+    assert_int_equal(at, used);
+    assert_null(net_list_next(buf, used, &at, &type));
+    /* It fits to the last byte, and not one more. */
+    used = sizeof(buf) - 5;
+    assert_false(net_list_add(buf, sizeof(buf), &used, "four", DT_REG));
+    assert_int_equal(used, sizeof(buf) - 5);
+    assert_true(net_list_add(buf, sizeof(buf), &used, "end", DT_REG));
+    assert_int_equal(used, sizeof(buf));
+
+    list_refuses("\x08name", 5);
+    list_refuses("\x08", 1);
+    list_refuses("\x08", 2);
+    list_refuses("\x01name", 6);
+    list_refuses("\x08.", 3);
+    list_refuses("\x04..", 4);
+    list_refuses("\x04../x", 6);
+    list_refuses("\x04/", 3);
+    memset(longest, 'x', sizeof(longest));
+    longest[0] = DT_REG;
+    longest[sizeof(longest) - 1] = '\0';
+    list_refuses(longest, sizeof(longest));
+    at = 0;
+    longest[NAME_MAX + 1] = '\0';
+    assert_non_null(net_list_next(longest, NAME_MAX + 2, &at, &type));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_truncated),      cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_fuzz),           cmocka_unit_test(test_version),
-        cmocka_unit_test(test_hostile_upaths), cmocka_unit_test(test_encoder_refuses),
-        cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_lists),           cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),         cmocka_unit_test(test_fuzz),
+        cmocka_unit_test(test_version),         cmocka_unit_test(test_hostile_upaths),
+        cmocka_unit_test(test_encoder_refuses), cmocka_unit_test(test_optional),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

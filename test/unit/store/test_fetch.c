@@ -421,6 +421,124 @@ static void discards_the_same_only(void **state)
     assert_int_equal(files_in(s, ".dyad/tmp"), 0);
 }
 
+static struct store_fetch *begin_other(struct scratch *s, const char *upath, mode_t mode,
+                                       uint64_t size)
+{
+    struct dyad_entry entry = make_entry(upath, size);
+
+    entry.mode = mode;
+    errno = 0;
+    return store_fetch_begin(s->dir, &entry);
+}
+
+static int fetch_link(struct scratch *s, const char *upath, const char *target, size_t len,
+                      int replace, struct store_identity *id)
+{
+    struct store_fetch *fetch = begin_other(s, upath, S_IFLNK | 0777, len);
+
+    assert_non_null(fetch);
+    assert_int_equal(store_fetch_write(fetch, 0, target, len), 0);
+    return store_fetch_commit(fetch, replace, id);
+}
+
+static void check_link(struct scratch *s, const char *upath, const char *target)
+{
+    char got[PATH_MAX];
+    ssize_t n = store_dir_readlink(s->dir, upath, got, sizeof(got));
+
+    assert_int_equal(n, strlen(target));
+    assert_memory_equal(got, target, strlen(target));
+}
+
+/* The target may be any text; only the link's own place is below the DMD. */
+static void brings_links(void **state)
+{
+    struct scratch *s = *state;
+    char longest[PATH_MAX];
+    struct store_identity id;
+    struct stat st;
+
+    assert_int_equal(fetch_link(s, "new/dir/l", "../x", 4, 0, &id), 0);
+    check_link(s, "new/dir/l", "../x");
+    assert_int_equal(lstat(scratch_path(s, "new/dir/l"), &st), 0);
+    assert_int_equal(st.st_ino, id.ino);
+    assert_int_equal(fetch_link(s, "out", "/etc/../../etc/passwd", 21, 0, NULL), 0);
+    check_link(s, "out", "/etc/../../etc/passwd");
+    memset(longest, 'x', sizeof(longest));
+    longest[PATH_MAX - 1] = '\0';
+    assert_int_equal(fetch_link(s, "longest", longest, PATH_MAX - 1, 0, NULL), 0);
+    check_link(s, "longest", longest);
+
+    /* Replaced in one step, by another link or by a file, and only when told. */
+    assert_int_equal(fetch_link(s, "out", "a", 1, 0, NULL), -1);
+    assert_int_equal(errno, EEXIST);
+    check_link(s, "out", "/etc/../../etc/passwd");
+    assert_int_equal(fetch_link(s, "out", "a", 1, 1, &id), 0);
+    check_link(s, "out", "a");
+    assert_int_equal(store_fetch_discard(s->dir, "out", &id), 0);
+    assert_int_equal(lstat(scratch_path(s, "out"), &st), -1);
+    assert_int_equal(fetch_link(s, "out", "/tmp", 4, 0, NULL), 0);
+    assert_int_equal(fetch_text(s, "out", "text", 1), 0);
+    check_text(s, "out", "text");
+
+    /* Not what a link can be; nothing through a link. */
+    assert_null(begin_other(s, "l", S_IFLNK | 0777, 0));
+    assert_null(begin_other(s, "l", S_IFLNK | 0777, PATH_MAX));
+    assert_int_equal(fetch_link(s, "l", "a\0b", 3, 0, NULL), -1);
+    assert_int_equal(errno, EPROTO);
+    assert_int_equal(symlink(s->top, scratch_path(s, "away")), 0);
+    assert_int_equal(fetch_link(s, "away/l", "a", 1, 0, NULL), -1);
+    assert_int_equal(errno, ELOOP);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+}
+
+static void brings_directories(void **state)
+{
+    struct scratch *s = *state;
+    struct store_identity id;
+    struct stat st;
+    mode_t old = umask(0777);
+    struct store_fetch *fetch = begin_other(s, "a/b", S_IFDIR | S_ISUID | 0570, 0);
+
+    assert_non_null(fetch);
+    assert_int_equal(store_fetch_commit(fetch, 0, &id), 0);
+    umask(old);
+    assert_int_equal(store_dir_stat(s->dir, "a/b", &st), 0);
+    assert_true(S_ISDIR(st.st_mode) && st.st_ino == id.ino);
+    assert_int_equal(st.st_mode & 07777, 0770); /* to be filled */
+    assert_int_equal(store_dir_stat(s->dir, "a", &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+
+    /* One that is there is left as it is; what is no directory, too. */
+    scratch_write(s, "a/b/f", "text");
+    assert_non_null(fetch = begin_other(s, "a/b", S_IFDIR | 0700, 0));
+    assert_int_equal(store_fetch_commit(fetch, 1, NULL), 0);
+    check_text(s, "a/b/f", "text");
+    assert_non_null(fetch = begin_other(s, "a/b/f", S_IFDIR | 0700, 0));
+    assert_int_equal(store_fetch_commit(fetch, 1, NULL), -1);
+    assert_int_equal(errno, EEXIST);
+    check_text(s, "a/b/f", "text");
+    assert_int_equal(symlink(s->top, scratch_path(s, "away")), 0);
+    assert_non_null(fetch = begin_other(s, "away", S_IFDIR | 0700, 0));
+    assert_int_equal(store_fetch_commit(fetch, 1, NULL), -1);
+    assert_non_null(fetch = begin_other(s, "away/d", S_IFDIR | 0700, 0));
+    assert_int_equal(store_fetch_commit(fetch, 1, NULL), -1);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+
+    /* A peer may not have anything else made. */
+    assert_null(begin_other(s, "dev", S_IFBLK | 0666, 0));
+    assert_int_equal(errno, EPROTO);
+    assert_null(begin_other(s, "dev", S_IFIFO | 0666, 0));
+    assert_null(begin_other(s, "dev", 0644, 0));
+    assert_null(begin_other(s, ".dyad/x", S_IFDIR | 0700, 0));
+
+    assert_int_equal(store_dir_rmdir(s->dir, "a/b"), -1);
+    assert_int_equal(errno, ENOTEMPTY);
+    assert_int_equal(store_dir_unlink(s->dir, "a/b/f"), 0);
+    assert_int_equal(store_dir_rmdir(s->dir, "a/b"), 0);
+    assert_int_equal(store_dir_rmdir(s->dir, "away"), -1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -431,6 +549,7 @@ int main(void)
         TEST(a_crowd),       TEST(cleans_after_the_dead),
         TEST(copies),        TEST(write_fails),
         TEST(mounts),        TEST(discards_the_same_only),
+        TEST(brings_links),  TEST(brings_directories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@
 
 #define SAMPLE_ENTRY                                                                   \
     "{\"upath\":\"step 1\",\"hash\":[\"00112233aabbccdd\",\"ffeeddccbbaa9988\"],"      \
-    "\"bins\":[17,203],\"homes\":[0,1],\"owner\":0,\"size\":4096,\"mode\":33188,"      \
+    "\"bins\":[17,203],\"homes\":[0,1],\"owner\":0,\"type\":\"file\",\"size\":4096,"   \
+    "\"mode\":33188,"                                                                  \
     "\"mtime\":1700000000.5,\"version\":{\"counter\":7,\"rank\":0,\"incarnation\":1}," \
     "\"state\":\"published\",\"holders\":[1,2],\"waiters\":[{\"rank\":2,\"since\":1.5}]}"
 

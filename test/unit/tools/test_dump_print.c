@@ -122,6 +122,7 @@ static void test_entries(void **state)
     expect_aligned(text, "HASH", "00112233aabbccdd/ffeeddccbbaa9988");
     expect_aligned(text, "BINS", "17/203");
     expect_aligned(text, "HOMES", "0,1");
+    expect_aligned(text, "TYPE", "file");
     expect_aligned(text, "SIZE", "4096");
     expect_aligned(text, "VERSION", "7.0.1");
     expect_aligned(text, "STATE", "published");
@@ -152,7 +153,8 @@ static void test_key(void **state)
     expect(text, "level 0: hash 00112233aabbccdd, bin 17 of 256\n");
     expect(text, "level 1: hash ffeeddccbbaa9988, bin 203 of 256\n");
     expect(text,
-           "home 0: rank 0 on n0: published, owner 0, size 4096, mode 100644, modified ");
+           "home 0: rank 0 on n0: published, owner 0, type file, size 4096, mode 100644, "
+           "modified ");
     expect(text, "version 7.0.1, copies at 1,2; waited for by rank 2 for 0:03:20\n");
     expect(text, "home 1: rank 2: no answer\n");
     expect(text, "also at rank 1: published");
