@@ -158,6 +158,31 @@ together
 on 1 2 && is "a read-only file, published twice" "again 444" bash -c 'echo $(<mode) $(stat -c %a mode)'
 together
 
+# A file that gets its name while it is open; a name that is taken elsewhere.
+if on 0; then
+    is "O_TMPFILE and linkat" "" "$python" -E -c '
+import os
+here = os.open(".", os.O_RDONLY)
+try: fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o644)
+except OSError: fd = os.open("unnamed", os.O_CREAT | os.O_RDWR, 0o644)
+os.write(fd, b"one ")
+if not os.path.exists("unnamed"):
+    os.link("/proc/self/fd/%d" % fd, "unnamed", src_dir_fd=here, follow_symlinks=True)
+os.write(fd, b"two")
+os.close(fd)'
+    echo 0 >moving
+    is "mv -n over a file elsewhere" "" mv -n moving only1
+fi
+together
+on 1 2 && is "a file without a name at first" "one two" cat unnamed
+on 0 && is "mv -n left it" $'0\none' cat moving only1
+together
+on 1 && is "mv replaces a file elsewhere" "" mv unnamed moving
+together
+on 0 2 && is "replaced" "one two" cat moving
+on 0 && rm moving
+together
+
 # 4: removed and renamed.
 on 0 && fails "rmdir of what has a file elsewhere" "not empty" rmdir tree/c
 on 2 && fails "mkdir of what is there" "exists" mkdir tree/c
