@@ -180,6 +180,7 @@ together
 on 1 && is "mv replaces a file elsewhere" "" mv unnamed moving
 together
 on 0 2 && is "replaced" "one two" cat moving
+together
 on 0 && rm moving
 together
 
