@@ -163,6 +163,25 @@ engine_token front_write_inherited(enum engine_side side, int fd)
     return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
 
+/* Is the file that fd has open the one at path? */
+static bool is_file_at(const char *path, int fd)
+{
+    struct stat there, open;
+
+    return fstat(fd, &open) == 0 && lstat(path, &there) == 0 &&
+           there.st_dev == open.st_dev && there.st_ino == open.st_ino;
+}
+
+/* A file that was made without a name and got one later is shown by the kernel as deleted:
+ * is it upath? */
+static bool is_still(const struct front_side *side, const char *upath, int fd)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    return is_file_at(path, fd);
+}
+
 /* The name that an open descriptor has now, relative to its DMD; NULL: none there, or
  * ENOMEM. */
 static char *present_upath(const struct front_side *side, int fd)
@@ -170,7 +189,6 @@ static char *present_upath(const struct front_side *side, int fd)
     char link[32], path[PATH_MAX];
     const char *below;
     size_t suffix = strlen(DELETED_MARK);
-    struct stat st;
     ssize_t n;
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -178,9 +196,9 @@ static char *present_upath(const struct front_side *side, int fd)
     if (n <= 0)
         return NULL;
     path[n] = '\0';
-    /* A name may end like this by itself; then the file has a link. */
+    /* A name may end like this by itself; then the file is there. */
     if ((size_t)n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
-        (fstat(fd, &st) < 0 || st.st_nlink == 0))
+        !is_file_at(path, fd))
         return NULL;
     below = front_below(side->real, path);
     return below ? strdup(below) : NULL;
@@ -209,13 +227,17 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
             .token = token, .upath = w.first_upath, .probe = -1, .changed = true};
         return;
     }
-    free(w.first_upath);
     closing->token = token;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     closing->upath = present_upath(&front->side[token_side(token)], fd);
+    if (!closing->upath && w.first_upath &&
+        is_still(&front->side[token_side(token)], w.first_upath, fd))
+        closing->upath = w.first_upath;
+    else
+        free(w.first_upath);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);

@@ -282,6 +282,22 @@ int store_dir_rmdir(const struct store_dir *dir, const char *upath)
     return unlink_below(dir, upath, AT_REMOVEDIR);
 }
 
+struct timespec store_dir_mtime_get(int at)
+{
+    struct stat st;
+
+    return fstat(at, &st) == 0 ? st.st_mtim : (struct timespec){.tv_nsec = UTIME_OMIT};
+}
+
+void store_dir_mtime_put(int at, struct timespec mtime)
+{
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
+    int saved = errno;
+
+    (void)utimensat(at, ".", times, 0); /* not ours: then its time is as it is */
+    errno = saved;
+}
+
 int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
                     struct store_identity *identity)
 {
@@ -298,8 +314,11 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
     store_dir_root_put(dir, root);
     if (parent < 0)
         return -1;
+    struct timespec mtime = store_dir_mtime_get(parent);
     bool made = mkdirat(parent, base, mode & 0777) == 0;
-    if (!made && errno != EEXIST)
+    if (made)
+        store_dir_mtime_put(parent, mtime);
+    else if (errno != EEXIST)
         goto out;
     fd = openat(parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
@@ -335,10 +354,12 @@ ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char 
 /* Make the directory `name` in `at` if it is not there, 0755 whatever the umask. */
 static int make_directory(int at, const char *name)
 {
+    struct timespec mtime = store_dir_mtime_get(at);
     struct stat st;
 
     if (mkdirat(at, name, 0755) < 0)
         return errno == EEXIST ? 0 : -1;
+    store_dir_mtime_put(at, mtime);
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -1;
     if ((st.st_mode & 0777) == 0755)

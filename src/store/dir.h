@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "util/entry.h"
 
@@ -80,6 +81,13 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
 /* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
 ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
                            size_t size);
+/* The mtime of the directory `at`, read before a copy is put into it and given back
+ * afterwards: to bring here what is published is no change of a directory. (Who compares
+ * times would take it for one, as make and tar do.) A change by somebody else between the
+ * two is then dated too early. */
+struct timespec store_dir_mtime_get(int at);
+void store_dir_mtime_put(int at, struct timespec mtime);
+
 /* Make the directories above upath, 0755. */
 int store_dir_make_parents(const struct store_dir *dir, const char *upath);
 /* Call fn for each regular file, directory and symbolic link at or below upath ("": all

@@ -347,8 +347,11 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
     for (int tries = 0; tries < 8; tries++) {
         int parent = open_parent(fetch->dir, fetch->upath, &base);
         if (parent >= 0) {
+            struct timespec mtime = store_dir_mtime_get(parent);
             rc = replace ? renameat(fetch->tmpdir, name, parent, base)
                          : store_control_rename_new(fetch->tmpdir, name, parent, base);
+            if (rc == 0)
+                store_dir_mtime_put(parent, mtime);
             close_keep(parent);
         }
         if (rc == 0 || errno != ENOENT ||

@@ -1,21 +1,42 @@
 /*
- * name.c - rename, link, unlink, remove; chdir
+ * name.c - rename, link, unlink, remove; mkdir, rmdir, symbolic links; chdir, chroot
  *
  * The real call first; then the engine hears what happened. If it cannot tell the others
  * the caller gets its error, as for close: the local part has been done.
+ *
+ * What a name means that is published and not here:
+ * - as a source (rename, link) it is brought here first;
+ * - as something to remove it is withdrawn, if it is of the right kind;
+ * - where it must not exist (mkdir, symlink, link, RENAME_NOREPLACE) it makes the call fail
+ *   with EEXIST. Between two nodes that is looking before leaping, not atomic;
+ * - as a directory above a new name it is made here, and the call made again;
+ * - below a directory that is to be removed, or to be replaced by another, it makes the
+ *   call fail with ENOTEMPTY.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "util/log.h"
 #include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/open.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
+#include "wrapper/resolve.h"
 
 #ifndef RENAME_EXCHANGE
 #define RENAME_EXCHANGE (1 << 1)
+#endif
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE (1 << 0)
 #endif
 
 struct name {
@@ -25,14 +46,74 @@ struct name {
     const char *path;
 };
 
-/* False: the whole call is none of ours. */
+/* False: the whole call is none of ours. The managed directory itself is not renamed,
+ * removed or made by us. */
 static bool find(struct name *name, int dirfd, const char *path)
 {
-    name->managed = wrapper_path_find(dirfd, path, &name->where);
     name->dirfd = dirfd;
-    name->path = name->managed && name->where.moved ? name->where.text : path;
+    name->path = path;
+    name->managed = wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &name->where) &&
+                    *wrapper_path_upath(&name->where);
+    if (name->managed && name->where.moved)
+        name->path = name->where.text;
     return name->managed;
 }
+
+static const struct engine_ops *engine(void)
+{
+    return wrapper_mine() ? wrapper_engine() : NULL;
+}
+
+static bool is_here(const struct name *name, struct stat *st)
+{
+    int saved = errno;
+    bool here = REAL(fstatat)(name->dirfd, name->path, st, AT_SYMLINK_NOFOLLOW) == 0 ||
+                errno != ENOENT;
+
+    errno = saved;
+    return here;
+}
+
+static int look_up(const struct engine_ops *ops, const struct name *name, struct stat *st)
+{
+    return ENGINE_CALL(
+        ops->lookup(wrapper_path_side(&name->where), wrapper_path_upath(&name->where), st));
+}
+
+/* Published, and not here: what must not exist does. -1 EEXIST, or 0. */
+static int check_free(const struct name *name)
+{
+    const struct engine_ops *ops;
+    int saved = errno, rc = 0;
+    struct stat st;
+
+    if (name->managed && !is_here(name, &st) && (ops = engine()) &&
+        look_up(ops, name, &st) == 0)
+        rc = -1;
+    errno = rc < 0 ? EEXIST : saved;
+    return rc;
+}
+
+static int stop_at_first(void *arg, const char *name, unsigned char type)
+{
+    (void)arg;
+    (void)name;
+    (void)type;
+    return 1;
+}
+
+/* Is something published below the directory? -1 ENOTEMPTY; 0: nothing, or nobody knows. */
+static int check_empty(const struct engine_ops *ops, const struct name *name)
+{
+    int saved = errno;
+    int rc = ENGINE_CALL(ops->list(wrapper_path_side(&name->where),
+                                   wrapper_path_upath(&name->where), stop_at_first, NULL));
+
+    errno = rc > 0 ? ENOTEMPTY : saved;
+    return rc > 0 ? -1 : 0;
+}
+
+/* --- rename --------------------------------------------------------------------------- */
 
 /* One side at a time: with two directories a name may move from one to the other. */
 static int tell_renamed(const struct engine_ops *ops, const struct name *from,
@@ -59,12 +140,21 @@ static int tell_renamed(const struct engine_ops *ops, const struct name *from,
     return rc;
 }
 
+/* A directory or a link may stand where another did. */
+static int moved(int rc)
+{
+    if (rc == 0)
+        wrapper_path_changed();
+    return rc;
+}
+
 static int after_rename(int rc, const struct name *from, const struct name *to,
                         unsigned flags)
 {
     const struct engine_ops *ops;
 
-    if (rc < 0 || !wrapper_mine() || !(ops = wrapper_engine()))
+    moved(rc);
+    if (rc < 0 || !(ops = engine()))
         return rc;
     if (flags & RENAME_EXCHANGE) { /* both names are other files than before */
         if (to->managed)
@@ -76,40 +166,97 @@ static int after_rename(int rc, const struct name *from, const struct name *to,
     return tell_renamed(ops, from, to);
 }
 
-/* The real call says that the source is not there. It may be published: bring it here,
- * without waiting for one that is not. True: the call is worth another try. */
-static bool bring(const struct name *from)
+/* The real call says that something is not there: the source, or a directory above the
+ * target. Either may be published: bring it here, without waiting for one that is not.
+ * True: the call is worth another try. */
+static bool bring(const struct name *from, const struct name *to, bool follow)
 {
-    const struct engine_ops *ops;
-    const char *upath = from->managed ? from->where.upath[ENGINE_CONSUMER] : NULL;
+    struct wrapper_path where;
 
-    if (!upath || !wrapper_mine() || !(ops = wrapper_engine()))
+    if (from && from->managed && !wrapper_bring(from->dirfd, from->path, follow, &where))
         return false;
-    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0)
-        return true;
-    return false;
+    if (to && to->managed && !wrapper_bring_parents(to->dirfd, to->path))
+        return false;
+    return true;
 }
 
-#define WITH_SOURCE(from, call)                        \
-    ({                                                 \
-        int rc_ = (call);                              \
-        if (rc_ < 0 && errno == ENOENT && bring(from)) \
-            rc_ = (call);                              \
-        rc_;                                           \
+#define WITH_BOTH(from, to, follow, call)                            \
+    ({                                                               \
+        int saved_ = errno, rc_ = (call);                            \
+        if (rc_ < 0 && errno == ENOENT && bring(from, to, follow)) { \
+            rc_ = (call);                                            \
+            errno = rc_ < 0 ? errno : saved_;                        \
+        }                                                            \
+        rc_;                                                         \
     })
+
+/* Everything that is published below it goes with a directory, or stays behind. -1 with
+ * errno: it cannot be brought. */
+static int bring_tree(const struct engine_ops *ops, const struct name *name)
+{
+    int saved = errno;
+
+    if (!name->managed || !name->where.upath[ENGINE_CONSUMER])
+        return 0;
+    if (ENGINE_CALL(ops->bring_tree(ENGINE_CONSUMER, name->where.upath[ENGINE_CONSUMER])) <
+            0 &&
+        errno != ENOENT && errno != ENOTSUP)
+        return -1;
+    errno = saved;
+    return 0;
+}
+
+static bool is_directory(const struct engine_ops *ops, const struct name *name)
+{
+    struct stat st = {0};
+    int saved = errno;
+    bool known = name->managed && (is_here(name, &st) || look_up(ops, name, &st) == 0);
+
+    errno = saved;
+    return known && S_ISDIR(st.st_mode);
+}
+
+/* What has to be seen to before the real call. -1 with errno: it is not to be made. */
+static int before_rename(const struct name *from, const struct name *to, unsigned flags)
+{
+    const struct engine_ops *ops = engine();
+    struct wrapper_path where;
+
+    if (!ops)
+        return 0;
+    if ((flags & RENAME_NOREPLACE) && check_free(to) < 0)
+        return -1;
+    if (flags & RENAME_EXCHANGE) {
+        if (is_directory(ops, to) && bring_tree(ops, to) < 0)
+            return -1;
+        if (to->managed && !wrapper_bring(to->dirfd, to->path, false, &where))
+            return -1;
+    }
+    if (!is_directory(ops, from))
+        return 0;
+    if (!(flags & RENAME_EXCHANGE) && to->managed &&
+        strcmp(to->where.text, from->where.text) != 0 && check_empty(ops, to) < 0)
+        return -1;
+    return bring_tree(ops, from);
+}
 
 /* | and not ||: both are to be looked at. */
 #define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
-    (wrapper_active() && (find(from, fromfd, frompath) | find(to, tofd, topath)))
+    ((frompath) && (topath) && wrapper_active() &&         \
+     (find(from, fromfd, frompath) | find(to, tofd, topath)))
+
+#define RENAME(flags, call)               \
+    (before_rename(&from, &to, flags) < 0 \
+         ? -1                             \
+         : after_rename(WITH_BOTH(&from, &to, false, call), &from, &to, flags))
 
 int wrapped_rename(const char *from_path, const char *to_path)
 {
     struct name from, to;
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
-        return REAL(rename)(from_path, to_path);
-    return after_rename(WITH_SOURCE(&from, REAL(rename)(from.path, to.path)), &from, &to,
-                        0);
+        return moved(REAL(rename)(from_path, to_path));
+    return RENAME(0, REAL(rename)(from.path, to.path));
 }
 
 int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to_path)
@@ -117,10 +264,8 @@ int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat)(fromfd, from_path, tofd, to_path);
-    return after_rename(
-        WITH_SOURCE(&from, REAL(renameat)(fromfd, from.path, tofd, to.path)), &from, &to,
-        0);
+        return moved(REAL(renameat)(fromfd, from_path, tofd, to_path));
+    return RENAME(0, REAL(renameat)(fromfd, from.path, tofd, to.path));
 }
 
 int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *to_path,
@@ -129,17 +274,57 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(renameat2)(fromfd, from_path, tofd, to_path, flags);
-    return after_rename(
-        WITH_SOURCE(&from, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags)), &from,
-        &to, flags);
+        return moved(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
+    return RENAME(flags, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags));
 }
 
-static int after_link(int rc, const struct name *to)
+/* --- link ----------------------------------------------------------------------------- */
+
+/* The descriptor by which linkat names a file, as for O_TMPFILE: "" with AT_EMPTY_PATH, or
+ * /proc/self/fd/N. -1: none. */
+static int source_fd(int fromfd, const char *from, int flags)
+{
+    static const char proc[] = "/proc/self/fd/";
+    char *end;
+    long fd;
+
+    if (!from)
+        return -1;
+    if ((flags & AT_EMPTY_PATH) && !*from)
+        return fromfd;
+    if (!(flags & AT_SYMLINK_FOLLOW) || strncmp(from, proc, sizeof(proc) - 1) != 0)
+        return -1;
+    fd = strtol(from + sizeof(proc) - 1, &end, 10);
+    return end != from + sizeof(proc) - 1 && !*end && fd >= 0 && fd <= INT_MAX ? (int)fd
+                                                                               : -1;
+}
+
+/* The file got its first name while fd is open for writing: it is complete when that is
+ * closed. */
+static bool track_first_name(int fd, const struct name *to)
+{
+    int saved = errno, flags = REAL(fcntl)(fd, F_GETFL);
+    struct stat st;
+    bool tracked = false;
+
+    if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) &&
+        REAL(fstatat)(fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode) &&
+        st.st_nlink == 1) {
+        if (!wrapper_fd_marked(fd))
+            wrapper_open_created(fd, &to->where,
+                                 (flags & O_ACCMODE) | O_CREAT | O_EXCL | O_TRUNC);
+        tracked = wrapper_fd_marked(fd);
+    }
+    errno = saved;
+    return tracked;
+}
+
+static int after_link(int rc, const struct name *to, int fd)
 {
     const struct engine_ops *ops;
 
-    if (rc < 0 || !to->managed || !wrapper_mine() || !(ops = wrapper_engine()))
+    if (rc < 0 || !to->managed || !(ops = engine()) ||
+        (fd >= 0 && track_first_name(fd, to)))
         return rc;
     return tell_renamed(ops, NULL, to);
 }
@@ -150,75 +335,320 @@ int wrapped_link(const char *from_path, const char *to_path)
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return REAL(link)(from_path, to_path);
-    return after_link(WITH_SOURCE(&from, REAL(link)(from.path, to.path)), &to);
+    if (check_free(&to) < 0)
+        return -1;
+    return after_link(WITH_BOTH(&from, &to, false, REAL(link)(from.path, to.path)), &to,
+                      -1);
 }
 
 int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_path,
                    int flags)
 {
+    int fd = source_fd(fromfd, from_path, flags);
     struct name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return REAL(linkat)(fromfd, from_path, tofd, to_path, flags);
-    return after_link(
-        WITH_SOURCE(&from, REAL(linkat)(fromfd, from.path, tofd, to.path, flags)), &to);
+    if (fd >= 0)
+        from.managed = false; /* it is here, whatever it is called */
+    if (check_free(&to) < 0)
+        return -1;
+    return after_link(WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
+                                REAL(linkat)(fromfd, from.path, tofd, to.path, flags)),
+                      &to, fd);
+}
+
+/* --- unlink, rmdir -------------------------------------------------------------------- */
+
+static int tell_unlinked(const struct engine_ops *ops, const struct name *name, int rc)
+{
+    int saved = errno;
+    int told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
+                                         wrapper_path_upath(&name->where), rc == 0));
+
+    if (rc == 0 && told < 0 && errno == ENOENT)
+        told = 0; /* it was here only */
+    if (told == 0)
+        errno = saved;
+    return told;
 }
 
 /* A file that is only published can be removed too. */
-static int after_unlink(int rc, const struct name *name)
+static int after_unlink(int rc, int error, const struct name *name)
 {
     const struct engine_ops *ops;
-    int saved = errno, told;
+    struct stat st;
 
-    if ((rc < 0 && errno != ENOENT) || !wrapper_mine() || !(ops = wrapper_engine()))
+    if ((rc < 0 && errno != ENOENT) || !(ops = engine()))
         return rc;
-    told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
-                                     wrapper_path_upath(&name->where), rc == 0));
-    if (rc == 0 && told < 0 && errno == ENOENT)
-        told = 0; /* it was here only */
-    if (told == 0 && rc == 0)
-        errno = saved;
-    return told;
+    if (rc < 0) {
+        if (look_up(ops, name, &st) < 0)
+            return -1;
+        if (S_ISDIR(st.st_mode) || wrapper_path_ends_in_directory(name->path)) {
+            errno = S_ISDIR(st.st_mode) ? EISDIR : ENOTDIR;
+            return -1;
+        }
+        errno = error;
+    }
+    return tell_unlinked(ops, name, rc);
+}
+
+/* The last part is "." or "..": the kernel has its own answers. */
+static bool ends_in_dots(const char *path)
+{
+    const char *last = path + strlen(path);
+
+    while (last > path && last[-1] == '/')
+        last--;
+    if (last == path || last[-1] != '.')
+        return false;
+    last--;
+    if (last > path && last[-1] == '.')
+        last--;
+    return last == path || last[-1] == '/';
+}
+
+typedef int remover(const struct name *name);
+
+static int remove_directory(const struct name *name, remover *real)
+{
+    const struct engine_ops *ops = engine();
+    int saved = errno, rc;
+    struct stat st;
+
+    if (!ops || ends_in_dots(name->path))
+        return real(name);
+    if (is_here(name, &st)) {
+        if (S_ISDIR(st.st_mode) && check_empty(ops, name) < 0)
+            return -1;
+        rc = real(name);
+        return rc < 0 ? rc : tell_unlinked(ops, name, rc);
+    }
+    if (look_up(ops, name, &st) < 0)
+        return -1;
+    if (!S_ISDIR(st.st_mode)) {
+        errno = ENOTDIR;
+        return -1;
+    }
+    if (check_empty(ops, name) < 0)
+        return -1;
+    errno = saved;
+    return tell_unlinked(ops, name, -1);
+}
+
+static int real_rmdir(const struct name *name)
+{
+    return REAL(unlinkat)(name->dirfd, name->path, AT_REMOVEDIR);
+}
+
+int wrapped_rmdir(const char *path)
+{
+    struct name name;
+
+    if (!wrapper_active() || !find(&name, AT_FDCWD, path))
+        return REAL(rmdir)(path);
+    return remove_directory(&name, real_rmdir);
 }
 
 int wrapped_unlink(const char *path)
 {
     struct name name;
+    int saved = errno;
 
     if (!wrapper_active() || !find(&name, AT_FDCWD, path))
         return REAL(unlink)(path);
-    return after_unlink(REAL(unlink)(name.path), &name);
+    return after_unlink(REAL(unlink)(name.path), saved, &name);
 }
 
 int wrapped_unlinkat(int dirfd, const char *path, int flags)
 {
     struct name name;
+    int saved = errno;
 
-    if ((flags & AT_REMOVEDIR) || !wrapper_active() || !find(&name, dirfd, path))
+    if (!wrapper_active() || !find(&name, dirfd, path))
         return REAL(unlinkat)(dirfd, path, flags);
-    return after_unlink(REAL(unlinkat)(dirfd, name.path, flags), &name);
+    if (flags == AT_REMOVEDIR)
+        return remove_directory(&name, real_rmdir);
+    return after_unlink(REAL(unlinkat)(dirfd, name.path, flags), saved, &name);
+}
+
+static int real_remove(const struct name *name)
+{
+    return REAL(remove)(name->path);
 }
 
 int wrapped_remove(const char *path)
 {
+    const struct engine_ops *ops;
+    int saved = errno;
     struct name name;
     struct stat st;
+
+    if (!wrapper_active() || !find(&name, AT_FDCWD, path) || !(ops = engine()))
+        return REAL(remove)(path);
+    if (is_directory(ops, &name))
+        return remove_directory(&name, is_here(&name, &st) ? real_remove : real_rmdir);
+    return after_unlink(REAL(remove)(name.path), saved, &name);
+}
+
+/* --- what makes names ----------------------------------------------------------------- */
+
+enum made { MADE_PUBLIC, MADE_FILE, MADE_LOCAL };
+
+static int after_make(int rc, const struct name *name, enum made made)
+{
+    const struct engine_ops *ops;
     int saved = errno;
 
-    if (!wrapper_active() || !find(&name, AT_FDCWD, path))
-        return REAL(remove)(path);
-    if (REAL(lstat)(name.path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (rc < 0 || made == MADE_LOCAL || !(ops = engine()))
+        return rc;
+    if (made == MADE_FILE)
+        return tell_renamed(ops, NULL, name);
+    rc = ENGINE_CALL(
+        ops->changed(wrapper_path_side(&name->where), wrapper_path_upath(&name->where)));
+    if (rc == 0)
         errno = saved;
-        return REAL(remove)(name.path);
-    }
-    errno = saved;
-    return after_unlink(REAL(remove)(name.path), &name);
+    return rc;
 }
+
+/* `path` is what `call` uses. */
+#define MAKE(dirfd, path, made, call)                                                \
+    do {                                                                             \
+        struct name name;                                                            \
+        if (!wrapper_active() || !find(&name, dirfd, path))                          \
+            return (call);                                                           \
+        if (check_free(&name) < 0)                                                   \
+            return -1;                                                               \
+        path = name.path;                                                            \
+        return after_make(WITH_BOTH((struct name *)NULL, &name, false, call), &name, \
+                          made);                                                     \
+    } while (0)
+
+int wrapped_mkdir(const char *path, mode_t mode)
+{
+    MAKE(AT_FDCWD, path, MADE_PUBLIC, REAL(mkdir)(path, mode));
+}
+
+int wrapped_mkdirat(int dirfd, const char *path, mode_t mode)
+{
+    MAKE(dirfd, path, MADE_PUBLIC, REAL(mkdirat)(dirfd, path, mode));
+}
+
+int wrapped_symlink(const char *target, const char *path)
+{
+    MAKE(AT_FDCWD, path, MADE_PUBLIC, moved(REAL(symlink)(target, path)));
+}
+
+int wrapped_symlinkat(const char *target, int dirfd, const char *path)
+{
+    MAKE(dirfd, path, MADE_PUBLIC, moved(REAL(symlinkat)(target, dirfd, path)));
+}
+
+/* FIFOs, sockets and devices are the node's. */
+int wrapped_mkfifo(const char *path, mode_t mode)
+{
+    MAKE(AT_FDCWD, path, MADE_LOCAL, REAL(mkfifo)(path, mode));
+}
+
+int wrapped_mkfifoat(int dirfd, const char *path, mode_t mode)
+{
+    MAKE(dirfd, path, MADE_LOCAL, REAL(mkfifoat)(dirfd, path, mode));
+}
+
+#define MADE_BY_MKNOD(mode) (((mode)&S_IFMT) == 0 || S_ISREG(mode) ? MADE_FILE : MADE_LOCAL)
+
+int wrapped_mknod(const char *path, mode_t mode, dev_t dev)
+{
+    MAKE(AT_FDCWD, path, MADE_BY_MKNOD(mode), REAL(mknod)(path, mode, dev));
+}
+
+int wrapped_mknodat(int dirfd, const char *path, mode_t mode, dev_t dev)
+{
+    MAKE(dirfd, path, MADE_BY_MKNOD(mode), REAL(mknodat)(dirfd, path, mode, dev));
+}
+
+int wrapped___xmknod(int ver, const char *path, mode_t mode, dev_t *dev)
+{
+    MAKE(AT_FDCWD, path, MADE_BY_MKNOD(mode), REAL(__xmknod)(ver, path, mode, dev));
+}
+
+int wrapped___xmknodat(int ver, int dirfd, const char *path, mode_t mode, dev_t *dev)
+{
+    MAKE(dirfd, path, MADE_BY_MKNOD(mode), REAL(__xmknodat)(ver, dirfd, path, mode, dev));
+}
+
+/* --- readlink ------------------------------------------------------------------------- */
+
+/* After a real readlink that did not find it. True: again, with where's path if `moved`. */
+static bool bring_link(int dirfd, const char *path, struct wrapper_path *where)
+{
+    const struct engine_ops *ops;
+    struct stat st;
+
+    switch (wrapper_resolve(dirfd, path, false, where, &st)) {
+    case WRAPPER_NOWHERE:
+        return false;
+    case WRAPPER_HERE:
+        return true;
+    case WRAPPER_ELSEWHERE:
+        break;
+    }
+    if (!S_ISLNK(st.st_mode)) {
+        errno = EINVAL;
+        return false;
+    }
+    ops = wrapper_engine();
+    return ENGINE_CALL(
+               ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0;
+}
+
+#define READLINK(dirfd, path, call)                                           \
+    do {                                                                      \
+        struct wrapper_path where;                                            \
+        int saved = errno;                                                    \
+        ssize_t n = (call);                                                   \
+        if (__builtin_expect(n < 0, 0) && errno == ENOENT && path && *path && \
+            wrapper_active() && bring_link(dirfd, path, &where)) {            \
+            path = where.moved ? where.text : path;                           \
+            n = (call);                                                       \
+            errno = n < 0 ? errno : saved;                                    \
+        }                                                                     \
+        return n;                                                             \
+    } while (0)
+
+ssize_t wrapped_readlink(const char *path, char *buf, size_t size)
+{
+    READLINK(AT_FDCWD, path, REAL(readlink)(path, buf, size));
+}
+
+ssize_t wrapped_readlinkat(int dirfd, const char *path, char *buf, size_t size)
+{
+    READLINK(dirfd, path, REAL(readlinkat)(dirfd, path, buf, size));
+}
+
+ssize_t wrapped___readlink_chk(const char *path, char *buf, size_t size, size_t room)
+{
+    READLINK(AT_FDCWD, path, REAL(__readlink_chk)(path, buf, size, room));
+}
+
+ssize_t wrapped___readlinkat_chk(int dirfd, const char *path, char *buf, size_t size,
+                                 size_t room)
+{
+    READLINK(dirfd, path, REAL(__readlinkat_chk)(dirfd, path, buf, size, room));
+}
+
+/* --- chdir ---------------------------------------------------------------------------- */
 
 int wrapped_chdir(const char *path)
 {
-    int rc = REAL(chdir)(path);
+    int saved = errno, rc = REAL(chdir)(path);
+    struct wrapper_path where;
 
+    if (rc < 0 && errno == ENOENT && wrapper_bring_dir(AT_FDCWD, path, &where)) {
+        rc = REAL(chdir)(where.moved ? where.text : path);
+        if (rc == 0)
+            errno = saved;
+    }
     if (rc == 0)
         wrapper_path_cwd_changed();
     return rc;
@@ -230,5 +660,24 @@ int wrapped_fchdir(int fd)
 
     if (rc == 0)
         wrapper_path_cwd_changed();
+    return rc;
+}
+
+/* The managed directory's name means another directory from here on, or none. What is open
+ * goes on as what it is. */
+int wrapped_chroot(const char *path)
+{
+    int rc = REAL(chroot)(path), saved = errno;
+
+    if (rc < 0 || !wrapper_active() || !wrapper_mine())
+        return rc;
+    if (wrapper_path_forget()) {
+        wrapper_guard++;
+        log_warn("chroot to %s: from here on this process's files are plain local files, "
+                 "but for those that it has open",
+                 path);
+        wrapper_guard--;
+    }
+    errno = saved;
     return rc;
 }

@@ -3,19 +3,30 @@
  *
  * Reading: the real open first, since most files are here. Then the engine says whether the
  * file is complete; if not, or if it is not here, it makes it so, waiting, and we open
- * again. It answers in bounded time or with an error, so the loop ends; a file that
- * vanishes again at once (ENOENT after consume said that it is here) is asked for at most
- * VANISHED times.
+ * again. What it makes may be a symbolic link, or stand behind one that came with the
+ * directories: so the path is resolved again each time, and what it then means is awaited
+ * in its turn, unless it leads elsewhere. The engine answers in bounded time or with an
+ * error, so the loop ends; a file that vanishes again at once (ENOENT after consume said
+ * that it is here) is asked for at most VANISHED times, and links are followed as often as
+ * the kernel does.
  *
  * Writing: the mark comes before the real open, so that nobody on this node can see the
- * file unmarked.
+ * file unmarked. The parent directory may have been made on another node: it is brought
+ * here when the real open does not find it.
+ *
+ * A file without a name (O_TMPFILE) is not tracked: it is published when linkat gives it
+ * one.
  */
 #include "wrapper/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "wrapper/core.h"
@@ -23,14 +34,18 @@
 #include "wrapper/real.h"
 
 #define VANISHED              4
+#define LINKS_MAX             40
 #define IS_MODE_NEEDED(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
 
-bool wrapper_open_concerns(int flags)
+unsigned wrapper_open_how(int flags)
 {
-    if (flags &
-        (O_PATH | O_DIRECTORY)) /* O_TMPFILE contains O_DIRECTORY: no name, no file yet */
-        return false;
-    return (flags & O_ACCMODE) != O_ACCMODE; /* 3: for ioctl only */
+    unsigned how = flags & (O_DIRECTORY | O_PATH) ? WRAPPER_PATH_DIR : 0;
+
+    if ((flags & O_NOFOLLOW) || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
+        return how;
+    if (!how && wrapper_open_writes(flags)) /* who writes through a link has to be seen */
+        return WRAPPER_PATH_FOLLOW_ALL;
+    return how | WRAPPER_PATH_FOLLOW;
 }
 
 bool wrapper_open_writes(int flags)
@@ -45,37 +60,120 @@ static bool is_regular(int fd)
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* Is the file, which the real open did not find, to be waited for? */
+/* What may have to be waited for, or NULL: it is the real open's affair. */
 static const char *awaited(const struct wrapper_path *where)
 {
-    return where->upath[ENGINE_CONSUMER];
+    const char *upath = where->upath[ENGINE_CONSUMER];
+
+    return upath && upath[0] ? upath : NULL;
 }
 
-static int consume(const struct engine_ops *ops, const char *upath)
+/* Make the directories and links above *where that are published only; then it may mean
+ * another file, or none of ours. */
+static void bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
 {
-    return ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, true));
+    const char *upath;
+
+    for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++)
+        if (!strchr(upath, '/') || !ops->bring_parents ||
+            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 ||
+            wrapper_path_again(where) != WRAPPER_PATH_OTHER)
+            break;
+}
+
+/* Make the file that *where means present and complete. 0: it was, or *where means another
+ * file by now; the real open may be tried again. */
+static int consume(const struct engine_ops *ops, struct wrapper_path *where, bool wait)
+{
+    const char *upath = awaited(where);
+
+    if (!upath)
+        return 0;
+    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, wait)) < 0 && errno != ESTALE)
+        return -1;
+    return wrapper_path_again(where) == WRAPPER_PATH_OTHER;
+}
+
+static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
+{
+    return upath && is_regular(fd) &&
+           ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
 }
 
 static int open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
-    const char *upath = awaited(opener->where);
-    int vanished = 0, saved = errno;
+    struct wrapper_path *where = opener->where;
+    int vanished = 0, links = 0, saved = errno;
 
     for (;;) {
-        int fd = opener->open(opener->arg);
+        const char *upath = awaited(where);
+        int fd = opener->open(opener->arg), moved;
+
+        if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
+            errno = saved;
+            return fd;
+        }
         if (fd >= 0) {
-            if (!upath || !is_regular(fd) ||
-                ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) != 1) {
-                errno = saved;
-                return fd;
-            }
             opener->undo(opener->arg, fd);
-        } else if (errno != ENOENT || !upath || ++vanished > VANISHED) {
+        } else {
+            if (errno != ENOENT || !upath || ++vanished > VANISHED)
+                return -1;
+            bring_parents(ops, where);
+            if ((opener->flags & O_CREAT) && vanished > 1) {
+                errno = ENOENT; /* its directory is nowhere */
+                return -1;
+            }
+            if (opener->flags & O_CREAT)
+                continue;
+        }
+        moved = consume(ops, where, true);
+        if (moved < 0)
+            return -1;
+        if (moved && ++links > LINKS_MAX) {
+            errno = ELOOP;
             return -1;
         }
-        if (consume(ops, upath) < 0)
+        if (moved)
+            vanished = 0;
+    }
+}
+
+/* O_RDONLY with O_CREAT, as lock files are opened: what is published is fetched, and
+ * nothing is waited for that is not there. */
+static int open_read_or_make(const struct engine_ops *ops,
+                             const struct wrapper_opener *opener)
+{
+    struct stat st;
+    int saved = errno;
+
+    if (awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
+        REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT) {
+        bring_parents(ops, opener->where);
+        if (consume(ops, opener->where, false) < 0 && errno != ENOENT)
             return -1;
     }
+    errno = saved;
+    return open_read(ops, opener);
+}
+
+/* O_PATH, O_DIRECTORY, O_TMPFILE: nothing of a file's bytes. What is published is made
+ * here, without waiting. */
+static int open_name(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    int saved = errno, fd = opener->open(opener->arg);
+
+    if (fd >= 0 || errno != ENOENT || !awaited(opener->where))
+        return fd;
+    for (int links = 0, moved = 1; moved > 0 && links < LINKS_MAX; links++) {
+        bring_parents(ops, opener->where);
+        moved = consume(ops, opener->where, false);
+        if (moved < 0)
+            return -1;
+    }
+    fd = opener->open(opener->arg);
+    if (fd >= 0)
+        errno = saved;
+    return fd;
 }
 
 /* fd, marked by token, could not be entered in the table, and is closed or stays unknown:
@@ -90,7 +188,7 @@ static void untracked(const struct engine_ops *ops, engine_token token)
 
 /* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
  * about to make. What is published was fetched by write_begin. */
-static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
+static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     const struct wrapper_path *where = opener->where;
     enum engine_side side = wrapper_path_side(where);
@@ -117,14 +215,36 @@ static int open_write(const struct engine_ops *ops, const struct wrapper_opener 
     return fd;
 }
 
+static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    struct wrapper_path *where = opener->where;
+    int fd = open_marked(ops, opener);
+
+    /* The second time the directories are here. A link among them may have led elsewhere.
+     */
+    if (fd >= 0 || errno != ENOENT || !(opener->flags & O_CREAT) || !awaited(where))
+        return fd;
+    bring_parents(ops, where);
+    if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
+        return opener->open(opener->arg);
+    return open_marked(ops, opener);
+}
+
 int wrapper_open(const struct wrapper_opener *opener)
 {
     const struct engine_ops *ops = wrapper_engine();
 
     if (!ops)
         return opener->open(opener->arg);
-    return wrapper_open_writes(opener->flags) ? open_write(ops, opener)
-                                              : open_read(ops, opener);
+    if (opener->flags & (O_PATH | O_DIRECTORY)) /* O_TMPFILE has O_DIRECTORY in it */
+        return open_name(ops, opener);
+    if ((opener->flags & O_ACCMODE) == O_ACCMODE) /* 3: for ioctl only */
+        return opener->open(opener->arg);
+    if (!wrapper_open_writes(opener->flags))
+        return open_read(ops, opener);
+    if ((opener->flags & O_ACCMODE) == O_RDONLY)
+        return open_read_or_make(ops, opener);
+    return open_write(ops, opener);
 }
 
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
@@ -163,28 +283,119 @@ static void undo_openat(void *arg, int fd)
     REAL(close)(fd);
 }
 
-int wrapper_open_prepare(const struct wrapper_path *where, int flags)
-{
-    struct real_open o = {.openat = REAL(openat64), .path = where->text, .dirfd = AT_FDCWD};
-    struct wrapper_opener opener = {
-        .open = call_openat, .undo = undo_openat, .arg = &o, .where = where};
-    const struct engine_ops *ops = wrapper_engine();
-    int fd;
+/* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
+#define LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
-    /* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
-    o.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    if (!ops || (flags & (O_CREAT | O_TRUNC)))
-        return 0;
-    fd = open_read(ops, &opener);
+static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags)
+{
+    struct real_open o = {
+        .openat = REAL(openat64), .path = where->text, .dirfd = AT_FDCWD, .flags = flags};
+    struct wrapper_opener opener = {.open = call_openat,
+                                    .undo = undo_openat,
+                                    .arg = &o,
+                                    .where = where,
+                                    .flags = flags};
+    int fd = open_read(ops, &opener);
+
     if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* write-only file: the real call knows better */
+        return errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
+                       errno == EIO || errno == ENOSPC
+                   ? -1
+                   : 0; /* EACCES and the like: the real call knows better */
     REAL(close)(fd);
     return 0;
 }
 
+int wrapper_open_prepare(struct wrapper_path *where, int flags)
+{
+    const struct engine_ops *ops = wrapper_engine();
+
+    if (!ops || (flags & (O_CREAT | O_TRUNC)))
+        return 0;
+    return prepare(ops, where, LOOK);
+}
+
+/* The child of vfork must not load the engine into its parent: a child of its own does. */
+static int prepare_in_child(struct wrapper_path *where, int flags)
+{
+    pid_t pid = REAL(fork)();
+    int status;
+
+    if (pid == 0) {
+        const struct engine_ops *ops = wrapper_mine() ? wrapper_engine() : NULL;
+        int error = ops && prepare(ops, where, flags) < 0 ? errno : 0;
+        syscall(SYS_exit_group, error); /* nothing of the program's end is this process's */
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
+        return 0;
+    errno = WEXITSTATUS(status);
+    return -1;
+}
+
+int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
+                          struct wrapper_path *where)
+{
+    const struct engine_ops *ops;
+    int saved = errno, rc, flags = LOOK | (follow ? 0 : O_NOFOLLOW);
+
+    if (!wrapper_active() ||
+        !wrapper_path_find_as(dirfd, *path, follow ? WRAPPER_PATH_FOLLOW_ALL : 0, where))
+        return 0;
+    if (where->moved)
+        *path = where->text;
+    if (wrapper_mine()) {
+        ops = wrapper_engine();
+        rc = ops ? prepare(ops, where, flags) : 0;
+    } else {
+        ops = wrapper_engine_loaded();
+        rc = ops ? prepare(ops, where, flags) : prepare_in_child(where, flags);
+    }
+    if (rc == 0)
+        errno = saved;
+    return rc;
+}
+
+int wrapper_open_search(const char *program)
+{
+    const char *path = getenv("PATH"), *end;
+    const struct engine_ops *ops;
+    struct wrapper_path where;
+    size_t len = strlen(program);
+    char full[PATH_MAX];
+    int saved = errno;
+
+    for (; wrapper_active() && path; path = *end ? end + 1 : NULL) {
+        size_t n = (size_t)((end = strchrnul(path, ':')) - path);
+        if (n == 0 || n + 1 + len >= sizeof(full))
+            continue;
+        memcpy(full, path, n);
+        full[n] = '/';
+        memcpy(full + n + 1, program, len + 1);
+        if (!wrapper_path_find_as(AT_FDCWD, full, WRAPPER_PATH_FOLLOW, &where)) {
+            if (REAL(access)(full, X_OK) == 0)
+                break;
+            continue;
+        }
+        ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
+        if (!ops)
+            break;
+        if (REAL(access)(where.text, F_OK) < 0) {
+            bring_parents(ops, &where);
+            if (consume(ops, &where, false) < 0)
+                continue;
+        }
+        break;
+    }
+    errno = saved;
+    return 0;
+}
+
 /* True if the open is ours; then its result is *fd. */
-static bool managed_open(int dirfd, const char *path, int flags, mode_t mode,
-                         wrapper_fn_openat *real_openat, int *fd)
+static bool __attribute__((noinline))
+managed_open(int dirfd, const char *path, int flags, mode_t mode, unsigned how,
+             wrapper_fn_openat *real_openat, int *fd)
 {
     struct wrapper_path where;
     struct real_open o = {
@@ -195,17 +406,45 @@ static bool managed_open(int dirfd, const char *path, int flags, mode_t mode,
                                     .where = &where,
                                     .flags = flags};
 
-    if (!wrapper_active() || !wrapper_path_find(dirfd, path, &where))
+    if (!wrapper_path_find_as(dirfd, path, how, &where))
         return false;
     if (where.moved)
         o.path = where.text;
-    if (!wrapper_open_concerns(flags) || !wrapper_mine()) {
-        *fd = call_openat(&o);
-        return true;
-    }
-    *fd = wrapper_open(&opener);
+    *fd = wrapper_mine() ? wrapper_open(&opener) : call_openat(&o);
     return true;
 }
+
+/* An open for reading that failed: by way of a link elsewhere to a file of ours? */
+static bool is_dangling(int dirfd, const char *path, int flags)
+{
+    char target;
+
+    if (errno != ENOENT || wrapper_open_how(flags) != WRAPPER_PATH_FOLLOW || !path)
+        return false;
+    if (syscall(SYS_readlinkat, dirfd, path, &target, 1) >= 0)
+        return true;
+    errno = ENOENT;
+    return false;
+}
+
+/* `call` is the real function that the program called. */
+#define OPEN(dirfd, path, flags, mode, openat_fn, call)                                 \
+    do {                                                                                \
+        int fd_;                                                                        \
+        unsigned how_;                                                                  \
+        if (!wrapper_active())                                                          \
+            return call;                                                                \
+        how_ = wrapper_open_how(flags);                                                 \
+        if (!wrapper_path_elsewhere(dirfd, path, how_) &&                               \
+            managed_open(dirfd, path, flags, mode, how_, openat_fn, &fd_))              \
+            return fd_;                                                                 \
+        fd_ = call;                                                                     \
+        if (fd_ < 0 && is_dangling(dirfd, path, flags) &&                               \
+            !managed_open(dirfd, path, flags, mode, WRAPPER_PATH_FOLLOW_ALL, openat_fn, \
+                          &fd_))                                                        \
+            errno = ENOENT;                                                             \
+        return fd_;                                                                     \
+    } while (0)
 
 /* glibc reads the variable argument under this very condition. */
 #define GET_MODE(mode, flags)                 \
@@ -217,66 +456,54 @@ static bool managed_open(int dirfd, const char *path, int flags, mode_t mode,
         va_end(ap_);                          \
     }
 
-#define DEFINE_OPEN(name, openat_name)                                         \
-    int wrapped_##name(const char *path, int flags, ...)                       \
-    {                                                                          \
-        int fd;                                                                \
-        GET_MODE(mode, flags)                                                  \
-        if (managed_open(AT_FDCWD, path, flags, mode, REAL(openat_name), &fd)) \
-            return fd;                                                         \
-        return REAL(name)(path, flags, mode);                                  \
+#define DEFINE_OPEN(name, openat_name)                       \
+    int wrapped_##name(const char *path, int flags, ...)     \
+    {                                                        \
+        GET_MODE(mode, flags)                                \
+        OPEN(AT_FDCWD, path, flags, mode, REAL(openat_name), \
+             REAL(name)(path, flags, mode));                 \
     }
 DEFINE_OPEN(open, openat)
 DEFINE_OPEN(open64, openat64)
 DEFINE_OPEN(__open, openat)
 DEFINE_OPEN(__open64, openat64)
 
-#define DEFINE_OPENAT(name)                                          \
-    int wrapped_##name(int dirfd, const char *path, int flags, ...)  \
-    {                                                                \
-        int fd;                                                      \
-        GET_MODE(mode, flags)                                        \
-        if (managed_open(dirfd, path, flags, mode, REAL(name), &fd)) \
-            return fd;                                               \
-        return REAL(name)(dirfd, path, flags, mode);                 \
+#define DEFINE_OPENAT(name)                                                               \
+    int wrapped_##name(int dirfd, const char *path, int flags, ...)                       \
+    {                                                                                     \
+        GET_MODE(mode, flags)                                                             \
+        OPEN(dirfd, path, flags, mode, REAL(name), REAL(name)(dirfd, path, flags, mode)); \
     }
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 
 /* The forms that FORTIFY makes of calls without a mode: with flags that need one the real
  * call aborts. */
-#define DEFINE_OPEN_2(name, openat_name)                                    \
-    int wrapped_##name(const char *path, int flags)                         \
-    {                                                                       \
-        int fd;                                                             \
-        if (!IS_MODE_NEEDED(flags) &&                                       \
-            managed_open(AT_FDCWD, path, flags, 0, REAL(openat_name), &fd)) \
-            return fd;                                                      \
-        return REAL(name)(path, flags);                                     \
+#define DEFINE_OPEN_2(name, openat_name)                                            \
+    int wrapped_##name(const char *path, int flags)                                 \
+    {                                                                               \
+        if (IS_MODE_NEEDED(flags))                                                  \
+            return REAL(name)(path, flags);                                         \
+        OPEN(AT_FDCWD, path, flags, 0, REAL(openat_name), REAL(name)(path, flags)); \
     }
 DEFINE_OPEN_2(__open_2, openat)
 DEFINE_OPEN_2(__open64_2, openat64)
 
-#define DEFINE_OPENAT_2(name, openat_name)                               \
-    int wrapped_##name(int dirfd, const char *path, int flags)           \
-    {                                                                    \
-        int fd;                                                          \
-        if (!IS_MODE_NEEDED(flags) &&                                    \
-            managed_open(dirfd, path, flags, 0, REAL(openat_name), &fd)) \
-            return fd;                                                   \
-        return REAL(name)(dirfd, path, flags);                           \
+#define DEFINE_OPENAT_2(name, openat_name)                                              \
+    int wrapped_##name(int dirfd, const char *path, int flags)                          \
+    {                                                                                   \
+        if (IS_MODE_NEEDED(flags))                                                      \
+            return REAL(name)(dirfd, path, flags);                                      \
+        OPEN(dirfd, path, flags, 0, REAL(openat_name), REAL(name)(dirfd, path, flags)); \
     }
 DEFINE_OPENAT_2(__openat_2, openat)
 DEFINE_OPENAT_2(__openat64_2, openat64)
 
-#define DEFINE_CREAT(name, openat_name)                                      \
-    int wrapped_##name(const char *path, mode_t mode)                        \
-    {                                                                        \
-        int fd;                                                              \
-        if (managed_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode, \
-                         REAL(openat_name), &fd))                            \
-            return fd;                                                       \
-        return REAL(name)(path, mode);                                       \
+#define DEFINE_CREAT(name, openat_name)                                             \
+    int wrapped_##name(const char *path, mode_t mode)                               \
+    {                                                                               \
+        OPEN(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode, REAL(openat_name), \
+             REAL(name)(path, mode));                                               \
     }
 DEFINE_CREAT(creat, openat)
 DEFINE_CREAT(creat64, openat64)

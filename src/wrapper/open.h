@@ -16,20 +16,32 @@ struct wrapper_opener {
     /* Undo an open that returned fd. */
     void (*undo)(void *arg, int fd);
     void *arg;
-    const struct wrapper_path *where;
+    /* Found as wrapper_open_how() says; what comes here while the open waits may move it.
+     */
+    struct wrapper_path *where;
     int flags; /* as for open(2) */
 };
 
 /* What open(2) would return. A descriptor open for writing is in the table when this
  * returns. */
 int wrapper_open(const struct wrapper_opener *opener);
-/* The engine has to be asked about an open with these flags. */
-bool wrapper_open_concerns(int flags);
+/* How the path of an open with these flags is meant: wrapper_path_how. */
+unsigned wrapper_open_how(int flags);
 /* They open for writing, or make the file. */
 bool wrapper_open_writes(int flags);
 /* Before an open that cannot be repeated: what wrapper_open() does before and between its
  * real opens. 0, or -1 with errno. For reading it opens the file itself to look at it. */
-int wrapper_open_prepare(const struct wrapper_path *where, int flags);
+int wrapper_open_prepare(struct wrapper_path *where, int flags);
+/* Before *path, below dirfd, is executed: it is made present and complete here, as for a
+ * read. May change *path to one that is in *where. Also in the child of vfork, where
+ * nothing of this process is touched: it can ask a member, if the engine is there already.
+ * 0, or -1 with errno. */
+int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
+                          struct wrapper_path *where);
+/* The same before a program without a slash in its name is looked for along PATH: where
+ * PATH names a managed directory, or one below, before it comes to the program, the program
+ * is brought there if it is published. Never waits. 0. */
+int wrapper_open_search(const char *program);
 /* fd is a file that exists only since this call made it under a new name: as write_begin
  * and write_opened. */
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags);

@@ -1,15 +1,27 @@
 /*
- * path.c - the prefix test
+ * path.c - from a path to a upath
  *
- * Nearly all paths are elsewhere, so the order is: a comparison with each prefix; if that
- * fails and the path has neither "//" nor "/." in it, it is elsewhere. Only else is it
- * normalised.
+ * walk() does what the kernel does, component by component with readlink: no descriptor is
+ * opened (the program may have used them all up), and what is absent can be walked past.
+ * The managed directories are compared by their physical names.
  *
- * Relative paths need the working directory. What is kept of it is one word, (generation,
- * where it is in relation to the managed directories), so that a signal handler may read
- * it: "elsewhere" and a path without ".." is answered from it; otherwise getcwd is asked. A
- * change of directory by a wrapper we have raises the generation after the fact; who
- * computed the word from an older directory fails its compare-and-swap.
+ * Nearly all paths are elsewhere, and a walk costs half a microsecond a component. So it is
+ * remembered of directories, by the hash of their text, that they are elsewhere: `places`,
+ * single words, in which a signal handler may read and write what a thread is about to. A
+ * path whose directory is known costs a hash; one whose parent directory is known costs one
+ * readlink. What is remembered is void after a second, or as soon as this process makes a
+ * link or renames something: another process may put a link in the place of a directory
+ * that we know.
+ *
+ * FAR: neither below a managed directory nor above one, so a plain directory in it is FAR
+ * too. ABOVE: elsewhere, but a managed directory is somewhere in it. Nothing is remembered
+ * of what is below.
+ *
+ * The text of a relative path means something only together with a directory: the
+ * generation of the working directory or a descriptor's inode is hashed with it. What is
+ * kept of the working directory itself is one word, (generation, place). A change of
+ * directory by a wrapper of ours raises the generation after the fact; who computed the
+ * word from an older directory fails its compare-and-swap.
  */
 #include "wrapper/path.h"
 
@@ -20,36 +32,126 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "util/path.h"
 #include "wrapper/core.h"
+
+#define CONTROL_DIR  ".dyad"
+#define DELETED_MARK " (deleted)"
+#define LINKS_MAX    40 /* the kernel's own bound */
 
 struct prefix {
     size_t len;
     char text[PATH_MAX];
 };
 
-/* [side][0]: as configured, normalised; [side][1]: as the kernel names it, len 0 if that is
- * the same. */
-static struct prefix prefixes[2][2];
+static struct prefix configured[2]; /* by side; as in the variable, normalised */
+static struct prefix managed[2];    /* its physical name */
+/* All of them that differ: nearly always one. */
+static struct {
+    const struct prefix *prefix;
+    int side;
+} forms[4];
+static unsigned nforms;
 static bool relative_to_managed;
+static atomic_bool forgotten;
 
-enum { CWD_UNKNOWN = 0, CWD_ELSEWHERE = 1, CWD_NEAR = 2, CWD_MASK = 3 };
+enum place { PLACE_UNKNOWN = 0, PLACE_FAR = 1, PLACE_ABOVE = 2, PLACE_BELOW = 3 };
+#define PLACE_MASK 3u
+
+/* The working directory: its generation above, its place in the lowest two bits. */
 static _Atomic uint64_t cwd_word;
 
-#define CONTROL_DIR ".dyad"
+/* --- what is remembered --- */
 
-/* What comes after the prefix, or NULL. The directory itself is not below it. */
+#define PLACES    1024u /* a power of two */
+#define TAG_SHIFT 24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
+
+static _Atomic uint64_t places[PLACES];
+static _Atomic uint32_t epoch;
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    a = (a ^ b) * 0x9e3779b97f4a7c15ull;
+    return a ^ (a >> 32);
+}
+
+/* Hash of a directory's text, in relation to what `seed` stands for. */
+static uint64_t hash(uint64_t seed, const char *text, size_t len)
+{
+    uint64_t h =
+        mix(seed + len, atomic_load_explicit(&epoch, memory_order_relaxed) + 0x632be5abull);
+    uint64_t part = 0;
+    size_t i = 0;
+
+    for (; i + sizeof(part) <= len; i += sizeof(part)) {
+        __builtin_memcpy(&part, text + i, sizeof(part));
+        h = mix(h, part);
+    }
+    if (i == len) {
+        ;
+    } else if (len >= sizeof(part)) { /* the last eight bytes, some of them once more */
+        __builtin_memcpy(&part, text + len - sizeof(part), sizeof(part));
+    } else {
+        for (part = 0; i < len; i++)
+            part = part << 8 | (unsigned char)text[i];
+    }
+    return mix(mix(h, part), 0x2545f4914f6cdd1dull);
+}
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec & 0x3fffff;
+}
+
+static enum place recall(uint64_t h)
+{
+    uint64_t word = atomic_load_explicit(&places[h & (PLACES - 1)], memory_order_relaxed);
+
+    if ((word ^ h) >> TAG_SHIFT != 0 || ((now() - (word >> 2)) & 0x3fffff) > 1)
+        return PLACE_UNKNOWN;
+    return (enum place)(word & PLACE_MASK);
+}
+
+static void remember(uint64_t h, enum place place)
+{
+    if (place == PLACE_FAR || place == PLACE_ABOVE)
+        atomic_store_explicit(&places[h & (PLACES - 1)],
+                              h >> TAG_SHIFT << TAG_SHIFT | now() << 2 | place,
+                              memory_order_relaxed);
+}
+
+void wrapper_path_changed(void)
+{
+    atomic_fetch_add(&epoch, 1);
+}
+
+void wrapper_path_cwd_changed(void)
+{
+    uint64_t word = atomic_load(&cwd_word);
+
+    while (!atomic_compare_exchange_weak(&cwd_word, &word, (word | PLACE_MASK) + 1))
+        ;
+}
+
+/* --- prefixes --- */
+
+/* What comes after the prefix: "" for the directory itself, NULL: not below it. */
 static const char *below(const struct prefix *prefix, const char *path)
 {
     if (prefix->len == 0 || strncmp(path, prefix->text, prefix->len) != 0)
         return NULL;
     path += prefix->len;
     if (prefix->len == 1) /* "/" is managed: not sensible, but it is what was asked for */
-        path--;
-    return path[0] == '/' && path[1] ? path + 1 : NULL;
+        return path;
+    return path[0] == '/' ? path + 1 : path[0] ? NULL : path;
 }
 
 static bool is_control(const char *upath)
@@ -60,112 +162,340 @@ static bool is_control(const char *upath)
            (upath[len] == '/' || upath[len] == '\0');
 }
 
-static bool match(const char *path, struct wrapper_path *where)
+/* where->text is a physical path. */
+static bool match(struct wrapper_path *where)
 {
     for (int side = 0; side < 2; side++) {
-        const char *upath = below(&prefixes[side][0], path);
-        if (!upath)
-            upath = below(&prefixes[side][1], path);
-        where->upath[side] = upath && !is_control(upath) ? upath : NULL;
+        const char *upath = below(&managed[side], where->text);
+        if (upath && (is_control(upath) || (!*upath && !(where->how & WRAPPER_PATH_DIR))))
+            upath = NULL;
+        where->upath[side] = upath;
     }
     return where->upath[0] || where->upath[1];
 }
 
-/* Does an absolute path start as some managed directory does? The first filter. */
-static bool starts_alike(const char *path)
+/* dir[len], physical, "" for the root. */
+static enum place place_of(const char *dir, size_t len)
 {
-    for (int side = 0; side < 2; side++)
-        for (int i = 0; i < 2; i++)
-            if (prefixes[side][i].len &&
-                strncmp(path, prefixes[side][i].text, prefixes[side][i].len) == 0)
-                return true;
+    enum place place = PLACE_FAR;
+
+    for (int side = 0; side < 2; side++) {
+        const struct prefix *prefix = &managed[side];
+        if (prefix->len == 0)
+            continue;
+        if (prefix->len == 1 ||
+            (len >= prefix->len && !memcmp(dir, prefix->text, prefix->len) &&
+             (len == prefix->len || dir[prefix->len] == '/')))
+            return PLACE_BELOW;
+        if (len < prefix->len && !memcmp(dir, prefix->text, len) &&
+            prefix->text[len] == '/')
+            place = PLACE_ABOVE;
+    }
+    return place;
+}
+
+/* What of an absolute path is below a prefix as text, in its configured or its physical
+ * form; *side is whose. It may still lead out again. */
+static const char *below_as_text(const char *path, int *side)
+{
+    const char *rest;
+
+    for (*side = 0; *side < 2; ++*side)
+        if ((rest = below(&managed[*side], path)) ||
+            (rest = below(&configured[*side], path)))
+            return rest;
+    return NULL;
+}
+
+/* --- the walk --- */
+
+struct walk {
+    /* Remember what is learnt of the directories in the text of the path; their hashes'
+     * seed. */
+    bool keep;
+    uint64_t seed;
+    bool follow; /* the last component, whatever how says */
+    /* Results. */
+    bool absent; /* a component was not there */
+    bool dir;    /* by its form it can only name a directory */
+};
+
+/* A link of /proc shows a name that the file had. */
+static bool is_deleted(const char *link, const char *target, size_t len)
+{
+    size_t mark = sizeof(DELETED_MARK) - 1;
+    struct stat st;
+
+    return strncmp(link, "/proc/", 6) == 0 && len > mark &&
+           memcmp(target + len - mark, DELETED_MARK, mark) == 0 &&
+           (syscall(SYS_newfstatat, AT_FDCWD, link, &st, 0) < 0 || st.st_nlink == 0);
+}
+
+static bool follows(const struct wrapper_path *where, const struct walk *w, size_t n)
+{
+    if (w->follow || (where->how & WRAPPER_PATH_FOLLOW_ALL) == WRAPPER_PATH_FOLLOW_ALL)
+        return true;
+    return (where->how & WRAPPER_PATH_FOLLOW) && place_of(where->text, n) == PLACE_BELOW;
+}
+
+/* Go from the directory where->text[n], physical, along `path`, to a physical name in
+ * where->text. 0, or -1: it is the real call's affair. What is still to be walked stands at
+ * the end of where->text, where a link's target can be put before it. */
+static int __attribute__((noinline))
+walk(struct wrapper_path *where, size_t n, const char *path, struct walk *w)
+{
+    char target[PATH_MAX], *out = where->text, *floor = out + PATH_MAX;
+    char *end = out + sizeof(where->text) - 1, *p, *q;
+    size_t size = strlen(path), base, consumed;
+    bool plain = true; /* no link so far: what was walked is a beginning of `path` */
+    unsigned links = 0;
+
+    if (size >= PATH_MAX)
+        return -1;
+    for (base = size; base > 0 && path[base - 1] != '/';)
+        base--;
+    p = memmove(end - size, path, size + 1);
+    base = size - base; /* length of the last component */
+    w->absent = w->dir = false;
+    for (;; p = q) {
+        size_t len;
+        ssize_t r;
+
+        for (; *p == '/'; p++)
+            w->dir = true;
+        /* Between the directory and the last component, as the path has them. */
+        if (base && (size_t)(end - p) == base) {
+            if (w->keep && !w->absent && size > base)
+                remember(hash(w->seed, path, size - base - 1), place_of(out, n));
+            base = 0; /* what a link at the end leads to is none of it */
+        }
+        if (!*p)
+            break;
+        q = strchrnul(p, '/');
+        len = (size_t)(q - p);
+        w->dir = true;
+        if (len == 1 && p[0] == '.')
+            continue;
+        if (len == 2 && p[0] == '.' && p[1] == '.') {
+            while (n > 0 && out[--n] != '/')
+                ;
+            plain = false;
+            continue;
+        }
+        w->dir = false;
+        if (n + 1 + len + 1 > PATH_MAX)
+            return -1;
+        out[n] = '/';
+        memcpy(out + n + 1, p, len);
+        out[n + 1 + len] = '\0';
+        if (!w->absent && (*q || follows(where, w, n))) {
+            r = syscall(SYS_readlinkat, AT_FDCWD, out, target, sizeof(target) - 1);
+            if (r > 0) {
+                if (++links > LINKS_MAX || q - r < floor ||
+                    is_deleted(out, target, (size_t)r))
+                    return -1;
+                plain = false;
+                q -= r;
+                memcpy(q, target, (size_t)r);
+                if (target[0] == '/')
+                    n = 0;
+                continue;
+            }
+            if (errno == ENOENT || errno == ENOTDIR)
+                w->absent = true;
+            else if (errno != EINVAL)
+                return -1;
+        }
+        n += 1 + len;
+        consumed = size - (size_t)(end - q);
+        if (plain && w->keep && !w->absent && *q)
+            remember(hash(w->seed, path, consumed), place_of(out, n));
+    }
+    if (n == 0) {
+        out[n++] = '/';
+        w->dir = true;
+    }
+    out[n] = '\0';
+    return 0;
+}
+
+/* --- directories that are known --- */
+
+/* Where directory path[len] (absolute, or relative to what `seed` stands for, whose own
+ * place is `start`) is: known, or to be told with one readlink. Uses where->text. */
+static enum place place_near(int dirfd, uint64_t seed, enum place start, const char *path,
+                             size_t len, struct wrapper_path *where)
+{
+    size_t known = len;
+    enum place place = PLACE_UNKNOWN;
+    char target;
+
+    /* Up, to a directory that is known ... */
+    for (;;) {
+        if (known == 0)
+            place = start;
+        else
+            place = recall(hash(seed, path, known));
+        if (place != PLACE_UNKNOWN || known == 0)
+            break;
+        while (known > 0 && path[known - 1] != '/')
+            known--;
+        while (known > 0 && path[known - 1] == '/')
+            known--;
+    }
+    if (known == len)
+        return place;
+    if (place != PLACE_FAR || len >= PATH_MAX)
+        return PLACE_UNKNOWN;
+    /* ... and down again. */
+    memcpy(where->text, path, len);
+    while (known < len) {
+        size_t from = known + (path[known] == '/');
+        while (from < len && path[from] == '/')
+            from++;
+        for (known = from; known < len && path[known] != '/';)
+            known++;
+        if (known == from ||
+            (path[from] == '.' &&
+             (known == from + 1 || (known == from + 2 && path[from + 1] == '.'))))
+            return PLACE_UNKNOWN;
+        where->text[known] = '\0';
+        if (syscall(SYS_readlinkat, dirfd, where->text, &target, 1) >= 0)
+            return PLACE_UNKNOWN;
+        if (errno != EINVAL)
+            return PLACE_FAR; /* absent, and what is not there leads nowhere */
+        if (known < len)
+            where->text[known] = '/';
+        remember(hash(seed, path, known), PLACE_FAR);
+    }
+    return PLACE_FAR;
+}
+
+/* Length of the directory's text in path: what is before the last slash. */
+static size_t directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+/* Where the path as a whole leads is asked for, not only its directory. */
+static bool is_whole(unsigned how)
+{
+    return (how & WRAPPER_PATH_FOLLOW_ALL) == WRAPPER_PATH_FOLLOW_ALL;
+}
+
+/* The last component is "", "." or "..". */
+static bool ends_in_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *last = slash ? slash + 1 : path;
+
+    return last[0] == '\0' || !strcmp(last, ".") || !strcmp(last, "..");
+}
+
+/* A name of an open descriptor: where it leads may change at any time. Only calls that
+ * follow it have to do with the file. */
+static bool is_magic(const char *path)
+{
+    if ((path[1] != 'p' && path[1] != 'd') || path[0] != '/')
+        return false;
+    if (strncmp(path, "/proc/", 6) == 0)
+        return strstr(path, "/fd/") || strstr(path, "/cwd") || strstr(path, "/root");
+    return strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/dev/std", 8) == 0;
+}
+
+static bool is_below(const struct wrapper_path *where)
+{
+    return where->upath[0] || where->upath[1];
+}
+
+/* The walk along `path` from where->text[n], and what comes of it. */
+static bool find_walking(struct wrapper_path *where, size_t n, const char *path,
+                         struct walk *w)
+{
+    where->upath[0] = where->upath[1] = NULL;
+    if (walk(where, n, path, w) < 0)
+        return false;
+    if (match(where) && (!w->dir || (where->how & WRAPPER_PATH_DIR)))
+        return true;
+    if (w->keep && !w->absent && !is_below(where) && is_whole(where->how) &&
+        place_of(where->text, strlen(where->text)) != PLACE_BELOW)
+        remember(hash(w->seed, path, strlen(path)), PLACE_ABOVE);
     return false;
 }
 
-/* Could a path that does not start alike normalise to one that does? */
-static bool is_twisted(const char *path)
+/* A path in relation to a directory elsewhere, whose place is `start`: is it known, or
+ * easily told, that it is elsewhere, too? where may be NULL: then only what is known. */
+static bool is_elsewhere(int dirfd, uint64_t seed, enum place start, const char *path,
+                         unsigned how, struct wrapper_path *where)
 {
-    for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/'))
-        if (p[1] == '/' || p[1] == '.')
-            return true;
-    return false;
-}
+    size_t len = is_whole(how) ? strlen(path) : directory_length(path);
+    enum place place;
 
-static bool has_dotdot(const char *path)
-{
-    for (const char *p = strstr(path, ".."); p; p = strstr(p + 1, ".."))
-        if ((p == path || p[-1] == '/') && (p[2] == '/' || p[2] == '\0'))
-            return true;
-    return false;
+    if (len == 0)
+        place = start;
+    else if (where)
+        place = place_near(dirfd, seed, start, path, len, where);
+    else
+        place = recall(hash(seed, path, len));
+    if (place == PLACE_ABOVE) /* the managed directory itself may be meant */
+        return is_whole(how) || !(how & WRAPPER_PATH_DIR);
+    return place == PLACE_FAR &&
+           (is_whole(how) || !(how & WRAPPER_PATH_DIR) || !ends_in_directory(path));
 }
 
 static bool find_absolute(const char *path, struct wrapper_path *where)
 {
-    bool dir;
+    struct walk w = {.keep = true};
+    const char *rest;
+    int side;
 
-    if (!starts_alike(path) && !is_twisted(path))
+    if (is_magic(path)) {
+        w.keep = false;
+        w.follow = (where->how & WRAPPER_PATH_FOLLOW) != 0;
+    } else if ((rest = below_as_text(path, &side))) {
+        /* The prefix need not be walked. */
+        w.keep = false;
+        memcpy(where->text, managed[side].text, managed[side].len + 1);
+        return find_walking(where, managed[side].len == 1 ? 0 : managed[side].len, rest,
+                            &w);
+    } else if (is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, where->how, where)) {
         return false;
-    return util_path_normalise(path, where->text, PATH_MAX, &dir) > 0 && !dir &&
-           match(where->text, where);
-}
-
-/* `path` below the directory base[len] (in where->text, absolute). */
-static bool find_from(struct wrapper_path *where, size_t len, const char *path)
-{
-    char *joined = where->text +
-                   PATH_MAX; /* util_path_normalise() never writes ahead of what it reads */
-    size_t n = strlen(path);
-    bool dir;
-
-    if (len + 1 + n + 1 > PATH_MAX)
-        return false;
-    memcpy(joined, where->text, len);
-    joined[len] = '/';
-    memcpy(joined + len + 1, path, n + 1);
-    return util_path_normalise(joined, where->text, PATH_MAX, &dir) > 0 && !dir &&
-           match(where->text, where);
-}
-
-/* The directory is, or is inside of, or contains a managed one. */
-static bool is_near(const char *dir, size_t len)
-{
-    for (int side = 0; side < 2; side++) {
-        for (int i = 0; i < 2; i++) {
-            const struct prefix *prefix = &prefixes[side][i];
-            size_t least = len < prefix->len ? len : prefix->len;
-            if (prefix->len && memcmp(dir, prefix->text, least) == 0)
-                return true; /* errs towards near where one is a mere text prefix of the
-                                other */
-        }
     }
-    return false;
+    return find_walking(where, 0, path, &w);
+}
+
+/* --- relative paths --- */
+
+static uint64_t cwd_seed(uint64_t word)
+{
+    return mix(word >> 2, 0x5851f42d4c957f2dull) | 1;
 }
 
 static bool find_in_cwd(const char *path, struct wrapper_path *where)
 {
     uint64_t word = atomic_load(&cwd_word);
+    enum place place = (enum place)(word & PLACE_MASK);
+    struct walk w = {0};
     long n;
 
-    if ((word & CWD_MASK) == CWD_ELSEWHERE && !has_dotdot(path))
+    if ((place == PLACE_FAR || place == PLACE_ABOVE) &&
+        is_elsewhere(AT_FDCWD, cwd_seed(word), place, path, where->how, where))
         return false;
     n = syscall(SYS_getcwd, where->text, PATH_MAX);
     if (n <= 1 || where->text[0] != '/') /* "(unreachable)..." */
         return false;
-    if ((word & CWD_MASK) == CWD_UNKNOWN && wrapper_mine()) {
-        int place = is_near(where->text, (size_t)n - 1) ? CWD_NEAR : CWD_ELSEWHERE;
-        atomic_compare_exchange_strong(&cwd_word, &word,
-                                       (word & ~(uint64_t)CWD_MASK) | (unsigned)place);
+    n = n == 2 ? 0 : n - 1; /* the root is "" */
+    if (place == PLACE_UNKNOWN && wrapper_mine()) {
+        uint64_t known = (word & ~(uint64_t)PLACE_MASK) | place_of(where->text, (size_t)n);
+        if (atomic_compare_exchange_strong(&cwd_word, &word, known))
+            word = known;
+        place = (enum place)(word & PLACE_MASK);
     }
-    return find_from(where, (size_t)n - 1, path);
-}
-
-void wrapper_path_cwd_changed(void)
-{
-    /* The generation is the word's upper bits; the lower ones become CWD_UNKNOWN. */
-    uint64_t word = atomic_load(&cwd_word);
-
-    while (!atomic_compare_exchange_weak(&cwd_word, &word, (word | CWD_MASK) + 1))
-        ;
+    w.keep = place == PLACE_FAR || place == PLACE_ABOVE;
+    w.seed = cwd_seed(word);
+    return find_walking(where, (size_t)n, path, &w);
 }
 
 static long fd_name(int fd, char *text)
@@ -181,14 +511,55 @@ static long fd_name(int fd, char *text)
     return n;
 }
 
+/* The inode stands for the directory: a number may be another directory's by now. */
+static bool fd_seed(int dirfd, uint64_t *seed)
+{
+    struct stat st;
+
+    if (syscall(SYS_newfstatat, dirfd, "", &st, AT_EMPTY_PATH) < 0 ||
+        !S_ISDIR(st.st_mode) || st.st_nlink == 0)
+        return false;
+    *seed =
+        mix(mix((uint64_t)st.st_dev, 0xda942042e4dd58b5ull), (uint64_t)st.st_ino) & ~1ull;
+    return true;
+}
+
+static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
+{
+    struct walk w = {.keep = true};
+    enum place place;
+    long n;
+
+    if (!fd_seed(dirfd, &w.seed))
+        return false;
+    place = recall(hash(w.seed, "", 0));
+    if (place != PLACE_UNKNOWN &&
+        is_elsewhere(dirfd, w.seed, place, path, where->how, where))
+        return false;
+    n = fd_name(dirfd, where->text);
+    if (n <= 0)
+        return false;
+    n = n == 1 ? 0 : n;
+    place = place_of(where->text, (size_t)n);
+    w.keep = place == PLACE_FAR || place == PLACE_ABOVE;
+    remember(hash(w.seed, "", 0), place);
+    return find_walking(where, (size_t)n, path, &w);
+}
+
+/* DYAD_PATH_RELATIVE, as DYAD has it: a relative path that names nothing in the working
+ * directory is one below the managed directory. */
 static bool find_managed(const char *path, struct wrapper_path *where)
 {
+    struct stat st;
+
+    if (syscall(SYS_newfstatat, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return false;
     for (int side = 0; side < 2; side++) {
-        const struct prefix *prefix = &prefixes[side][0];
-        if (!prefix->len)
+        struct walk w = {0};
+        if (!managed[side].len)
             continue;
-        memcpy(where->text, prefix->text, prefix->len + 1);
-        if (find_from(where, prefix->len, path)) {
+        memcpy(where->text, managed[side].text, managed[side].len + 1);
+        if (find_walking(where, managed[side].len == 1 ? 0 : managed[side].len, path, &w)) {
             where->moved = true;
             return true;
         }
@@ -196,14 +567,38 @@ static bool find_managed(const char *path, struct wrapper_path *where)
     return false;
 }
 
-bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where)
+/* --- what the others call --- */
+
+bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how)
+{
+    uint64_t word;
+    enum place place;
+    int side;
+
+    if (!path || !path[0])
+        return true;
+    if (path[0] == '/')
+        return !below_as_text(path, &side) && !is_magic(path) &&
+               is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, how, NULL);
+    if (dirfd == AT_FDCWD) {
+        word = atomic_load(&cwd_word);
+        place = (enum place)(word & PLACE_MASK);
+        return !relative_to_managed && (place == PLACE_FAR || place == PLACE_ABOVE) &&
+               is_elsewhere(AT_FDCWD, cwd_seed(word), place, path, how, NULL);
+    }
+    return false;
+}
+
+bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,
+                          struct wrapper_path *where)
 {
     int saved = errno;
     bool found;
 
-    if (!path || !path[0])
+    if (!path || !path[0] || atomic_load_explicit(&forgotten, memory_order_relaxed))
         return false;
     where->moved = false;
+    where->how = how;
     if (path[0] == '/') {
         found = find_absolute(path, where);
     } else if (dirfd == AT_FDCWD) {
@@ -211,30 +606,68 @@ bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where)
         if (!found && relative_to_managed)
             found = find_managed(path, where);
     } else {
-        long n = dirfd < 0 ? 0 : fd_name(dirfd, where->text);
-        found = n > 0 && (is_near(where->text, (size_t)n) || has_dotdot(path)) &&
-                find_from(where, (size_t)n, path);
+        found = dirfd >= 0 && find_in_fd(dirfd, path, where);
     }
     errno = saved;
     return found;
 }
 
-bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
+bool wrapper_path_find_fd_as(int fd, unsigned how, struct wrapper_path *where)
 {
     int saved = errno;
-    bool found = fd_name(fd, where->text) > 0 && match(where->text, where);
+    struct stat st;
+    long n = fd_name(fd, where->text);
+    size_t mark = sizeof(DELETED_MARK) - 1;
+    bool found;
 
     where->moved = false;
+    where->how = how;
+    found =
+        n > 0 && !atomic_load_explicit(&forgotten, memory_order_relaxed) && match(where);
+    if (found && (size_t)n > mark && strcmp(where->text + n - mark, DELETED_MARK) == 0)
+        found = syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_nlink > 0;
     errno = saved;
     return found;
 }
 
-static void set_prefix(struct prefix *configured, struct prefix *kernel, const char *path)
+bool wrapper_path_is_control(const char *name)
 {
+    return strcmp(name, CONTROL_DIR) == 0;
+}
+
+bool wrapper_path_ends_in_directory(const char *path)
+{
+    return ends_in_directory(path);
+}
+
+enum wrapper_path_again wrapper_path_again(struct wrapper_path *where)
+{
+    enum engine_side side = wrapper_path_side(where);
+    size_t len = strlen(where->text);
+    uint64_t before = hash(0, where->text, len);
+    struct walk w = {0};
+    int saved = errno;
+    bool found;
+
+    found = find_walking(where, managed[side].len == 1 ? 0 : managed[side].len,
+                         where->upath[side], &w);
+    errno = saved;
+    if (!found)
+        return WRAPPER_PATH_GONE;
+    return strlen(where->text) == len && hash(0, where->text, len) == before
+               ? WRAPPER_PATH_SAME
+               : WRAPPER_PATH_OTHER;
+}
+
+/* --- set-up --- */
+
+static void set_prefix(struct prefix *as_given, struct prefix *physical, const char *path)
+{
+    struct wrapper_path where = {.how = WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW_ALL};
     char joined[2 * PATH_MAX];
     size_t at = 0, n = strlen(path);
+    struct walk w = {.follow = true};
     bool dir;
-    int fd;
 
     if (path[0] != '/') {
         long cwd = syscall(SYS_getcwd, joined, PATH_MAX);
@@ -246,21 +679,39 @@ static void set_prefix(struct prefix *configured, struct prefix *kernel, const c
     if (at + n >= sizeof(joined))
         return;
     memcpy(joined + at, path, n + 1);
-    configured->len =
-        util_path_normalise(joined, configured->text, sizeof(configured->text), &dir);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, joined, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
+    as_given->len =
+        util_path_normalise(joined, as_given->text, sizeof(as_given->text), &dir);
+    if (as_given->len == 0)
         return;
-    kernel->len = (size_t)fd_name(fd, kernel->text);
-    syscall(SYS_close, fd);
-    if (kernel->len == configured->len &&
-        memcmp(kernel->text, configured->text, kernel->len) == 0)
-        kernel->len = 0;
+    /* What of it is not there yet is taken as it is written. */
+    if (walk(&where, 0, joined, &w) < 0) {
+        *physical = *as_given;
+        return;
+    }
+    physical->len = strlen(where.text);
+    memcpy(physical->text, where.text, physical->len + 1);
+}
+
+static void add_form(const struct prefix *prefix, int side)
+{
+    for (unsigned i = 0; i < nforms; i++)
+        if (forms[i].prefix->len == prefix->len &&
+            memcmp(forms[i].prefix->text, prefix->text, prefix->len) == 0)
+            return;
+    if (prefix->len) {
+        forms[nforms].prefix = prefix;
+        forms[nforms++].side = side;
+    }
 }
 
 bool wrapper_path_configured(void)
 {
-    return prefixes[0][0].len || prefixes[1][0].len;
+    return configured[0].len || configured[1].len;
+}
+
+bool wrapper_path_forget(void)
+{
+    return wrapper_path_configured() && !atomic_exchange(&forgotten, true);
 }
 
 bool wrapper_path_setup(char *const env[])
@@ -270,14 +721,17 @@ bool wrapper_path_setup(char *const env[])
     const char *flag = wrapper_env_get(env, "DYAD_PATH_RELATIVE");
     bool any = false;
 
+    nforms = 0;
     for (int side = 0; side < 2; side++) {
         const char *path = wrapper_env_get(env, name[side]);
         if (!path || !*path)
             path = both;
         if (!path || !*path)
             continue;
-        set_prefix(&prefixes[side][0], &prefixes[side][1], path);
-        any = any || prefixes[side][0].len;
+        set_prefix(&configured[side], &managed[side], path);
+        add_form(&managed[side], side);
+        add_form(&configured[side], side);
+        any = any || configured[side].len;
     }
     relative_to_managed = flag && (!strcmp(flag, "1") || !strcasecmp(flag, "on") ||
                                    !strcasecmp(flag, "true") || !strcasecmp(flag, "yes"));

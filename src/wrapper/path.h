@@ -1,9 +1,12 @@
 /*
  * wrapper/path.h - is this path below a managed directory?
  *
- * Lexical: "." and ".." and "//" are resolved as text, and a path is compared with each
- * managed directory as configured and as the kernel names it (a configured path may go
- * through symbolic links).
+ * As the kernel understands it: symbolic links on the way are followed wherever they are,
+ * ".." goes up from where a link led, and the answer is the one upath of the file. What is
+ * not there (yet) is taken as it is written.
+ *
+ * Thread-safe and async-signal-safe; no descriptor is opened, nothing allocated; errno is
+ * kept.
  */
 #ifndef DYAD_WRAPPER_PATH_H
 #define DYAD_WRAPPER_PATH_H
@@ -14,6 +17,19 @@
 
 #include "engine/engine_ops.h"
 
+/* How a path is meant. */
+enum wrapper_path_how {
+    /* A link as the last component, that is below a managed directory, is followed. So are
+     * those of /proc/self/fd. */
+    WRAPPER_PATH_FOLLOW = 1 << 0,
+    /* One elsewhere, too. (Costs a look at the disk now and then: for calls that are not
+     * cheap.) */
+    WRAPPER_PATH_FOLLOW_ALL = 1 << 1 | WRAPPER_PATH_FOLLOW,
+    /* A directory is meant: a trailing slash, "." and ".." may be its last component, and
+     * the managed directory itself is found, with the upath "". */
+    WRAPPER_PATH_DIR = 1 << 2,
+};
+
 struct wrapper_path {
     /* Path below the directory of each side, or NULL: not below that one. One is not NULL.
      */
@@ -22,7 +38,8 @@ struct wrapper_path {
      * DYAD_PATH_RELATIVE a relative path is one below the managed directory, not below the
      * working directory. */
     bool moved;
-    char text[2 * PATH_MAX];
+    unsigned how;
+    char text[2 * PATH_MAX]; /* the absolute path, all links resolved; then scratch space */
 };
 
 /* Read DYAD_PATH, DYAD_PATH_PRODUCER, DYAD_PATH_CONSUMER, DYAD_PATH_RELATIVE. False:
@@ -30,16 +47,48 @@ struct wrapper_path {
 bool wrapper_path_setup(char *const env[]);
 /* What it returned. */
 bool wrapper_path_configured(void);
+/* From now on nothing is below a managed directory: what their names meant, no path means
+ * any longer (chroot). False: nothing was before either. */
+bool wrapper_path_forget(void);
 
 /* Fill *where and return true if (dirfd, path) is below a managed directory: not the
  * directory itself, not its control directory (.dyad), not with a trailing slash. NULL is
- * below nothing. Keeps errno. */
-bool wrapper_path_find(int dirfd, const char *path, struct wrapper_path *where);
+ * below nothing. `how`: 0 or wrapper_path_how. */
+bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,
+                          struct wrapper_path *where);
+/* The name itself, though it be a link. */
+static inline bool wrapper_path_find(int dirfd, const char *path,
+                                     struct wrapper_path *where)
+{
+    return wrapper_path_find_as(dirfd, path, 0, where);
+}
+/* True: wrapper_path_find_as() would say false, and it costs next to nothing to tell. */
+bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how);
 /* The same for the file that fd has open, by the name that the kernel shows. */
-bool wrapper_path_find_fd(int fd, struct wrapper_path *where);
+bool wrapper_path_find_fd_as(int fd, unsigned how, struct wrapper_path *where);
+static inline bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
+{
+    return wrapper_path_find_fd_as(fd, 0, where);
+}
+/* Is this the name that the control directory has in a managed one? */
+bool wrapper_path_is_control(const char *name);
+/* By its form the path can only name a directory: a slash or a dot ends it. */
+bool wrapper_path_ends_in_directory(const char *path);
+
+/* Links or directories may have come to stand where *where, as it was found, leads through:
+ * look again. */
+enum wrapper_path_again {
+    WRAPPER_PATH_GONE, /* it leads out of the managed directories, or to their root */
+    WRAPPER_PATH_SAME,
+    WRAPPER_PATH_OTHER, /* it is another file's upath */
+};
+enum wrapper_path_again wrapper_path_again(struct wrapper_path *where);
 
 /* chdir or fchdir was called. */
 void wrapper_path_cwd_changed(void);
+/* A symbolic link was made, or something renamed, anywhere: what is remembered of where
+ * directories lead is void. */
+void wrapper_path_changed(void);
 
 /* The side on which a file is written, renamed or removed. */
 static inline enum engine_side wrapper_path_side(const struct wrapper_path *where)

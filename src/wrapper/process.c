@@ -23,6 +23,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/member.h"
+#include "wrapper/open.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
 
@@ -164,6 +165,19 @@ struct exec {
     int fd, flags;
 };
 
+/* A program below a managed directory is fetched, or awaited, before it is executed. Its
+ * path may become one in *where. 0, or -1 with errno: it will not come. */
+static int bring_program(struct exec *e, struct wrapper_path *where)
+{
+    if (e->kind == EXEC_FD || !e->path || !e->path[0])
+        return 0;
+    if (e->kind == EXEC_SEARCH && !strchr(e->path, '/'))
+        return wrapper_open_search(e->path);
+    return wrapper_open_for_exec(e->kind == EXEC_AT ? e->fd : AT_FDCWD, &e->path,
+                                 !(e->kind == EXEC_AT && (e->flags & AT_SYMLINK_NOFOLLOW)),
+                                 where);
+}
+
 static int call_exec(const struct exec *e, char *const env[])
 {
     switch (e->kind) {
@@ -178,12 +192,15 @@ static int call_exec(const struct exec *e, char *const env[])
     }
 }
 
-static int do_exec(const struct exec *e, char *const env[])
+static int do_exec(struct exec *e, char *const env[])
 {
+    struct wrapper_path where;
     struct completed c;
     bool ours, member = false;
     int rc;
 
+    if (bring_program(e, &where) < 0)
+        return -1;
     COMPLETE(&c, env);
     ours = wrapper_active() && wrapper_mine();
     if (ours) {
@@ -282,9 +299,17 @@ int wrapped_posix_spawn(pid_t *pid, const char *path,
                         const posix_spawnattr_t *attr, char *const argv[],
                         char *const envp[])
 {
+    struct wrapper_path where;
     struct completed c;
-    int rc;
+    int rc, saved = errno;
 
+    /* With a change of directory among the actions a relative path is not ours to know. */
+    if ((!actions || (path && path[0] == '/')) &&
+        wrapper_open_for_exec(AT_FDCWD, &path, true, &where) < 0) {
+        rc = errno;
+        errno = saved;
+        return rc;
+    }
     COMPLETE(&c, envp);
     rc = REAL(posix_spawn)(pid, path, actions, attr, argv, c.env);
     completed_release(&c);
@@ -296,9 +321,17 @@ int wrapped_posix_spawnp(pid_t *pid, const char *file,
                          const posix_spawnattr_t *attr, char *const argv[],
                          char *const envp[])
 {
+    struct exec e = {.kind = EXEC_SEARCH, .path = file};
+    struct wrapper_path where;
     struct completed c;
-    int rc;
+    int rc, saved = errno;
 
+    if (bring_program(&e, &where) < 0) {
+        rc = errno;
+        errno = saved;
+        return rc;
+    }
+    file = e.path;
     COMPLETE(&c, envp);
     rc = REAL(posix_spawnp)(pid, file, actions, attr, argv, c.env);
     completed_release(&c);

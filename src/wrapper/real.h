@@ -9,11 +9,17 @@
 #ifndef DYAD_WRAPPER_REAL_H
 #define DYAD_WRAPPER_REAL_H
 
+#include <dirent.h>
+#include <fts.h>
+#include <ftw.h>
+#include <glob.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
+#include <utime.h>
 
 enum wrapper_symbol {
 #define WRAPPER_SYMBOL(ret, name, params)            WRAPPER_SYM_##name,

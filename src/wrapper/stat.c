@@ -1,8 +1,8 @@
 /*
- * stat.c - stat, statx and access of files that are published but not here
+ * stat.c - stat, statx and access of what is published but not here
  *
  * The real call answers for what is here, at no cost; the engine is asked only after
- * ENOENT.
+ * ENOENT. Nothing is fetched; a symbolic link that is to be followed is made here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,29 +14,50 @@
 #include "wrapper/core.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
+#include "wrapper/resolve.h"
 
-/* After a real call that returned rc: 1, and *st is filled: the file is published. Else the
- * call's result stands, with its errno. */
-static bool is_elsewhere(int rc, int dirfd, const char *path, struct stat *st)
+/* After a real call that failed: what (dirfd, path) is. HERE: make the call again.
+ * ELSEWHERE: *st is the answer. Else the call's result stands, with its errno. */
+static enum wrapper_resolved look(int dirfd, const char *path, bool follow, struct stat *st)
 {
-    const struct engine_ops *ops;
+    enum wrapper_resolved what;
     struct wrapper_path where;
-    int error = errno;
 
-    if (rc == 0 || error != ENOENT || !wrapper_active() ||
-        !wrapper_path_find(dirfd, path, &where) || !where.upath[ENGINE_CONSUMER] ||
-        !wrapper_mine() || !(ops = wrapper_engine())) {
-        return false;
-    }
+    if (errno != ENOENT)
+        return WRAPPER_NOWHERE;
+    what = wrapper_resolve(dirfd, path, follow, &where, st);
     /* With DYAD_PATH_RELATIVE the real call looked in another place. */
-    if (where.moved && REAL(lstat)(where.text, st) == 0)
-        return true;
-    memset(st, 0, sizeof(*st));
-    if (ENGINE_CALL(ops->lookup(ENGINE_CONSUMER, where.upath[ENGINE_CONSUMER], st)) == 0)
-        return true;
-    errno = error;
-    return false;
+    if (what == WRAPPER_HERE && where.moved)
+        what =
+            REAL(fstatat)(AT_FDCWD, where.text, st, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0
+                ? WRAPPER_ELSEWHERE
+                : WRAPPER_NOWHERE;
+    return what;
 }
+
+/* A directory below a managed one, "": the one that is open. When something that is
+ * published is brought into it, which the engine does without moving its mtime, it must not
+ * look changed: tar complains of one whose ctime or size moves while it is read. So the
+ * ctime of all of them is told as the mtime, and the size as that of one that is not here.
+ */
+static bool is_below(int dirfd, const char *path)
+{
+    struct wrapper_path where;
+
+    if (!wrapper_active())
+        return false;
+    if (!path || !*path)
+        return wrapper_path_find_fd_as(dirfd, WRAPPER_PATH_DIR, &where);
+    return wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW,
+                                &where);
+}
+
+#define DIRECTORY_SIZE 4096
+#define STEADY(st)                      \
+    do {                                \
+        (st)->st_ctim = (st)->st_mtim;  \
+        (st)->st_size = DIRECTORY_SIZE; \
+    } while (0)
 
 /* stat and stat64 are one type where off_t has 64 bits. */
 #define COPY_STAT(to, from)                    \
@@ -56,76 +77,79 @@ static bool is_elsewhere(int rc, int dirfd, const char *path, struct stat *st)
         (to)->st_ctim = (from)->st_ctim;       \
     } while (0)
 
-#define ANSWER(call, dirfd, path, st)                                               \
-    do {                                                                            \
-        struct stat found;                                                          \
-        int saved = errno, rc = (call);                                             \
-        if (__builtin_expect(rc < 0, 0) && is_elsewhere(rc, dirfd, path, &found)) { \
-            COPY_STAT(st, &found);                                                  \
-            errno = saved;                                                          \
-            rc = 0;                                                                 \
-        }                                                                           \
-        return rc;                                                                  \
+#define ANSWER(call, dirfd, path, follow, st)                                  \
+    do {                                                                       \
+        enum wrapper_resolved what = WRAPPER_NOWHERE;                          \
+        struct stat found;                                                     \
+        int saved = errno, rc = (call);                                        \
+        if (__builtin_expect(rc < 0, 0))                                       \
+            what = look(dirfd, path, follow, &found);                          \
+        if (what == WRAPPER_HERE)                                              \
+            rc = (call);                                                       \
+        if (what == WRAPPER_ELSEWHERE) {                                       \
+            COPY_STAT(st, &found);                                             \
+            rc = 0;                                                            \
+        } else if (rc == 0 && S_ISDIR((st)->st_mode) && is_below(dirfd, path)) \
+            STEADY(st);                                                        \
+        if (what != WRAPPER_NOWHERE && rc == 0)                                \
+            errno = saved;                                                     \
+        return rc;                                                             \
     } while (0)
 
-int wrapped_stat(const char *path, struct stat *st)
-{
-    ANSWER(REAL(stat)(path, st), AT_FDCWD, path, st);
-}
+#define DEFINE_FSTAT(name, params, fd, ...)                                           \
+    int wrapped_##name params                                                         \
+    {                                                                                 \
+        int rc = REAL(name)(__VA_ARGS__);                                             \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, "")) \
+            STEADY(st);                                                               \
+        return rc;                                                                    \
+    }
+DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
+DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)
+DEFINE_FSTAT(__fxstat, (int ver, int fd, struct stat *st), fd, ver, fd, st)
+DEFINE_FSTAT(__fxstat64, (int ver, int fd, struct stat64 *st), fd, ver, fd, st)
 
-int wrapped_stat64(const char *path, struct stat64 *st)
-{
-    ANSWER(REAL(stat64)(path, st), AT_FDCWD, path, st);
-}
+#define DEFINE_STAT(name, stat_type, follow)                      \
+    int wrapped_##name(const char *path, stat_type *st)           \
+    {                                                             \
+        ANSWER(REAL(name)(path, st), AT_FDCWD, path, follow, st); \
+    }
+DEFINE_STAT(stat, struct stat, true)
+DEFINE_STAT(stat64, struct stat64, true)
+DEFINE_STAT(lstat, struct stat, false)
+DEFINE_STAT(lstat64, struct stat64, false)
 
-int wrapped_lstat(const char *path, struct stat *st)
-{
-    ANSWER(REAL(lstat)(path, st), AT_FDCWD, path, st);
-}
+#define DEFINE_XSTAT(name, stat_type, follow)                          \
+    int wrapped_##name(int ver, const char *path, stat_type *st)       \
+    {                                                                  \
+        ANSWER(REAL(name)(ver, path, st), AT_FDCWD, path, follow, st); \
+    }
+DEFINE_XSTAT(__xstat, struct stat, true)
+DEFINE_XSTAT(__xstat64, struct stat64, true)
+DEFINE_XSTAT(__lxstat, struct stat, false)
+DEFINE_XSTAT(__lxstat64, struct stat64, false)
 
-int wrapped_lstat64(const char *path, struct stat64 *st)
-{
-    ANSWER(REAL(lstat64)(path, st), AT_FDCWD, path, st);
-}
+#define FOLLOWS(flags) (((flags)&AT_SYMLINK_NOFOLLOW) == 0)
 
 int wrapped_fstatat(int dirfd, const char *path, struct stat *st, int flags)
 {
-    ANSWER(REAL(fstatat)(dirfd, path, st, flags), dirfd, path, st);
+    ANSWER(REAL(fstatat)(dirfd, path, st, flags), dirfd, path, FOLLOWS(flags), st);
 }
 
 int wrapped_fstatat64(int dirfd, const char *path, struct stat64 *st, int flags)
 {
-    ANSWER(REAL(fstatat64)(dirfd, path, st, flags), dirfd, path, st);
-}
-
-int wrapped___xstat(int ver, const char *path, struct stat *st)
-{
-    ANSWER(REAL(__xstat)(ver, path, st), AT_FDCWD, path, st);
-}
-
-int wrapped___xstat64(int ver, const char *path, struct stat64 *st)
-{
-    ANSWER(REAL(__xstat64)(ver, path, st), AT_FDCWD, path, st);
-}
-
-int wrapped___lxstat(int ver, const char *path, struct stat *st)
-{
-    ANSWER(REAL(__lxstat)(ver, path, st), AT_FDCWD, path, st);
-}
-
-int wrapped___lxstat64(int ver, const char *path, struct stat64 *st)
-{
-    ANSWER(REAL(__lxstat64)(ver, path, st), AT_FDCWD, path, st);
+    ANSWER(REAL(fstatat64)(dirfd, path, st, flags), dirfd, path, FOLLOWS(flags), st);
 }
 
 int wrapped___fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags)
 {
-    ANSWER(REAL(__fxstatat)(ver, dirfd, path, st, flags), dirfd, path, st);
+    ANSWER(REAL(__fxstatat)(ver, dirfd, path, st, flags), dirfd, path, FOLLOWS(flags), st);
 }
 
 int wrapped___fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags)
 {
-    ANSWER(REAL(__fxstatat64)(ver, dirfd, path, st, flags), dirfd, path, st);
+    ANSWER(REAL(__fxstatat64)(ver, dirfd, path, st, flags), dirfd, path, FOLLOWS(flags),
+           st);
 }
 
 static struct statx_timestamp stamp(struct timespec ts)
@@ -138,8 +162,23 @@ int wrapped_statx(int dirfd, const char *path, int flags, unsigned mask, struct 
     struct stat st;
     int saved = errno, rc = REAL(statx)(dirfd, path, flags, mask, stx);
 
-    if (rc == 0 || !is_elsewhere(rc, dirfd, path, &st))
+    if (__builtin_expect(rc == 0, 1)) {
+        if (S_ISDIR(stx->stx_mode) && is_below(dirfd, path)) {
+            stx->stx_ctime = stx->stx_mtime;
+            stx->stx_size = DIRECTORY_SIZE;
+        }
         return rc;
+    }
+    switch (look(dirfd, path, FOLLOWS(flags), &st)) {
+    case WRAPPER_NOWHERE:
+        return rc;
+    case WRAPPER_HERE:
+        rc = REAL(statx)(dirfd, path, flags, mask, stx);
+        errno = rc < 0 ? errno : saved;
+        return rc;
+    case WRAPPER_ELSEWHERE:
+        break;
+    }
     memset(stx, 0, sizeof(*stx));
     stx->stx_mask = STATX_BASIC_STATS;
     stx->stx_blksize = (uint32_t)st.st_blksize;
@@ -160,51 +199,50 @@ int wrapped_statx(int dirfd, const char *path, int flags, unsigned mask, struct 
 }
 
 /* The copy that open would make belongs to this process's user: the owner's bits decide. */
-static int check_access(int rc, int dirfd, const char *path, int mode)
+static int check_mode(const struct stat *st, int mode)
 {
-    int saved = errno;
-    unsigned allowed;
-    struct stat st;
+    unsigned allowed = (st->st_mode >> 6) & 7;
 
-    if (rc == 0 || !is_elsewhere(rc, dirfd, path, &st))
-        return rc;
-    allowed = (st.st_mode >> 6) & 7;
     if (geteuid() == 0)
-        allowed = R_OK | W_OK | ((st.st_mode & 0111) ? X_OK : 0);
-    errno = saved;
+        allowed = R_OK | W_OK | (S_ISDIR(st->st_mode) || (st->st_mode & 0111) ? X_OK : 0);
     if (((unsigned)mode & ~allowed & 7) == 0)
         return 0;
     errno = EACCES;
     return -1;
 }
 
-#define CHECKED(call, dirfd, path, mode)          \
+#define CHECKED(call, dirfd, path, mode, follow)  \
     do {                                          \
+        enum wrapper_resolved what;               \
+        struct stat found;                        \
         int before = errno, rc = (call);          \
         if (__builtin_expect(rc == 0, 1))         \
             return 0;                             \
-        rc = check_access(rc, dirfd, path, mode); \
-        if (rc == 0)                              \
-            errno = before;                       \
-        return rc;                                \
+        what = look(dirfd, path, follow, &found); \
+        if (what == WRAPPER_NOWHERE)              \
+            return rc;                            \
+        errno = before;                           \
+        if (what == WRAPPER_HERE)                 \
+            return (call);                        \
+        return check_mode(&found, mode);          \
     } while (0)
 
 int wrapped_access(const char *path, int mode)
 {
-    CHECKED(REAL(access)(path, mode), AT_FDCWD, path, mode);
+    CHECKED(REAL(access)(path, mode), AT_FDCWD, path, mode, true);
 }
 
 int wrapped_faccessat(int dirfd, const char *path, int mode, int flags)
 {
-    CHECKED(REAL(faccessat)(dirfd, path, mode, flags), dirfd, path, mode);
+    CHECKED(REAL(faccessat)(dirfd, path, mode, flags), dirfd, path, mode, FOLLOWS(flags));
 }
 
 int wrapped_euidaccess(const char *path, int mode)
 {
-    CHECKED(REAL(euidaccess)(path, mode), AT_FDCWD, path, mode);
+    CHECKED(REAL(euidaccess)(path, mode), AT_FDCWD, path, mode, true);
 }
 
 int wrapped_eaccess(const char *path, int mode)
 {
-    CHECKED(REAL(eaccess)(path, mode), AT_FDCWD, path, mode);
+    CHECKED(REAL(eaccess)(path, mode), AT_FDCWD, path, mode, true);
 }

@@ -84,7 +84,7 @@ static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real
                                     .flags = parse_mode(mode)};
 
     if (opener.flags == -1 || !wrapper_active() ||
-        !wrapper_path_find(AT_FDCWD, path, &where))
+        !wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where))
         return real_fopen(path, mode);
     if (where.moved)
         o.path = where.text;
@@ -144,8 +144,10 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
     if (!stream || !wrapper_active() || !wrapper_mine())
         return real(path, mode, stream);
     /* Without a path the descriptor's own file is opened once more, in the other mode. */
-    managed = opener.flags != -1 && (path ? wrapper_path_find(AT_FDCWD, path, &where)
-                                          : old >= 0 && wrapper_path_find_fd(old, &where));
+    managed =
+        opener.flags != -1 &&
+        (path ? wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)
+              : old >= 0 && wrapper_path_find_fd(old, &where));
     if (managed && where.moved)
         o.path = where.text;
     if (wrapper_fd_tracked(old)) {

@@ -522,7 +522,7 @@ static int act_stat(void)
     CHECK(access("r", X_OK) == -1 && errno == EACCES);
     CHECK(stat("no", &st) == -1 && errno == ENOENT);
     CHECK(access("no", F_OK) == -1 && errno == ENOENT);
-    CHECK(access("r", F_OK) == 0 && open("r", O_RDONLY | O_PATH) == -1);
+    CHECK(access("r", F_OK) == 0 && open("r", O_RDONLY | O_PATH) >= 0);
     return 0;
 }
 

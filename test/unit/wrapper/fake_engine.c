@@ -27,7 +27,7 @@
 #define LOCK_BYTE ((off_t)1 << 62)
 
 static char log_path[PATH_MAX], remote[PATH_MAX], root[PATH_MAX];
-static bool no_setup;
+static bool no_setup, listing_off;
 static int publish_error, member_error;
 static void (*thread_enter)(void);
 static _Atomic uint32_t ntokens, leaving;
@@ -80,6 +80,7 @@ static int setup(const struct engine_host *host)
     copy_value(remote, host->env, "FAKE_REMOTE");
     copy_value(root, host->env, "FAKE_ROOT");
     no_setup = value(host->env, "FAKE_NO_SETUP") != NULL;
+    listing_off = value(host->env, "DYAD_LISTING") != NULL;
     publish_error = value(host->env, "FAKE_PUBLISH_ERROR") ? EHOSTUNREACH : 0;
     member_error = value(host->env, "FAKE_MEMBER_ERROR") != NULL;
     thread_enter = host->thread_enter;
@@ -163,15 +164,68 @@ static int copy(const char *from, const char *to)
     return rename(temporary, to);
 }
 
-static int consume(enum engine_side side, const char *upath, bool wait)
+/* Make the directories above upath here. As the real one: a published link among them is
+ * made, and then the path has to be resolved again. */
+static int make_parents(const char *upath)
 {
-    char from[2 * PATH_MAX], to[2 * PATH_MAX], dirty[2 * PATH_MAX];
-    int rc;
+    char from[2 * PATH_MAX], to[2 * PATH_MAX], target[PATH_MAX];
+    struct stat st;
+    ssize_t n;
+
+    for (const char *p = strchr(upath, '/'); p; p = strchr(p + 1, '/')) {
+        snprintf(from, sizeof(from), "%s/%.*s", remote, (int)(p - upath), upath);
+        snprintf(to, sizeof(to), "%s/%.*s", root, (int)(p - upath), upath);
+        if (lstat(to, &st) == 0) {
+            if (S_ISDIR(st.st_mode))
+                continue;
+            errno = S_ISLNK(st.st_mode) ? ESTALE : ENOTDIR;
+            return -1;
+        }
+        if (lstat(from, &st) < 0)
+            return -1;
+        if (S_ISLNK(st.st_mode)) {
+            n = readlink(from, target, sizeof(target) - 1);
+            target[n > 0 ? n : 0] = '\0';
+            if (symlink(target, to) == 0)
+                errno = ESTALE;
+            return -1;
+        }
+        if (mkdir(to, st.st_mode & 07777) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int bring(const char *upath)
+{
+    char from[2 * PATH_MAX], to[2 * PATH_MAX], target[PATH_MAX];
+    struct stat st;
+    ssize_t n;
 
     snprintf(from, sizeof(from), "%s/%s", remote, upath);
     snprintf(to, sizeof(to), "%s/%s", root, upath);
+    if (!remote[0] || lstat(from, &st) < 0 || make_parents(upath) < 0)
+        return -1;
+    if (S_ISDIR(st.st_mode))
+        return mkdir(to, st.st_mode & 07777) < 0 && errno != EEXIST ? -1 : 0;
+    if (!S_ISLNK(st.st_mode))
+        return copy(from, to);
+    n = readlink(from, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return symlink(target, to) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+static int consume(enum engine_side side, const char *upath, bool wait)
+{
+    char dirty[2 * PATH_MAX];
+    int rc;
+
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
-    rc = remote[0] ? copy(from, to) : -1;
+    rc = bring(upath);
+    if (rc < 0 && errno == ESTALE) {
+        say("consume %s %s %s stale", side_name[side], upath, wait ? "wait" : "now");
+        return -1;
+    }
     if (unlink(dirty) == 0)
         rc = 0;
     say("consume %s %s %s %d", side_name[side], upath, wait ? "wait" : "now", rc);
@@ -187,8 +241,8 @@ static int lookup(enum engine_side side, const char *upath, struct stat *st)
     int rc, fd;
 
     snprintf(from, sizeof(from), "%s/%s", remote, upath);
-    rc = remote[0] ? stat(from, st) : -1;
-    if (rc == 0 && (fd = open_temporary(from, temporary)) >= 0) {
+    rc = remote[0] ? lstat(from, st) : -1;
+    if (rc == 0 && S_ISREG(st->st_mode) && (fd = open_temporary(from, temporary)) >= 0) {
         if (fstat(fd, &local) == 0) {
             st->st_dev = local.st_dev;
             st->st_ino = local.st_ino;
@@ -199,6 +253,83 @@ static int lookup(enum engine_side side, const char *upath, struct stat *st)
     if (rc < 0)
         errno = ENOENT;
     return rc;
+}
+
+static int list(enum engine_side side, const char *upath,
+                int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
+{
+    char path[2 * PATH_MAX];
+    struct dirent *entry;
+    int rc = 0, n = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/%s", remote, upath);
+    dir = remote[0] && !listing_off ? opendir(path) : NULL;
+    while (dir && rc == 0 && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            continue;
+        rc = fn(arg, entry->d_name, entry->d_type);
+        n++;
+    }
+    if (dir)
+        closedir(dir);
+    if (listing_off) {
+        errno = ENOTSUP;
+        rc = -1;
+    }
+    say("list %s %s %d", side_name[side], *upath ? upath : ".", rc < 0 ? rc : n);
+    return rc;
+}
+
+static int bring_parents(enum engine_side side, const char *upath)
+{
+    int rc = remote[0] ? make_parents(upath) : -1;
+
+    say("bring_parents %s %s %d", side_name[side], upath, rc);
+    if (rc < 0 && errno != ESTALE)
+        errno = ENOENT;
+    return rc;
+}
+
+static int bring_below(const char *upath)
+{
+    char path[2 * PATH_MAX], name[2 * PATH_MAX];
+    struct dirent *entry;
+    DIR *dir;
+
+    if (*upath)
+        bring(upath);
+    snprintf(path, sizeof(path), "%s/%s", remote, upath);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            continue;
+        snprintf(name, sizeof(name), "%s%s%s", upath, *upath ? "/" : "", entry->d_name);
+        bring_below(name);
+    }
+    if (dir)
+        closedir(dir);
+    return 0;
+}
+
+static int bring_tree(enum engine_side side, const char *upath)
+{
+    say("bring_tree %s %s", side_name[side], *upath ? upath : ".");
+    return remote[0] ? bring_below(upath) : 0;
+}
+
+static int changed(enum engine_side side, const char *upath)
+{
+    char path[2 * PATH_MAX];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", root, upath);
+    if (lstat(path, &st) < 0)
+        st.st_mode = 0;
+    say("changed %s %s %o", side_name[side], upath, st.st_mode & ~0022u);
+    return 0;
 }
 
 static int write_begin(enum engine_side side, const char *upath, int flags,
@@ -276,9 +407,14 @@ static engine_token write_inherited(enum engine_side side, int fd)
 
 static void write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
+    char name[sizeof(tokens[0].name)];
+
     closing->token = token;
-    if (fd >= 0)
-        name_of(fd, tokens[token % NTOKENS].name, sizeof(tokens[0].name));
+    if (fd < 0)
+        return;
+    name_of(fd, name, sizeof(name));
+    if (name[0] != '#') /* it had no name when it was opened: the first one is known */
+        snprintf(tokens[token % NTOKENS].name, sizeof(name), "%s", name);
 }
 
 static int write_closed(struct engine_closing *closing, int error, bool mapped)
@@ -319,7 +455,7 @@ static int unlinked(enum engine_side side, const char *upath, bool was_here)
     int rc;
 
     snprintf(path, sizeof(path), "%s/%s", remote, upath);
-    rc = remote[0] ? unlink(path) : -1;
+    rc = remote[0] ? remove(path) : -1;
     say("unlinked %s %s %s %d", side_name[side], upath, was_here ? "here" : "elsewhere",
         rc);
     if (rc < 0)
@@ -347,12 +483,16 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .read_check = read_check,
         .consume = consume,
         .lookup = lookup,
+        .list = list,
+        .bring_parents = bring_parents,
+        .bring_tree = bring_tree,
         .write_begin = write_begin,
         .write_opened = write_opened,
         .write_inherited = write_inherited,
         .write_closing = write_closing,
         .write_closed = write_closed,
         .unlinked = unlinked,
+        .changed = changed,
         .renamed = renamed,
     };
     return abi == ENGINE_ABI ? &ops : NULL;

@@ -32,6 +32,10 @@
     {                           \
         TEST_ACTOR, __VA_ARGS__ \
     }
+#define DIRS(name)            \
+    {                         \
+        TEST_ACTOR_DIRS, name \
+    }
 #define SH(shell, script)   \
     {                       \
         shell, "-c", script \
@@ -61,6 +65,8 @@ struct call_case {
 };
 
 #define W(name)       "write_begin p " name " w,creat,trunc\n"
+#define MADE(name)    "lookup p " name " -1\nchanged p " name " 40700\n"
+#define REMOVED(name) "list p " name " 0\nunlinked p " name " here -1\n"
 #define P(name, size) "published " name " " size " error 0 mapped 0\n"
 
 static const struct call_case
@@ -232,14 +238,16 @@ static const struct call_case
                                               "consume c nothing wait -1\n" P("b", "5")},
             {.name = "names",
              .argv = ACTOR("names", "%o"),
-             .log = "renamed p - a\nrenamed p a b\nrenamed p - c\nrenamed p - d\nrenamed p "
-                    "- d\nrenamed p - c\n"
-                    "renamed p b -\nunlinked p c here -1\nunlinked p d here -1\nunlinked p "
-                    "r elsewhere 0\n"
-                    "unlinked p r elsewhere -1\n"},
+             .log = "renamed p - a\nrenamed p a b\nlookup p c -1\nrenamed p - c\nlookup p "
+                    "d -1\n"
+                    "renamed p - d\nrenamed p - d\nrenamed p - c\n"
+                    "renamed p b -\nunlinked p c here -1\nunlinked p d here -1\n"
+                    "lookup p r 0\nunlinked p r elsewhere 0\nlookup p r -1\n" MADE("sub")
+                        REMOVED("sub") MADE("sub") REMOVED("sub")},
             {.name = "stat and access",
              .argv = ACTOR("stat"),
              .log =
+                 "consume c r now 0\n"
                  "lookup c no -1\nlookup c no -1\n"
                  "lookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r 0\nlookup c r "
                  "0\nlookup c r 0\n"
@@ -249,14 +257,15 @@ static const struct call_case
              .how = SORTED},
             {.name = "paths",
              .argv = ACTOR("paths", "%a", "%o"),
-             .log = W("s/a") P("s/a", "1") W("b") P("b", "1") W("c")
+             .log = MADE("s") W("s/a") P("s/a", "1") W("b") P("b", "1") W("c")
                  P("c", "1") "write_begin p s/d w,creat\n" P("s/d", "0") W("f") P("f", "1"),
              .how = USES_ALIAS},
             {.name = "not regular files",
              .argv = ACTOR("kinds"),
-             .log = "write_begin p fifo rw\nwrite_aborted fifo\nwrite_begin p dir "
-                    "w\nwrite_aborted dir\n"
-                    "write_begin p lock r,creat\n" P("lock", "0")},
+             .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
+                 "dir") "write_begin p dir w\nwrite_aborted dir\n"
+                        "consume c lock now -1\nread_check c lock 0\nconsume c none now "
+                        "-1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
              .log = "write_begin p r rw\n" P(
@@ -325,6 +334,57 @@ static const struct call_case
              .argv = ACTOR("unflushed"),
              .log = W("f") P("f", "9"),
              .how = UNLAUNCHED},
+            {.name = "directories: listed",
+             .argv = DIRS("listing"),
+             .log = "*list c . 3\n"},
+            {.name = "directories: listed, and only published",
+             .argv = DIRS("listing_published"),
+             .log = "*list c tree 5\n"},
+            {.name = "directories: DYAD_LISTING=off",
+             .argv = DIRS("listing_off"),
+             .log = "*list c . -1\n",
+             .env = {"DYAD_LISTING=off"}},
+            {.name = "directories: scandir",
+             .argv = DIRS("scandir"),
+             .log = "*list c tree 5\n"},
+            {.name = "directories: glob",
+             .argv = DIRS("glob"),
+             .log = "*list c tree/sub 1\n"},
+            {.name = "directories: nftw, ftw, fts",
+             .argv = DIRS("walk"),
+             .log = "*write_begin p tree/sub/deep w,append\npublished tree/sub/deep 6"},
+            {.name = "directories: realpath",
+             .argv = DIRS("realpath"),
+             .log = "*lookup c "},
+            {.name = "directories: links",
+             .argv = DIRS("links"),
+             .log = "*lookup c tree/sub/deep 0\n"},
+            {.name = "directories: what is made",
+             .argv = DIRS("make"),
+             .log = "*changed p tree/sub/new 40700\n"},
+            {.name = "directories: what is removed",
+             .argv = DIRS("remove"),
+             .log = "*list p tree 0\nunlinked p tree here 0\n"},
+            {.name = "directories: what is renamed",
+             .argv = DIRS("move"),
+             .log = "*bring_tree c tree\nrenamed p tree moved\n"},
+            {.name = "a file that is named while it is open",
+             .argv = DIRS("unnamed"),
+             .log = "lookup p named -1\nwrite_begin p named rw,creat,trunc,excl\n" P(
+                 "named", "6")},
+            {.name = "attributes",
+             .argv = DIRS("attributes"),
+             .log =
+                 "lookup c r 0\nlookup c tree/link 0\nlookup c tree/f 0\nlookup c none -1\n"
+                 "lookup c r 0\nconsume c r now 0\nchanged p r 100444\nlookup c none -1\n"
+                 "lookup c tree/link 0\nconsume c tree/link now 0\nlookup c tree/sub/deep "
+                 "0\n"
+                 "consume c tree/sub/deep now 0\nchanged p tree/sub/deep 100644\n"
+                 "lookup c tree/f 0\nconsume c tree/f now 0\nchanged p tree/f 100644\n"
+                 "changed p tree/f 100644\nchanged p tree/f 100644\nchanged p tree/f "
+                 "100644\n"
+                 "read_check c tree/f 0\nchanged p tree/f 100600\n"
+                 "write_begin p own w,creat\n" P("own", "0")},
             {.name = "bash redirects a builtin",
              .argv = SH("bash", "echo x > f"),
              .log = W("f") P("f", "2"),
@@ -477,9 +537,18 @@ static void write_file(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+static void write_link(const char *name, const char *target)
+{
+    char path[PATH_MAX];
+
+    path_to(path, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
 static void set_up(void)
 {
-    static const char *const dirs[] = {"dmd", "out", "remote"};
+    static const char *const dirs[] = {"dmd", "out", "remote", "remote/tree",
+                                       "remote/tree/sub"};
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX], target[PATH_MAX];
 
@@ -492,6 +561,11 @@ static void set_up(void)
     path_to(path, "alias");
     path_to(target, "dmd");
     assert_int_equal(symlink(target, path), 0);
+    write_link("remote/tree/link", "sub/deep");
+    write_link("remote/tree/dlink", "sub");
+    write_link("remote/tree/dangling", "nowhere");
+    write_file("remote/tree/f", "f\n");
+    write_file("remote/tree/sub/deep", "deep\n");
     write_file("remote/r", "remote\n");
     write_file("remote/dirty", "complete\n");
     write_file("remote/.dirty-dirty", "");

@@ -1,0 +1,206 @@
+/*
+ * resolve.c - follows a path as the kernel would if all that is published were here
+ *
+ * wrapper_path_find_as() has followed the links that are here. What it came to is looked up
+ * under its whole name first; only if that is not published may a directory before it be
+ * a link that is. Each link that is made here makes the path mean something else, so it
+ * is resolved again, as often as the kernel would.
+ */
+#include "wrapper/resolve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+
+#define MAX_LINKS 40
+
+static enum wrapper_resolved nowhere(int error)
+{
+    errno = error;
+    return WRAPPER_NOWHERE;
+}
+
+/* text is an absolute path without links, but for the last part. */
+static bool is_here(const char *text)
+{
+    struct stat st;
+
+    return syscall(SYS_newfstatat, AT_FDCWD, text, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
+/* Is the directory here in which *where is? */
+static bool is_parent_here(struct wrapper_path *where, const char *upath)
+{
+    char *slash = strrchr(where->text, '/');
+    bool here;
+
+    if (!strchr(upath, '/'))
+        return true;
+    *slash = '\0';
+    here = is_here(where->text);
+    *slash = '/';
+    return here;
+}
+
+static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
+                                     struct wrapper_path *where, struct stat *st)
+{
+    const struct engine_ops *ops;
+    int saved = errno;
+    bool directory;
+    struct stat found;
+
+    if (!path || !*path || !wrapper_active())
+        return nowhere(ENOENT);
+    directory = wrapper_path_ends_in_directory(path);
+    follow = follow || directory;
+    if (!wrapper_path_find_as(dirfd, path,
+                              WRAPPER_PATH_DIR | (follow ? WRAPPER_PATH_FOLLOW_ALL : 0),
+                              where) ||
+        !wrapper_mine() || !(ops = wrapper_engine()))
+        return nowhere(ENOENT);
+    for (int made = 0; made < MAX_LINKS; made++) {
+        enum wrapper_path_again again = WRAPPER_PATH_SAME;
+        const char *upath = where->upath[ENGINE_CONSUMER];
+
+        if (!upath)
+            return nowhere(ENOENT);
+        if (!*upath || is_here(where->text)) {
+            errno = saved;
+            return WRAPPER_HERE;
+        }
+        memset(&found, 0, sizeof(found));
+        if (ENGINE_CALL(ops->lookup(ENGINE_CONSUMER, upath, &found)) == 0) {
+            if (!follow || !S_ISLNK(found.st_mode)) {
+                if (directory && !S_ISDIR(found.st_mode))
+                    return nowhere(ENOTDIR);
+                if (st)
+                    *st = found;
+                errno = saved;
+                return WRAPPER_ELSEWHERE;
+            }
+            if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0 ||
+                errno == ESTALE)
+                again = wrapper_path_again(where);
+        } else if (!is_parent_here(where, upath) &&
+                   ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
+                   errno == ESTALE) {
+            again = wrapper_path_again(where);
+        }
+        if (again == WRAPPER_PATH_SAME)
+            return nowhere(ENOENT);
+        if (again == WRAPPER_PATH_GONE) { /* a link that leads elsewhere */
+            errno = saved;
+            return WRAPPER_HERE;
+        }
+    }
+    return nowhere(ELOOP);
+}
+
+/* ".." goes up from where a link leads, if it is here; so the directories that have a ".."
+ * behind them are made here first. */
+static __attribute__((noinline)) void bring_before_dots(int dirfd, const char *path)
+{
+    struct wrapper_path where;
+    char before[PATH_MAX];
+    struct stat st;
+
+    for (const char *p = strstr(path, "/.."); p; p = strstr(p + 1, "/..")) {
+        size_t n = (size_t)(p - path);
+        if (n == 0 || n >= sizeof(before) || (p[3] != '/' && p[3] != '\0'))
+            continue;
+        memcpy(before, path, n);
+        before[n] = '\0';
+        if (resolve(dirfd, before, true, &where, &st) == WRAPPER_ELSEWHERE &&
+            S_ISDIR(st.st_mode))
+            (void)ENGINE_CALL(wrapper_engine()->consume(
+                ENGINE_CONSUMER, where.upath[ENGINE_CONSUMER], false));
+    }
+}
+
+enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
+                                      struct wrapper_path *where, struct stat *st)
+{
+    int saved = errno;
+
+    if (path && wrapper_active() && strstr(path, "/.."))
+        bring_before_dots(dirfd, path);
+    errno = saved;
+    return resolve(dirfd, path, follow, where, st);
+}
+
+static bool bring(int dirfd, const char *path, bool follow, bool directory,
+                  struct wrapper_path *where)
+{
+    const struct engine_ops *ops;
+    int saved = errno;
+    struct stat st;
+
+    for (int made = 0; made < MAX_LINKS; made++) {
+        enum wrapper_resolved what = wrapper_resolve(dirfd, path, follow, where, &st);
+        if (what != WRAPPER_ELSEWHERE)
+            return what == WRAPPER_HERE;
+        if (directory && !S_ISDIR(st.st_mode)) {
+            errno = ENOTDIR;
+            return false;
+        }
+        ops = wrapper_engine();
+        if (ENGINE_CALL(
+                ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0) {
+            errno = saved;
+            return true;
+        }
+        if (errno != ESTALE)
+            return false;
+    }
+    errno = ELOOP;
+    return false;
+}
+
+bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path *where)
+{
+    return bring(dirfd, path, follow, false, where);
+}
+
+bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where)
+{
+    return bring(dirfd, path, true, true, where);
+}
+
+bool wrapper_bring_parents(int dirfd, const char *path)
+{
+    const struct engine_ops *ops;
+    struct wrapper_path where;
+    int saved = errno;
+
+    if (!wrapper_active() || !wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR, &where) ||
+        !wrapper_mine() || !(ops = wrapper_engine())) {
+        errno = ENOENT;
+        return false;
+    }
+    for (int made = 0; made < MAX_LINKS; made++) {
+        const char *upath = where.upath[ENGINE_CONSUMER];
+
+        errno = ENOENT;
+        if (!upath)
+            return false;
+        if (is_parent_here(&where, upath) ||
+            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0) {
+            errno = saved;
+            return true;
+        }
+        if (errno != ESTALE)
+            return false;
+        if (wrapper_path_again(&where) == WRAPPER_PATH_GONE) {
+            errno = saved;
+            return true;
+        }
+    }
+    errno = ELOOP;
+    return false;
+}

@@ -1,0 +1,43 @@
+/*
+ * wrapper/resolve.h - from a path that the real call did not find to what is published of
+ * it, and here with it
+ *
+ * For calls on names that wait for nothing: look-ups, attributes, directories, links.
+ */
+#ifndef DYAD_WRAPPER_RESOLVE_H
+#define DYAD_WRAPPER_RESOLVE_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "wrapper/path.h"
+
+enum wrapper_resolved {
+    WRAPPER_NOWHERE,   /* errno says why: ENOENT, ENOTDIR, ELOOP */
+    WRAPPER_HERE,      /* the real call finds something now, or another kind of error */
+    WRAPPER_ELSEWHERE, /* published, and not here */
+};
+
+/* What (dirfd, path) names, which the real call has answered with ENOENT. Symbolic links on
+ * the way are made here and followed, the last one only if `follow` (or if a slash is
+ * behind it). *where is what it means in the end (not if NOWHERE), *st, which may be NULL,
+ * what is published of it (if ELSEWHERE). No waiting, and no file is fetched. Asks the
+ * engine once where nothing is published, and not at all outside of the managed directory.
+ * Keeps errno unless NOWHERE. */
+enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
+                                      struct wrapper_path *where, struct stat *st);
+
+/* Make (dirfd, path) be here, if it is published: a file with its bytes. True: the real
+ * call is worth another try. False with errno: ENOENT, or why it could not be brought.
+ * *where as above. */
+bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path *where);
+
+/* The same for a directory. One that is published as something else is not fetched:
+ * ENOTDIR. */
+bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where);
+
+/* Make the directory be here in which path is, or is to be made. True: it is. False with
+ * errno. */
+bool wrapper_bring_parents(int dirfd, const char *path);
+
+#endif

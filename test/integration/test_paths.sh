@@ -1,0 +1,103 @@
+#!/bin/bash
+# One file, whatever way leads to it: links from elsewhere, "..", descriptors; and programs that are executed where
+# they were not made.
+. "$(dirname "$0")/../cluster/lib.sh"
+cluster_up 2
+
+# Links outside of the managed directory, to it and to files in it. Nothing of that is there yet.
+ln -s "$SSD" "$WORK/top"
+ln -s "$SSD/sub" "$WORK/data"
+ln -s data "$WORK/data2"
+ln -s "$SSD/by-link" "$WORK/by-link"
+ln -s "$SSD/written" "$WORK/written"
+
+cat >"$WORK/producer" <<'S'
+set -e
+cd /
+mkdir -p "$1/sub/deep" "$1/bin"
+until [ -e "$2/go" ]; do sleep 0.05; done
+echo 1 >"$2/data/one"                    # through a link
+echo 2 >"$2/data2/../two"                # the parent of sub, not of data2
+echo 3 >"$2/written"                     # the link is the last component
+cd "$2/data"
+echo 4 >four
+echo 5 >../five
+cd deep && echo 6 >../six
+echo 7 >"$1//./sub/.././seven"
+echo 8 >"$1/by-link"
+exec 7>"$1/nine"
+echo 9 >/dev/fd/7
+exec 7>&-
+cp /usr/bin/printf "$1/bin/printf"       # a program ...
+{ chmod 755 "$1/bin/script"; printf '#!/bin/sh\necho script $1\n'; } >"$1/bin/script"
+for name in a b c d e f g; do cp "$1/bin/script" "$1/bin/s$name"; done
+for i in $(seq 40); do cp /usr/bin/true "$1/bin/true$i"; done
+exec 8>"$1/bin/late"                     # ... one that is there, and incomplete
+printf '#!/bin/sh\necho lat' >&8 && chmod 755 "$1/bin/late"
+until [ -e "$2/asked" ]; do sleep 0.05; done
+echo e >&8
+exec 8>&-
+S
+
+cat >"$WORK/consumer" <<'S'
+set -e
+cd /
+(: >"$2/go")
+for name in data/one top/sub/one; do echo $(cat "$2/$name"); done
+echo $(cat "$2/data/../two") $(cat "$1/written") $(cat "$2/data2/four") $(cat "$2/top/five")
+cd "$2/data"
+echo $(cat six) $(cat ../seven)
+echo $(cat "$2/by-link") $(cat "$1/nine")
+exec 6<"$2/data" && cat /dev/fd/6/one
+"$1/bin/printf" 'fork and exec\n'
+"$1/bin/script" of bash
+[ -e "$1/bin/sa" ] && "$1/bin/sa" seen before
+(cd "$1" && bin/sb relative)
+(exec "$1/bin/sc" in place of the shell)
+env "$1/bin/sd" by execvp
+PATH=$1/bin:$PATH env se along PATH
+"$3" -c 'import subprocess, sys; subprocess.run([sys.argv[1] + "/bin/sf", "by vfork"])' "$1"
+"$3" -c 'import os, sys; os.waitpid(os.posix_spawn(sys.argv[1] + "/bin/sg", ["sg", "by posix_spawn"], os.environ), 0)' "$1"
+S
+cat >>"$WORK/consumer" <<'S'
+for i in $(seq 40); do "$1/bin/true$i"; done # fetched a moment ago, and nobody has it open for writing
+S
+(: >"$WORK/asked")
+job_ok 60 1@n0 bash "$WORK/producer" "$SSD" "$WORK" -- 1@n1 bash "$WORK/consumer" "$SSD" "$WORK" "$PYTHON"
+diff - "$OUT" <<'S' || fail "the consumer read something else"
+1
+1
+2 3 4 5
+6 7
+8 9
+1
+fork and exec
+script of
+script seen
+script relative
+script in
+script by
+script along
+script by vfork
+script by posix_spawn
+S
+
+# A program that somebody is still writing, on its own node and on another: never "text file busy".
+clean_ssd
+rm -f "$WORK/asked" "$WORK/go"
+: >"$WORK/go"
+cat >"$WORK/runner" <<'S'
+set -e
+until [ -e "$1/bin/late" ]; do sleep 0.05; done
+(sleep 0.3; : >"$2/asked") &
+"$1/bin/late"
+wait
+S
+cat >"$WORK/runner2" <<'S'
+import os, subprocess, sys
+subprocess.run([sys.argv[1] + "/bin/late"], close_fds=False) # vfork
+assert os.system("exec " + sys.argv[1] + "/bin/sa member") == 0
+S
+job_ok 60 1@n0 bash "$WORK/producer" "$SSD" "$WORK" -- 1@n0 bash "$WORK/runner" "$SSD" "$WORK" -- \
+    1@n1 "$PYTHON" "$WORK/runner2" "$SSD"
+diff <(printf 'late\nlate\nscript member\n') <(sort "$OUT") || fail "a program that was being written ran as something else"
