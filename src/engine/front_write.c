@@ -209,13 +209,18 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
             .token = token, .upath = w.first_upath, .probe = -1, .changed = true};
         return;
     }
-    free(w.first_upath);
     closing->token = token;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    errno = 0;
     closing->upath = present_upath(&front->side[token_side(token)], fd);
+    if (!closing->upath && errno == ENOENT) { /* no /proc here: after chroot */
+        closing->upath = w.first_upath;
+        w.first_upath = NULL;
+    }
+    free(w.first_upath);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);

@@ -158,11 +158,13 @@ static int open_read_or_make(const struct engine_ops *ops,
 
 /* O_PATH, O_DIRECTORY, O_TMPFILE: nothing of a file's bytes. What is published is made
  * here, without waiting. */
-static int open_name(const struct engine_ops *ops, const struct wrapper_opener *opener)
+static int open_name(const struct wrapper_opener *opener)
 {
     int saved = errno, fd = opener->open(opener->arg);
+    const struct engine_ops *ops;
 
-    if (fd >= 0 || errno != ENOENT || !awaited(opener->where))
+    /* The engine itself opens directories, through the C API, before it is set up. */
+    if (fd >= 0 || errno != ENOENT || !awaited(opener->where) || !(ops = wrapper_engine()))
         return fd;
     for (int links = 0, moved = 1; moved > 0 && links < LINKS_MAX; links++) {
         bring_parents(ops, opener->where);
@@ -232,12 +234,12 @@ static int open_write(const struct engine_ops *ops, const struct wrapper_opener 
 
 int wrapper_open(const struct wrapper_opener *opener)
 {
-    const struct engine_ops *ops = wrapper_engine();
+    const struct engine_ops *ops;
 
-    if (!ops)
-        return opener->open(opener->arg);
     if (opener->flags & (O_PATH | O_DIRECTORY)) /* O_TMPFILE has O_DIRECTORY in it */
-        return open_name(ops, opener);
+        return open_name(opener);
+    if (!(ops = wrapper_engine()))
+        return opener->open(opener->arg);
     if ((opener->flags & O_ACCMODE) == O_ACCMODE) /* 3: for ioctl only */
         return opener->open(opener->arg);
     if (!wrapper_open_writes(opener->flags))
