@@ -163,15 +163,61 @@ static int copy(const char *from, const char *to)
     return rename(temporary, to);
 }
 
+/* A directory or a link of the other node, made here. 1: it is neither. */
+static int make_here(const char *upath)
+{
+    char from[2 * PATH_MAX], to[2 * PATH_MAX], target[PATH_MAX];
+    struct stat st;
+    ssize_t n;
+
+    snprintf(from, sizeof(from), "%s/%s", remote, upath);
+    snprintf(to, sizeof(to), "%s/%s", root, upath);
+    if (!remote[0] || lstat(from, &st) < 0)
+        return -1;
+    if (S_ISDIR(st.st_mode))
+        return mkdir(to, 0755);
+    if (!S_ISLNK(st.st_mode))
+        return 1;
+    n = readlink(from, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return symlink(target, to);
+}
+
+static int bring_parents(enum engine_side side, const char *upath)
+{
+    char part[PATH_MAX], to[2 * PATH_MAX];
+    struct stat st;
+    int rc = 0;
+
+    for (const char *p = strchr(upath, '/'); p && rc == 0; p = strchr(p + 1, '/')) {
+        snprintf(part, sizeof(part), "%.*s", (int)(p - upath), upath);
+        snprintf(to, sizeof(to), "%s/%s", root, part);
+        if (stat(to, &st) < 0 && make_here(part) != 0 && lstat(to, &st) < 0)
+            rc = -1;
+    }
+    say("bring_parents %s %s %d", side_name[side], upath, rc);
+    if (rc < 0)
+        errno = ENOENT;
+    return rc;
+}
+
 static int consume(enum engine_side side, const char *upath, bool wait)
 {
-    char from[2 * PATH_MAX], to[2 * PATH_MAX], dirty[2 * PATH_MAX];
+    char from[2 * PATH_MAX], to[2 * PATH_MAX], dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
     int rc;
 
     snprintf(from, sizeof(from), "%s/%s", remote, upath);
     snprintf(to, sizeof(to), "%s/%s", root, upath);
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
-    rc = remote[0] ? copy(from, to) : -1;
+    snprintf(stale, sizeof(stale), "%s/.stale-%s", remote, upath);
+    if (unlink(stale) == 0) {
+        say("consume %s %s stale", side_name[side], upath);
+        errno = ESTALE;
+        return -1;
+    }
+    rc = make_here(upath);
+    if (rc == 1)
+        rc = copy(from, to);
     if (unlink(dirty) == 0)
         rc = 0;
     say("consume %s %s %s %d", side_name[side], upath, wait ? "wait" : "now", rc);
@@ -346,6 +392,7 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .fork_child = fork_child,
         .read_check = read_check,
         .consume = consume,
+        .bring_parents = bring_parents,
         .lookup = lookup,
         .write_begin = write_begin,
         .write_opened = write_opened,

@@ -280,6 +280,27 @@ static const struct call_case
              .log = W("f") P("f", "1") "consume c r wait 0\nread_check c r 0\nrenamed p f "
                                        "g\nunlinked p g here -1\n",
              .env = {"DYAD_PATH_RELATIVE=1"}},
+            {.name = "published links and directories",
+             .argv = ACTOR("published"),
+             .log = "consume c link wait 0\nconsume c r wait 0\nread_check c r 0\n"
+                    "bring_parents c dirlink/f 0\nbring_parents c dir/f 0\n"
+                    "consume c dir/f wait 0\nread_check c dir/f 0\n"
+                    "consume c link2 wait 0\n"
+                    "write_begin p new/w w,creat\nwrite_aborted new/w\n"
+                    "bring_parents c new/w 0\nwrite_begin p new/w w,creat\n" P("new/w", "0")
+                        W("newlink/w2") "write_aborted newlink/w2\n"
+                                        "bring_parents c newlink/w2 0\nbring_parents c "
+                                        "new/w2 0\n" W("new/w2")
+                                            P("new/w2",
+                                              "0") "consume c empty now 0\n"
+                                                   "consume c stale stale\nconsume c stale "
+                                                   "wait 0\nread_check c stale 0\n"
+                                                   "consume c away wait 0\n"},
+            {.name = "ways to one file",
+             .argv = ACTOR("ways", "%o"),
+             .log = W("s/a") P("s/a", "1") W("b") P("b", "1") W("through") P("through", "1")
+                 W("c") P("c", "1") W("s/d") P(
+                     "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
              .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
@@ -478,9 +499,18 @@ static void write_file(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+static void make_link(const char *name, const char *target)
+{
+    char path[PATH_MAX];
+
+    path_to(path, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
 static void set_up(void)
 {
-    static const char *const dirs[] = {"dmd", "out", "remote"};
+    static const char *const dirs[] = {"dmd",        "out",        "remote",
+                                       "remote/dir", "remote/new", "remote/empty"};
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX], target[PATH_MAX];
 
@@ -494,6 +524,14 @@ static void set_up(void)
     path_to(target, "dmd");
     assert_int_equal(symlink(target, path), 0);
     write_file("remote/r", "remote\n");
+    write_file("remote/dir/f", "in a directory\n");
+    write_file("remote/stale", "stale\n");
+    write_file("remote/.stale-stale", "");
+    make_link("remote/link", "r");
+    make_link("remote/link2", "r");
+    make_link("remote/dirlink", "dir");
+    make_link("remote/newlink", "new");
+    make_link("remote/away", "/nonexistent/away");
     write_file("remote/dirty", "complete\n");
     write_file("remote/.dirty-dirty", "");
     write_file("dmd/dirty", "in");
