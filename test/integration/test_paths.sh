@@ -30,6 +30,8 @@ echo 9 >/dev/fd/7
 exec 7>&-
 cp /usr/bin/printf "$1/bin/printf"       # a program ...
 { chmod 755 "$1/bin/script"; printf '#!/bin/sh\necho script $1\n'; } >"$1/bin/script"
+cp /bin/sh "$1/bin/interp"
+{ chmod 755 "$1/bin/interpreted"; printf '#!%s/bin/interp\necho interpreted\n' "$1"; } >"$1/bin/interpreted"
 for name in a b c d e f g; do cp "$1/bin/script" "$1/bin/s$name"; done
 for i in $(seq 40); do cp /usr/bin/true "$1/bin/true$i"; done
 exec 8>"$1/bin/late"                     # ... one that is there, and incomplete
@@ -51,6 +53,7 @@ echo $(cat "$2/by-link") $(cat "$1/nine")
 exec 6<"$2/data" && cat /dev/fd/6/one
 "$1/bin/printf" 'fork and exec\n'
 "$1/bin/script" of bash
+"$1/bin/interpreted"
 [ -e "$1/bin/sa" ] && "$1/bin/sa" seen before
 (cd "$1" && bin/sb relative)
 (exec "$1/bin/sc" in place of the shell)
@@ -73,6 +76,7 @@ diff - "$OUT" <<'S' || fail "the consumer read something else"
 1
 fork and exec
 script of
+interpreted
 script seen
 script relative
 script in
