@@ -217,10 +217,16 @@ static int bring(const char *upath)
 
 static int consume(enum engine_side side, const char *upath, bool wait)
 {
-    char dirty[2 * PATH_MAX];
+    char dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
     int rc;
 
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
+    snprintf(stale, sizeof(stale), "%s/.stale-%s", remote, upath);
+    if (unlink(stale) == 0) {
+        say("consume %s %s stale", side_name[side], upath);
+        errno = ESTALE;
+        return -1;
+    }
     rc = bring(upath);
     if (rc < 0 && errno == ESTALE) {
         say("consume %s %s %s stale", side_name[side], upath, wait ? "wait" : "now");

@@ -50,6 +50,7 @@ enum {
         1 << 3, /* only the number of "published" lines is compared: log is a decimal */
     USES_ALIAS = 1 << 4, /* DYAD_PATH is the link */
     TWO_DIRS = 1 << 5,   /* out is the producer's directory */
+    LINKS = 1 << 8,      /* see publish_links() */
     NO_ASAN = 1 << 7,    /* starts a program without ASAN_OPTIONS */
     SYSTEM = 1 << 6,     /* not our program: cannot be run with a sanitizer's library */
 };
@@ -288,6 +289,28 @@ static const struct call_case
              .log = W("f") P("f", "1") "consume c r wait 0\nread_check c r 0\nrenamed p f "
                                        "g\nunlinked p g here -1\n",
              .env = {"DYAD_PATH_RELATIVE=1"}},
+            {.name = "published links and directories",
+             .argv = ACTOR("published"),
+             .log = "consume c link wait 0\nconsume c r wait 0\nread_check c r 0\n"
+                    "bring_parents c dirlink/f -1\nconsume c dirlink/f wait stale\n"
+                    "bring_parents c pub/f 0\n"
+                    "consume c pub/f wait 0\nread_check c pub/f 0\n"
+                    "consume c link2 wait 0\n"
+                    "write_begin p new/w w,creat\nwrite_aborted new/w\n"
+                    "bring_parents c new/w 0\nwrite_begin p new/w w,creat\n" P("new/w", "0")
+                        W("newlink/w2") "write_aborted newlink/w2\n"
+                                        "bring_parents c newlink/w2 -1\n" W("newlink/w2")
+                                            P("new/w2",
+                                              "0") "consume c empty now 0\n"
+                                                   "consume c stale stale\nconsume c stale "
+                                                   "wait 0\nread_check c stale 0\n"
+                                                   "consume c away wait 0\n",
+             .how = LINKS},
+            {.name = "ways to one file",
+             .argv = ACTOR("ways", "%o"),
+             .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b") P("b", "1") W("through") P("through", "1")
+                 W("c") P("c", "1") W("s/d") P(
+                     "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
              .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
@@ -572,6 +595,26 @@ static void set_up(void)
     write_file("dmd/dirty", "in");
 }
 
+/* For a case with LINKS: what the other node has beside. */
+static void publish_links(void)
+{
+    static const char *const dirs[] = {"remote/pub", "remote/new", "remote/empty"};
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        path_to(path, dirs[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    write_file("remote/pub/f", "in a directory\n");
+    write_file("remote/stale", "stale\n");
+    write_file("remote/.stale-stale", "");
+    write_link("remote/link", "r");
+    write_link("remote/link2", "r");
+    write_link("remote/dirlink", "pub");
+    write_link("remote/newlink", "new");
+    write_link("remote/away", "/nonexistent/away");
+}
+
 static int tear_down(void **state)
 {
     char command[PATH_MAX + 16];
@@ -732,6 +775,8 @@ static void test_case(void **state)
     pid_t pid;
 
     set_up();
+    if (c->how & LINKS)
+        publish_links();
 #ifdef DYAD_SANITIZED
     if (c->how & (SYSTEM | NO_ASAN))
         skip(); /* their allocator would come before the sanitizer's runtime */
