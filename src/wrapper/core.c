@@ -25,6 +25,7 @@
 
 #include "util/log.h"
 #include "wrapper/fd.h"
+#include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 
@@ -193,7 +194,9 @@ void wrapper_fork_child(void)
     if (wrapper_guard == 0)
         atomic_store(&load_lock, 0);
     wrapper_member_fork_child();
+    wrapper_map_fork_child_begin();
     wrapper_fd_fork_child();
+    wrapper_map_fork_child_end();
     if (ops)
         ENGINE_CALL_VOID(ops->fork_child());
     errno = saved;

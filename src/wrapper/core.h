@@ -85,6 +85,8 @@ const char *wrapper_env_get(char *const env[], const char *name);
 
 /* After a fork, in the child; `unseen`: not through our fork(). */
 void wrapper_fork_child(void);
+/* A call of libc's is about to start a process that gets copies of our descriptors. */
+void wrapper_spawn_begin(void);
 /* Around the real fork: no fork while another thread is half way through loading the
  * engine. False: this thread is itself in the engine (a signal handler forks), and nothing
  * was locked. */

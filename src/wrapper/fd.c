@@ -39,7 +39,8 @@
 
 struct wrapper_desc {
     _Atomic int refs;
-    _Atomic bool mapped;
+    _Atomic bool mapped; /* by this process, in a way that is not followed */
+    _Atomic bool stored; /* a mapping may have written it, and no time stamp says so */
     _Atomic bool shared; /* a fork may have given it to another process */
     _Atomic bool kept;   /* scratch of exec_begin */
     enum engine_side side;
@@ -106,6 +107,8 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
     if (token && ops)
         ENGINE_CALL_VOID(
             ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
+    if (atomic_load(&desc->stored))
+        closing.changed = true;
     errno = saved;
     rc = closer ? closer(fd, arg) : 0;
     if (rc < 0)
@@ -151,6 +154,7 @@ static int add(int fd, engine_token token, enum engine_side side, const struct s
         return -1;
     }
     atomic_store(&desc->mapped, false);
+    atomic_store(&desc->stored, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
     desc->side = side;
@@ -267,14 +271,35 @@ void wrapper_fd_move_back(int aside, int fd)
     errno = saved;
 }
 
-void wrapper_fd_mapped(int fd)
+int wrapper_fd_desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer,
+                         void *arg)
 {
-    struct wrapper_desc *desc = wrapper_fd_hold(fd);
+    return desc_drop(desc, fd, closer, arg);
+}
 
-    if (!desc)
-        return;
+void wrapper_fd_desc_again(struct wrapper_desc *desc)
+{
+    atomic_fetch_add(&desc->refs, 1);
+}
+
+bool wrapper_fd_desc_is_last(const struct wrapper_desc *desc)
+{
+    return atomic_load(&desc->refs) == 1;
+}
+
+void wrapper_fd_desc_mapped(struct wrapper_desc *desc)
+{
     atomic_store(&desc->mapped, true);
-    desc_drop(desc, fd, NULL, NULL);
+}
+
+void wrapper_fd_desc_stored(struct wrapper_desc *desc)
+{
+    atomic_store(&desc->stored, true);
+}
+
+void wrapper_fd_desc_zero(struct wrapper_desc *desc)
+{
+    atomic_store(&desc->refs, 0);
 }
 
 void wrapper_fd_foreach(void (*fn)(int fd, void *arg), void *arg)
@@ -335,6 +360,8 @@ static void settle_unkept(int fd, void *arg)
     /* The descriptor cannot be closed, since exec may fail: the engine is told that what
      * still holds the file is ours, as for a mapping. */
     ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
+    if (atomic_load(&desc->stored))
+        closing.changed = true;
     ENGINE_CALL(ops->write_closed(&closing, 0, true));
 }
 

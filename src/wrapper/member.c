@@ -241,17 +241,27 @@ static bool is_same_rank(char *const env[])
     return true;
 }
 
-bool wrapper_member_exec(char *const env[])
+bool wrapper_member_retire(void)
 {
     uint32_t seen = atomic_load(&word);
-    int fd = atomic_load(&claim), saved = errno;
+    int saved = errno;
 
-    if (fd < 0 || (seen & STATE_MASK) == NONE)
-        return false; /* a guest, or joining failed: the new image tries again with a claim
-                         of its own */
+    if (atomic_load(&claim) < 0 || (seen & STATE_MASK) == NONE)
+        return false; /* a guest, or joining failed */
     while ((seen & STATE_MASK) == WAITING && !move(seen, NONE))
         seen = atomic_load(&word);
     leave(ENGINE_LEAVE_EXEC);
+    errno = saved;
+    return true;
+}
+
+/* If it is none, the new image tries with a claim of its own. */
+bool wrapper_member_exec(char *const env[])
+{
+    int fd = atomic_load(&claim), saved = errno;
+
+    if (!wrapper_member_retire())
+        return false;
     if (is_same_rank(env))
         syscall(SYS_fcntl, fd, F_SETFD, 0);
     errno = saved;
