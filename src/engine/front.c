@@ -375,6 +375,21 @@ int front_produce(struct front *front, enum engine_side side, const char *upath,
     return front_request(front, &request, &reply, buf);
 }
 
+int front_watch(struct front *front, enum engine_side side, const char *upath,
+                uint64_t mark, int fd)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_WATCH,
+        .flags = (uint8_t)side,
+        .entry = {.upath = upath},
+        .offset = (uint64_t)(uint32_t)fd,
+        .length = mark,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf)
 {
     struct net_msg request = {.type = NET_MSG_GUEST_STAT, .entry = {.upath = upath}};

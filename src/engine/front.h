@@ -66,6 +66,10 @@ bool front_waits_for(const struct front *front, const char *upath);
 /* Publish upath, whose `mark` (0: none) the member clears. */
 int front_produce(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark);
+/* This process has closed upath, and another still has it open: the member sees to it that
+ * somebody publishes it. `fd`: a descriptor of the file. */
+int front_watch(struct front *front, enum engine_side side, const char *upath,
+                uint64_t mark, int fd);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
 int front_rename(struct front *front, const char *from, const char *to);

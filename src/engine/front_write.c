@@ -222,6 +222,22 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     errno = saved;
 }
 
+/* Another process holds the description. If that is one that will not tell us of its end
+ * (it has not reached its exec yet, or has no library of ours) the member takes the mark
+ * over; it asks for the file behind the probe, so that is open until it has answered. The
+ * wait is for a publish that this close has to do with, and else short. */
+static void leave_to_others(struct front *front, const struct engine_closing *closing)
+{
+    enum engine_side side = token_side(closing->token);
+    struct store_marks *marks = token_marks(closing->token);
+    store_mark_t mark = closing->token & ~TOKEN_SIDE;
+
+    if (closing->upath && closing->probe >= 0 && !front_member_over() &&
+        store_marks_left(marks, mark))
+        front_watch(front, side, closing->upath, mark, closing->probe);
+    store_marks_await_closer(marks, mark);
+}
+
 int front_write_closed(struct engine_closing *closing, int error, bool mapped)
 {
     struct front *front = front_get();
@@ -237,6 +253,8 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
         front_member_table_wait();
         last = store_marks_closed(marks, mark, closing->probe, mapped);
     }
+    if (!last && !error)
+        leave_to_others(front, closing);
 
     if (closing->probe >= 0)
         close(closing->probe);

@@ -327,6 +327,7 @@ static void member_teardown(struct member *member)
     transfer_stop(member);
     serve_stop(member);
     produce_stop(member);
+    orphan_stop(member);
     consume_stop(member);
     linger_stop(member);
     dht_node_destroy(member->dht);

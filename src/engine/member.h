@@ -65,6 +65,7 @@ struct serve_watch;
 struct guest;
 struct dump_request;
 struct linger;
+struct orphan;
 
 struct member {
     const struct engine_config *config;
@@ -103,6 +104,7 @@ struct member {
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
     struct dump_request *dumps;
+    struct orphan *orphans; /* utlist */
     struct linger *linger;
     struct member_stats stats;
 };
@@ -150,6 +152,18 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
 void produce_stop(struct member *member);
 /* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
+
+/* --- orphan.c --- */
+
+/* `pid` has closed the description of `mark`, which another process holds; its descriptor
+ * `number` is open on the file, until fn is called: when that process can be trusted to
+ * settle the mark, or when the mark was settled. 0 or -1 with errno. */
+int orphan_watch(struct member *member, enum engine_side side, const char *upath,
+                 store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg);
+/* A closer waits for one of them. */
+bool orphan_pending(const struct member *member);
+/* After the guests have gone, the pool's threads were joined, and produce_stop(). */
+void orphan_stop(struct member *member);
 
 /* --- consume.c --- */
 typedef void (*consume_fn)(void *arg, int status);

@@ -56,7 +56,8 @@ enum field {
     X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)               \
     X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH) \
     X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                            \
-    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)
+    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                      \
+    X(GUEST_WATCH, "guest-watch", UPATH_MUST | RANGE)
 
 static const struct {
     const char *name;

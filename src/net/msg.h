@@ -51,6 +51,10 @@ enum net_msg_type {
     NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
                          */
     NET_MSG_DONE,       /* status, entry where one is asked for */
+    /* upath, flags = side, length = mark, offset = a descriptor of the file in the asker:
+     * another process holds a description that the asker has closed -> DONE when that is
+     * somebody's who will settle it, or when it was settled */
+    NET_MSG_GUEST_WATCH,
     NET_MSG_TYPE_END
 };
 
