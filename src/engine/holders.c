@@ -5,8 +5,11 @@
  * network file system would hang. The pidfd is opened before the process is looked at, so
  * what it stands for is what was seen, or dead.
  *
+ * A process counts as ours by what its image was started with, not by what is mapped: that
+ * is true from the first moment of its exec.
+ *
  * Can go wrong: a process whose /proc/PID/fd may not be read (another user's, one that is
- * not dumpable) is not found.
+ * not dumpable, one in the midst of its exec) is not found.
  */
 #include "engine/holders.h"
 
@@ -14,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -67,20 +71,44 @@ static bool has_open(pid_t pid, const struct stat *st, const char *below)
     return found;
 }
 
+/* Was it started with the wrapper in its environment? */
 static bool has_wrapper(pid_t pid)
 {
-    char path[64], *line = NULL;
+    char path[64], *entry = NULL;
     size_t size = 0;
     bool found = false;
-    FILE *maps;
+    FILE *env;
 
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-    if (!(maps = fopen(path, "re")))
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    if (!(env = fopen(path, "re")))
         return true; /* cannot be told: believe the worse */
-    while (!found && getline(&line, &size, maps) > 0)
-        found = strstr(line, WRAPPER) != NULL;
-    free(line);
-    fclose(maps);
+    while (!found && getdelim(&entry, &size, '\0', env) > 0)
+        found = strncmp(entry, "LD_PRELOAD=", 11) == 0 && strstr(entry, WRAPPER);
+    free(entry);
+    fclose(env);
+    return found;
+}
+
+/* Is its program one that the loader, and so a preloaded library, comes to? */
+static bool has_loader(pid_t pid)
+{
+    ElfW(Ehdr) head;
+    ElfW(Phdr) part;
+    char path[64];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true;
+    if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+        memcmp(head.e_ident, ELFMAG, SELFMAG) == 0)
+        for (unsigned i = 0; !found && i < head.e_phnum; i++)
+            found =
+                pread(fd, &part, sizeof(part), (off_t)(head.e_phoff + i * sizeof(part))) ==
+                    (ssize_t)sizeof(part) &&
+                part.p_type == PT_INTERP;
+    close(fd);
     return found;
 }
 
@@ -110,7 +138,7 @@ static enum holder_kind kind_of(pid_t pid)
 
     if (parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0)
         return HOLDER_TRANSIENT;
-    return has_wrapper(pid) ? HOLDER_OURS : HOLDER_FOREIGN;
+    return has_wrapper(pid) && has_loader(pid) ? HOLDER_OURS : HOLDER_FOREIGN;
 }
 
 size_t holders_find(const struct stat *st, const char *below, struct holder *holders,

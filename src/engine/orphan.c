@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +40,12 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define SETTLE_MSEC  200
-#define ANSWER_NS    (2 * UTIL_NSEC_PER_SEC)
-#define HOLDERS_MAX  64
-#define DELETED_MARK " (deleted)"
+#define SETTLE_MSEC     200
+#define ANSWER_NS       (2 * UTIL_NSEC_PER_SEC)
+#define LOOKS           20
+#define LOOK_AGAIN_MSEC 1
+#define HOLDERS_MAX     64
+#define DELETED_MARK    " (deleted)"
 
 /* What the thread works with; freed by the pool if the member is gone first. */
 struct orphan_io {
@@ -119,8 +122,14 @@ static void look_work(void *arg)
     struct orphan_io *io = arg;
     struct stat st;
 
-    if (store_marks_held(io->mark, io->fd) && fstat(io->fd, &st) == 0)
+    /* A process in its exec cannot be looked at, and says nothing when it is through. */
+    for (int i = 0; i < LOOKS && io->nholders == 0 && fstat(io->fd, &st) == 0 &&
+                    store_marks_held(io->mark, io->fd);
+         i++) {
+        if (i > 0)
+            poll(NULL, 0, LOOK_AGAIN_MSEC);
         io->nholders = holders_find(&st, io->below, io->holders, HOLDERS_MAX);
+    }
 }
 
 /* 1: killed, 0: one of ours may settle it, -1: there is nobody who would. */
