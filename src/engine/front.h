@@ -35,12 +35,14 @@ struct front {
     char session[64]; /* as in the claim's name */
     uint64_t launch;  /* tells launches apart whose job names are alike */
     void (*thread_enter)(void);
+    void (*waits)(bool begins, bool may_cancel); /* as in engine_host; may be NULL */
 };
 
 /* Set up once per process from an environment (NULL-terminated; borrowed for the life of
  * the process). Later calls return what the first did. 0 or -1 with errno (logged): EINVAL
  * a bad variable, ENOENT no DMD, ENOTCONN no launcher. Thread-safe. */
-int front_setup(char *const env[], void (*thread_enter)(void));
+int front_setup(char *const env[], void (*thread_enter)(void),
+                void (*waits)(bool begins, bool may_cancel));
 
 /* The process's front after front_setup() succeeded, else NULL. */
 struct front *front_get(void);

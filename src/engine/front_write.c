@@ -14,6 +14,8 @@
  * mtime or ctime tells. An inherited description's beginning is not known: it counts as
  * written. To err towards a publish costs one version.
  *
+ * No malloc: a signal handler that writes a file may have interrupted the program's.
+ *
  * The last holder: the mark's OFD lock goes with the description. It is tested through a
  * probe, a new description of the same inode that was opened by way of /proc/self/fd before
  * the close, so it is right whatever happened to the name.
@@ -30,6 +32,7 @@
 #include <unistd.h>
 
 #include "engine/front.h"
+#include "engine/front_names.h"
 #include "util/log.h"
 
 #define TOKEN_SIDE   ((engine_token)1 << 63)
@@ -60,8 +63,10 @@ static void writing_new(engine_token token, const char *upath)
 {
     struct writing *w = writing_of(token);
 
-    free(w->first_upath); /* of a use of the slot whose end another process saw to */
-    *w = (struct writing){.token = token, .written = true, .first_upath = strdup(upath)};
+    front_name_free(
+        w->first_upath); /* of a use of the slot whose end another process saw to */
+    *w = (struct writing){
+        .token = token, .written = true, .first_upath = front_name_copy(upath)};
 }
 
 /* The record of token, whose place is empty afterwards. One that is not there (the
@@ -140,7 +145,8 @@ void front_write_opened(engine_token token, int fd, int flags)
     struct timespec now;
 
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
-        free(writing_take(token).first_upath); /* first: then the slot is anybody's */
+        front_name_free(
+            writing_take(token).first_upath); /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
         errno = saved;
         return;
@@ -183,7 +189,7 @@ static char *present_upath(const struct front_side *side, int fd)
         (fstat(fd, &st) < 0 || st.st_nlink == 0))
         return NULL;
     below = front_below(side->real, path);
-    return below ? strdup(below) : NULL;
+    return below ? front_name_copy(below) : NULL;
 }
 
 static bool was_changed(const struct writing *w, int fd)
@@ -209,7 +215,7 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
             .token = token, .upath = w.first_upath, .probe = -1, .changed = true};
         return;
     }
-    free(w.first_upath);
+    front_name_free(w.first_upath);
     closing->token = token;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -272,7 +278,7 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
     } else if (last) {
         store_marks_clear(marks, mark);
     }
-    free(closing->upath);
+    front_name_free(closing->upath);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;
 }

@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -94,7 +95,7 @@ static bool is_same_file(const struct wrapper_desc *desc, int fd)
 static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, void *arg)
 {
     const struct engine_ops *ops = wrapper_engine_loaded();
-    int refs = atomic_load(&desc->refs), saved = errno, rc, error = 0;
+    int refs = atomic_load(&desc->refs), saved = errno, rc, error = 0, cancel;
     struct engine_closing closing;
     engine_token token;
 
@@ -103,6 +104,8 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
         ;
     if (refs != 1)
         return closer ? closer(fd, arg) : 0;
+    /* The thread is not cancelled in the close and what belongs to it. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     token = atomic_load(&desc->token);
     if (token && ops)
         ENGINE_CALL_VOID(
@@ -124,6 +127,7 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
             errno = saved;
     }
     atomic_store(&desc->refs, 0);
+    pthread_setcancelstate(cancel, NULL);
     return rc;
 }
 

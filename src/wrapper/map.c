@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -48,10 +47,9 @@ static _Atomic uint32_t lock_word; /* 0 free, 1 held, 2 held and waited for */
 
 static void lock(uint64_t *mask)
 {
-    uint64_t all = ~(uint64_t)0;
     uint32_t seen = 0;
 
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, mask, sizeof(all));
+    wrapper_signals_block(mask);
     if (atomic_compare_exchange_strong(&lock_word, &seen, 1))
         return;
     while (atomic_exchange(&lock_word, 2) != 0)
@@ -62,7 +60,7 @@ static void unlock(const uint64_t *mask)
 {
     if (atomic_exchange(&lock_word, 0) == 2)
         syscall(SYS_futex, &lock_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, NULL, sizeof(*mask));
+    wrapper_signals_restore(mask);
 }
 
 /* With the lock, from here on. */

@@ -205,8 +205,11 @@ static void leave(enum engine_leave how)
 
     while (((seen = atomic_load(&word)) & STATE_MASK) == RUNNING) {
         ops = wrapper_engine();
-        if (ops)
-            ENGINE_CALL_VOID(ops->leave(how));
+        if (ops) { /* lingers, for hours perhaps: with the program's signals */
+            wrapper_guard++;
+            ops->leave(how);
+            wrapper_guard--;
+        }
         sleep_while(seen, LEAVE_AGAIN_NS);
     }
 }
