@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "util/log.h"
 
@@ -394,8 +395,7 @@ static int member_run(struct member *member)
             stats_log(member);
     }
     if (run->rc < 0 && member->claim_fd >= 0)
-        shutdown(member->claim_fd,
-                 SHUT_RDWR); /* whoever queues there must not wait for nobody */
+        boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
     member_teardown(member);
     return run->rc;
 }

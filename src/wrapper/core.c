@@ -27,6 +27,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "wrapper/fd.h"
+#include "wrapper/limit.h"
 #include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
@@ -229,6 +230,7 @@ void wrapper_fork_child(void)
      * wrapper_fork_lock(), or by others that are gone. */
     atomic_store(&load_lock, 0);
     atomic_store(&gate, wrapper_guard > 0 ? -1 : 0);
+    wrapper_limit_apply();
     wrapper_member_fork_child();
     wrapper_map_fork_child_begin();
     wrapper_fd_fork_child();

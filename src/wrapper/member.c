@@ -42,6 +42,7 @@
 #include "util/log.h"
 #include "util/stack.h"
 #include "wrapper/core.h"
+#include "wrapper/limit.h"
 #include "wrapper/real.h"
 
 #define START_DELAY_NS (5 * UTIL_NSEC_PER_MSEC)
@@ -138,6 +139,7 @@ static void start_thread(void)
     sigset_t all, before;
     int error;
 
+    wrapper_limit_hold();
     atomic_store(&word, waiting);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

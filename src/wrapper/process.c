@@ -23,6 +23,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/limit.h"
 #include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
@@ -265,6 +266,7 @@ static int do_exec(const struct exec *e, char *const env[])
         wrapper_map_settle_all();
         member = wrapper_member_exec(c.env);
     }
+    wrapper_limit_apply();
     rc = call_exec(e, c.env);
     if (member)
         wrapper_member_exec_failed();
