@@ -227,3 +227,16 @@ bool boot_claim_peer_ok(int fd)
     errno = saved;
     return ok;
 }
+
+void boot_claim_shut(int claim_fd)
+{
+    int saved = errno;
+    long fd;
+
+    /* The queue can be emptied after it was shut, when nothing is added any more. */
+    syscall(SYS_shutdown, claim_fd, SHUT_RDWR);
+    while ((fd = syscall(SYS_accept4, claim_fd, NULL, NULL,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+        close_fd((int)fd);
+    errno = saved;
+}

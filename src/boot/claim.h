@@ -32,6 +32,9 @@ int boot_claim_inherited(const struct sockaddr_un *address, socklen_t len);
 /* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none
  * lives. */
 int boot_claim_connect(const struct sockaddr_un *address, socklen_t len);
+/* The holder of the claim cannot serve: connections that wait, and all later ones, fail at
+ * once, in whatever process. The claim stays its holder's. */
+void boot_claim_shut(int claim_fd);
 /* True if the other end of fd is a process of our own effective uid (or root). */
 bool boot_claim_peer_ok(int fd);
 

@@ -27,6 +27,7 @@
 #define TIMEOUT_MAX_S 1e9
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t atfork_once = PTHREAD_ONCE_INIT;
 static unsigned inits;
 static bool member_is_ours; /* started by dyad_init(): dyad_finalize() ends it */
 
@@ -186,6 +187,20 @@ static bool params_differ(const struct dyad_params *p, const struct engine_confi
 
 /* --- init and finalize --- */
 
+/* In the child of a fork the threads that held locks, or were the member, do not exist. The
+ * wrapper says so to the front, too, where there is one. */
+static void atfork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    member_is_ours = false;
+    front_fork_child();
+}
+
+static void atfork_register(void)
+{
+    pthread_atfork(NULL, NULL, atfork_child);
+}
+
 static dyad_rc_t init_locked(const struct dyad_params *params)
 {
     char **env;
@@ -197,7 +212,7 @@ static dyad_rc_t init_locked(const struct dyad_params *params)
     } else {
         if (!(env = overlay_build(params)))
             return DYAD_E_NO_MEMORY;
-        if (front_setup(env, NULL) < 0)
+        if (front_setup(env, NULL, NULL) < 0)
             return errno == ENOENT ? DYAD_E_INVALID : rc_of(errno);
     }
     here = front_member_here();
@@ -214,6 +229,7 @@ API dyad_rc_t dyad_init_params(const struct dyad_params *params)
 
     if (params && params->size < sizeof(*params))
         return DYAD_E_INVALID;
+    pthread_once(&atfork_once, atfork_register);
     pthread_mutex_lock(&lock);
     rc = init_locked(params);
     if (rc == DYAD_OK)

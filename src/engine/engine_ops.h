@@ -27,6 +27,10 @@ struct engine_host {
      */
     void (*thread_enter)(void);
     char *const *env; /* environment at the start of the process */
+    /* Called by a thread of the program in the engine, before it blocks for long and after:
+     * in between its signal handlers may run, and with may_cancel it may be cancelled. May
+     * be NULL. */
+    void (*waits)(bool begins, bool may_cancel);
 };
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:

@@ -114,7 +114,8 @@ static void session_name(struct front *front)
                  (int)strcspn(slash + 1, "/"), slash + 1);
 }
 
-static int setup_locked(char *const env[], void (*thread_enter)(void))
+static int setup_locked(char *const env[], void (*thread_enter)(void),
+                        void (*waits)(bool begins, bool may_cancel))
 {
     char err[512];
     char tag[32];
@@ -154,11 +155,13 @@ static int setup_locked(char *const env[], void (*thread_enter)(void))
     session_name(front);
     front->launch = launch_id(&front->identity, env);
     front->thread_enter = thread_enter;
+    front->waits = waits;
     __atomic_store_n(&ready, front, __ATOMIC_RELEASE);
     return 0;
 }
 
-int front_setup(char *const env[], void (*thread_enter)(void))
+int front_setup(char *const env[], void (*thread_enter)(void),
+                void (*waits)(bool begins, bool may_cancel))
 {
     int rc;
 
@@ -166,7 +169,7 @@ int front_setup(char *const env[], void (*thread_enter)(void))
         return 0;
     pthread_mutex_lock(&lock);
     if (state == UNSET) {
-        if (setup_locked(env, thread_enter) < 0) {
+        if (setup_locked(env, thread_enter, waits) < 0) {
             failure = errno;
             state = FAILED;
         } else {
@@ -222,11 +225,36 @@ static int recv_all(int fd, void *data, size_t len)
     return 0;
 }
 
-static int recv_frame(int fd, struct net_msg *reply, void *buf, size_t size)
+static void close_cancelled(void *fd)
+{
+    close(*(int *)fd);
+}
+
+/* The first bytes of the answer, for which there may be long to wait: handlers of the
+ * program run meanwhile, and make requests of their own. They do not end the wait. Only a
+ * consumer can be cancelled: what it asked for ends with its connection. */
+static int recv_answer(struct front *front, int fd, bool consumes, uint32_t *len)
+{
+    int rc, error;
+
+    if (!front->waits)
+        return recv_all(fd, len, sizeof(*len));
+    pthread_cleanup_push(close_cancelled, &fd);
+    front->waits(true, consumes);
+    rc = recv_all(fd, len, sizeof(*len));
+    error = errno;
+    front->waits(false, consumes);
+    pthread_cleanup_pop(0);
+    errno = error;
+    return rc;
+}
+
+static int recv_frame(struct front *front, int fd, bool consumes, struct net_msg *reply,
+                      void *buf, size_t size)
 {
     uint32_t len;
 
-    if (recv_all(fd, &len, 4) < 0)
+    if (recv_answer(front, fd, consumes, &len) < 0)
         return -1;
     len = le32toh(len);
     if (len > size) {
@@ -239,8 +267,9 @@ static int recv_frame(int fd, struct net_msg *reply, void *buf, size_t size)
 }
 
 /* Pages that come before the answer are given to `page`; NULL: none are expected. */
-static int exchange(int fd, const struct net_msg *request, struct net_msg *reply, void *buf,
-                    size_t size, front_page_fn page, void *arg)
+static int exchange(struct front *front, int fd, const struct net_msg *request,
+                    struct net_msg *reply, void *buf, size_t size, front_page_fn page,
+                    void *arg)
 {
     unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
     uint32_t len;
@@ -255,7 +284,8 @@ static int exchange(int fd, const struct net_msg *request, struct net_msg *reply
     if (page && page(arg, NULL) < 0)
         return -1;
     for (;;) {
-        if (recv_frame(fd, reply, buf, size) < 0)
+        if (recv_frame(front, fd, request->type == NET_MSG_GUEST_CONSUME, reply, buf,
+                       size) < 0)
             return -1;
         if (reply->type == NET_MSG_DONE)
             return 0;
@@ -326,7 +356,7 @@ int front_request_pages(struct front *front, const struct net_msg *request,
     for (int round = 0; round < ROUNDS; round++) {
         if ((fd = member_connect(front)) < 0)
             break;
-        if (exchange(fd, request, reply, buf, size, page, arg) == 0) {
+        if (exchange(front, fd, request, reply, buf, size, page, arg) == 0) {
             close(fd);
             if (reply->status != ESHUTDOWN) {
                 errno = reply->status;
@@ -425,6 +455,21 @@ int front_produce(struct front *front, enum engine_side side, const char *upath,
         .type = NET_MSG_GUEST_PRODUCE,
         .flags = (uint8_t)side,
         .entry = {.upath = upath},
+        .length = mark,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_watch(struct front *front, enum engine_side side, const char *upath,
+                uint64_t mark, int fd)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_WATCH,
+        .flags = (uint8_t)side,
+        .entry = {.upath = upath},
+        .offset = (uint64_t)(uint32_t)fd,
         .length = mark,
     };
     return front_request(front, &request, &reply, buf);

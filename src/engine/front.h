@@ -35,12 +35,14 @@ struct front {
     char session[64]; /* as in the claim's name */
     uint64_t launch;  /* tells launches apart whose job names are alike */
     void (*thread_enter)(void);
+    void (*waits)(bool begins, bool may_cancel); /* as in engine_host; may be NULL */
 };
 
 /* Set up once per process from an environment (NULL-terminated; borrowed for the life of
  * the process). Later calls return what the first did. 0 or -1 with errno (logged): EINVAL
  * a bad variable, ENOENT no DMD, ENOTCONN no launcher. Thread-safe. */
-int front_setup(char *const env[], void (*thread_enter)(void));
+int front_setup(char *const env[], void (*thread_enter)(void),
+                void (*waits)(bool begins, bool may_cancel));
 
 /* The process's front after front_setup() succeeded, else NULL. */
 struct front *front_get(void);
@@ -66,6 +68,10 @@ bool front_waits_for(const struct front *front, const char *upath);
 /* Publish upath, whose `mark` (0: none) the member clears. */
 int front_produce(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark);
+/* This process has closed upath, and another still has it open: the member sees to it that
+ * somebody publishes it. `fd`: a descriptor of the file. */
+int front_watch(struct front *front, enum engine_side side, const char *upath,
+                uint64_t mark, int fd);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
 /* A directory or a link was made, a file changed by its name. */

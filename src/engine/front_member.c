@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@
 #include "engine/front_impl.h"
 #include "engine/member_ops.h"
 #include "util/log.h"
+
+#define DESCRIPTORS_NEEDED 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -95,6 +98,21 @@ static void set_state(int next)
     pthread_mutex_unlock(&lock);
 }
 
+/* UCX and libevent end the program when they get no descriptor. */
+static bool enough_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS_NEEDED)
+        return true;
+    log_error(
+        "a limit of %llu open descriptors is too small to join: set it to %d or more "
+        "(ulimit -n), better to 1024",
+        (unsigned long long)limit.rlim_cur, DESCRIPTORS_NEEDED);
+    errno = EMFILE;
+    return false;
+}
+
 int front_member_run(struct front *front, int claim_fd)
 {
     struct member_params params = {
@@ -108,6 +126,7 @@ int front_member_run(struct front *front, int claim_fd)
     };
     struct member *member = NULL;
     int rc = -1;
+    bool entered = false;
 
     pthread_mutex_lock(&lock);
     if (state != NONE) {
@@ -119,6 +138,8 @@ int front_member_run(struct front *front, int claim_fd)
     table_private = false;
     pthread_mutex_unlock(&lock);
 
+    if (!enough_descriptors())
+        goto done;
     if (!ops && !(ops = member_library_open())) {
         errno = ELIBACC;
         goto done;
@@ -135,6 +156,7 @@ int front_member_run(struct front *front, int claim_fd)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 
+    entered = true;
     rc = ops->run(member);
 
     pthread_mutex_lock(&lock);
@@ -142,8 +164,11 @@ int front_member_run(struct front *front, int claim_fd)
     pthread_mutex_unlock(&lock);
     ops->destroy(member);
 done:
-    if (rc < 0)
+    if (rc < 0) {
         hopeless = true;
+        if (!entered) /* else it has done so, in the table in which it has the claim */
+            boot_claim_shut(claim_fd);
+    }
     set_state(NONE);
     return rc;
 }

@@ -29,7 +29,7 @@ static int op_setup(const struct engine_host *host)
     }
     host_thread_enter = host->thread_enter;
     host_env = host->env;
-    return front_setup(host_env, host_thread_enter);
+    return front_setup(host_env, host_thread_enter, host->waits);
 }
 
 static int op_member_run(int claim_fd)

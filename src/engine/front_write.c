@@ -14,6 +14,8 @@
  * mtime or ctime tells. An inherited description's beginning is not known: it counts as
  * written. To err towards a publish costs one version.
  *
+ * No malloc: a signal handler that writes a file may have interrupted the program's.
+ *
  * The last holder: the mark's OFD lock goes with the description. It is tested through a
  * probe, a new description of the same inode that was opened by way of /proc/self/fd before
  * the close, so it is right whatever happened to the name.
@@ -30,6 +32,7 @@
 #include <unistd.h>
 
 #include "engine/front.h"
+#include "engine/front_names.h"
 #include "util/log.h"
 
 #define TOKEN_SIDE   ((engine_token)1 << 63)
@@ -60,8 +63,10 @@ static void writing_new(engine_token token, const char *upath)
 {
     struct writing *w = writing_of(token);
 
-    free(w->first_upath); /* of a use of the slot whose end another process saw to */
-    *w = (struct writing){.token = token, .written = true, .first_upath = strdup(upath)};
+    front_name_free(
+        w->first_upath); /* of a use of the slot whose end another process saw to */
+    *w = (struct writing){
+        .token = token, .written = true, .first_upath = front_name_copy(upath)};
 }
 
 /* The record of token, whose place is empty afterwards. One that is not there (the
@@ -140,7 +145,8 @@ void front_write_opened(engine_token token, int fd, int flags)
     struct timespec now;
 
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
-        free(writing_take(token).first_upath); /* first: then the slot is anybody's */
+        front_name_free(
+            writing_take(token).first_upath); /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
         errno = saved;
         return;
@@ -201,7 +207,7 @@ static char *present_upath(const struct front_side *side, int fd)
         !is_file_at(path, fd))
         return NULL;
     below = front_below(side->real, path);
-    return below ? strdup(below) : NULL;
+    return below ? front_name_copy(below) : NULL;
 }
 
 static bool was_changed(const struct writing *w, int fd)
@@ -240,11 +246,27 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
          is_still(&front->side[token_side(token)], w.first_upath, fd)))
         closing->upath = w.first_upath;
     else
-        free(w.first_upath);
+        front_name_free(w.first_upath);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);
     errno = saved;
+}
+
+/* Another process holds the description. If that is one that will not tell us of its end
+ * (it has not reached its exec yet, or has no library of ours) the member takes the mark
+ * over; it asks for the file behind the probe, so that is open until it has answered. The
+ * wait is for a publish that this close has to do with, and else short. */
+static void leave_to_others(struct front *front, const struct engine_closing *closing)
+{
+    enum engine_side side = token_side(closing->token);
+    struct store_marks *marks = token_marks(closing->token);
+    store_mark_t mark = closing->token & ~TOKEN_SIDE;
+
+    if (closing->upath && closing->probe >= 0 && !front_member_over() &&
+        store_marks_left(marks, mark))
+        front_watch(front, side, closing->upath, mark, closing->probe);
+    store_marks_await_closer(marks, mark);
 }
 
 int front_write_closed(struct engine_closing *closing, int error, bool mapped)
@@ -262,6 +284,8 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
         front_member_table_wait();
         last = store_marks_closed(marks, mark, closing->probe, mapped);
     }
+    if (!last && !error)
+        leave_to_others(front, closing);
 
     if (closing->probe >= 0)
         close(closing->probe);
@@ -279,7 +303,7 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
     } else if (last) {
         store_marks_clear(marks, mark);
     }
-    free(closing->upath);
+    front_name_free(closing->upath);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;
 }

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "util/log.h"
 
@@ -329,6 +330,7 @@ static void member_teardown(struct member *member)
     serve_stop(member);
     produce_stop(member);
     dirs_stop(member);
+    orphan_stop(member);
     consume_stop(member);
     linger_stop(member);
     dht_node_destroy(member->dht);
@@ -395,8 +397,7 @@ static int member_run(struct member *member)
             stats_log(member);
     }
     if (run->rc < 0 && member->claim_fd >= 0)
-        shutdown(member->claim_fd,
-                 SHUT_RDWR); /* whoever queues there must not wait for nobody */
+        boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
     member_teardown(member);
     return run->rc;
 }

@@ -67,6 +67,7 @@ struct dump_request;
 struct list_request;
 struct bring;
 struct linger;
+struct orphan;
 
 struct member {
     const struct engine_config *config;
@@ -107,6 +108,7 @@ struct member {
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
     struct dump_request *dumps;
+    struct orphan *orphans; /* utlist */
     struct linger *linger;
     struct member_stats stats;
 };
@@ -181,6 +183,18 @@ void dirs_restored(struct member *member, enum engine_side side,
 /* It was withdrawn, or published by somebody else. */
 void dirs_forget(struct member *member, const char *upath);
 void dirs_stop(struct member *member);
+
+/* --- orphan.c --- */
+
+/* `pid` has closed the description of `mark`, which another process holds; its descriptor
+ * `number` is open on the file, until fn is called: when that process can be trusted to
+ * settle the mark, or when the mark was settled. 0 or -1 with errno. */
+int orphan_watch(struct member *member, enum engine_side side, const char *upath,
+                 store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg);
+/* A closer waits for one of them. */
+bool orphan_pending(const struct member *member);
+/* After the guests have gone, the pool's threads were joined, and produce_stop(). */
+void orphan_stop(struct member *member);
 
 /* --- consume.c --- */
 typedef void (*consume_fn)(void *arg, int status);

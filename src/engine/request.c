@@ -341,6 +341,12 @@ static void guest_serve(void *arg, int error)
             msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
         rc = guest->consume ? 0 : -1;
         break;
+    case NET_MSG_GUEST_WATCH:
+        rc = orphan_watch(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
+                          msg->entry.upath, msg->length, guest->pid, (int)msg->offset,
+                          published, guest);
+        guest->pending += rc == 0;
+        break;
     case NET_MSG_GUEST_STAT:
         guest->lookup =
             dht_node_lookup(member->dht, msg->entry.upath, 0, NULL, looked_up, guest);

@@ -64,7 +64,8 @@ enum field {
     X(LIST_REPLY, "list-reply", RANGE | BLOB)                             \
     X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                         \
     X(GUEST_LIST, "guest-list", UPATH)                                    \
-    X(GUEST_BRING, "guest-bring", UPATH)
+    X(GUEST_BRING, "guest-bring", UPATH)\
+    X(GUEST_WATCH, "guest-watch", UPATH_MUST | RANGE)
 
 static const struct {
     const char *name;

@@ -59,6 +59,10 @@ enum net_msg_type {
     NET_MSG_GUEST_CHANGED, /* upath, flags = side */
     NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
     NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */
+    /* upath, flags = side, length = mark, offset = a descriptor of the file in the asker:
+     * another process holds a description that the asker has closed -> DONE when that is
+     * somebody's who will settle it, or when it was settled */
+    NET_MSG_GUEST_WATCH,
     NET_MSG_TYPE_END
 };
 

@@ -713,6 +713,55 @@ static int wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_
     return rc < 0 && error != EAGAIN ? -1 : 0;
 }
 
+bool store_marks_left(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_slot *slot;
+    uint64_t word;
+
+    if (!(slot = find(marks, mark, &word)) || WORD_STATE(word) != STORE_MARK_DIRTY ||
+        (word & WORD_NOLOCK))
+        return false;
+    return atomic_load(&slot->opener) == store_proc_self(NULL) || !opener_alive(slot, word);
+}
+
+void store_marks_await_closer(struct store_marks *marks, store_mark_t mark)
+{
+    store_proc_t self = store_proc_self(NULL);
+    struct marks_slot *slot;
+    uint64_t word;
+    int saved = errno;
+
+    while ((slot = find(marks, mark, &word)) && WORD_STATE(word) == STORE_MARK_CLOSING &&
+           WORD_PID(word) != store_proc_pid(self) && closer_alive(slot, word))
+        wait_word(marks, slot, word, GRACE_MSEC);
+    errno = saved;
+}
+
+bool store_marks_held(store_mark_t mark, int fd)
+{
+    return store_lock_test(fd, lock_byte(mark)) == 1;
+}
+
+int store_marks_await_release(store_mark_t mark, int fd)
+{
+    return store_lock_wait_byte(fd, lock_byte(mark));
+}
+
+bool store_marks_stays_dirty(struct store_marks *marks, store_mark_t mark, long msec)
+{
+    uint64_t now = util_clock_now(), until = now + (uint64_t)msec * UTIL_NSEC_PER_MSEC;
+    struct marks_slot *slot;
+    uint64_t word;
+
+    while ((slot = find(marks, mark, &word)) && WORD_STATE(word) == STORE_MARK_DIRTY) {
+        if (now >= until)
+            return true;
+        wait_word(marks, slot, word, (long)((until - now) / UTIL_NSEC_PER_MSEC) + 1);
+        now = util_clock_now();
+    }
+    return false;
+}
+
 int store_marks_wait(struct store_marks *marks, store_mark_t mark, int fd)
 {
     struct marks_slot *slot;

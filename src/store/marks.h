@@ -93,6 +93,19 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
  * mapping of its own. */
 bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
                         bool last_anyway);
+/* After a false: another process holds the description. Is it to be feared that it never
+ * tells us of its end, since this process opened it, or who did is dead? False also if
+ * that cannot be watched (no OFD locks). */
+bool store_marks_left(struct store_marks *marks, store_mark_t mark);
+/* After a false: another process may be publishing what this one's close was a part of.
+ * Block until it is not. */
+void store_marks_await_closer(struct store_marks *marks, store_mark_t mark);
+/* Does another description than fd's hold the mark's lock? */
+bool store_marks_held(store_mark_t mark, int fd);
+/* Block until none does; fd is readable. 0 or -1 with errno. */
+int store_marks_await_release(store_mark_t mark, int fd);
+/* Wait, at most `msec`, as long as the mark is DIRTY. True: it is still. */
+bool store_marks_stays_dirty(struct store_marks *marks, store_mark_t mark, long msec);
 /* Published, or nothing to publish: -> FREE. */
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
 /* Instead of clear: the close failed and the file must not count as complete. -> ABANDONED.

@@ -4,8 +4,8 @@
  * Shared state: wrapper_phase goes NEW -> STARTING -> OFF or ON once (a compare-and-swap
  * picks who does it), and from ON to OFF when the engine declines. What the start wrote is
  * read only after an acquire load of ON. The engine's table pointer is published with
- * release under load_lock. A signal handler never waits for either: its thread's guard is
- * up while it holds them, and it passes through.
+ * release under load_lock. A signal handler never waits for its own thread: signals are
+ * blocked while that loads.
  *
  * The page `owner` is wiped by the kernel in the child of every fork (MADV_WIPEONFORK), not
  * in one of vfork: so a zero there means a fork that no wrapper of ours saw (daemon,
@@ -21,10 +21,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/log.h"
 #include "wrapper/fd.h"
+#include "wrapper/limit.h"
+#include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 
@@ -33,15 +37,16 @@
 #else
 #define ENGINE_DLOPEN (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
 #endif
-#define ENGINE_FILE "libdyad.so.1"
-#define MEMBER_FILE "dyad/libdyad_member.so"
+#define FORK_WAIT_NS (5 * UTIL_NSEC_PER_SEC)
+#define ENGINE_FILE  "libdyad.so.1"
+#define MEMBER_FILE  "dyad/libdyad_member.so"
 
 _Atomic int wrapper_phase;
-__thread int wrapper_guard __attribute__((tls_model("initial-exec")));
 char **wrapper_env;
 
 static _Atomic(const struct engine_ops *) engine;
 static _Atomic uint32_t load_lock; /* 0 free, 1 held, 2 held and waited for */
+static _Atomic int32_t gate; /* how many threads have the loader at work; -1: a fork */
 static _Atomic pid_t owner_fallback;
 static _Atomic pid_t *owner = &owner_fallback;
 static char library_dir[PATH_MAX]; /* where libdyad_wrapper.so is; empty if unknown */
@@ -167,19 +172,52 @@ bool wrapper_mine(void)
     return pid == getpid();
 }
 
+/* A loader waits for forks, which are short. */
+static void gate_enter(void)
+{
+    int32_t n = atomic_load(&gate);
+
+    for (;;) {
+        if (n < 0) {
+            syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
+            n = atomic_load(&gate);
+        } else if (atomic_compare_exchange_weak(&gate, &n, n + 1)) {
+            return;
+        }
+    }
+}
+
+static void gate_leave(int32_t by)
+{
+    if (atomic_fetch_sub(&gate, by) == by)
+        syscall(SYS_futex, &gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A loader may itself wait for the thread that forks, which holds the dynamic loader's lock
+ * in a library's constructor: then it is at rest, and the fork goes on after a while. */
 bool wrapper_fork_lock(void)
 {
+    uint64_t now = util_clock_now(), until = now + FORK_WAIT_NS;
+    int32_t n = 0;
+
     if (wrapper_guard > 0)
         return false;
+    while (!atomic_compare_exchange_strong(&gate, &n, -1)) {
+        struct timespec ts = {.tv_sec = 1};
+        if (now >= until)
+            return false;
+        syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, n, &ts, NULL, 0);
+        now = util_clock_now();
+        n = 0;
+    }
     wrapper_guard++;
-    lock();
     return true;
 }
 
 void wrapper_fork_unlock(void)
 {
-    unlock();
     wrapper_guard--;
+    gate_leave(-1);
 }
 
 void wrapper_fork_child(void)
@@ -188,12 +226,15 @@ void wrapper_fork_child(void)
     int saved = errno;
 
     atomic_store(owner, getpid());
-    /* Only this thread exists; whoever held the lock does not, unless it is us, in
-     * wrapper_fork_lock(). */
-    if (wrapper_guard == 0)
-        atomic_store(&load_lock, 0);
+    /* Only this thread exists, and it is in no load: the gate is held by it, in
+     * wrapper_fork_lock(), or by others that are gone. */
+    atomic_store(&load_lock, 0);
+    atomic_store(&gate, wrapper_guard > 0 ? -1 : 0);
+    wrapper_limit_apply();
     wrapper_member_fork_child();
+    wrapper_map_fork_child_begin();
     wrapper_fd_fork_child();
+    wrapper_map_fork_child_end();
     if (ops)
         ENGINE_CALL_VOID(ops->fork_child());
     errno = saved;
@@ -204,11 +245,12 @@ static void thread_enter(void)
     wrapper_guard++;
 }
 
+/* Find the engine. Without our lock: whoever opens a library waits for the dynamic
+ * loader's, which a thread in a library's constructor holds, and such a thread may want the
+ * engine, too. Two threads that do this at once find the same. */
 static const struct engine_ops *load(void)
 {
     static const char *const below[] = {"", "/../lib"};
-    struct engine_host host = {
-        .abi = ENGINE_ABI, .thread_enter = thread_enter, .env = wrapper_env};
     const struct engine_ops *ops;
     engine_ops_get_fn get;
     void *handle = NULL;
@@ -239,21 +281,31 @@ static const struct engine_ops *load(void)
             path);
         return NULL;
     }
-    return ops->setup(&host) == 0 ? ops : NULL;
+    return ops;
 }
 
-/* With the lock held. */
 static const struct engine_ops *load_once(void)
 {
-    const struct engine_ops *ops = atomic_load(&engine);
+    struct engine_host host = {.abi = ENGINE_ABI,
+                               .thread_enter = thread_enter,
+                               .env = wrapper_env,
+                               .waits = wrapper_call_waits};
+    const struct engine_ops *found, *ops;
 
+    gate_enter();
+    found = load();
+    lock();
+    ops = atomic_load(&engine);
     if (!ops && atomic_load(&wrapper_phase) == WRAPPER_ON) {
-        ops = load();
-        if (ops)
+        if (found && found->setup(&host) == 0) {
+            ops = found;
             atomic_store_explicit(&engine, ops, memory_order_release);
-        else
+        } else {
             atomic_store_explicit(&wrapper_phase, WRAPPER_OFF, memory_order_release);
+        }
     }
+    unlock();
+    gate_leave(1);
     return ops;
 }
 
@@ -264,9 +316,9 @@ void wrapper_engine_preload(void)
     char path[PATH_MAX + 64];
 
     /* A fork in the midst of it would leave a child whose exit runs the destructors of
-     * libraries that were not constructed: libucs crashes there. Forks wait for this lock.
+     * libraries that were not constructed: libucs crashes there. Forks wait for this gate.
      */
-    lock();
+    gate_enter();
     for (size_t i = 0; library_dir[0] && i < sizeof(files) / sizeof(files[0]); i++) {
         for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
             snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[j], files[i]);
@@ -277,7 +329,7 @@ void wrapper_engine_preload(void)
     /* Set up here, too: its descriptors are in this thread's table, and the program cannot
      * close them. */
     load_once();
-    unlock();
+    gate_leave(1);
 }
 
 const struct engine_ops *wrapper_engine_loaded(void)
@@ -296,11 +348,7 @@ const struct engine_ops *wrapper_engine(void)
     }
     if (atomic_load(&wrapper_phase) != WRAPPER_ON)
         return NULL;
-    wrapper_guard++;
-    lock();
-    ops = load_once();
-    unlock();
-    wrapper_guard--;
+    ops = ENGINE_CALL(load_once());
     wrapper_member_hurry();
     errno = saved;
     return ops;

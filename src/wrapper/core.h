@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "engine/engine_ops.h"
@@ -29,8 +30,7 @@ enum wrapper_phase {
 
 extern _Atomic int wrapper_phase;
 
-/* > 0: calls of this thread pass through: it is in the engine or of the engine. A signal
- * handler that interrupts the engine in a program's thread passes through too. */
+/* > 0: calls of this thread pass through: it is in the engine or of the engine. */
 extern __thread int wrapper_guard __attribute__((tls_model("initial-exec")));
 
 /* Read the configuration from environ if nobody has yet. Any thread, before constructors
@@ -62,19 +62,35 @@ void wrapper_engine_preload(void);
 /* The table if the engine is loaded, else NULL. */
 const struct engine_ops *wrapper_engine_loaded(void);
 
-/* Call into the engine: ENGINE_CALL(r, ops->consume(...)). */
+/* Call into the engine: ENGINE_CALL(r, ops->consume(...)). Signals are blocked and the
+ * thread is not cancelled, but while the engine waits (call.c). */
+struct wrapper_call {
+    uint64_t mask; /* the program's */
+    int cancel, guard;
+    struct wrapper_call *outer;
+};
+void wrapper_call_begin(struct wrapper_call *call);
+void wrapper_call_end(struct wrapper_call *call);
+/* engine_host.waits */
+void wrapper_call_waits(bool begins, bool may_cancel);
+/* Block the signals that can wait; *mask: what was blocked before. Keeps errno. */
+void wrapper_signals_block(uint64_t *mask);
+void wrapper_signals_restore(const uint64_t *mask);
+
 #define ENGINE_CALL(expr)                  \
     ({                                     \
-        wrapper_guard++;                   \
+        struct wrapper_call call_;         \
+        wrapper_call_begin(&call_);        \
         __typeof__(expr) result_ = (expr); \
-        wrapper_guard--;                   \
+        wrapper_call_end(&call_);          \
         result_;                           \
     })
-#define ENGINE_CALL_VOID(expr) \
-    do {                       \
-        wrapper_guard++;       \
-        expr;                  \
-        wrapper_guard--;       \
+#define ENGINE_CALL_VOID(expr)      \
+    do {                            \
+        struct wrapper_call call_;  \
+        wrapper_call_begin(&call_); \
+        expr;                       \
+        wrapper_call_end(&call_);   \
     } while (0)
 
 /* The environment at the start of the process. */
@@ -85,6 +101,8 @@ const char *wrapper_env_get(char *const env[], const char *name);
 
 /* After a fork, in the child; `unseen`: not through our fork(). */
 void wrapper_fork_child(void);
+/* A call of libc's is about to start a process that gets copies of our descriptors. */
+void wrapper_spawn_begin(void);
 /* Around the real fork: no fork while another thread is half way through loading the
  * engine. False: this thread is itself in the engine (a signal handler forks), and nothing
  * was locked. */

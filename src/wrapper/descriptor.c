@@ -1,5 +1,5 @@
 /*
- * descriptor.c - close, dup, fcntl and their kin, locks, mmap
+ * descriptor.c - close, dup, fcntl and their kin, locks
  *
  * A descriptor that is not tracked costs one load. Descriptors that these calls close
  * implicitly (the target of dup2, a range) are settled like closed ones.
@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -289,25 +288,4 @@ int wrapped_lockf(int fd, int cmd, off_t len)
 int wrapped_lockf64(int fd, int cmd, off64_t len)
 {
     return REAL(lockf64)(fd, cmd, lockf_len(fd, len));
-}
-
-/* A mapping keeps the description, and the lock that marks it, after the close. */
-void *wrapped_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-    void *p = REAL(mmap)(addr, len, prot, flags, fd, offset);
-
-    if (__builtin_expect(wrapper_fd_marked(fd), 0) && p != MAP_FAILED &&
-        !(flags & MAP_ANONYMOUS) && wrapper_fd_tracked(fd))
-        wrapper_fd_mapped(fd);
-    return p;
-}
-
-void *wrapped_mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
-{
-    void *p = REAL(mmap64)(addr, len, prot, flags, fd, offset);
-
-    if (__builtin_expect(wrapper_fd_marked(fd), 0) && p != MAP_FAILED &&
-        !(flags & MAP_ANONYMOUS) && wrapper_fd_tracked(fd))
-        wrapper_fd_mapped(fd);
-    return p;
 }

@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,7 +40,8 @@
 
 struct wrapper_desc {
     _Atomic int refs;
-    _Atomic bool mapped;
+    _Atomic bool mapped; /* by this process, in a way that is not followed */
+    _Atomic bool stored; /* a mapping may have written it, and no time stamp says so */
     _Atomic bool shared; /* a fork may have given it to another process */
     _Atomic bool kept;   /* scratch of exec_begin */
     enum engine_side side;
@@ -93,7 +95,7 @@ static bool is_same_file(const struct wrapper_desc *desc, int fd)
 static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, void *arg)
 {
     const struct engine_ops *ops = wrapper_engine_loaded();
-    int refs = atomic_load(&desc->refs), saved = errno, rc, error = 0;
+    int refs = atomic_load(&desc->refs), saved = errno, rc, error = 0, cancel;
     struct engine_closing closing;
     engine_token token;
 
@@ -102,10 +104,14 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
         ;
     if (refs != 1)
         return closer ? closer(fd, arg) : 0;
+    /* The thread is not cancelled in the close and what belongs to it. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     token = atomic_load(&desc->token);
     if (token && ops)
         ENGINE_CALL_VOID(
             ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
+    if (atomic_load(&desc->stored))
+        closing.changed = true;
     errno = saved;
     rc = closer ? closer(fd, arg) : 0;
     if (rc < 0)
@@ -121,6 +127,7 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
             errno = saved;
     }
     atomic_store(&desc->refs, 0);
+    pthread_setcancelstate(cancel, NULL);
     return rc;
 }
 
@@ -151,6 +158,7 @@ static int add(int fd, engine_token token, enum engine_side side, const struct s
         return -1;
     }
     atomic_store(&desc->mapped, false);
+    atomic_store(&desc->stored, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
     desc->side = side;
@@ -267,14 +275,35 @@ void wrapper_fd_move_back(int aside, int fd)
     errno = saved;
 }
 
-void wrapper_fd_mapped(int fd)
+int wrapper_fd_desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer,
+                         void *arg)
 {
-    struct wrapper_desc *desc = wrapper_fd_hold(fd);
+    return desc_drop(desc, fd, closer, arg);
+}
 
-    if (!desc)
-        return;
+void wrapper_fd_desc_again(struct wrapper_desc *desc)
+{
+    atomic_fetch_add(&desc->refs, 1);
+}
+
+bool wrapper_fd_desc_is_last(const struct wrapper_desc *desc)
+{
+    return atomic_load(&desc->refs) == 1;
+}
+
+void wrapper_fd_desc_mapped(struct wrapper_desc *desc)
+{
     atomic_store(&desc->mapped, true);
-    desc_drop(desc, fd, NULL, NULL);
+}
+
+void wrapper_fd_desc_stored(struct wrapper_desc *desc)
+{
+    atomic_store(&desc->stored, true);
+}
+
+void wrapper_fd_desc_zero(struct wrapper_desc *desc)
+{
+    atomic_store(&desc->refs, 0);
 }
 
 void wrapper_fd_foreach(void (*fn)(int fd, void *arg), void *arg)
@@ -335,6 +364,8 @@ static void settle_unkept(int fd, void *arg)
     /* The descriptor cannot be closed, since exec may fail: the engine is told that what
      * still holds the file is ours, as for a mapping. */
     ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
+    if (atomic_load(&desc->stored))
+        closing.changed = true;
     ENGINE_CALL(ops->write_closed(&closing, 0, true));
 }
 

@@ -63,8 +63,21 @@ int wrapper_fd_move_aside(int fd);
 void wrapper_fd_move_back(int aside, int fd);
 int wrapper_fd_close_real(int fd);
 
-/* Note that the process mapped fd. */
-void wrapper_fd_mapped(int fd);
+/* For the mappings, which hold descriptions (map.c). Give up the caller's reference around
+ * closer(fd) (may be NULL) and settle the description if it was the last; fd: a descriptor
+ * of the file, or -1. Returns as wrapper_fd_close(). */
+int wrapper_fd_desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer,
+                         void *arg);
+/* One more reference to what the caller holds already. */
+void wrapper_fd_desc_again(struct wrapper_desc *desc);
+/* The caller's is the only one. */
+bool wrapper_fd_desc_is_last(const struct wrapper_desc *desc);
+/* A mapping of this process, which nobody follows, holds the description. */
+void wrapper_fd_desc_mapped(struct wrapper_desc *desc);
+/* The file may be written without a change of its times: count it as written. */
+void wrapper_fd_desc_stored(struct wrapper_desc *desc);
+/* In the child of a fork: forget the references. */
+void wrapper_fd_desc_zero(struct wrapper_desc *desc);
 
 /* Close each tracked descriptor in [first, last], settling. */
 void wrapper_fd_close_all(unsigned first, unsigned last);

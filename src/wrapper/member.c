@@ -42,6 +42,7 @@
 #include "util/log.h"
 #include "util/stack.h"
 #include "wrapper/core.h"
+#include "wrapper/limit.h"
 #include "wrapper/real.h"
 
 #define START_DELAY_NS (5 * UTIL_NSEC_PER_MSEC)
@@ -138,6 +139,7 @@ static void start_thread(void)
     sigset_t all, before;
     int error;
 
+    wrapper_limit_hold();
     atomic_store(&word, waiting);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -205,8 +207,11 @@ static void leave(enum engine_leave how)
 
     while (((seen = atomic_load(&word)) & STATE_MASK) == RUNNING) {
         ops = wrapper_engine();
-        if (ops)
-            ENGINE_CALL_VOID(ops->leave(how));
+        if (ops) { /* lingers, for hours perhaps: with the program's signals */
+            wrapper_guard++;
+            ops->leave(how);
+            wrapper_guard--;
+        }
         sleep_while(seen, LEAVE_AGAIN_NS);
     }
 }
@@ -241,17 +246,27 @@ static bool is_same_rank(char *const env[])
     return true;
 }
 
-bool wrapper_member_exec(char *const env[])
+bool wrapper_member_retire(void)
 {
     uint32_t seen = atomic_load(&word);
-    int fd = atomic_load(&claim), saved = errno;
+    int saved = errno;
 
-    if (fd < 0 || (seen & STATE_MASK) == NONE)
-        return false; /* a guest, or joining failed: the new image tries again with a claim
-                         of its own */
+    if (atomic_load(&claim) < 0 || (seen & STATE_MASK) == NONE)
+        return false; /* a guest, or joining failed */
     while ((seen & STATE_MASK) == WAITING && !move(seen, NONE))
         seen = atomic_load(&word);
     leave(ENGINE_LEAVE_EXEC);
+    errno = saved;
+    return true;
+}
+
+/* If it is none, the new image tries with a claim of its own. */
+bool wrapper_member_exec(char *const env[])
+{
+    int fd = atomic_load(&claim), saved = errno;
+
+    if (!wrapper_member_retire())
+        return false;
     if (is_same_rank(env))
         syscall(SYS_fcntl, fd, F_SETFD, 0);
     errno = saved;

@@ -28,6 +28,10 @@ void wrapper_member_exit(void);
 bool wrapper_member_exec(char *const env[]);
 void wrapper_member_exec_failed(void);
 
+/* Before this process ends without another word: leave, or do not join. As
+ * wrapper_member_exec(), but the claim goes with the process. */
+bool wrapper_member_retire(void);
+
 /* In the child of a fork: it is a guest. */
 void wrapper_member_fork_child(void);
 

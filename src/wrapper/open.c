@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,6 +191,13 @@ static void untracked(const struct engine_ops *ops, engine_token token)
     ENGINE_CALL(ops->write_closed(&closing, EMFILE, false));
 }
 
+/* The thread was cancelled in the real open. */
+static void open_cancelled(void *token)
+{
+    ENGINE_CALL_VOID(
+        wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
+}
+
 /* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
  * about to make. What is published was fetched by write_begin. */
 static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener)
@@ -201,7 +209,9 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
 
     if (ENGINE_CALL(ops->write_begin(side, where->upath[side], opener->flags, &token)) < 0)
         return -1;
+    pthread_cleanup_push(open_cancelled, &token);
     fd = opener->open(opener->arg);
+    pthread_cleanup_pop(0);
     error = errno;
     if (fd < 0 || !is_regular(fd)) {
         ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));

@@ -1,5 +1,5 @@
 /*
- * process.c - fork, exec, spawn
+ * process.c - fork, exec, spawn, system, popen, daemon
  *
  * exec ends this image's share in what it has open: descriptors that close on exec are
  * settled before, a member leaves its session and hands its claim on, and if exec fails
@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,6 +23,8 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/limit.h"
+#include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/open.h"
 #include "wrapper/path.h"
@@ -62,6 +65,78 @@ pid_t wrapped___fork(void)
 pid_t wrapped__Fork(void)
 {
     return do_fork(REAL(_Fork));
+}
+
+void wrapper_spawn_begin(void)
+{
+    int saved = errno;
+
+    if (wrapper_active() && wrapper_mine())
+        wrapper_fd_fork_begin();
+    errno = saved;
+}
+
+int wrapped_system(const char *command)
+{
+    wrapper_spawn_begin();
+    return REAL(system)(command);
+}
+
+FILE *wrapped_popen(const char *command, const char *mode)
+{
+    wrapper_spawn_begin();
+    return REAL(popen)(command, mode);
+}
+
+/* What daemon() does with 0, 1 and 2. */
+static int let_go_of_terminal(void)
+{
+    int null = REAL(open64)("/dev/null", O_RDWR);
+    struct stat st;
+
+    if (null < 0)
+        return -1;
+    if (fstat(null, &st) < 0 || !S_ISCHR(st.st_mode)) {
+        REAL(close)(null);
+        errno = ENODEV;
+        return -1;
+    }
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        wrapped_dup2(null, fd);
+    if (null > STDERR_FILENO)
+        REAL(close)(null);
+    return 0;
+}
+
+/* The parent ends inside libc, where no exit of ours is: if it is the member it leaves
+ * before, and the child becomes the member when it needs one. The child has all that is
+ * open. What libc would do with 0, 1 and 2 may be the last close of a file. */
+int wrapped_daemon(int nochdir, int noclose)
+{
+    pid_t parent = getpid();
+    bool locked, member;
+    int rc;
+
+    if (!wrapper_active() || !wrapper_mine())
+        return REAL(daemon)(nochdir, noclose);
+    member = wrapper_member_retire();
+    locked = wrapper_fork_lock();
+    wrapper_fd_fork_begin();
+    rc = REAL(daemon)(nochdir, 1);
+    if (getpid() != parent)
+        wrapper_fork_child();
+    if (locked) {
+        int saved = errno;
+        wrapper_fork_unlock();
+        errno = saved;
+    }
+    if (getpid() == parent) { /* no fork was to be had */
+        if (member)
+            wrapper_member_exec_failed();
+        return rc;
+    }
+    wrapper_path_cwd_changed();
+    return rc == 0 && !noclose ? let_go_of_terminal() : rc;
 }
 
 static bool is_ours(const char *entry)
@@ -205,8 +280,10 @@ static int do_exec(struct exec *e, char *const env[])
     ours = wrapper_active() && wrapper_mine();
     if (ours) {
         wrapper_fd_exec_begin();
+        wrapper_map_settle_all();
         member = wrapper_member_exec(c.env);
     }
+    wrapper_limit_apply();
     rc = call_exec(e, c.env);
     if (member)
         wrapper_member_exec_failed();
@@ -311,6 +388,7 @@ int wrapped_posix_spawn(pid_t *pid, const char *path,
         return rc;
     }
     COMPLETE(&c, envp);
+    wrapper_spawn_begin();
     rc = REAL(posix_spawn)(pid, path, actions, attr, argv, c.env);
     completed_release(&c);
     return rc;
@@ -333,6 +411,7 @@ int wrapped_posix_spawnp(pid_t *pid, const char *file,
     }
     file = e.path;
     COMPLETE(&c, envp);
+    wrapper_spawn_begin();
     rc = REAL(posix_spawnp)(pid, file, actions, attr, argv, c.env);
     completed_release(&c);
     return rc;

@@ -23,6 +23,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/map.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
@@ -113,6 +114,7 @@ static void finish(bool flush)
             flush_streams();
         wrapper_fd_close_all(0, UINT32_MAX);
     }
+    wrapper_map_settle_all();
     wrapper_member_exit();
 }
 
@@ -125,6 +127,29 @@ static void fini(void)
 static void quick(void)
 {
     finish(false);
+}
+
+static void end_early(void)
+{
+    finish(true);
+}
+
+/* In a constructor, before __libc_start_main put its hooks where they belong: what runs at
+ * exit is then registered here, and runs first. */
+void wrapped_exit(int status)
+{
+    if (!program_main && wrapper_active() && wrapper_mine())
+        atexit(end_early);
+    REAL(exit)(status);
+    __builtin_unreachable();
+}
+
+void wrapped_quick_exit(int status)
+{
+    if (!program_main && wrapper_active() && wrapper_mine())
+        at_quick_exit(quick);
+    REAL(quick_exit)(status);
+    __builtin_unreachable();
 }
 
 void wrapped__exit(int status)

@@ -182,6 +182,7 @@ FILE *wrapped_freopen64(const char *path, const char *mode, FILE *stream)
 }
 
 struct real_fclose {
+    wrapper_fn_fclose *fclose;
     FILE *stream;
     int error; /* of the flush */
 };
@@ -189,7 +190,7 @@ struct real_fclose {
 static int call_fclose(int fd, void *arg)
 {
     struct real_fclose *c = arg;
-    int rc = REAL(fclose)(c->stream);
+    int rc = c->fclose(c->stream);
 
     (void)fd;
     if (c->error && rc == 0) {
@@ -199,19 +200,42 @@ static int call_fclose(int fd, void *arg)
     return rc;
 }
 
-int wrapped_fclose(FILE *stream)
+static int do_fclose(FILE *stream, wrapper_fn_fclose *real)
 {
-    struct real_fclose c = {.stream = stream};
+    struct real_fclose c = {.fclose = real, .stream = stream};
     int fd = stream ? fileno_unlocked(stream) : -1, saved = errno;
 
     if (fd < 0 || !wrapper_fd_tracked(fd)) {
         errno = saved;
-        return REAL(fclose)(stream);
+        return real(stream);
     }
     if (fflush(stream) != 0)
         c.error = errno;
     errno = saved;
     return wrapper_fd_close(fd, call_fclose, &c);
+}
+
+int wrapped_fclose(FILE *stream)
+{
+    return do_fclose(stream, REAL(fclose));
+}
+
+/* glibc's closes any stream. */
+int wrapped_pclose(FILE *stream)
+{
+    return do_fclose(stream, REAL(pclose));
+}
+
+/* The descriptor is in the table already; what closes the stream takes it out. */
+FILE *wrapped_fdopen(int fd, const char *mode)
+{
+    return REAL(fdopen)(fd, mode);
+}
+
+/* glibc's flushes, and closes no descriptor. */
+int wrapped_fcloseall(void)
+{
+    return REAL(fcloseall)();
 }
 
 /* The name is known only afterwards; it is new and random, so nobody can have seen it

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -443,7 +444,195 @@ static int act_mmap(void)
     CHECK(p != MAP_FAILED);
     p[0] = 'x';
     CHECK(close(fd) == 0);
+    close(make("mid", "m"));
+    p[1] = 'y';
     CHECK(munmap(p, 4096) == 0);
+    return 0;
+}
+
+/* A mapping loses its pages in pieces, to munmap, to another mapping, to mremap. */
+static int act_mmap_pieces(void)
+{
+    size_t page = 4096;
+    int fd = open("f", O_RDWR | O_CREAT, 0600);
+    char *p, *q;
+
+    CHECK(ftruncate(fd, (off_t)(8 * page)) == 0);
+    p = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED && close(fd) == 0);
+    errno = 77;
+    CHECK(munmap(p + 2 * page, page) == 0 && errno == 77);
+    CHECK(munmap(p + 2 * page, page) == 0); /* once more: nothing is there */
+    CHECK(mmap(p, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+    CHECK(rename("f", "g") == 0);
+    q = mremap(p + 3 * page, 5 * page, 2 * page, MREMAP_MAYMOVE);
+    CHECK(q != MAP_FAILED);
+    q[page] = 'q';
+    CHECK(munmap(p, 3 * page) == 0);
+    CHECK(munmap(p + 1, page) == -1 && errno == EINVAL);
+    close(make("mid", "m"));
+    CHECK(munmap(q, 2 * page) == 0);
+    return 0;
+}
+
+static int act_mmap_exit(void)
+{
+    int fd = open("f", O_RDWR | O_CREAT, 0600);
+    char *p;
+
+    CHECK(ftruncate(fd, 4096) == 0);
+    p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED && close(fd) == 0);
+    close(make("mid", "m"));
+    p[0] = 'x';
+    return 0;
+}
+
+/* Nothing is stored through a private mapping or one for reading: the close publishes. */
+static int act_mmap_private(void)
+{
+    int fd = open("f", O_RDWR | O_CREAT, 0600);
+    char *p, *q;
+
+    CHECK(ftruncate(fd, 4096) == 0);
+    p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    q = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED && q != MAP_FAILED && close(fd) == 0);
+    close(make("mid", "m"));
+    return 0;
+}
+
+static int act_mmap_fork(void)
+{
+    int fd = open("f", O_RDWR | O_CREAT, 0600), status;
+    char *p;
+    pid_t pid;
+
+    CHECK(ftruncate(fd, 4096) == 0);
+    p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED && close(fd) == 0);
+    pid = fork();
+    if (pid == 0) {
+        p[0] = 'c';
+        CHECK(munmap(p, 4096) == 0);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(munmap(p, 4096) == 0);
+    return 0;
+}
+
+static int act_truncate(void)
+{
+    struct stat st;
+
+    errno = 77;
+    close(make("f", "text"));
+    CHECK(truncate("f", 2) == 0 && errno == 77 && stat("f", &st) == 0 && st.st_size == 2);
+    CHECK(truncate64("r", 3) == 0 && errno == 77); /* fetched first */
+    CHECK(truncate("no", 0) == -1 && errno == ENOENT);
+    CHECK(truncate("f", -1) == -1 && errno == EINVAL);
+    CHECK(mkdir("dir", 0700) == 0 && truncate("dir", 0) == -1 && errno == EISDIR);
+    CHECK(mkfifo("fifo", 0600) == 0 && truncate("fifo", 0) == -1 && errno == EINVAL);
+    CHECK(truncate("/etc/passwd/x", 0) == -1 && errno == ENOTDIR);
+    return 0;
+}
+
+/* Programs and libraries that go past libc's functions. */
+static int act_syscall(void)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "f", O_WRONLY | O_CREAT | O_TRUNC, 0644),
+        two;
+
+    CHECK(fd >= 0 && syscall(SYS_write, fd, "f", 1) == 1);
+    two = (int)syscall(SYS_dup, fd);
+    CHECK(two > fd && syscall(SYS_close, fd) == 0 && syscall(SYS_close, two) == 0);
+    CHECK(syscall(SYS_close, fd) == -1 && errno == EBADF);
+    CHECK(syscall(SYS_truncate, "f", 0) == 0);
+    CHECK(syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", 0) == 0);
+    CHECK(syscall(SYS_unlinkat, AT_FDCWD, "g", 0) == 0);
+    CHECK(syscall(SYS_mmap, NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+          -1);
+    CHECK(syscall(SYS_gettid) == getpid() && syscall(-1) == -1 && errno == ENOSYS);
+    make("h", "h");
+    syscall(SYS_exit_group, 0);
+    return 98;
+}
+
+/* What is open at vfork is another process's too, once that has put it on its output. */
+static int act_vfork_exec(void)
+{
+    int fd = make("f", "f"), status;
+    pid_t pid;
+
+    CHECK(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);
+    pid = vfork();
+    if (pid == 0) {
+        if (dup2(fd, 1) == 1)
+            execl("/bin/echo", "echo", "child", (char *)NULL);
+        _exit(98);
+    }
+    CHECK(pid > 0 && close(fd) == 0);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    return 0;
+}
+
+static int act_popen(void)
+{
+    char line[16];
+    FILE *f = popen("echo popen", "r");
+
+    CHECK(f && fgets(line, sizeof(line), f) && strcmp(line, "popen\n") == 0);
+    CHECK(pclose(f) == 0 && system("exit 3") == 3 << 8 && system(NULL) != 0);
+    f = fdopen(make("f", "f"), "w");
+    CHECK(f && fputs("more", f) >= 0 && fcloseall() == 0);
+    int (*volatile any_close)(FILE *) = pclose; /* glibc's closes any stream */
+    CHECK(any_close(f) == 0);
+    return 0;
+}
+
+/* daemon()'s parent ends inside libc, and the last close of its output is there. */
+static int act_daemon_output(void)
+{
+    int p[2];
+    char c;
+
+    CHECK(pipe(p) == 0);
+    if (fork() == 0) {
+        int fd = make("f", "f");
+        CHECK(dup2(fd, 1) == 1 && close(fd) == 0);
+        CHECK(daemon(1, 0) == 0);
+        close(make("after", "a"));
+        CHECK(write(p[1], "x", 1) == 1);
+        _exit(0);
+    }
+    CHECK(read(p[0], &c, 1) == 1);
+    return 0;
+}
+
+static int act_member_daemon(void)
+{
+    int p[2], status;
+    char c;
+
+    CHECK(pipe(p) == 0);
+    if (fork() == 0) { /* becomes a rank of its own, whose member is this process */
+        char number[16];
+        CHECK(setenv("PMIX_RANK", "1", 1) == 0);
+        snprintf(number, sizeof(number), "%d", p[1]);
+        execl("/proc/self/exe", "actor", "member_daemon_2", number, (char *)NULL);
+        _exit(98);
+    }
+    close(p[1]);
+    CHECK(wait(&status) > 0 && status == 0 && read(p[0], &c, 1) == 1);
+    return 0;
+}
+
+static int act_member_daemon_2(void)
+{
+    CHECK(access("touch", F_OK) == -1); /* join now */
+    CHECK(daemon(1, 1) == 0);
+    CHECK(write(atoi(args[0]), "x", 1) == 1);
     return 0;
 }
 
@@ -761,22 +950,7 @@ static const struct {
     const char *name;
     int (*fn)(void);
 } acts[] = {
-    ACT(unflushed),    ACT(unflushed_busy), ACT(exit_now),
-    ACT(quick_exit),   ACT(atexit),         ACT(modes),
-    ACT(dup2_over),    ACT(dup2_fails),     ACT(dups),
-    ACT(closefrom),    ACT(close_loop),     ACT(threads),
-    ACT(dup_threads),  ACT(exec_inherit),   ACT(write_more),
-    ACT(exec_cloexec), ACT(nothing),        ACT(exec_fails),
-    ACT(exec_env),     ACT(show_env),       ACT(spawn_env),
-    ACT(fork),         ACT(vfork),          ACT(daemon),
-    ACT(null),         ACT(errno),          ACT(locks),
-    ACT(mmap),         ACT(freopen),        ACT(mkstemp),
-    ACT(names),        ACT(stat),           ACT(paths),
-    ACT(published),    ACT(ways),           ACT(kinds),
-    ACT(rdwr),         ACT(publish_error),  ACT(flush_error),
-    ACT(stale),        ACT(member_dup2),    ACT(member_close),
-    ACT(member_exec),  ACT(member_held),    ACT(member_exec_fails),
-    ACT(gds),          ACT(relative),       ACT(two_dirs),
+    ACT(unflushed), ACT(unflushed_busy), ACT(exit_now), ACT(quick_exit), ACT(atexit), ACT(modes), ACT(dup2_over), ACT(dup2_fails), ACT(dups), ACT(closefrom), ACT(close_loop), ACT(threads), ACT(dup_threads), ACT(exec_inherit), ACT(write_more), ACT(exec_cloexec), ACT(nothing), ACT(exec_fails), ACT(exec_env), ACT(show_env), ACT(spawn_env), ACT(fork), ACT(vfork), ACT(daemon), ACT(null), ACT(errno), ACT(locks), ACT(mmap), ACT(member_daemon_2), ACT(member_daemon), ACT(daemon_output), ACT(popen), ACT(vfork_exec), ACT(syscall), ACT(truncate), ACT(mmap_fork), ACT(mmap_private), ACT(mmap_exit), ACT(mmap_pieces), ACT(freopen), ACT(mkstemp), ACT(names), ACT(stat), ACT(paths), ACT(kinds), ACT(rdwr), ACT(publish_error), ACT(flush_error), ACT(stale), ACT(member_dup2), ACT(member_close), ACT(member_exec), ACT(member_held), ACT(member_exec_fails), ACT(gds), ACT(relative), ACT(two_dirs), ACT(published), ACT(ways),
 };
 
 int main(int argc, char **argv)

@@ -232,7 +232,49 @@ static const struct call_case
              .how = COUNTED},
             {.name = "mmap",
              .argv = ACTOR("mmap"),
-             .log = "write_begin p f rw,creat\npublished f 4096 error 0 mapped 1\n"},
+             .log = "write_begin p f rw,creat\n" W("mid") P("mid", "1") P("f", "4096")},
+            {.name = "mmap, unmapped in pieces",
+             .argv = ACTOR("mmap_pieces"),
+             .log = "write_begin p f rw,creat\nrenamed p f g\n" W("mid") P("mid", "1")
+                 P("g", "32768")},
+            {.name = "mmap, to the end",
+             .argv = ACTOR("mmap_exit"),
+             .log = "write_begin p f rw,creat\n" W("mid")
+                 P("mid", "1") "published f 4096 error 0 mapped 1\n"},
+            {.name = "mmap, not to write",
+             .argv = ACTOR("mmap_private"),
+             .log = "write_begin p f rw,creat\npublished f 4096 error 0 mapped 1\n" W("mid")
+                 P("mid", "1")},
+            {.name = "mmap in two processes",
+             .argv = ACTOR("mmap_fork"),
+             .log = "write_begin p f rw,creat\nfork_child\nheld f\n" P("f", "4096")},
+            {.name = "truncate",
+             .argv = ACTOR("truncate"),
+             .log = W("f")
+                 P("f", "4") "write_begin p f w\n" P("f", "2") "write_begin p r w\n" P(
+                     "r", "3") "write_begin p no w\nwrite_aborted no\n" MADE("dir") "write_begin p dir "
+                               "w\nwrite_aborted dir\nlookup p fifo -1\n"
+                               "write_begin p fifo w\nwrite_aborted fifo\n"},
+            {.name = "syscall()",
+             .argv = ACTOR("syscall"),
+             .log = W("f") P("f", "1") "write_begin p f w\n" P(
+                 "f", "0") "renamed p f g\nunlinked p g here -1\n" W("h") P("h", "1")},
+            {.name = "vfork, exec with the file as output",
+             .argv = ACTOR("vfork_exec"),
+             .log = "*published f 7 error 0",
+             .how = SYSTEM},
+            {.name = "popen, system, fdopen, fcloseall, pclose",
+             .argv = ACTOR("popen"),
+             .log = W("f") P("f", "5"),
+             .how = SYSTEM},
+            {.name = "daemon lets go of its output",
+             .argv = ACTOR("daemon_output"),
+             .log = W("f") "fork_child\n" P("f", "1") W("after") P("after", "1")},
+            {.name = "member: daemon",
+             .argv = ACTOR("member_daemon"),
+             .log = "fork_child\nleave exec\nleave exit\nlookup c touch -1\nmember_left\n"
+                    "member_left\nmember_run claim\nmember_run claim\n",
+             .how = WITH_MEMBER | SORTED},
             {.name = "freopen",
              .argv = ACTOR("freopen"),
              .log = W("a") W("b") P("a", "4") "consume c r wait 0\nread_check c r 0\n"

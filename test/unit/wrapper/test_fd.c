@@ -29,7 +29,6 @@
 #define NTOKENS  (NTHREADS * ROUNDS + 16)
 
 _Atomic int wrapper_phase = WRAPPER_ON;
-__thread int wrapper_guard;
 
 static _Atomic int closing[NTOKENS], closed[NTOKENS];
 static _Atomic int failed_with;
