@@ -289,8 +289,8 @@ static void guest_serve(void *arg, int error)
         rc = guest->consume ? 0 : -1;
         break;
     case NET_MSG_GUEST_STAT:
-        guest->lookup =
-            dht_node_lookup(member->dht, msg->entry.upath, 0, NULL, looked_up, guest);
+        guest->lookup = dht_node_lookup(member->dht, msg->entry.upath, NET_LOOKUP_KEEP,
+                                        NULL, looked_up, guest);
         rc = guest->lookup ? 0 : -1;
         break;
     case NET_MSG_PING: /* we have joined: that is the answer */
