@@ -194,8 +194,8 @@ static void noted_timeout(struct dht_node *node, struct timer *timer)
     record_remove_empty(node, record);
 }
 
-/* The rank keeps the answer that nothing is published; the record is made if need be. False:
- * it must not. */
+/* The rank keeps the answer that nothing is published; the record is made if need be.
+ * False: it must not. */
 static bool noted_add(struct dht_node *node, struct dht_record *record,
                       const struct dht_key *key, const struct net_msg *msg)
 {

@@ -129,8 +129,8 @@ struct dht_lookup {
     struct asks asks;
     uint32_t home;
     int status;
-    uint64_t since; /* KEEP: when it began */
-    bool untold;    /* KEEP: a home that answered will not tell us of a change */
+    uint64_t since;         /* KEEP: when it began */
+    bool untold;            /* KEEP: a home that answered will not tell us of a change */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
     void *arg;

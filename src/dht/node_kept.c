@@ -38,8 +38,7 @@ static struct kept *kept_get(struct dht_node *node, const char *upath)
     struct kept *kept;
 
     HASH_FIND_STR(node->kept, upath, kept);
-    if (kept != NULL &&
-        kept->since + node->config.keep_time <= node->ops->now(node->arg)) {
+    if (kept != NULL && kept->since + node->config.keep_time <= node->ops->now(node->arg)) {
         kept_free(node, kept);
         return NULL;
     }

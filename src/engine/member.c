@@ -286,16 +286,17 @@ static void stats_log(const struct member *member)
     const struct dht_node_stats *table =
         member->dht ? dht_node_get_stats(member->dht) : &none;
 
-    util_log(member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
-             "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
-             "copied "
-             "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
-             "%llu",
-             (unsigned long long)s->published, (unsigned long long)s->withdrawn,
-             (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
-             (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
-             (unsigned long long)table->asked, (unsigned long long)table->answered,
-             (unsigned long long)table->kept);
+    util_log(
+        member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
+        "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
+        "copied "
+        "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
+        "%llu",
+        (unsigned long long)s->published, (unsigned long long)s->withdrawn,
+        (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
+        (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
+        (unsigned long long)table->asked, (unsigned long long)table->answered,
+        (unsigned long long)table->kept);
 }
 
 static int member_start(struct member *member)

@@ -76,8 +76,8 @@ static pid_t spawn(char *const argv[], bool preload, int out)
     posix_spawn_file_actions_init(&actions);
     if (out >= 0)
         posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    errno = posix_spawn(&pid, argv[0], &actions, NULL, argv,
-                        preload ? preload_env : plain_env);
+    errno =
+        posix_spawn(&pid, argv[0], &actions, NULL, argv, preload ? preload_env : plain_env);
     if (errno)
         die(argv[0]);
     posix_spawn_file_actions_destroy(&actions);
