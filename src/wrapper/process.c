@@ -22,6 +22,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/gate.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
@@ -34,8 +35,13 @@ static pid_t do_fork(wrapper_fn_fork *real_fork)
     if (!wrapper_active() || !wrapper_mine())
         return real_fork();
     locked = wrapper_fork_lock();
+    wrapper_gate_shut();
     wrapper_fd_fork_begin();
     pid = real_fork();
+    if (pid == 0)
+        wrapper_gate_fork_child();
+    else
+        wrapper_gate_open();
     if (pid == 0) {
         wrapper_fork_child();
         if (locked)
