@@ -340,7 +340,8 @@ static void test_random(void **state)
         random_world(strtoull(env, NULL, 0));
         return;
     }
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    uint64_t seeds = getenv("DYAD_TEST_VALGRIND") != NULL ? 12 : 200;
+    for (uint64_t seed = 0; seed < seeds; seed++) {
         printf("seed %llu (TEST_SEED)\r", (unsigned long long)seed);
         fflush(stdout);
         random_world(seed);
