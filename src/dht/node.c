@@ -50,6 +50,8 @@ void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_cla
         [TIMER_RETRY] = node->config.retry_interval,
         [TIMER_INVALIDATE] = node->config.invalidate_timeout,
         [TIMER_SWEEP] = SWEEP_INTERVAL,
+        /* Longer than who is noted keeps the answer, which began to count before. */
+        [TIMER_NOTED] = node->config.keep_time + node->config.keep_time / 4,
         [TIMER_REFRESH] = node->config.refresh_interval,
     };
 
@@ -289,6 +291,7 @@ void dht_node_destroy(struct dht_node *node)
     if (node == NULL)
         return;
     self_msg_drop(node);
+    kept_drop_all(node);
     lookup_destroy(node);
     publish_destroy(node);
     home_destroy(node);
@@ -338,6 +341,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
+    kept_drop_all(node);
     if (live) {
         node->death[rank] &= ~1u;
         lookup_rank_live(node);
@@ -361,6 +365,11 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
 struct dht_shard *dht_node_shard(struct dht_node *node)
 {
     return node->shard;
+}
+
+const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node)
+{
+    return &node->stats;
 }
 
 unsigned dht_node_homes(struct dht_node *node, const char *upath,

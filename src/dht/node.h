@@ -36,6 +36,7 @@ struct dht_node_config {
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
     uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
+    uint64_t keep_time;          /* ns for which a kept answer counts; 0: none is kept */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
@@ -89,8 +90,10 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
  * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
- * version as newer_than. Without WAIT a negative answer needs all homes. NULL: ENOMEM.
- * After fn the handle is gone. */
+ * version as newer_than. Without WAIT a negative answer needs all homes. With KEEP (no
+ * WAIT, no newer_than) the answer may be one that was kept, and is kept: it is as true as
+ * one of the homes' (node_kept.c); with KEEP and COPY only that there is nothing. NULL:
+ * ENOMEM. After fn the handle is gone. */
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg);
@@ -113,6 +116,13 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
+
+struct dht_node_stats {
+    uint64_t asked;    /* LOOKUP messages to other ranks */
+    uint64_t answered; /* LOOKUPs that came from other ranks */
+    uint64_t kept;     /* look-ups that a kept answer ended */
+};
+const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node);
 unsigned dht_node_homes(struct dht_node *node, const char *upath,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and

@@ -13,6 +13,12 @@
  * acknowledgement means that no node uses anything older, however fast versions follow each
  * other.
  *
+ * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
+ * is told of the next version in the same way, before that is acknowledged. Holders of
+ * nothing are forgotten after a time for which no rank keeps an answer, and beyond
+ * NOTED_MAX such records the answer is one that must not be kept: polls of names that never
+ * come cost a bounded amount of memory.
+ *
  * That waiting cannot go round in a circle: a rank delays its answer only while a publish
  * of its own with a LOWER version is under way (node_publish.c), which itself waits for
  * lower ones.
@@ -23,6 +29,8 @@
 #include <stdlib.h>
 
 #include "util/log.h"
+
+#define NOTED_MAX 65536
 
 static void reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                           const struct dyad_entry *entry)
@@ -138,6 +146,85 @@ static void told_start(struct dht_node *node, struct told *told)
         node_timer_start(node, &told->timer, TIMER_INVALIDATE);
 }
 
+static struct noted *noted_find(struct dht_node *node, struct dht_record *record)
+{
+    struct noted *noted;
+
+    HASH_FIND_PTR(node->noted, &record, noted);
+    return noted;
+}
+
+/* The record's holders, if it has any, are not holders of nothing any more. */
+static void noted_free(struct dht_node *node, struct dht_record *record)
+{
+    struct noted *noted = noted_find(node, record);
+
+    if (noted == NULL)
+        return;
+    node_timer_stop(node, &noted->timer);
+    HASH_DEL(node->noted, noted);
+    free(noted);
+}
+
+/* A record that says nothing any more. Those with an entry stay: tombstones last. */
+static bool record_is_empty(const struct dht_record *record)
+{
+    return record->entry.state == DYAD_ENTRY_NONE && record->waiters == NULL &&
+           record->nholders == 0;
+}
+
+static void record_remove_empty(struct dht_node *node, struct dht_record *record)
+{
+    if (!record_is_empty(record))
+        return;
+    noted_free(node, record);
+    dht_shard_remove(node->shard, record);
+}
+
+/* Those who were noted here have forgotten the answer by now. */
+static void noted_timeout(struct dht_node *node, struct timer *timer)
+{
+    struct noted *noted = (struct noted *)((char *)timer - offsetof(struct noted, timer));
+    struct dht_record *record = noted->record;
+
+    noted_free(node, record);
+    free(record->holders);
+    record->holders = NULL;
+    record->nholders = 0;
+    record_remove_empty(node, record);
+}
+
+/* The rank keeps the answer that nothing is published; the record is made if need be.
+ * False: it must not. */
+static bool noted_add(struct dht_node *node, struct dht_record *record,
+                      const struct dht_key *key, const struct net_msg *msg)
+{
+    struct noted *noted = NULL;
+
+    if (node->config.keep_time == 0 ||
+        (record == NULL &&
+         (record = dht_shard_insert(node->shard, key, msg->entry.upath)) == NULL))
+        return false;
+    noted = noted_find(node, record);
+    if (noted == NULL && HASH_COUNT(node->noted) < NOTED_MAX &&
+        (noted = calloc(1, sizeof(*noted))) != NULL) {
+        noted->record = record;
+        noted->timer.fn = noted_timeout;
+        HASH_ADD_PTR(node->noted, record, noted);
+        if (noted->hh.tbl == NULL) {
+            free(noted);
+            noted = NULL;
+        }
+    }
+    if (noted != NULL)
+        node_timer_start(node, &noted->timer, TIMER_NOTED);
+    if (noted == NULL || dht_shard_add_holder(record, msg->source) < 0) {
+        record_remove_empty(node, record);
+        return false;
+    }
+    return true;
+}
+
 /* Move the ranks that hold something older from the record to `told`. */
 static void told_take_ranks(struct dht_node *node, struct told *told,
                             const struct net_msg *msg)
@@ -167,6 +254,7 @@ static void told_take_ranks(struct dht_node *node, struct told *told,
     told->ranks = record->holders;
     record->holders = NULL;
     record->nholders = 0;
+    noted_free(node, record);
 }
 
 static void record_set(struct dht_record *record, const struct net_msg *msg)
@@ -198,12 +286,6 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
         DL_DELETE(record->waiters, waiter);
         free(waiter);
     }
-}
-
-/* A record that says nothing any more. Those with an entry stay: tombstones last. */
-static bool record_is_empty(const struct dht_record *record)
-{
-    return record->entry.state == DYAD_ENTRY_NONE && record->waiters == NULL;
 }
 
 static bool publish_is_valid(const struct dht_node *node, const struct net_msg *msg)
@@ -276,8 +358,7 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     if (told == NULL) {
         if (record->entry.state != DYAD_ENTRY_PUBLISHED)
             dht_shard_set_listed(node->shard, record, false);
-        if (record_is_empty(record))
-            dht_shard_remove(node->shard, record);
+        record_remove_empty(node, record);
         reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
         return;
     }
@@ -292,9 +373,13 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
 void home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
+    bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
+    bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait;
     struct dht_record *record;
     struct dht_key key;
 
+    if (msg->source != node->config.self)
+        node->stats.answered++;
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
@@ -304,11 +389,15 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
-        if (reply.status == 0 && (msg->flags & NET_LOOKUP_COPY) != 0 &&
+        if (reply.status == 0 && (keep || (msg->flags & NET_LOOKUP_COPY) != 0) &&
             msg->source != record->entry.owner &&
             dht_shard_add_holder(record, msg->source) < 0)
             reply.status = ENOMEM;
-    } else if ((msg->flags & NET_LOOKUP_WAIT) != 0) {
+        /* The owner is told as well: told_take_ranks(). */
+        if (keep && (reply.status == 0 ||
+                     (reply.status == ENOENT && noted_add(node, record, &key, msg))))
+            reply.flags |= NET_LOOKUP_KEEP;
+    } else if (wait) {
         if (record == NULL)
             record = dht_shard_insert(node->shard, &key, msg->entry.upath);
         reply.status = EAGAIN;
@@ -316,9 +405,11 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
             dht_shard_add_waiter(node->shard, record, msg->source, msg->id, msg->flags,
                                  &msg->newer_than, node->ops->now(node->arg)) < 0) {
             reply.status = ENOMEM;
-            if (record != NULL && record_is_empty(record))
-                dht_shard_remove(node->shard, record);
+            if (record != NULL)
+                record_remove_empty(node, record);
         }
+    } else if (keep && noted_add(node, record, &key, msg)) {
+        reply.flags |= NET_LOOKUP_KEEP;
     }
     if (reply.status == ENOMEM)
         reply.type = NET_MSG_ERROR;
@@ -335,8 +426,7 @@ void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
     if (record == NULL)
         return;
     dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
-    if (record_is_empty(record))
-        dht_shard_remove(node->shard, record);
+    record_remove_empty(node, record);
 }
 
 void home_invalidate_reply(struct dht_node *node, const struct net_msg *msg)
@@ -417,16 +507,21 @@ void home_sweep(struct dht_node *node, struct timer *timer)
     (void)timer;
     dht_shard_foreach(node->shard, sweep_record, &sweep);
     for (size_t i = 0; i < sweep.nempty; i++)
-        dht_shard_remove(node->shard, sweep.empty[i]);
+        record_remove_empty(node, sweep.empty[i]);
     free(sweep.empty);
 }
 
 void home_destroy(struct dht_node *node)
 {
     struct told *told, *tmp;
+    struct noted *noted, *ntmp;
 
     HASH_ITER(hh, node->told, told, tmp)
     {
         told_free(node, told);
+    }
+    HASH_ITER(hh, node->noted, noted, ntmp)
+    {
+        noted_free(node, noted->record);
     }
 }

@@ -2,7 +2,7 @@
  * dht/node_impl.h - what the parts of node.c share; private to dht/
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
- * own entries. node_lookup.c: our lookups.
+ * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -26,6 +26,7 @@ enum timer_class {
     TIMER_RETRY,
     TIMER_INVALIDATE,
     TIMER_SWEEP,
+    TIMER_NOTED,
     TIMER_REFRESH,
     TIMER_CLASSES
 };
@@ -128,6 +129,8 @@ struct dht_lookup {
     struct asks asks;
     uint32_t home;
     int status;
+    uint64_t since;         /* KEEP: when it began */
+    bool untold;            /* KEEP: a home that answered will not tell us of a change */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
     void *arg;
@@ -149,6 +152,24 @@ struct told {
     unsigned nreplies;
     uint32_t *ranks; /* still to answer */
     unsigned nranks;
+};
+
+/* Holders of nothing: ranks that keep the answer that nothing is published here. */
+struct noted {
+    struct dht_record *record; /* the key */
+    UT_hash_handle hh;
+    struct timer timer;
+};
+
+/* An answer that we keep, or (lookup != 0) will keep. */
+struct kept {
+    UT_hash_handle hh;        /* by upath */
+    struct kept *prev, *next; /* node->kept_order, the oldest first */
+    uint64_t lookup;          /* id of the lookup that brings it; 0: it is here */
+    uint64_t since;
+    int status;
+    struct dyad_entry entry;
+    char upath[];
 };
 
 struct dht_node {
@@ -183,7 +204,11 @@ struct dht_node {
     struct dht_lookup *lookups; /* all but those that are done */
     struct dht_lookup *lookups_by_id;
 
-    struct told *told; /* by id */
+    struct told *told;   /* by id */
+    struct noted *noted; /* by record */
+
+    struct kept *kept, *kept_order;
+    struct dht_node_stats stats;
 };
 
 /* node.c */
@@ -214,8 +239,21 @@ void home_rank_dead(struct dht_node *node, uint32_t rank);
 void home_sweep(struct dht_node *node, struct timer *timer);
 void home_destroy(struct dht_node *node);
 
+/* node_kept.c */
+/* The answer that is kept for a upath, or NULL. */
+const struct kept *kept_find(struct dht_node *node, const char *upath);
+/* A lookup has begun that would bring one. */
+void kept_expect(struct dht_node *node, const struct dht_lookup *l);
+/* It has ended with `best` and `status`; `whole`: all who answered will tell us. */
+void kept_settle(struct dht_node *node, const struct dht_lookup *l, bool whole);
+/* Something happened to the upath: what is kept or on its way is not true any more. */
+void kept_drop(struct dht_node *node, const char *upath);
+/* Homes may have moved. */
+void kept_drop_all(struct dht_node *node);
+
 /* node_publish.c; _reply: false if the id is not of a publish */
 bool publish_reply(struct dht_node *node, const struct net_msg *msg);
+bool publish_under_way(struct dht_node *node, const char *upath);
 void publish_invalidate(struct dht_node *node, const struct net_msg *msg);
 void publish_rank_dead(struct dht_node *node, uint32_t rank);
 void publish_review(struct dht_node *node, bool all);

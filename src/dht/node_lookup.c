@@ -64,9 +64,14 @@ static void lookup_done(struct dht_node *node, struct ready *ready)
 
 static void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status)
 {
+    bool whole = !l->untold;
+
+    for (unsigned i = 0; i < l->asks.n; i++)
+        whole = whole && !l->asks.ask[i].failed;
+    l->status = status;
+    kept_settle(node, l, whole);
     lookup_unlink(node, l);
     l->home = DYAD_RANK_NONE;
-    l->status = status;
     node_ready_push(node, &l->ready, lookup_done);
 }
 
@@ -83,11 +88,11 @@ static void lookup_finish_negative(struct dht_node *node, struct dht_lookup *l)
 /* 0, or -1: the rank is passed over, or (asks full) cannot be asked. */
 static int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank, bool wait)
 {
-    struct net_msg msg = {
-        .type = NET_MSG_LOOKUP,
-        .flags = (l->flags & NET_LOOKUP_COPY) | (wait ? NET_LOOKUP_WAIT : 0),
-        .id = l->id,
-        .newer_than = l->newer_than};
+    struct net_msg msg = {.type = NET_MSG_LOOKUP,
+                          .flags = (l->flags & (NET_LOOKUP_COPY | NET_LOOKUP_KEEP)) |
+                                   (wait ? NET_LOOKUP_WAIT : 0),
+                          .id = l->id,
+                          .newer_than = l->newer_than};
     struct ask *ask = asks_get(&l->asks, rank);
 
     if (ask == NULL)
@@ -102,6 +107,8 @@ static int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank
         return -1;
     }
     ask->pending = true;
+    if (rank != node->config.self)
+        node->stats.asked++;
     if (!l->timer.active)
         node_timer_start(node, &l->timer, TIMER_LOOKUP);
     return 0;
@@ -308,6 +315,7 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
     if (l == NULL || !ask->pending)
         return;
     newer = dyad_version_cmp(&msg->entry.version, &l->newer_than) > 0;
+    l->untold = l->untold || (msg->flags & NET_LOOKUP_KEEP) == 0;
     if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN && ask->wait) {
         ask->pending = false;
         lookup_registered(node, l, ask);
@@ -363,6 +371,24 @@ void lookup_rank_live(struct dht_node *node)
     }
 }
 
+/* End a lookup before it has begun. */
+static bool lookup_is_kept(struct dht_node *node, struct dht_lookup *l)
+{
+    const struct kept *kept;
+
+    if ((l->flags & NET_LOOKUP_KEEP) == 0 || (kept = kept_find(node, l->upath)) == NULL)
+        return false;
+    /* That this rank is known as a holder must be as of now. */
+    if (kept->status == 0 && (l->flags & NET_LOOKUP_COPY) != 0)
+        return false;
+    node->stats.kept++;
+    l->status = kept->status;
+    l->best = kept->entry;
+    l->best.upath = l->upath;
+    node_ready_push(node, &l->ready, lookup_done);
+    return true;
+}
+
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg)
@@ -377,11 +403,18 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
     l->flags = flags;
     if (newer_than != NULL)
         l->newer_than = *newer_than;
+    if ((flags & NET_LOOKUP_WAIT) != 0 || l->newer_than.counter > 0 ||
+        node->config.keep_time == 0)
+        l->flags &= ~NET_LOOKUP_KEEP;
     l->timer.fn = lookup_timeout;
     l->retry.fn = lookup_retry;
     l->home = DYAD_RANK_NONE;
     l->fn = fn;
     l->arg = arg;
+    if (lookup_is_kept(node, l)) {
+        node_rearm(node);
+        return l;
+    }
     dht_key_init(&l->key, upath, node->config.depth);
     HASH_ADD(hh, node->lookups_by_id, id, sizeof(l->id), l);
     if (l->hh.tbl == NULL) {
@@ -390,6 +423,7 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         return NULL;
     }
     DL_APPEND(node->lookups, l);
+    kept_expect(node, l);
     lookup_advance(node, l);
     node_rearm(node);
     return l;
@@ -397,10 +431,12 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
 
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
 {
-    if (lookup->ready.queued)
+    if (lookup->ready.queued) {
         node_ready_remove(node, &lookup->ready);
-    else
+    } else {
+        kept_settle(node, lookup, false);
         lookup_unlink(node, lookup);
+    }
     free(lookup);
     node_rearm(node);
 }

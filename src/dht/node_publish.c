@@ -80,6 +80,18 @@ static void own_free(struct dht_node *node, struct own *own)
     free(own);
 }
 
+bool publish_under_way(struct dht_node *node, const char *upath)
+{
+    const struct own *own;
+    struct dht_key key;
+
+    if (node->publishes == NULL)
+        return false;
+    dht_key_init(&key, upath, 0);
+    own = own_find(node, upath, (uint32_t)key.full);
+    return own != NULL && own->queue != NULL;
+}
+
 /* A home holds what is in force: it acknowledged it, and has not died since. */
 static bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank)
 {
@@ -284,6 +296,7 @@ static void publish_start(struct dht_node *node, struct publish *op)
     struct own *own = op->own;
     struct dht_record *record;
 
+    kept_drop(node, own->upath);
     if (op->repair) {
         publish_send(node, op);
         return;
@@ -478,6 +491,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct own *own;
     struct dht_key key;
 
+    kept_drop(node, in->upath);
     dht_key_init(&key, in->upath, 0);
     own = own_find(node, in->upath, (uint32_t)key.full);
     if (own != NULL) {

@@ -358,7 +358,9 @@ static void deadline_passed(void *arg);
 /* False: it has ended. */
 static bool look_up(struct consume *c)
 {
-    uint8_t flags = NET_LOOKUP_COPY | (c->late ? 0 : c->flags & NET_LOOKUP_WAIT);
+    /* KEEP: an open that does not wait may be one of a loop. */
+    uint8_t flags =
+        NET_LOOKUP_COPY | NET_LOOKUP_KEEP | (c->late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)
         return true; /* waits already */

@@ -24,6 +24,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,11 @@ struct writing {
 /* 65,536 slots a side; pages are touched as slots are used. */
 static struct writing table[2][STORE_MARK_SLOTS];
 
+/* A slot comes to another thread by way of a process that ended its last use, which orders
+ * the two threads' accesses; this shows that order to the compiler and to those who check.
+ */
+static _Atomic bool taken_before[2][STORE_MARK_SLOTS];
+
 static enum engine_side token_side(engine_token token)
 {
     return token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
@@ -59,10 +65,16 @@ static struct writing *writing_of(engine_token token)
     return &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
 }
 
+static _Atomic bool *taken_of(engine_token token)
+{
+    return &taken_before[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+}
+
 static void writing_new(engine_token token, const char *upath)
 {
     struct writing *w = writing_of(token);
 
+    atomic_load_explicit(taken_of(token), memory_order_acquire);
     front_name_free(
         w->first_upath); /* of a use of the slot whose end another process saw to */
     *w = (struct writing){
@@ -78,6 +90,7 @@ static struct writing writing_take(engine_token token)
     if (w->token == token) {
         taken = *w;
         *w = (struct writing){.token = 0};
+        atomic_store_explicit(taken_of(token), true, memory_order_release);
     }
     return taken;
 }
@@ -242,8 +255,7 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     closing->upath = present_upath(&front->side[token_side(token)], fd);
     /* ENOENT: no /proc here, after chroot. */
     if (!closing->upath && w.first_upath &&
-        (errno == ENOENT ||
-         is_still(&front->side[token_side(token)], w.first_upath, fd)))
+        (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd)))
         closing->upath = w.first_upath;
     else
         front_name_free(w.first_upath);

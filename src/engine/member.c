@@ -283,14 +283,21 @@ static void member_nudge(struct member *member)
 static void stats_log(const struct member *member)
 {
     const struct member_stats *s = &member->stats;
+    static const struct dht_node_stats none;
+    const struct dht_node_stats *table =
+        member->dht ? dht_node_get_stats(member->dht) : &none;
 
-    util_log(member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
-             "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
-             "copied "
-             "on the node %llu, served %llu bytes",
-             (unsigned long long)s->published, (unsigned long long)s->withdrawn,
-             (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
-             (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served);
+    util_log(
+        member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
+        "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
+        "copied "
+        "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
+        "%llu",
+        (unsigned long long)s->published, (unsigned long long)s->withdrawn,
+        (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
+        (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
+        (unsigned long long)table->asked, (unsigned long long)table->answered,
+        (unsigned long long)table->kept);
 }
 
 static int member_start(struct member *member)

@@ -29,6 +29,9 @@
 #define MEMBER_SERVE_BUFFERS 16
 /* Seconds after which a waiting look-up asks its homes again. */
 #define MEMBER_ASK_AGAIN 5.0
+/* Seconds for which the answer of a look-up may be kept (dht/node_kept.c): so long a rank
+ * that its homes have lost sight of may be told what is not so any more. */
+#define MEMBER_KEEP 2.0
 /* Seconds between the slow rounds in which a rank tells the homes again what it has
  * published. */
 #define MEMBER_REFRESH 600.0

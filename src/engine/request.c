@@ -348,8 +348,8 @@ static void guest_serve(void *arg, int error)
         guest->pending += rc == 0;
         break;
     case NET_MSG_GUEST_STAT:
-        guest->lookup =
-            dht_node_lookup(member->dht, msg->entry.upath, 0, NULL, looked_up, guest);
+        guest->lookup = dht_node_lookup(member->dht, msg->entry.upath, NET_LOOKUP_KEEP,
+                                        NULL, looked_up, guest);
         rc = guest->lookup ? 0 : -1;
         break;
     case NET_MSG_GUEST_CHANGED:

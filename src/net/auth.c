@@ -33,6 +33,10 @@ static EVP_MAC *hmac;
 
 static void fetch(void)
 {
+    /* A member may join, and serves, while the program is in exit(): a clean-up that
+     * libcrypto registers with atexit() would run beside us. A no-op if the program has
+     * used libcrypto before. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     library = OSSL_LIB_CTX_new();
     if (library)
         hmac = EVP_MAC_fetch(library, OSSL_MAC_NAME_HMAC, NULL);

@@ -68,6 +68,9 @@ enum net_msg_type {
 
 #define NET_LOOKUP_WAIT 0x01u /* keep a waiter and notify it at the publish */
 #define NET_LOOKUP_COPY 0x02u /* the asker will hold a copy: tell it of newer versions */
+/* The asker keeps the answer: tell it of newer versions, also where there is nothing yet.
+ * In a LOOKUP_REPLY: it will be told. */
+#define NET_LOOKUP_KEEP 0x08u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
 #define NET_DUMP_ENTRIES   0x01u

@@ -18,6 +18,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/gate.h"
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
@@ -108,8 +109,14 @@ void wrapped_closefrom(int first)
 int wrapped_dup(int fd)
 {
     struct wrapper_desc *desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
+    int rc;
 
-    return wrapper_fd_give(desc, REAL(dup)(fd));
+    if (!desc)
+        return REAL(dup)(fd);
+    wrapper_gate_enter();
+    rc = wrapper_fd_give(desc, REAL(dup)(fd));
+    wrapper_gate_leave();
+    return rc;
 }
 
 static int call_dup2(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
@@ -140,6 +147,7 @@ static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
     if (from == to || (!wrapper_fd_marked(from) && !wrapper_fd_marked(to)) ||
         !wrapper_active() || !wrapper_mine())
         return call_dup2(from, to, flags, real_dup2);
+    wrapper_gate_enter();
     desc = wrapper_fd_marked(from) ? wrapper_fd_hold(from) : NULL;
     aside = wrapper_fd_marked(to) ? wrapper_fd_move_aside(to) : -1;
     /* No number is free to put `to` aside: dup2 itself is then the close of it. It closes
@@ -152,7 +160,8 @@ static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
     wrapper_fd_give(desc, rc);
     if (aside >= 0 && rc < 0)
         wrapper_fd_move_back(aside, to);
-    else if (aside >= 0)
+    wrapper_gate_leave();
+    if (aside >= 0 && rc >= 0)
         wrapper_fd_close_real(aside);
     errno = saved;
     return rc;
@@ -234,12 +243,18 @@ static int do_lock(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *real)
 static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
 {
     struct wrapper_desc *desc;
+    int rc;
 
     switch (cmd) {
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
-        return wrapper_fd_give(desc, real(fd, cmd, arg));
+        if (!desc)
+            return real(fd, cmd, arg);
+        wrapper_gate_enter();
+        rc = wrapper_fd_give(desc, real(fd, cmd, arg));
+        wrapper_gate_leave();
+        return rc;
     case F_GETLK:
     case F_SETLK:
     case F_SETLKW:

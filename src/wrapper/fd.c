@@ -32,6 +32,7 @@
 
 #include "util/log.h"
 #include "wrapper/core.h"
+#include "wrapper/gate.h"
 #include "wrapper/member.h"
 #include "wrapper/real.h"
 
@@ -218,11 +219,29 @@ int wrapper_fd_give(struct wrapper_desc *desc, int new_fd)
     return new_fd;
 }
 
+struct gated_closer {
+    wrapper_closer *closer;
+    void *arg;
+};
+
+/* What comes after the real close, the publish, need not keep others from forking. */
+static int close_gated(int fd, void *arg)
+{
+    struct gated_closer *gated = arg;
+    int rc = gated->closer(fd, gated->arg);
+
+    wrapper_gate_leave();
+    return rc;
+}
+
 int wrapper_fd_close(int fd, wrapper_closer *closer, void *arg)
 {
-    struct wrapper_desc *desc = desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
+    struct gated_closer gated = {closer, arg};
+    struct wrapper_desc *desc;
 
-    return desc ? desc_drop(desc, fd, closer, arg) : closer(fd, arg);
+    wrapper_gate_enter();
+    desc = desc_of(atomic_exchange(&wrapper_fd_table[fd], 0));
+    return desc ? desc_drop(desc, fd, close_gated, &gated) : close_gated(fd, &gated);
 }
 
 static int real_closer(int fd, void *arg)

@@ -32,6 +32,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/gate.h"
 #include "wrapper/real.h"
 
 #define VANISHED              4
@@ -194,28 +195,26 @@ static void untracked(const struct engine_ops *ops, engine_token token)
 /* The thread was cancelled in the real open. */
 static void open_cancelled(void *token)
 {
+    wrapper_gate_leave();
     ENGINE_CALL_VOID(
         wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
 }
 
-/* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
- * about to make. What is published was fetched by write_begin. */
-static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener)
+/* From the real open until the descriptor is known. */
+static int open_tracked(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                        engine_token token)
 {
     const struct wrapper_path *where = opener->where;
     enum engine_side side = wrapper_path_side(where);
-    engine_token token = 0;
-    int saved = errno, fd, error;
+    int fd, error;
 
-    if (ENGINE_CALL(ops->write_begin(side, where->upath[side], opener->flags, &token)) < 0)
-        return -1;
     pthread_cleanup_push(open_cancelled, &token);
     fd = opener->open(opener->arg);
     pthread_cleanup_pop(0);
     error = errno;
     if (fd < 0 || !is_regular(fd)) {
         ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));
-        errno = fd < 0 ? error : saved;
+        errno = error;
         return fd;
     }
     ENGINE_CALL_VOID(ops->write_opened(token, fd, opener->flags));
@@ -225,7 +224,25 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
         errno = EMFILE;
         return -1;
     }
-    errno = saved;
+    return fd;
+}
+
+/* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
+ * about to make. What is published was fetched by write_begin. */
+static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    enum engine_side side = wrapper_path_side(opener->where);
+    engine_token token = 0;
+    int saved = errno, fd;
+
+    if (ENGINE_CALL(
+            ops->write_begin(side, opener->where->upath[side], opener->flags, &token)) < 0)
+        return -1;
+    wrapper_gate_enter();
+    fd = open_tracked(ops, opener, token);
+    wrapper_gate_leave();
+    if (fd >= 0)
+        errno = saved;
     return fd;
 }
 
@@ -261,6 +278,16 @@ int wrapper_open(const struct wrapper_opener *opener)
     return open_write(ops, opener);
 }
 
+bool wrapper_open_parents(struct wrapper_path *where)
+{
+    const struct engine_ops *ops = wrapper_engine();
+
+    if (!ops || !awaited(where))
+        return false;
+    bring_parents(ops, where);
+    return true;
+}
+
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
 {
     const struct engine_ops *ops = wrapper_engine();
@@ -270,9 +297,11 @@ void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
 
     if (ops &&
         ENGINE_CALL(ops->write_begin(side, where->upath[side], flags, &token)) == 0) {
+        wrapper_gate_enter();
         ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
         if (token && wrapper_fd_add(fd, token, side) < 0)
             untracked(ops, token);
+        wrapper_gate_leave();
     }
     errno = saved;
 }

@@ -23,6 +23,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/gate.h"
 #include "wrapper/limit.h"
 #include "wrapper/map.h"
 #include "wrapper/member.h"
@@ -38,8 +39,13 @@ static pid_t do_fork(wrapper_fn_fork *real_fork)
     if (!wrapper_active() || !wrapper_mine())
         return real_fork();
     locked = wrapper_fork_lock();
+    wrapper_gate_shut();
     wrapper_fd_fork_begin();
     pid = real_fork();
+    if (pid == 0)
+        wrapper_gate_fork_child();
+    else
+        wrapper_gate_open();
     if (pid == 0) {
         wrapper_fork_child();
         if (locked)

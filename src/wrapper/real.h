@@ -33,9 +33,14 @@ enum wrapper_symbol {
     WRAPPER_NSYMBOLS
 };
 
-#define WRAPPER_SYMBOL(ret, name, params) \
-    typedef ret wrapper_fn_##name params; \
-    ret wrapped_##name params __asm__(#name) __attribute__((visibility("default")));
+/* A program that tests the wrapper from the inside gives our symbols other names. */
+#ifndef WRAPPER_PREFIX
+#define WRAPPER_PREFIX ""
+#endif
+#define WRAPPER_SYMBOL(ret, name, params)                   \
+    typedef ret wrapper_fn_##name params;                   \
+    ret wrapped_##name params __asm__(WRAPPER_PREFIX #name) \
+        __attribute__((visibility("default")));
 #define WRAPPER_SYMBOL_V(ret, name, params, version) WRAPPER_SYMBOL(ret, name, params)
 #define WRAPPER_COVERED(name)
 #include "wrapper/symbols.def"

@@ -1,5 +1,5 @@
 /*
- * stdio.c - streams and temporary files
+ * stdio.c - streams
  *
  * A stream is its descriptor, which is in the table: fdopen needs nothing, fclose takes it
  * out. The engine looks at the file when the last descriptor closes, so what the stream
@@ -236,56 +236,4 @@ FILE *wrapped_fdopen(int fd, const char *mode)
 int wrapped_fcloseall(void)
 {
     return REAL(fcloseall)();
-}
-
-/* The name is known only afterwards; it is new and random, so nobody can have seen it
- * unmarked. */
-static int made_temporary(int fd, const char *name, int flags)
-{
-    struct wrapper_path where;
-
-    if (fd >= 0 && wrapper_active() && wrapper_path_find(AT_FDCWD, name, &where) &&
-        !where.moved && wrapper_mine())
-        wrapper_open_created(fd, &where, (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL);
-    return fd;
-}
-
-int wrapped_mkstemp(char *name)
-{
-    return made_temporary(REAL(mkstemp)(name), name, 0);
-}
-
-int wrapped_mkstemp64(char *name)
-{
-    return made_temporary(REAL(mkstemp64)(name), name, 0);
-}
-
-int wrapped_mkostemp(char *name, int flags)
-{
-    return made_temporary(REAL(mkostemp)(name, flags), name, flags);
-}
-
-int wrapped_mkostemp64(char *name, int flags)
-{
-    return made_temporary(REAL(mkostemp64)(name, flags), name, flags);
-}
-
-int wrapped_mkstemps(char *name, int suffix)
-{
-    return made_temporary(REAL(mkstemps)(name, suffix), name, 0);
-}
-
-int wrapped_mkstemps64(char *name, int suffix)
-{
-    return made_temporary(REAL(mkstemps64)(name, suffix), name, 0);
-}
-
-int wrapped_mkostemps(char *name, int suffix, int flags)
-{
-    return made_temporary(REAL(mkostemps)(name, suffix, flags), name, flags);
-}
-
-int wrapped_mkostemps64(char *name, int suffix, int flags)
-{
-    return made_temporary(REAL(mkostemps64)(name, suffix, flags), name, flags);
 }

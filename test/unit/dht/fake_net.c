@@ -146,7 +146,8 @@ struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t se
                                            .listing = true,
                                            .request_timeout = 1 * SEC,
                                            .retry_interval = 5 * SEC,
-                                           .invalidate_timeout = 2 * SEC};
+                                           .invalidate_timeout = 2 * SEC,
+                                           .keep_time = 2 * SEC};
     net->now = 1000 * SEC;
     for (uint32_t i = 0; i < nranks; i++) {
         net->rank[i].net = net;

@@ -18,6 +18,7 @@
 #define GONE DYAD_ENTRY_WITHDRAWN
 #define WAIT NET_LOOKUP_WAIT
 #define COPY NET_LOOKUP_COPY
+#define KEEP NET_LOOKUP_KEEP
 
 static void publish_ok(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
                        enum dyad_entry_state state, struct dyad_version *version)
@@ -1019,8 +1020,8 @@ static void random_world(uint64_t seed)
         fake_publish(net, rank, pub_key[i], i, PUB, &pub[i]);
         lookup_rank[i] = rank;
         lookup_incarnation[i] = net->rank[rank].incarnation;
-        lookup[i] = fake_lookup(net, rank, fake_net_random(net, 8), fake_net_random(net, 4),
-                                NULL, &look[i]);
+        uint8_t flags = fake_net_random(net, 4) | (fake_net_random(net, 2) ? KEEP : 0);
+        lookup[i] = fake_lookup(net, rank, fake_net_random(net, 8), flags, NULL, &look[i]);
         fake_net_run(net, fake_net_random(net, 800) * MSEC);
     }
     net->loss = net->duplicates = 0;

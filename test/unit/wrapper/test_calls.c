@@ -250,11 +250,17 @@ static const struct call_case
              .log = "write_begin p f rw,creat\nfork_child\nheld f\n" P("f", "4096")},
             {.name = "truncate",
              .argv = ACTOR("truncate"),
-             .log = W("f")
-                 P("f", "4") "write_begin p f w\n" P("f", "2") "write_begin p r w\n" P(
-                     "r", "3") "write_begin p no w\nwrite_aborted no\n" MADE("dir") "write_begin p dir "
-                               "w\nwrite_aborted dir\nlookup p fifo -1\n"
-                               "write_begin p fifo w\nwrite_aborted fifo\n"},
+             .log = W("f") P("f", "4") "write_begin p f w\n" P(
+                 "f",
+                 "2") "write_begin p r w\n" P("r",
+                                              "3") "write_begin p no w\nwrite_aborted "
+                                                   "no\n" MADE("dir") "write_begin p dir "
+                                                                      "w\nwrite_aborted "
+                                                                      "dir\nlookup p fifo "
+                                                                      "-1\n"
+                                                                      "write_begin p fifo "
+                                                                      "w\nwrite_aborted "
+                                                                      "fifo\n"},
             {.name = "syscall()",
              .argv = ACTOR("syscall"),
              .log = W("f") P("f", "1") "write_begin p f w\n" P(
@@ -350,8 +356,8 @@ static const struct call_case
              .how = LINKS},
             {.name = "ways to one file",
              .argv = ACTOR("ways", "%o"),
-             .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b") P("b", "1") W("through") P("through", "1")
-                 W("c") P("c", "1") W("s/d") P(
+             .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b")
+                 P("b", "1") W("through") P("through", "1") W("c") P("c", "1") W("s/d") P(
                      "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
