@@ -361,10 +361,64 @@ for name in here1 here2 there; do
     diff "$WORK/$name.expected" "$WORK/$name.out" || fail "$name said something else (<: expected)"
 done
 
+# Three ranks change few names as they like, directories and files and links in each other's way. Whoever won: all
+# ranks see one tree.
+storm() {
+    local seed=$1 rank
+    clean_ssd
+    for rank in 0 1 2; do
+        script storm$rank <<S
+storm 250
+mark WORK/mark.over$rank
+until WORK/mark.over0
+until WORK/mark.over1
+until WORK/mark.over2
+all
+mark WORK/mark.end$rank
+until WORK/mark.end0
+until WORK/mark.end1
+until WORK/mark.end2
+S
+    done
+    rm -f "$WORK"/mark.*
+    JOB_ENV+=(DYAD_WAIT=none "STORM_SEED=$seed")
+    say "storm with seed $seed"
+    job_ok 60 1@n0 "$X" "$SSD" "$WORK/storm0" "$WORK/storm0.out" -- 1@n1 "$X" "$SSD" "$WORK/storm1" "$WORK/storm1.out" -- \
+        1@n2 "$X" "$SSD" "$WORK/storm2" "$WORK/storm2.out"
+    JOB_ENV=("${JOB_ENV[@]:0:${#JOB_ENV[@]}-2}")
+    for rank in 1 2; do
+        diff "$WORK/storm0.out" "$WORK/storm$rank.out" || fail "ranks 0 and $rank see different trees"
+    done
+    ! grep 'in the list' "$WORK/storm0.out" || fail "listing and look-up differ"
+}
+for ((seed = 1; seed <= ${DYAD_TEST_LONG:+98+}2; seed++)); do
+    storm $seed
+done
+
+# Where as many ranks are silent as an entry has homes, a listing says that it is not whole, and soon.
+clean_ssd
+script deaf1 <<S
+mkdir d
+freeze 4 WORK/mark.deaf1
+until WORK/mark.end
+S
+script deaf2 <<S
+until WORK/mark.deaf1
+freeze 4 WORK/mark.deaf2
+until WORK/mark.end
+S
+script alone <<S
+until WORK/mark.deaf2
+list .
+> list : EHOSTUNREACH
+mark WORK/mark.end
+S
+JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
+run deaf1 deaf2 alone
+
 # A rank that execs loses its shard and remembers what it has published; one that is stopped is passed over: each
 # entry has another home.
 clean_ssd
-JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
 {
     for i in 1 2 3 4 5 6 7 8 9; do
         printf 'mkdir d%s\nsymlink d%s l%s\n' $i $i $i
@@ -384,8 +438,7 @@ S
 mv "$WORK/before2.expected" "$WORK/before.expected"
 script frozen <<S
 until WORK/mark.back
-mark WORK/mark.frozen
-freeze 3
+freeze 3 WORK/mark.frozen
 list .
 > list : 0$every
 mark WORK/mark.end
