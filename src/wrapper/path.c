@@ -516,8 +516,7 @@ static bool fd_seed(int dirfd, uint64_t *seed)
 {
     struct stat st;
 
-    if (syscall(SYS_newfstatat, dirfd, "", &st, AT_EMPTY_PATH) < 0 ||
-        !S_ISDIR(st.st_mode) || st.st_nlink == 0)
+    if (fstat(dirfd, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_nlink == 0)
         return false;
     *seed =
         mix(mix((uint64_t)st.st_dev, 0xda942042e4dd58b5ull), (uint64_t)st.st_ino) & ~1ull;
