@@ -480,7 +480,7 @@ bool wrapper_open_dangling(int dirfd, const char *path, int flags)
             managed_open(dirfd, path, flags, mode, how_, openat_fn, &fd_))              \
             return fd_;                                                                 \
         fd_ = call;                                                                     \
-        if (fd_ < 0 && wrapper_open_dangling(dirfd, path, flags) &&                               \
+        if (fd_ < 0 && wrapper_open_dangling(dirfd, path, flags) &&                     \
             !managed_open(dirfd, path, flags, mode, WRAPPER_PATH_FOLLOW_ALL, openat_fn, \
                           &fd_))                                                        \
             errno = ENOENT;                                                             \

@@ -3,7 +3,8 @@
  * bench_open WRAPPER [ROUNDS]
  *
  * Runs itself with and without WRAPPER (libdyad_wrapper.so) preloaded, in turns, and shows
- * of each call the fastest batch, in processor time. No launcher, no member: the engine is not even loaded.
+ * of each call the fastest batch, in processor time. No launcher, no member: the engine is
+ * not even loaded.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 #define TURNS   9
 #define BATCHES 10
-#define FILES 256
+#define FILES   256
 
 static char top[200];
 static unsigned long rounds = 512;
