@@ -250,17 +250,16 @@ static const struct call_case
              .log = "write_begin p f rw,creat\nfork_child\nheld f\n" P("f", "4096")},
             {.name = "truncate",
              .argv = ACTOR("truncate"),
-             .log = W("f") P("f", "4") "write_begin p f w\n" P(
-                 "f",
-                 "2") "write_begin p r w\n" P("r",
-                                              "3") "write_begin p no w\nwrite_aborted "
-                                                   "no\n" MADE("dir") "write_begin p dir "
-                                                                      "w\nwrite_aborted "
-                                                                      "dir\nlookup p fifo "
-                                                                      "-1\n"
-                                                                      "write_begin p fifo "
-                                                                      "w\nwrite_aborted "
-                                                                      "fifo\n"},
+             .log = W("f")
+                 P("f", "4") "write_begin p f w\n" P("f", "2") "write_begin p r w\n" P(
+                     "r", "3") "write_begin p no w\nwrite_aborted "
+                               "no\n" MADE("dir") "write_begin p dir "
+                                                  "w\nwrite_aborted "
+                                                  "dir\nlookup p fifo "
+                                                  "-1\n"
+                                                  "write_begin p fifo "
+                                                  "w\nwrite_aborted "
+                                                  "fifo\n"},
             {.name = "syscall()",
              .argv = ACTOR("syscall"),
              .log = W("f") P("f", "1") "write_begin p f w\n" P(
@@ -357,8 +356,12 @@ static const struct call_case
             {.name = "ways to one file",
              .argv = ACTOR("ways", "%o"),
              .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b")
-                 P("b", "1") W("through") P("through", "1") W("c") P("c", "1") W("s/d") P(
-                     "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
+                 P("b", "1") W("through") P("through", "1") W("c") P("c", "1") W("s/d")
+                     P("s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P(
+                         "e", "1") "consume c r wait 0\nread_check c r 0\n"
+                                   "consume c stale stale\nconsume c stale "
+                                   "wait 0\nread_check c stale 0\n",
+             .how = LINKS},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
              .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
