@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -220,9 +221,11 @@ struct gated_closer {
 static int close_gated(int fd, void *arg)
 {
     struct gated_closer *gated = arg;
-    int rc = gated->closer(fd, gated->arg);
+    int rc;
 
-    wrapper_gate_leave();
+    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
+    rc = gated->closer(fd, gated->arg);
+    pthread_cleanup_pop(1);
     return rc;
 }
 

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -126,8 +127,9 @@ static int open_write(const struct engine_ops *ops, const struct wrapper_opener 
             ops->write_begin(side, opener->where->upath[side], opener->flags, &token)) < 0)
         return -1;
     wrapper_gate_enter();
+    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
     fd = open_marked(ops, opener, token);
-    wrapper_gate_leave();
+    pthread_cleanup_pop(1);
     if (fd >= 0)
         errno = saved;
     return fd;
