@@ -228,9 +228,11 @@ struct gated_closer {
 static int close_gated(int fd, void *arg)
 {
     struct gated_closer *gated = arg;
-    int rc = gated->closer(fd, gated->arg);
+    int rc;
 
-    wrapper_gate_leave();
+    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
+    rc = gated->closer(fd, gated->arg);
+    pthread_cleanup_pop(1);
     return rc;
 }
 

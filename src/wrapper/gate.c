@@ -72,6 +72,12 @@ void wrapper_gate_leave(void)
     errno = saved;
 }
 
+void wrapper_gate_leave_cleanup(void *unused)
+{
+    (void)unused;
+    wrapper_gate_leave();
+}
+
 void wrapper_gate_shut(void)
 {
     uint64_t until = util_clock_now() + PATIENCE_NS, now;

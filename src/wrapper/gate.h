@@ -15,6 +15,9 @@
 /* Around the steps; they may be nested. They should be short: a fork waits for them. */
 void wrapper_gate_enter(void);
 void wrapper_gate_leave(void);
+/* The same for pthread_cleanup_push(): an open or a close may be where a thread is
+ * cancelled. */
+void wrapper_gate_leave_cleanup(void *unused);
 
 /* Around a fork, in the parent: wait until nobody is inside, and let nobody in. Bounded: an
  * open that blocks (a FIFO) may wait for what the fork is to start. */

@@ -195,7 +195,6 @@ static void untracked(const struct engine_ops *ops, engine_token token)
 /* The thread was cancelled in the real open. */
 static void open_cancelled(void *token)
 {
-    wrapper_gate_leave();
     ENGINE_CALL_VOID(
         wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
 }
@@ -239,8 +238,9 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
             ops->write_begin(side, opener->where->upath[side], opener->flags, &token)) < 0)
         return -1;
     wrapper_gate_enter();
+    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
     fd = open_tracked(ops, opener, token);
-    wrapper_gate_leave();
+    pthread_cleanup_pop(1);
     if (fd >= 0)
         errno = saved;
     return fd;
