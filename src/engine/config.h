@@ -33,6 +33,7 @@ struct engine_config {
     double join_timeout; /* seconds a rank may take to join before it is passed over */
     double peer_timeout; /* seconds a peer may be silent on a request */
     int64_t chunk_size, chunks; /* bytes of one GET, how many in flight */
+    int64_t promote; /* files after which a busy guest is a peer of its own; 0: never */
 };
 
 /* Fill *config from env (NULL-terminated) over the defaults. Strings point into env. 0, or

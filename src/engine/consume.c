@@ -308,6 +308,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     linger_activity(member); /* the wait is over, though the program sleeps on */
     c->transfer.fn = transferred;
     c->transfer.arg = c;
+    c->transfer.pid = c->pid;
     if (transfer_start(member, entry, &c->transfer) < 0)
         consume_end(c, errno);
     else

@@ -27,6 +27,9 @@ struct engine_host {
      */
     void (*thread_enter)(void);
     char *const *env; /* environment at the start of the process */
+    /* Run load() where the loader may open files: with a descriptor table that is not the
+     * program's, and no fork in the midst of it. May be NULL. */
+    void (*run_loader)(void (*load)(void));
 };
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
@@ -45,6 +48,7 @@ struct engine_closing {
 
 enum engine_leave {
     ENGINE_LEAVE_EXIT, /* linger as DYAD_LINGER says, then leave */
+    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer */
     ENGINE_LEAVE_EXEC, /* leave at once: the image is about to be replaced */
 };
 

@@ -35,6 +35,7 @@ struct front {
     char session[64]; /* as in the claim's name */
     uint64_t launch;  /* tells launches apart whose job names are alike */
     void (*thread_enter)(void);
+    void (*run_loader)(void (*load)(void)); /* engine_host's, or NULL */
 };
 
 /* Set up once per process from an environment (NULL-terminated; borrowed for the life of

@@ -20,6 +20,7 @@
 #include "boot/claim.h"
 #include "engine/front.h"
 #include "engine/front_impl.h"
+#include "engine/front_peer.h"
 #include "engine/member_ops.h"
 #include "util/log.h"
 
@@ -46,7 +47,7 @@ static bool over;
 #define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE)
 #endif
 
-static const struct member_ops *member_library_open(void)
+const struct member_ops *front_member_library(bool apart)
 {
     char here[PATH_MAX], path[PATH_MAX + 64];
     member_ops_get_fn get;
@@ -54,13 +55,20 @@ static const struct member_ops *member_library_open(void)
     Dl_info info;
     void *handle;
 
+#ifdef DYAD_SANITIZED
+    if (apart) /* a sanitizer's runtime is there once */
+        return NULL;
+#endif
+
     if (!dladdr((void *)(uintptr_t)&front_member_run, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, here)) {
         log_error("cannot tell where libdyad.so.1 was loaded from; use its absolute path");
         return NULL;
     }
     snprintf(path, sizeof(path), "%s/dyad/" MEMBER_LIBRARY, dirname(here));
-    if (!(handle = dlopen(path, MEMBER_DLOPEN_FLAGS))) {
+    handle = apart ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL)
+                   : dlopen(path, MEMBER_DLOPEN_FLAGS);
+    if (!handle) {
         log_error("cannot load %s: %s; is the installation complete?", path, dlerror());
         return NULL;
     }
@@ -119,7 +127,7 @@ int front_member_run(struct front *front, int claim_fd)
     table_private = false;
     pthread_mutex_unlock(&lock);
 
-    if (!ops && !(ops = member_library_open())) {
+    if (!ops && !(ops = front_member_library(false))) {
         errno = ELIBACC;
         goto done;
     }
@@ -267,4 +275,5 @@ void front_fork_child(void)
                              execs */
     own_claim = -1;
     front_lock_reset();
+    front_peer_fork_child();
 }

@@ -56,7 +56,14 @@ enum field {
     X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)               \
     X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH) \
     X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                            \
-    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)
+    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                      \
+    X(REDIRECT, "redirect", VERSION | RANGE | BLOB | BLOB_NEEDED)         \
+    X(GET_DIRECT, "get-direct",                                           \
+      UPATH_MUST | VERSION | ENTRY | FILE_RANGE | BLOB | BLOB_NEEDED)     \
+    X(PEER_JOIN, "peer-join", RANGE | BLOB)                               \
+    X(PEER_FETCH, "peer-fetch",                                           \
+      UPATH_MUST | VERSION | ENTRY | BLOB | BLOB_NEEDED)                  \
+    X(PEER_FETCHED, "peer-fetched", 0)
 
 static const struct {
     const char *name;

@@ -51,6 +51,16 @@ enum net_msg_type {
     NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
                          */
     NET_MSG_DONE,       /* status, entry where one is asked for */
+    /* of promoted guests (engine/peer.h) */
+    NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); offset,
+                           length = inode and birth time of the file */
+    NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry; blob = what REDIRECT said */
+    NET_MSG_PEER_JOIN,  /* on a line between guest and member that stays open. guest: may I
+                           be one; member: blob = who you are (with key), length = ranks;
+                           guest: blob = who I am now (with address) */
+    NET_MSG_PEER_FETCH, /* member -> guest: entry, blob = its owner (with key) */
+    NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with it
+                           */
     NET_MSG_TYPE_END
 };
 
@@ -58,6 +68,8 @@ enum net_msg_type {
 #define NET_LOOKUP_COPY 0x02u /* the asker will hold a copy: tell it of newer versions */
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
+/* GET: answer it yourself, with no REDIRECT. */
+#define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES   0x01u
 #define NET_DUMP_WAITING   0x02u
 #define NET_DUMP_KEY       0x04u /* explain the one upath */

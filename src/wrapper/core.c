@@ -208,7 +208,11 @@ static const struct engine_ops *load(void)
 {
     static const char *const below[] = {"", "/../lib"};
     struct engine_host host = {
-        .abi = ENGINE_ABI, .thread_enter = thread_enter, .env = wrapper_env};
+        .abi = ENGINE_ABI,
+        .thread_enter = thread_enter,
+        .env = wrapper_env,
+        .run_loader = wrapper_member_run_loader,
+    };
     const struct engine_ops *ops;
     engine_ops_get_fn get;
     void *handle = NULL;
@@ -277,6 +281,13 @@ void wrapper_engine_preload(void)
     /* Set up here, too: its descriptors are in this thread's table, and the program cannot
      * close them. */
     load_once();
+    unlock();
+}
+
+void wrapper_engine_locked(void (*fn)(void))
+{
+    lock();
+    fn();
     unlock();
 }
 

@@ -1,0 +1,207 @@
+"""Promoted guests that are killed, exec, and meet rewritten files. One mode for each of three nodes.
+
+promoted.py feed|bear|fetch DIR WORK    (WORK: a directory that all see, outside of DIR)
+"""
+import glob
+import hashlib
+import os
+import signal
+import sys
+import time
+
+SMALL = 64 << 10
+LARGE = 8 << 20
+BIG = 32 << 20
+KILLS = [0.002, 0.008, 0.02]  # seconds into the fetches of large files
+WARM = 60
+ROUNDS = 40
+top, work = sys.argv[2], sys.argv[3]
+
+
+def content(name, size, version=0):
+    head = b"%08d" % version
+    seed = hashlib.sha256(("%s %d" % (name, version)).encode()).digest()
+    return (head + (seed * (size // len(seed) + 1)))[:size]
+
+
+def write(name, size, version=0):
+    full = os.path.join(top, name)
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    with open(full, "wb") as f:
+        f.write(content(name, size, version))
+
+
+def read(name):
+    with open(os.path.join(top, name), "rb") as f:
+        return f.read()
+
+
+def check(name, size):
+    assert read(name) == content(name, size), name + " is wrong"
+
+
+def mark(name, text=""):
+    with open(os.path.join(work, name + ".new"), "w") as f:
+        f.write(text)
+    os.rename(os.path.join(work, name + ".new"), os.path.join(work, name))
+
+
+def await_mark(name):
+    end = time.monotonic() + 30
+    while not os.path.exists(os.path.join(work, name)):
+        assert time.monotonic() < end, "no " + name
+        time.sleep(0.002)
+
+
+def marked(name):
+    with open(os.path.join(work, name)) as f:
+        return f.read()
+
+
+def promoted():
+    for comm in glob.glob("/proc/self/task/*/comm"):
+        with open(comm) as f:
+            if f.read().startswith("dyad-peer"):
+                return True
+    return False
+
+
+def warm(who):
+    """Read files until this process is a peer."""
+    for i in range(WARM):
+        check("w%s/%d" % (who, i), SMALL)
+        if promoted():
+            break
+        time.sleep(0.06)
+    else:
+        raise AssertionError(who + " was not promoted")
+    time.sleep(0.3)  # it tells its member so once it is connected
+
+
+def child(fn, *args):
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            fn(*args)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def ended(pid):
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 0, "process %d ended with %d" % (pid, status)
+
+
+# --- node 0 ---
+
+
+def feed():
+    for who in ["k%d" % i for i in range(len(KILLS))] + ["s", "x", "e", "r0", "r1"]:
+        for i in range(WARM):
+            write("w%s/%d" % (who, i), SMALL)
+    for k in range(len(KILLS)):
+        for i in range(4):
+            write("l%d/%d" % (k, i), LARGE)
+    write("x/after", LARGE)
+    for version in range(1, 1 + ROUNDS):
+        for i in range(2):
+            write("r/%d" % i, LARGE, version)
+            mark("version.%d" % i, str(version))  # close has returned
+        if version == 1:
+            await_mark("rewrite")
+
+
+# --- node 1 ---
+
+
+def killed_fetching(k):
+    warm("k%d" % k)
+    mark("k%d" % k)
+    for i in range(4):
+        check("l%d/%d" % (k, i), LARGE)
+    mark("k%d.through" % k)
+    signal.pause()
+
+
+def killed_serving():
+    warm("s")
+    for i in range(4):
+        write("out/%d" % i, BIG)
+    mark("s")
+    signal.pause()
+
+
+def leaves_by_exec():
+    warm("x")
+    code = "import sys; sys.argv[1:1] = ['after']; exec(open(%r).read())" % __file__
+    mark("x", repr(time.monotonic()))
+    os.execv(sys.executable, [sys.executable, "-c", code, top, work])
+
+
+def after():
+    print("exec to main: %.0f ms" % ((time.monotonic() - float(marked("x"))) * 1e3))
+    assert not promoted()
+    check("x/after", LARGE)
+
+
+def leaves_by_exit():
+    warm("e")
+    mark("e", repr(time.monotonic()))
+
+
+def rereads(r):
+    warm("r%d" % r)
+    mark("rewrite")
+    seen = 0
+    while seen < ROUNDS:
+        least = int(marked("version.%d" % r))
+        data = read("r/%d" % r)
+        seen = int(data[:8])
+        assert data == content("r/%d" % r, LARGE, seen), "r/%d is of no version" % r
+        assert seen >= least, "r/%d is of version %d, %d was published" % (r, seen, least)
+
+
+def bear():
+    kill = [child(killed_fetching, k) for k in range(len(KILLS))]
+    serve, execs, exits = child(killed_serving), child(leaves_by_exec), child(leaves_by_exit)
+    for k, delay in enumerate(KILLS):
+        await_mark("k%d" % k)
+        time.sleep(delay)
+        os.kill(kill[k], signal.SIGKILL)
+        os.waitpid(kill[k], 0)
+        through = os.path.exists(os.path.join(work, "k%d.through" % k))
+        print("killed after %.0f ms, %s" % (delay * 1e3, "too late" if through else "in its fetches"))
+        for i in range(4):
+            check("l%d/%d" % (k, i), LARGE)
+    ended(exits)
+    took = time.monotonic() - float(marked("e"))
+    print("exit of a promoted guest: %.1f ms" % (took * 1e3))
+    assert took < 1, took
+    ended(execs)
+    await_mark("s")
+    mark("serve")
+    await_mark("begun")
+    time.sleep(0.01)
+    os.kill(serve, signal.SIGKILL)
+    os.waitpid(serve, 0)
+    rereaders = [child(rereads, r) for r in range(2)]
+    for pid in rereaders:
+        ended(pid)
+    print("bear: all right", flush=True)
+
+
+# --- node 2 ---
+
+
+def fetch():
+    await_mark("serve")
+    mark("begun")
+    for i in range(4):
+        check("out/%d" % i, BIG)
+    print("fetch: all right", flush=True)
+
+
+{"feed": feed, "bear": bear, "fetch": fetch, "after": after}[sys.argv[1]]()
