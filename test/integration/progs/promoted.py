@@ -6,13 +6,15 @@ import glob
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 
 SMALL = 64 << 10
 LARGE = 8 << 20
 BIG = 32 << 20
-KILLS = [0.002, 0.008, 0.02]  # seconds into the fetches of large files
+KILLS = [0, 0.004, 0.01]  # seconds into the fetches of large files
+LARGES = 8
 WARM = 60
 ROUNDS = 40
 top, work = sys.argv[2], sys.argv[3]
@@ -99,11 +101,11 @@ def ended(pid):
 
 
 def feed():
-    for who in ["k%d" % i for i in range(len(KILLS))] + ["s", "x", "e", "r0", "r1"]:
+    for who in ["k%d" % i for i in range(len(KILLS))] + ["s", "x", "e", "q", "n", "m", "r0", "r1"]:
         for i in range(WARM):
             write("w%s/%d" % (who, i), SMALL)
     for k in range(len(KILLS)):
-        for i in range(4):
+        for i in range(LARGES):
             write("l%d/%d" % (k, i), LARGE)
     write("x/after", LARGE)
     for version in range(1, 1 + ROUNDS):
@@ -120,7 +122,7 @@ def feed():
 def killed_fetching(k):
     warm("k%d" % k)
     mark("k%d" % k)
-    for i in range(4):
+    for i in range(LARGES):
         check("l%d/%d" % (k, i), LARGE)
     mark("k%d.through" % k)
     signal.pause()
@@ -152,6 +154,27 @@ def leaves_by_exit():
     mark("e", repr(time.monotonic()))
 
 
+def started(mode):
+    """In a new image, which has none of what its parent has loaded."""
+    subprocess.run([sys.executable, __file__, mode, top, work], check=True)
+
+
+def quick():
+    for i in range(3):
+        check("wq/%d" % i, SMALL)
+    assert len(os.listdir("/proc/self/task")) == 1, "a short-lived guest has threads"
+    with open("/proc/self/maps") as maps:
+        assert "libucs" not in maps.read(), "a short-lived guest has UCX"
+
+
+def nested():
+    """A promoted guest whose child is promoted."""
+    warm("n")
+    ended(child(warm, "m"))
+    check("wn/%d" % (WARM - 1), SMALL)
+    assert promoted()
+
+
 def rereads(r):
     warm("r%d" % r)
     mark("rewrite")
@@ -166,7 +189,7 @@ def rereads(r):
 
 def bear():
     kill = [child(killed_fetching, k) for k in range(len(KILLS))]
-    serve, execs, exits = child(killed_serving), child(leaves_by_exec), child(leaves_by_exit)
+    serve = child(killed_serving)
     for k, delay in enumerate(KILLS):
         await_mark("k%d" % k)
         time.sleep(delay)
@@ -174,13 +197,18 @@ def bear():
         os.waitpid(kill[k], 0)
         through = os.path.exists(os.path.join(work, "k%d.through" % k))
         print("killed after %.0f ms, %s" % (delay * 1e3, "too late" if through else "in its fetches"))
-        for i in range(4):
+        for i in range(LARGES):
             check("l%d/%d" % (k, i), LARGE)
+    started("quick")
+    fresh = child(started, "nested")
+    execs, exits = child(leaves_by_exec), child(leaves_by_exit)
+    await_mark("e")
     ended(exits)
     took = time.monotonic() - float(marked("e"))
     print("exit of a promoted guest: %.1f ms" % (took * 1e3))
-    assert took < 1, took
+    assert took < 0.5, took
     ended(execs)
+    ended(fresh)
     await_mark("s")
     mark("serve")
     await_mark("begun")
@@ -204,4 +232,4 @@ def fetch():
     print("fetch: all right", flush=True)
 
 
-{"feed": feed, "bear": bear, "fetch": fetch, "after": after}[sys.argv[1]]()
+{"feed": feed, "bear": bear, "fetch": fetch, "after": after, "quick": quick, "nested": nested}[sys.argv[1]]()
