@@ -47,9 +47,9 @@ struct engine_closing {
 };
 
 enum engine_leave {
-    ENGINE_LEAVE_EXIT, /* linger as DYAD_LINGER says, then leave */
+    ENGINE_LEAVE_EXIT,  /* linger as DYAD_LINGER says, then leave */
     ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer */
-    ENGINE_LEAVE_EXEC, /* leave at once: the image is about to be replaced */
+    ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
 };
 
 /* Which DMD a upath belongs to. With DYAD_PATH alone both are one. */
@@ -129,8 +129,8 @@ struct engine_ops {
 
     /* --- names --- */
 
-    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT (!was_here).
-     * Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
+    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
+     * (!was_here). Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
     int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
      * directory or the link; publish a file anew if it was published (a new version). A

@@ -68,6 +68,10 @@ const struct member_ops *front_member_library(bool apart)
     snprintf(path, sizeof(path), "%s/dyad/" MEMBER_LIBRARY, dirname(here));
     handle = apart ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL)
                    : dlopen(path, MEMBER_DLOPEN_FLAGS);
+    if (!handle && apart) {
+        log_info("this process stays a guest of its member: %s", dlerror());
+        return NULL;
+    }
     if (!handle) {
         log_error("cannot load %s: %s; is the installation complete?", path, dlerror());
         return NULL;

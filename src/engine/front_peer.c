@@ -2,17 +2,21 @@
  * front_peer.c - from guest to peer
  *
  * A short-lived process must pay nothing for this: one atomic add per file that it had to
- * ask for. `lock` guards the state machine NONE -> STARTING -> RUNNING -> NONE, `changed` is
- * signalled at each step. The thread begins with the program's descriptor table; who closes
- * a file meanwhile waits (front_peer_table_wait), as with a member that starts.
+ * ask for. `lock` guards the state machine NONE -> STARTING -> RUNNING -> NONE, `changed`
+ * is signalled at each step. The thread begins with the program's descriptor table; who
+ * closes a file meanwhile waits (front_peer_table_wait), as with a member that starts.
+ *
+ * A fork ends a peer (fork_comes): the process is a guest from then on.
  */
 #include "engine/front_peer.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "engine/front_impl.h"
@@ -31,6 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum { NONE, STARTING, RUNNING } state;
 static bool leaving, table_private, hopeless;
+static pthread_once_t watching = PTHREAD_ONCE_INIT; /* for forks: once in all */
 static bool forked; /* from a process that may have had UCX */
 static struct peer *running;
 static const struct member_ops *ops;
@@ -55,6 +60,15 @@ bool front_peer_table_wait(void)
     return here;
 }
 
+/* A second libc works with threads since it is one with libpthread. */
+static bool may_be_apart(void)
+{
+    unsigned major = 0, minor = 0;
+
+    return sscanf(gnu_get_libc_version(), "%u.%u", &major, &minor) == 2 &&
+           (major > 2 || minor >= 34);
+}
+
 /* UCX does not survive a fork: it believes in threads and descriptors that are the
  * parent's. Where a process was forked from one that has it loaded (its rank's first, of
  * which a pool of workers is forked, or a program with MPI), it gets a copy of its own. */
@@ -62,7 +76,7 @@ static void load(void)
 {
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
 
-    if (!ops)
+    if (!ops && (!ucs || may_be_apart()))
         ops = front_member_library(ucs != NULL);
     if (ucs)
         dlclose(ucs);
@@ -130,6 +144,24 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+/* A program's thread forks: be a guest before, so that no lock of UCX's or of its libc's is
+ * held in the child, whose exit runs the destructors of all libraries. While the peer is
+ * only starting there is nothing of the kind: its libraries are loaded while nobody forks.
+ */
+static void fork_comes(void)
+{
+    pthread_mutex_lock(&lock);
+    bool up = state == RUNNING;
+    pthread_mutex_unlock(&lock);
+    if (up)
+        front_peer_leave();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(fork_comes, NULL, NULL);
+}
+
 static void start(struct front *front)
 {
     pthread_t thread;
@@ -146,6 +178,7 @@ static void start(struct front *front)
     pthread_mutex_unlock(&lock);
     if (!mine)
         return;
+    pthread_once(&watching, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = pthread_create(&thread, NULL, thread_main, front);
@@ -185,6 +218,7 @@ void front_peer_leave(void)
     struct timespec until;
 
     pthread_mutex_lock(&lock);
+    bool was = state != NONE;
     leaving = true;
     if (running)
         ops->peer_leave(running, true);
@@ -198,7 +232,10 @@ void front_peer_leave(void)
         if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT && running)
             ops->peer_nudge(running);
     }
-    leaving = false; /* exec may fail; what exits does not become busy once more */
+    /* If exec fails, or it was for a fork, the process stays a guest: UCX was left as it
+     * is, with a thread in a table of descriptors that another peer would not have. */
+    hopeless = hopeless || was;
+    leaving = false;
     pthread_mutex_unlock(&lock);
     atomic_store(&count, 0);
     atomic_store(&since, 0);

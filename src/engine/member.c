@@ -284,16 +284,17 @@ static void stats_log(const struct member *member)
 {
     const struct member_stats *s = &member->stats;
 
-    util_log(member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
-             "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
-             "copied "
-             "on the node %llu, served %llu bytes; %llu promoted guests, which fetched %llu "
-             "files (%llu bytes); %llu requests sent on to them",
-             (unsigned long long)s->published, (unsigned long long)s->withdrawn,
-             (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
-             (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
-             (unsigned long long)s->promoted, (unsigned long long)s->peer_fetches,
-             (unsigned long long)s->peer_bytes, (unsigned long long)s->redirected);
+    util_log(
+        member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
+        "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
+        "copied "
+        "on the node %llu, served %llu bytes; %llu promoted guests, which fetched %llu "
+        "files (%llu bytes); %llu requests sent on to them",
+        (unsigned long long)s->published, (unsigned long long)s->withdrawn,
+        (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
+        (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
+        (unsigned long long)s->promoted, (unsigned long long)s->peer_fetches,
+        (unsigned long long)s->peer_bytes, (unsigned long long)s->redirected);
 }
 
 static int member_start(struct member *member)

@@ -200,8 +200,8 @@ struct transfer_wait {
      * logged as an error) */
     void (*fn)(void *arg, int status);
     void *arg;
-    pid_t pid;                   /* who wants it; 0: nobody in particular */
-    int fd; /* with hands_over and status 0: the complete file, the callee's; or -1 */
+    pid_t pid; /* who wants it; 0: nobody in particular */
+    int fd;    /* with hands_over and status 0: the complete file, the callee's; or -1 */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };

@@ -25,9 +25,9 @@ struct member; /* one running member; belongs to its own threads */
 struct member_params {
     const struct engine_config *config;   /* must outlive the member */
     const struct boot_identity *identity; /* likewise */
-    const char *session;        /* name of the session on this node, for people and files */
-    uint64_t launch;            /* tells launches apart whose job names are alike */
-    int claim_fd;               /* listening socket; duplicated */
+    const char *session; /* name of the session on this node, for people and files */
+    uint64_t launch;     /* tells launches apart whose job names are alike */
+    int claim_fd;        /* listening socket; duplicated */
     const struct sockaddr_un *claim; /* of a promoted guest: its member's */
     unsigned claim_len;
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
@@ -53,8 +53,8 @@ struct member_ops {
     void (*destroy)(struct member *member);
 
     /* The same for a promoted guest (engine/peer.h): run() returns after leave(), or when
-     * its member is gone (0), or -1: it cannot be one. With `image_ends` leaving is a matter
-     * of milliseconds, and destroy() is not to be called. */
+     * its member is gone (0), or -1: it cannot be one. With `image_ends` leaving is a
+     * matter of milliseconds, and destroy() is not to be called. */
     struct peer *(*peer_create)(const struct member_params *params);
     int (*peer_run)(struct peer *peer);
     void (*peer_leave)(struct peer *peer, bool image_ends);

@@ -4,8 +4,8 @@
  * It is built of the member's own parts: a struct member without table, launcher, journal
  * and barrier, on which transfer.c and serve.c work as they do in a member. Its transfers
  * end in a complete temporary file (`hands_over`), which goes to the member over the line.
- * Where its member does not know better than to refuse, or is gone, it ends, and the process
- * is a plain guest again.
+ * Where its member does not know better than to refuse, or is gone, it ends, and the
+ * process is a plain guest again.
  *
  * `lock` guards what leave() reads and writes from a program's thread.
  */
@@ -151,13 +151,11 @@ static int join(struct peer *peer, const struct net_msg *msg)
         errno = EPROTO;
         return -1;
     }
-    if (!(member->worker =
-              net_worker_create(member->loop, &member->self, (uint32_t)msg->length,
-                                &worker_ops, peer)) ||
+    if (!(member->worker = net_worker_create(member->loop, &member->self,
+                                             (uint32_t)msg->length, &worker_ops, peer)) ||
         (n = net_peer_encode(&member->self, 0, blob, sizeof(blob))) < 0)
         return -1;
-    struct net_msg up = {
-        .type = NET_MSG_PEER_JOIN, .blob = blob, .blob_len = (size_t)n};
+    struct net_msg up = {.type = NET_MSG_PEER_JOIN, .blob = blob, .blob_len = (size_t)n};
     if (peer_line_send(peer->line, &up, -1) < 0)
         return -1;
     member->state = MEMBER_JOINED;
@@ -195,8 +193,7 @@ static void fetch(struct peer *peer, const struct net_msg *msg)
 
     if (!owner || !task || !member->worker ||
         net_peer_decode(owner, msg->blob, msg->blob_len) < 0 ||
-        owner->rank != msg->entry.owner ||
-        net_worker_set_peer(member->worker, owner) < 0)
+        owner->rank != msg->entry.owner || net_worker_set_peer(member->worker, owner) < 0)
         goto error;
     task->peer = peer;
     task->id = msg->id;
@@ -363,9 +360,10 @@ static void say_statistics(const struct member *member)
              (unsigned long long)s->bytes_fetched, (unsigned long long)s->bytes_served);
 }
 
-/* What this guest holds for others goes back: the locks of its fetches first, then the line,
- * at whose end the member begins them anew. If the image ends, no time is spent on UCX:
- * whoever is being served turns to the member. Buffers that UCX may still read stay. */
+/* What this guest holds for others goes back: the locks of its fetches first, then the
+ * line, at whose end the member begins them anew. If the image ends, no time is spent on
+ * UCX: whoever is being served turns to the member. Buffers that UCX may still read stay.
+ */
 static void teardown(struct peer *peer)
 {
     struct member *member = &peer->member;

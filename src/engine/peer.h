@@ -1,16 +1,16 @@
 /*
  * engine/peer.h - guests that are peers: who reads many files fetches and serves by itself
  *
- * A guest that turns out long-lived and busy is promoted (front_peer.c): a thread of its own
- * opens dyad/libdyad_member.so, makes a UCX worker and a line to the rank's member. What is
- * known of files stays with the member (shard, journal, publishes, look-ups, waits); what
- * moves are bytes:
+ * A guest that turns out long-lived and busy is promoted (front_peer.c): a thread of its
+ * own opens dyad/libdyad_member.so, makes a UCX worker and a line to the rank's member.
+ * What is known of files stays with the member (shard, journal, publishes, look-ups,
+ * waits); what moves are bytes:
  *
  *   fetch: the member, asked for a file by a promoted guest, has it fetched by that guest,
  *   and gets the complete temporary file with its lock; the member alone puts it into place
  *   and keeps the record, as with its own fetches, so an invalidation in between is seen.
- *   serve: asked for a large file that a promoted guest produced, the member names the guest
- *   (REDIRECT), and the reader asks that one (GET_DIRECT).
+ *   serve: asked for a large file that a promoted guest produced, the member names the
+ * guest (REDIRECT), and the reader asks that one (GET_DIRECT).
  *
  * A guest that ends, execs or is killed breaks its line: the member takes up its fetches
  * and serves its files. Nothing is known by the guest alone.

@@ -10,8 +10,8 @@
  *
  * Who asks decides who fetches: for a promoted guest its own process does (peer.h), and
  * gives us the complete temporary file, from where on it is a fetch like any other; if that
- * fails in whatever way we begin ourselves. An owner may name a promoted guest of its own in
- * place of an answer: the chunks are then asked of that one, and of the owner again when
+ * fails in whatever way we begin ourselves. An owner may name a promoted guest of its own
+ * in place of an answer: the chunks are then asked of that one, and of the owner again when
  * the guest fails.
  *
  * A transfer that is invalidated (a newer version was published) never commits. The
@@ -56,16 +56,16 @@ struct transfer {
     unsigned nchunks;
     uint64_t next_offset;
     struct net_timer *deadline;
-    char *local_dmd; /* the owner's DMD on this node, or NULL */
+    char *local_dmd;          /* the owner's DMD on this node, or NULL */
     struct peer_fetch *guest; /* that fetches it for us */
     bool by_guest;            /* it has */
-    uint32_t source;  /* whom chunks are asked of: the owner, or a guest that it named */
-    bool owner_only;  /* such a guest has failed */
+    uint32_t source;     /* whom chunks are asked of: the owner, or a guest that it named */
+    bool owner_only;     /* such a guest has failed */
     uint64_t ino, btime; /* of the file, as the guest sees it */
-    bool replace;    /* an outdated copy of ours lies there */
-    bool stale;      /* a newer version is out */
-    int status;      /* of the first failure */
-    bool failing;    /* `status` is set: wait for what is under way, then end */
+    bool replace;        /* an outdated copy of ours lies there */
+    bool stale;          /* a newer version is out */
+    int status;          /* of the first failure */
+    bool failing;        /* `status` is set: wait for what is under way, then end */
 };
 
 static void transfer_next(struct transfer *t);

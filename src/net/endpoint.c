@@ -582,8 +582,8 @@ int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
                      bool knows_ours)
 {
     bool guest = net_is_guest(info->rank);
-    struct peer *peer = guest ? guest_add(worker, info->rank)
-                              : net_worker_get_peer(worker, info->rank);
+    struct peer *peer =
+        guest ? guest_add(worker, info->rank) : net_worker_get_peer(worker, info->rank);
     struct net_peer with_key;
     int rc;
 

@@ -59,7 +59,8 @@ enum net_msg_type {
                            be one; member: blob = who you are (with key), length = ranks;
                            guest: blob = who I am now (with address) */
     NET_MSG_PEER_FETCH, /* member -> guest: entry, blob = its owner (with key) */
-    NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with it
+    NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
+                           * it
                            */
     NET_MSG_TYPE_END
 };
@@ -70,10 +71,10 @@ enum net_msg_type {
 #define NET_CONSUME_WRITER 0x04u
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
-#define NET_DUMP_ENTRIES   0x01u
-#define NET_DUMP_WAITING   0x02u
-#define NET_DUMP_KEY       0x04u /* explain the one upath */
-#define NET_DUMP_MORE      0x80u /* in a reply: ask for the next page */
+#define NET_DUMP_ENTRIES 0x01u
+#define NET_DUMP_WAITING 0x02u
+#define NET_DUMP_KEY     0x04u /* explain the one upath */
+#define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */
 
 struct net_msg {
     enum net_msg_type type;

@@ -19,8 +19,8 @@
 #define NET_PEER_NODE_MAX    255
 #define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 512 + NET_PEER_ADDRESS_MAX)
 
-/* A promoted guest has, where ranks have theirs, a number made of its rank's and a slot that
- * the rank's member gives. The incarnation rises when a slot is given again. */
+/* A promoted guest has, where ranks have theirs, a number made of its rank's and a slot
+ * that the rank's member gives. The incarnation rises when a slot is given again. */
 #define NET_GUEST_BIT   0x80000000u
 #define NET_GUEST_SLOTS 255u       /* of one rank; the last would touch DYAD_RANK_NONE */
 #define NET_GUEST_RANKS (1u << 23) /* only ranks below have promoted guests */
@@ -42,7 +42,7 @@ static inline uint32_t net_guest_rank(uint32_t id)
 }
 
 struct net_peer {
-    uint32_t rank; /* or the number of a promoted guest */
+    uint32_t rank;        /* or the number of a promoted guest */
     uint32_t incarnation; /* raised by each member that follows another in the same rank */
     int32_t pid;
     uint32_t depth;    /* DYAD_KEY_DEPTH, must agree in the session */

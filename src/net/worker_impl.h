@@ -57,8 +57,8 @@ struct conn {
 };
 
 struct peer {
-    UT_hash_handle hh; /* of a promoted guest, in worker->guests by rank */
-    uint32_t rank;     /* or the number of a promoted guest */
+    UT_hash_handle hh;     /* of a promoted guest, in worker->guests by rank */
+    uint32_t rank;         /* or the number of a promoted guest */
     struct net_peer *info; /* NULL: not known */
     struct net_auth *auth; /* its key, or NULL: not known */
     bool knows_ours;       /* it has signed with our key, so it can verify with it too */

@@ -168,11 +168,12 @@ def quick():
 
 
 def nested():
-    """A promoted guest whose child is promoted."""
+    """A promoted guest that forks is a guest again; its child is promoted."""
     warm("n")
-    ended(child(warm, "m"))
+    pid = child(warm, "m")
+    assert not promoted(), "still a peer after a fork"
+    ended(pid)
     check("wn/%d" % (WARM - 1), SMALL)
-    assert promoted()
 
 
 def rereads(r):
