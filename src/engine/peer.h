@@ -43,8 +43,6 @@ void peer_produces(struct member *member, pid_t pid, const char *upath);
  * none, or it is not worth it. */
 bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
                    const struct store_record *record);
-/* Numbers for the statistics and the dump. */
-size_t peer_count(const struct member *member);
 /* After transfer_stop(). */
 void peer_links_stop(struct member *member);
 

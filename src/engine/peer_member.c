@@ -219,7 +219,8 @@ void peer_link_accept(struct member *member, int fd, pid_t pid)
         link_free(link);
     link = NULL;
     slot = slot_free(member);
-    if (member->state != MEMBER_JOINED || member->self.rank >= NET_GUEST_RANKS ||
+    if (pid <= 0 || /* of a process name space that we do not see into */
+        member->state != MEMBER_JOINED || member->self.rank >= NET_GUEST_RANKS ||
         slot < 0 || member->promotions + 1 >= GUESTS_IN_LIFE ||
         member->self.incarnation >= UINT32_MAX >> MEMBER_SHIFT ||
         !(link = calloc(1, sizeof(*link)))) {
@@ -333,18 +334,6 @@ bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
         return false;
     member->stats.redirected++;
     return true;
-}
-
-size_t peer_count(const struct member *member)
-{
-    const struct peer_link *link;
-    size_t n = 0;
-
-    DL_FOREACH(member->peer_links, link)
-    {
-        n += link->blob != NULL;
-    }
-    return n;
 }
 
 void peer_links_stop(struct member *member)

@@ -1,8 +1,9 @@
 """A data set, a pool of workers that reads it, and a reader of what they write.
 
 pool.py make DIR COUNT            write in/0 .. in/COUNT-1: 64 KiB each, every 50th 8 MiB
-pool.py work DIR COUNT [NAME...]  four processes read in/*, each writes out/N of what it read: the bytes of large
+pool.py work DIR COUNT            four processes read in/*, each writes out/N of what it read: the bytes of large
                                   files, else their sum. Prints seconds and MB/s of what follows the start.
+pool.py scan DIR COUNT            only read them
 pool.py take DIR COUNT            read out/* and compare
 """
 import hashlib
@@ -39,6 +40,8 @@ def make(top, count):
     os.makedirs(os.path.join(top, "in"), exist_ok=True)
     for n in range(count):
         put(path(top, "in", n), content(n))
+    if "POOL_BEGIN" in os.environ:
+        put(os.environ["POOL_BEGIN"], b"")
 
 
 def one(args):
@@ -51,11 +54,25 @@ def one(args):
     return len(data)
 
 
-def work(top, count, workers=4):
+def only_read(args):
+    top, n, pause = args
+    time.sleep(pause)
+    with open(path(top, "in", n), "rb", buffering=0) as f:
+        return os.fstat(f.fileno()).st_size
+
+
+def scan(top, count):
+    work(top, count, only_read)
+
+
+def work(top, count, one=one, workers=4):
     os.makedirs(os.path.join(top, "out"), exist_ok=True)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         warm = min(count, WARM * workers)
         moved = sum(pool.imap_unordered(one, ((top, n, 1.2 / WARM) for n in range(warm))))
+        until = os.environ.get("POOL_BEGIN")  # the whole data set is there
+        while until and not os.path.exists(until):
+            time.sleep(0.01)
         begin = time.monotonic()
         moved = sum(pool.imap_unordered(one, ((top, n, 0) for n in range(warm, count))))
         seconds = time.monotonic() - begin
@@ -72,4 +89,4 @@ def take(top, count):
 
 
 if __name__ == "__main__":
-    {"make": make, "work": work, "take": take}[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))
+    {"make": make, "work": work, "scan": scan, "take": take}[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))

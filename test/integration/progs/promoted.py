@@ -101,7 +101,7 @@ def ended(pid):
 
 
 def feed():
-    for who in ["k%d" % i for i in range(len(KILLS))] + ["s", "x", "e", "q", "n", "m", "r0", "r1"]:
+    for who in ["k%d" % i for i in range(len(KILLS))] + ["s", "x", "e", "q", "n", "m", "p", "r0", "r1"]:
         for i in range(WARM):
             write("w%s/%d" % (who, i), SMALL)
     for k in range(len(KILLS)):
@@ -176,6 +176,16 @@ def nested():
     check("wn/%d" % (WARM - 1), SMALL)
 
 
+def waits_for_nothing():
+    """A peer that waits is as quiet as any process that does."""
+    warm("p")
+    try:
+        read("never")
+    except FileNotFoundError:
+        return
+    raise AssertionError("who published that?")
+
+
 def rereads(r):
     warm("r%d" % r)
     mark("rewrite")
@@ -219,6 +229,7 @@ def bear():
     rereaders = [child(rereads, r) for r in range(2)]
     for pid in rereaders:
         ended(pid)
+    ended(child(waits_for_nothing))
     print("bear: all right", flush=True)
 
 
