@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 
 SMALL = 64 << 10
 LARGE = 8 << 20
@@ -43,9 +44,10 @@ def check(name, size):
 
 
 def mark(name, text=""):
-    with open(os.path.join(work, name + ".new"), "w") as f:
+    new = os.path.join(work, "%s.%d.new" % (name, os.getpid()))  # two may set one mark
+    with open(new, "w") as f:
         f.write(text)
-    os.rename(os.path.join(work, name + ".new"), os.path.join(work, name))
+    os.rename(new, os.path.join(work, name))
 
 
 def await_mark(name):
@@ -87,8 +89,10 @@ def child(fn, *args):
         try:
             fn(*args)
             status = 0
-        finally:
-            os._exit(status)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(status)
     return pid
 
 
@@ -223,8 +227,9 @@ def bear():
     await_mark("s")
     mark("serve")
     await_mark("begun")
-    time.sleep(0.01)
-    os.kill(serve, signal.SIGKILL)
+    os.kill(serve, signal.SIGSTOP)  # whatever is asked of it from now on
+    time.sleep(0.3)
+    os.kill(serve, signal.SIGKILL)  # it does not answer
     os.waitpid(serve, 0)
     rereaders = [child(rereads, r) for r in range(2)]
     for pid in rereaders:
@@ -238,9 +243,10 @@ def bear():
 
 def fetch():
     await_mark("serve")
-    mark("begun")
     for i in range(4):
         check("out/%d" % i, BIG)
+        if i == 0:
+            mark("begun")
     print("fetch: all right", flush=True)
 
 
