@@ -33,7 +33,11 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry);
 
 static int look_up(struct ancestor *a)
 {
-    a->lookup = dht_node_lookup(a->member->dht, a->upath, a->flags, &a->seen, looked_up, a);
+    /* Who polls for "a/b/f" asks for "a" each time, too: that answer is kept as well. */
+    uint8_t keep = a->flags & NET_LOOKUP_WAIT ? 0 : NET_LOOKUP_KEEP;
+
+    a->lookup = dht_node_lookup(a->member->dht, a->upath, a->flags | keep, &a->seen,
+                                looked_up, a);
     return a->lookup ? 0 : ENOMEM;
 }
 

@@ -121,6 +121,10 @@ static const struct word log_words[] = {
     X("DYAD_CHUNKS", INT, chunks, "4", 1, 64, NULL,                                       \
       "Requests that a fetch keeps in flight. Together with DYAD_CHUNK_SIZE this "        \
       "bounds the memory of a fetch.")                                                    \
+    X("DYAD_PROMOTE", INT, promote, "100", 0, 1000000000, NULL,                           \
+      "After so many files that it had to ask for, a process that is not the first of "   \
+      "its rank, and has done so for a second, fetches and serves by itself instead of "  \
+      "having its rank's first process do it. 0: never.")                                 \
     X("DYAD_INLINE_MAX", BYTES, inline_max, "4K", 0, 64 * KIB, NULL,                      \
       "Files up to this size may travel with the answer that says where they are. "       \
       "Read and checked; without effect in this version.")                                \

@@ -296,6 +296,7 @@ static void fetch(struct consume *c, const struct dyad_entry *entry)
 {
     c->transfer.fn = transferred;
     c->transfer.arg = c;
+    c->transfer.pid = c->pid;
     if (transfer_start(c->member, entry, &c->transfer) < 0)
         consume_end(c, errno);
     else

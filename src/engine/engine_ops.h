@@ -31,6 +31,9 @@ struct engine_host {
      * in between its signal handlers may run, and with may_cancel it may be cancelled. May
      * be NULL. */
     void (*waits)(bool begins, bool may_cancel);
+    /* Run load() where the loader may open files: with a descriptor table that is not the
+     * program's, and no fork in the midst of it. May be NULL. */
+    void (*run_loader)(void (*load)(void));
 };
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
@@ -48,8 +51,9 @@ struct engine_closing {
 };
 
 enum engine_leave {
-    ENGINE_LEAVE_EXIT, /* linger as DYAD_LINGER says, then leave */
-    ENGINE_LEAVE_EXEC, /* leave at once: the image is about to be replaced */
+    ENGINE_LEAVE_EXIT,  /* linger as DYAD_LINGER says, then leave */
+    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer */
+    ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
 };
 
 /* Which DMD a upath belongs to. With DYAD_PATH alone both are one. */

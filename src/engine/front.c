@@ -23,6 +23,7 @@
 
 #include "boot/claim.h"
 #include "engine/front_impl.h"
+#include "engine/front_peer.h"
 #include "util/log.h"
 
 /* `lock` orders set-up between threads; `state` is written under it and `ready` is read
@@ -433,7 +434,11 @@ static int consume(struct front *front, const char *upath, uint8_t flags,
         .offset = (uint64_t)syscall(SYS_gettid),
         .length = timeout_ms,
     };
-    return front_request(front, &request, &reply, buf);
+    int rc = front_request(front, &request, &reply, buf);
+
+    if (rc == 0)
+        front_peer_count(front);
+    return rc;
 }
 
 int front_consume(struct front *front, const char *upath, bool wait, uint64_t timeout_ms)

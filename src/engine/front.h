@@ -36,6 +36,7 @@ struct front {
     uint64_t launch;  /* tells launches apart whose job names are alike */
     void (*thread_enter)(void);
     void (*waits)(bool begins, bool may_cancel); /* as in engine_host; may be NULL */
+    void (*run_loader)(void (*load)(void));      /* engine_host's, or NULL */
 };
 
 /* Set up once per process from an environment (NULL-terminated; borrowed for the life of

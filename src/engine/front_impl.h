@@ -4,6 +4,7 @@
 #ifndef DYAD_ENGINE_FRONT_IMPL_H
 #define DYAD_ENGINE_FRONT_IMPL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct front;
@@ -19,5 +20,10 @@ int front_request_pages(struct front *front, const struct net_msg *request,
 
 /* In the child of fork: make front.c's lock new. */
 void front_lock_reset(void);
+
+/* dyad/libdyad_member.so, opened; NULL after a log line. `apart`: with libraries of its
+ * own, libc included, whatever this process has loaded of them already; what is made there
+ * is freed there. */
+const struct member_ops *front_member_library(bool apart);
 
 #endif

@@ -21,6 +21,7 @@
 #include "boot/claim.h"
 #include "engine/front.h"
 #include "engine/front_impl.h"
+#include "engine/front_peer.h"
 #include "engine/member_ops.h"
 #include "util/log.h"
 
@@ -49,7 +50,7 @@ static bool over;
 #define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE)
 #endif
 
-static const struct member_ops *member_library_open(void)
+const struct member_ops *front_member_library(bool apart)
 {
     char here[PATH_MAX], path[PATH_MAX + 64];
     member_ops_get_fn get;
@@ -57,13 +58,24 @@ static const struct member_ops *member_library_open(void)
     Dl_info info;
     void *handle;
 
+#ifdef DYAD_SANITIZED
+    if (apart) /* a sanitizer's runtime is there once */
+        return NULL;
+#endif
+
     if (!dladdr((void *)(uintptr_t)&front_member_run, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, here)) {
         log_error("cannot tell where libdyad.so.1 was loaded from; use its absolute path");
         return NULL;
     }
     snprintf(path, sizeof(path), "%s/dyad/" MEMBER_LIBRARY, dirname(here));
-    if (!(handle = dlopen(path, MEMBER_DLOPEN_FLAGS))) {
+    handle = apart ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL)
+                   : dlopen(path, MEMBER_DLOPEN_FLAGS);
+    if (!handle && apart) {
+        log_info("this process stays a guest of its member: %s", dlerror());
+        return NULL;
+    }
+    if (!handle) {
         log_error("cannot load %s: %s; is the installation complete?", path, dlerror());
         return NULL;
     }
@@ -140,7 +152,7 @@ int front_member_run(struct front *front, int claim_fd)
 
     if (!enough_descriptors())
         goto done;
-    if (!ops && !(ops = member_library_open())) {
+    if (!ops && !(ops = front_member_library(false))) {
         errno = ELIBACC;
         goto done;
     }
@@ -292,4 +304,5 @@ void front_fork_child(void)
                              execs */
     own_claim = -1;
     front_lock_reset();
+    front_peer_fork_child();
 }

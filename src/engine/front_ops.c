@@ -14,6 +14,7 @@
 
 #include "engine/engine_ops.h"
 #include "engine/front.h"
+#include "engine/front_peer.h"
 #include "engine/front_write.h"
 #include "util/log.h"
 
@@ -29,7 +30,10 @@ static int op_setup(const struct engine_host *host)
     }
     host_thread_enter = host->thread_enter;
     host_env = host->env;
-    return front_setup(host_env, host_thread_enter, host->waits);
+    if (front_setup(host_env, host_thread_enter, host->waits) < 0)
+        return -1;
+    front_get()->run_loader = host->run_loader;
+    return 0;
 }
 
 static int op_member_run(int claim_fd)
@@ -39,6 +43,10 @@ static int op_member_run(int claim_fd)
 
 static void op_leave(enum engine_leave how)
 {
+    if (how == ENGINE_LEAVE_GUEST) {
+        front_peer_leave();
+        return;
+    }
     front_member_leave(how == ENGINE_LEAVE_EXIT, true);
     if (how == ENGINE_LEAVE_EXIT)
         front_member_end();

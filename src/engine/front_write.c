@@ -20,6 +20,7 @@
  * probe, a new description of the same inode that was opened by way of /proc/self/fd before
  * the close, so it is right whatever happened to the name.
  */
+#include "engine/front_peer.h"
 #include "engine/front_write.h"
 
 #include <errno.h>
@@ -292,7 +293,7 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
     int failed = 0;
     bool last = store_marks_closed(marks, mark, closing->probe, mapped);
 
-    if (!last && front_member_here()) {
+    if (!last && (front_member_here() || front_peer_table_wait())) {
         front_member_table_wait();
         last = store_marks_closed(marks, mark, closing->probe, mapped);
     }

@@ -19,6 +19,7 @@
 
 #include "boot/claim.h"
 #include "boot/fdtable.h"
+#include "engine/peer.h"
 #include "util/log.h"
 
 #define IO_THREADS 4
@@ -292,12 +293,15 @@ static void stats_log(const struct member *member)
         "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
         "copied "
         "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
-        "%llu",
+        "%llu; %llu promoted guests, which fetched %llu files (%llu bytes); %llu requests "
+        "sent on to them",
         (unsigned long long)s->published, (unsigned long long)s->withdrawn,
         (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
         (unsigned long long)table->asked, (unsigned long long)table->answered,
-        (unsigned long long)table->kept);
+        (unsigned long long)table->kept, (unsigned long long)s->promoted,
+        (unsigned long long)s->peer_fetches, (unsigned long long)s->peer_bytes,
+        (unsigned long long)s->redirected);
 }
 
 static int member_start(struct member *member)
@@ -334,6 +338,7 @@ static void member_teardown(struct member *member)
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
     transfer_stop(member);
+    peer_links_stop(member);
     serve_stop(member);
     produce_stop(member);
     dirs_stop(member);
@@ -416,6 +421,11 @@ static const struct member_ops member_table = {
     .leave = member_leave,
     .nudge = member_nudge,
     .destroy = member_destroy,
+    .peer_create = peer_create,
+    .peer_run = peer_run,
+    .peer_leave = peer_leave,
+    .peer_nudge = peer_nudge,
+    .peer_destroy = peer_destroy,
 };
 
 __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(

@@ -52,6 +52,8 @@ enum member_state {
 
 struct member_stats {
     uint64_t published, withdrawn, fetches, bytes_fetched, bytes_served, local_copies;
+    /* by promoted guests, part of the fetches; GETs sent on to them */
+    uint64_t promoted, peer_fetches, peer_bytes, redirected;
 };
 
 /* Runs once the member has joined (error 0) or cannot (errno value). */
@@ -62,6 +64,8 @@ struct member_joined {
 };
 
 struct consume;
+struct peer_link;
+struct peer_redirect;
 struct transfer;
 struct produce;
 struct served;
@@ -114,6 +118,11 @@ struct member {
     struct dump_request *dumps;
     struct orphan *orphans; /* utlist */
     struct linger *linger;
+    /* engine/peer.h */
+    struct peer_link *peer_links;    /* utlist */
+    struct peer_redirect *redirects; /* uthash by upath */
+    uint32_t promotions;             /* so far */
+    bool hands_over; /* this is a promoted guest: what it fetched goes to its member */
     struct member_stats stats;
 };
 
@@ -268,6 +277,8 @@ struct transfer_wait {
      * logged as an error) */
     void (*fn)(void *arg, int status);
     void *arg;
+    pid_t pid; /* who wants it; 0: nobody in particular */
+    int fd;    /* with hands_over and status 0: the complete file, the callee's; or -1 */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };
@@ -287,6 +298,8 @@ void transfer_stop(struct member *member);
 
 /* --- serve.c --- */
 void serve_get(struct member *member, const struct net_msg *msg);
+/* GET_DIRECT, in a promoted guest. */
+void serve_get_direct(struct member *member, const struct net_msg *msg);
 /* A publish of upath has ended: GETs that waited for it go on. */
 void serve_published(struct member *member, const char *upath);
 void serve_stop(struct member *member);

@@ -171,6 +171,7 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         serve_get(member, msg);
         break;
     case NET_MSG_DATA:
+    case NET_MSG_REDIRECT:
         if (transfer_receive(member, msg, payload, len))
             return; /* the payload is its own now */
         break;
@@ -236,6 +237,10 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
 
     if (member->state == MEMBER_LEAVING)
         return;
+    if (net_is_guest(rank)) {
+        transfer_peer_down(member, rank);
+        return;
+    }
     log_info("rank %u on node %s is gone: %s", rank, member_node_name(member, rank),
              strerror(error));
     if (member->dht && dht_node_is_live(member->dht, rank))
@@ -250,7 +255,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
 {
     struct member *member = arg;
 
-    if (member->state == MEMBER_LEAVING)
+    if (member->state == MEMBER_LEAVING || net_is_guest(peer->rank))
         return;
     if (run_of(member)->lost_since)
         run_of(member)->lost_since[peer->rank] = 0;

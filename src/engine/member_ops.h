@@ -14,18 +14,22 @@
 #include "boot/identity.h"
 #include "engine/config.h"
 
-#define MEMBER_ABI        1
+#define MEMBER_ABI        2
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 
+struct peer;
+struct sockaddr_un;
 struct member; /* one running member; belongs to its own threads */
 
 struct member_params {
     const struct engine_config *config;   /* must outlive the member */
     const struct boot_identity *identity; /* likewise */
-    const char *session;        /* name of the session on this node, for people and files */
-    uint64_t launch;            /* tells launches apart whose job names are alike */
-    int claim_fd;               /* listening socket; duplicated */
+    const char *session; /* name of the session on this node, for people and files */
+    uint64_t launch;     /* tells launches apart whose job names are alike */
+    int claim_fd;        /* listening socket; duplicated */
+    const struct sockaddr_un *claim; /* of a promoted guest: its member's */
+    unsigned claim_len;
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */
@@ -47,6 +51,15 @@ struct member_ops {
     void (*nudge)(struct member *member);
     /* After run() has returned. */
     void (*destroy)(struct member *member);
+
+    /* The same for a promoted guest (engine/peer.h): run() returns after leave(), or when
+     * its member is gone (0), or -1: it cannot be one. With `image_ends` leaving is a
+     * matter of milliseconds, and destroy() is not to be called. */
+    struct peer *(*peer_create)(const struct member_params *params);
+    int (*peer_run)(struct peer *peer);
+    void (*peer_leave)(struct peer *peer, bool image_ends);
+    void (*peer_nudge)(struct peer *peer);
+    void (*peer_destroy)(struct peer *peer);
 };
 
 typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi);

@@ -19,7 +19,7 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
-#include "engine/member.h"
+#include "engine/peer.h"
 #include "store/fetch.h"
 #include "util/log.h"
 
@@ -295,6 +295,22 @@ static bool too_many_wait(const struct guest *guest)
            limit.rlim_cur < INT_MAX && guest->fd + FDS_FREE > (int)limit.rlim_cur;
 }
 
+/* The connection is another's from now on. */
+static void guest_becomes_peer(struct guest *guest)
+{
+    struct member *member = guest->member;
+    pid_t pid = guest->pid;
+    int fd = guest->fd;
+
+    if (guest->watch)
+        net_watch_destroy(guest->watch);
+    guest->watch = NULL;
+    guest->fd = -1;
+    guest_free(guest);
+    if (fd >= 0)
+        peer_link_accept(member, fd, pid);
+}
+
 static void guest_serve(void *arg, int error)
 {
     struct guest *guest = arg;
@@ -312,7 +328,11 @@ static void guest_serve(void *arg, int error)
         return;
     }
     switch (msg->type) {
+    case NET_MSG_PEER_JOIN:
+        guest_becomes_peer(guest);
+        return;
     case NET_MSG_GUEST_PRODUCE:
+        peer_produces(member, guest->pid, msg->entry.upath);
         rc = produce_start(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
                            msg->entry.upath, msg->length, published, guest);
         guest->pending += rc == 0;

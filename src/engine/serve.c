@@ -21,7 +21,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/peer.h"
+#include "net/codec.h"
 #include "util/log.h"
 
 #define CHUNK_MAX (64ull << 20)
@@ -35,6 +36,7 @@ struct served {
     struct member_side *side;
     enum served_state state;
     uint32_t rank;
+    uint8_t flags; /* of the GET */
     uint64_t id, offset, length;
     char *upath;
     struct dyad_version version;
@@ -258,6 +260,8 @@ static void publish_if_same(struct member *member, enum engine_side side, const 
 static void refused(struct served *s)
 {
     struct member *member = s->member;
+    if (member->hands_over) /* the asker turns to our member, who sees to it */
+        return;
     bool producer = s->side == &member->side[ENGINE_PRODUCER];
 
     publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
@@ -343,13 +347,16 @@ static void serve_try(struct served *s)
         s->state = SERVED_HELD;
     } else if (status) {
         served_refuse(s, status);
+    } else if (!(s->flags & NET_GET_OWNER) &&
+               peer_redirect(member, s->rank, s->id, &s->record)) {
+        served_free(s);
     } else {
         s->state = SERVED_QUEUED;
         serve_queue(member);
     }
 }
 
-void serve_get(struct member *member, const struct net_msg *msg)
+static struct served *served_create(struct member *member, const struct net_msg *msg)
 {
     struct served *s = calloc(1, sizeof(*s));
     struct net_msg reply = {.type = NET_MSG_ERROR, .id = msg->id, .status = ENOMEM};
@@ -357,16 +364,54 @@ void serve_get(struct member *member, const struct net_msg *msg)
     if (!s || !(s->upath = strdup(msg->entry.upath))) {
         free(s);
         member_send(member, msg->source, &reply);
-        return;
+        return NULL;
     }
     s->member = member;
     s->rank = msg->source;
+    s->flags = msg->flags;
     s->id = msg->id;
     s->offset = msg->offset;
     s->length = msg->length;
     s->version = msg->entry.version;
     DL_APPEND(member->served, s);
-    serve_try(s);
+    return s;
+}
+
+void serve_get(struct member *member, const struct net_msg *msg)
+{
+    struct served *s = served_create(member, msg);
+
+    if (s)
+        serve_try(s);
+}
+
+/* The asker was told by our member which file it is; whether it is still that one is seen
+ * before and after the read, as with one of the journal. */
+void serve_get_direct(struct member *member, const struct net_msg *msg)
+{
+    struct served *s = served_create(member, msg);
+    struct codec c = codec_reader(msg->blob, msg->blob_len);
+
+    if (!s)
+        return;
+    s->record.entry = msg->entry;
+    s->record.entry.upath = s->upath;
+    codec_u64(&c, &s->record.identity.ino);
+    codec_u64(&c, &s->record.identity.btime);
+    for (int i = 1; i >= 0 && !s->side; i--) {
+        struct member_side *side = &member->side[i];
+        if (side->dir && dyad_storage_equal(msg->entry.storage, store_dir_id(side->dir)))
+            s->side = side;
+    }
+    if (c.failed || s->length > CHUNK_MAX || s->offset > msg->entry.size ||
+        s->length > msg->entry.size - s->offset) {
+        served_refuse(s, EINVAL);
+    } else if (!s->side) {
+        served_refuse(s, ESTALE);
+    } else {
+        s->state = SERVED_QUEUED;
+        serve_queue(member);
+    }
 }
 
 void serve_published(struct member *member, const char *upath)

@@ -8,6 +8,12 @@
  * in memory at a time, whether on the way or being written, so memory stays flat whatever
  * the size. Chunks are written by pool threads.
  *
+ * Who asks decides who fetches: for a promoted guest its own process does (peer.h), and
+ * gives us the complete temporary file, from where on it is a fetch like any other; if that
+ * fails in whatever way we begin ourselves. An owner may name a promoted guest of its own
+ * in place of an answer: the chunks are then asked of that one, and of the owner again when
+ * the guest fails.
+ *
  * A transfer that is invalidated (a newer version was published) never commits. The
  * deadline is the peer's silence, not the transfer's length: each arrival moves it.
  */
@@ -20,7 +26,8 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/peer.h"
+#include "net/codec.h"
 #include "store/fetch.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -49,11 +56,16 @@ struct transfer {
     unsigned nchunks;
     uint64_t next_offset;
     struct net_timer *deadline;
-    char *local_dmd; /* the owner's DMD on this node, or NULL */
-    bool replace;    /* an outdated copy of ours lies there */
-    bool stale;      /* a newer version is out */
-    int status;      /* of the first failure */
-    bool failing;    /* `status` is set: wait for what is under way, then end */
+    char *local_dmd;          /* the owner's DMD on this node, or NULL */
+    struct peer_fetch *guest; /* that fetches it for us */
+    bool by_guest;            /* it has */
+    uint32_t source;     /* whom chunks are asked of: the owner, or a guest that it named */
+    bool owner_only;     /* such a guest has failed */
+    uint64_t ino, btime; /* of the file, as the guest sees it */
+    bool replace;        /* an outdated copy of ours lies there */
+    bool stale;          /* a newer version is out */
+    int status;          /* of the first failure */
+    bool failing;        /* `status` is set: wait for what is under way, then end */
 };
 
 static void transfer_next(struct transfer *t);
@@ -72,6 +84,8 @@ static void transfer_free(struct transfer *t)
     }
     if (t->deadline)
         net_timer_destroy(t->deadline);
+    if (t->guest)
+        peer_fetch_forget(t->guest);
     free(t->local_dmd);
     free(t->upath);
     free(t);
@@ -142,9 +156,11 @@ static void owner_lost(struct transfer *t, const char *why)
     transfer_fail(t, EHOSTUNREACH);
 }
 
+static void source_lost(struct transfer *t, const char *why);
+
 static void deadline_passed(void *arg)
 {
-    owner_lost(arg, "does not answer");
+    source_lost(arg, "does not answer");
 }
 
 static void deadline_move(struct transfer *t)
@@ -214,9 +230,27 @@ static void commit_done(void *arg)
     } else {
         member->stats.fetches++;
         member->stats.bytes_fetched += t->entry.size;
+        member->stats.peer_fetches += t->by_guest;
+        member->stats.peer_bytes += t->by_guest ? t->entry.size : 0;
     }
     log_debug("fetched \"%s\", %llu bytes, from rank %u", t->upath,
               (unsigned long long)t->entry.size, t->entry.owner);
+    transfer_end(t, 0);
+}
+
+/* In a promoted guest: the file goes to whoever asked. */
+static void transfer_give(struct transfer *t)
+{
+    int fd = t->waits ? store_fetch_give(t->fetch) : -1;
+
+    if (fd < 0) {
+        transfer_fail(t, EIO);
+        return;
+    }
+    t->fetch = NULL;
+    t->waits->fd = fd;
+    t->member->stats.fetches++;
+    t->member->stats.bytes_fetched += t->entry.size;
     transfer_end(t, 0);
 }
 
@@ -226,6 +260,10 @@ static void transfer_commit(struct transfer *t)
 
     if (t->stale) {
         transfer_fail(t, ESTALE);
+        return;
+    }
+    if (t->member->hands_over) {
+        transfer_give(t);
         return;
     }
     net_timer_stop(t->deadline);
@@ -296,6 +334,7 @@ static void owner_tell(struct transfer *t)
 {
     struct net_msg get = {
         .type = NET_MSG_GET,
+        .flags = NET_GET_OWNER,
         .id = t->member->next_id,
         .entry = t->entry,
         .length = t->entry.size > 0,
@@ -350,6 +389,29 @@ static void chunk_written(void *arg)
         transfer_next(t);
 }
 
+/* Send the chunk's GET; its answer will name this id. */
+static int chunk_send(struct transfer *t, struct chunk *chunk)
+{
+    struct member *member = t->member;
+    uint8_t which[16];
+    struct codec c = codec_writer(which, sizeof(which));
+    struct net_msg get = {
+        .type = t->source == t->entry.owner ? NET_MSG_GET : NET_MSG_GET_DIRECT,
+        .flags = t->source == t->entry.owner && t->owner_only ? NET_GET_OWNER : 0,
+        .id = chunk->id = member->next_id,
+        .entry = t->entry,
+        .offset = chunk->offset,
+        .length = chunk->length,
+        .blob = which,
+        .blob_len = sizeof(which),
+    };
+
+    member->next_id += 2;
+    codec_u64(&c, &t->ino);
+    codec_u64(&c, &t->btime);
+    return member_send(member, t->source, &get);
+}
+
 static int chunk_ask(struct transfer *t)
 {
     struct member *member = t->member;
@@ -362,16 +424,7 @@ static int chunk_ask(struct transfer *t)
     chunk->transfer = t;
     chunk->offset = t->next_offset;
     chunk->length = left < length ? left : length;
-    chunk->id = member->next_id;
-    member->next_id += 2;
-    struct net_msg get = {
-        .type = NET_MSG_GET,
-        .id = chunk->id,
-        .entry = t->entry,
-        .offset = chunk->offset,
-        .length = chunk->length,
-    };
-    if (member_send(member, t->entry.owner, &get) < 0) {
+    if (chunk_send(t, chunk) < 0) {
         free(chunk);
         return -1;
     }
@@ -394,7 +447,7 @@ static void transfer_next(struct transfer *t)
             if (errno == ENOMEM)
                 local_failure(t, "fetched", ENOMEM);
             else
-                owner_lost(t, "is gone");
+                source_lost(t, "is gone");
             return;
         }
     }
@@ -404,6 +457,56 @@ static void transfer_next(struct transfer *t)
         deadline_move(t);
 }
 
+/* Whoever was asked until now is not asked any more: what has not come from there. */
+static void source_change(struct transfer *t, uint32_t source)
+{
+    struct chunk *chunk;
+
+    t->source = source;
+    DL_FOREACH(t->chunks, chunk)
+    {
+        if (!chunk->data && chunk_send(t, chunk) < 0) {
+            source_lost(t, "is gone");
+            return;
+        }
+    }
+    transfer_next(t);
+}
+
+/* A guest that the owner named may go at any time; its owner has the files, too. */
+static void source_lost(struct transfer *t, const char *why)
+{
+    if (t->source == t->entry.owner) {
+        owner_lost(t, why);
+        return;
+    }
+    log_info("a promoted guest of rank %u %s: \"%s\" is fetched from its member",
+             t->entry.owner, why, t->upath);
+    t->owner_only = true;
+    if (!t->failing)
+        source_change(t, t->entry.owner);
+}
+
+static void redirected(struct transfer *t, const struct net_msg *msg)
+{
+    struct net_peer *info = malloc(sizeof(*info));
+    uint32_t source = t->entry.owner;
+
+    if (info && net_peer_decode(info, msg->blob, msg->blob_len) == 0 &&
+        net_is_guest(info->rank) && net_guest_rank(info->rank) == t->entry.owner &&
+        dyad_version_cmp(&msg->entry.version, &t->entry.version) == 0 && !t->owner_only &&
+        net_worker_set_peer(t->member->worker, info) == 0) {
+        source = info->rank;
+        t->ino = msg->offset;
+        t->btime = msg->length;
+    } else {
+        t->owner_only = true;
+    }
+    free(info);
+    if (!t->failing)
+        source_change(t, source);
+}
+
 static struct chunk *chunk_find(struct member *member, uint64_t id, uint32_t source)
 {
     struct transfer *t, *tmp;
@@ -411,7 +514,7 @@ static struct chunk *chunk_find(struct member *member, uint64_t id, uint32_t sou
 
     HASH_ITER(hh, member->transfers, t, tmp)
     {
-        if (t->entry.owner != source)
+        if (t->source != source)
             continue;
         DL_FOREACH(t->chunks, chunk)
         {
@@ -432,8 +535,14 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         return false;
     t = chunk->transfer;
     deadline_move(t);
+    if (msg->type == NET_MSG_REDIRECT) {
+        redirected(t, msg);
+        return true;
+    }
     if (msg->type == NET_MSG_ERROR) {
-        if (msg->status == ESTALE) {
+        if (t->source != t->entry.owner) {
+            source_lost(t, "refuses");
+        } else if (msg->status == ESTALE) {
             transfer_fail(t, ESTALE);
         } else {
             log_error("rank %u on node %s cannot serve \"%s\": %s", t->entry.owner,
@@ -561,12 +670,42 @@ static char *find_local_dmd(struct member *member, const struct dyad_entry *entr
     return NULL;
 }
 
+static void transfer_begin(struct transfer *t)
+{
+    t->io_busy = true;
+    engine_io_submit(t->member->io, &t->io, begin_work, begin_done, t);
+}
+
+/* A promoted guest has fetched it, or has not. */
+static void guest_fetched(void *arg, int status, int fd)
+{
+    struct transfer *t = arg;
+
+    t->guest = NULL;
+    if (status == 0) {
+        t->by_guest = true;
+        t->fetch = store_fetch_adopt(t->member->side[ENGINE_CONSUMER].dir, &t->entry, fd);
+        if (t->fetch) {
+            transfer_commit(t);
+            return;
+        }
+        t->by_guest = false;
+    }
+    if (t->stale || status == ESTALE)
+        transfer_fail(t, ESTALE);
+    else if (status == EBUSY)
+        transfer_end(t, EBUSY);
+    else
+        transfer_begin(t);
+}
+
 int transfer_start(struct member *member, const struct dyad_entry *entry,
                    struct transfer_wait *wait)
 {
     struct transfer *t;
 
     wait->version = entry->version;
+    wait->fd = -1;
     HASH_FIND_STR(member->transfers, entry->upath, t);
     if (t) {
         DL_APPEND(t->waits, wait);
@@ -584,12 +723,15 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     t->member = member;
     t->entry = *entry;
     t->entry.upath = t->upath;
+    t->source = t->entry.owner;
     t->local_dmd = find_local_dmd(member, entry);
     DL_APPEND(t->waits, wait);
     wait->transfer = t;
     HASH_ADD_KEYPTR(hh, member->transfers, t->upath, strlen(t->upath), t);
-    t->io_busy = true;
-    engine_io_submit(member->io, &t->io, begin_work, begin_done, t);
+    if (!t->local_dmd)
+        t->guest = peer_fetch_start(member, wait->pid, &t->entry, guest_fetched, t);
+    if (!t->guest)
+        transfer_begin(t);
     return 0;
 }
 
@@ -607,8 +749,8 @@ void transfer_peer_down(struct member *member, uint32_t rank)
 
     HASH_ITER(hh, member->transfers, t, tmp)
     {
-        if (t->entry.owner == rank && !t->local_dmd && t->chunks && !t->failing)
-            owner_lost(t, "is gone");
+        if (t->source == rank && !t->local_dmd && t->chunks && !t->failing)
+            source_lost(t, "is gone");
     }
 }
 

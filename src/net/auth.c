@@ -22,6 +22,7 @@
 #include "util/log.h"
 
 #define MAC_LEN 32 /* of the full SHA-256 */
+_Static_assert(MAC_LEN == NET_PEER_KEY_LEN, "a derived key is one MAC");
 
 struct net_auth {
     EVP_MAC_CTX *mac;
@@ -100,19 +101,48 @@ void net_auth_destroy(struct net_auth *auth)
     free(auth);
 }
 
+static int full_mac(struct net_auth *auth, const void *data, size_t len,
+                    uint8_t mac[MAC_LEN])
+{
+    size_t mac_len = 0;
+
+    if (!EVP_MAC_init(auth->mac, NULL, 0, NULL) || !EVP_MAC_update(auth->mac, data, len) ||
+        !EVP_MAC_final(auth->mac, mac, &mac_len, MAC_LEN) || mac_len != MAC_LEN) {
+        errno = EIO;
+        return -1;
+    }
+    return 0;
+}
+
 int net_auth_sign(struct net_auth *auth, const void *data, size_t len,
                   uint8_t tag[NET_AUTH_TAG_LEN])
 {
     uint8_t mac[MAC_LEN];
-    size_t mac_len = 0;
 
-    if (!EVP_MAC_init(auth->mac, NULL, 0, NULL) || !EVP_MAC_update(auth->mac, data, len) ||
-        !EVP_MAC_final(auth->mac, mac, &mac_len, sizeof(mac)) || mac_len != sizeof(mac)) {
-        errno = EIO;
+    if (full_mac(auth, data, len, mac) < 0)
         return -1;
-    }
     memcpy(tag, mac, NET_AUTH_TAG_LEN);
     return 0;
+}
+
+int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
+                    uint32_t incarnation, uint8_t key[NET_PEER_KEY_LEN])
+{
+    static const char label[] = "dyad promoted guest"; /* no frame begins like this */
+    uint8_t text[sizeof(label) + 8];
+    struct net_auth *auth = net_auth_create(member_key);
+    int rc;
+
+    if (!auth)
+        return -1;
+    memcpy(text, label, sizeof(label));
+    for (size_t i = 0; i < 4; i++) {
+        text[sizeof(label) + i] = (uint8_t)(id >> (8 * i));
+        text[sizeof(label) + 4 + i] = (uint8_t)(incarnation >> (8 * i));
+    }
+    rc = full_mac(auth, text, sizeof(text), key);
+    net_auth_destroy(auth);
+    return rc;
 }
 
 bool net_auth_verify(struct net_auth *auth, const void *data, size_t len,

@@ -22,6 +22,11 @@
 /* Fill buf with len bytes of the kernel's randomness. 0 or -1 with errno. Thread-safe. */
 int net_auth_random(void *buf, size_t len);
 
+/* The key of a promoted guest out of its member's: whoever may talk to the member may talk
+ * to the guest, and no key travels over the network. 0 or -1 with errno. Thread-safe. */
+int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
+                    uint32_t incarnation, uint8_t key[NET_PEER_KEY_LEN]);
+
 struct net_auth; /* a key prepared for use; not thread-safe */
 
 struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN]);

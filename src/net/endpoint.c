@@ -20,8 +20,25 @@
 #include "util/log.h"
 #include "utlist.h"
 
+struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank)
+{
+    struct peer *peer = NULL;
+
+    if (rank < worker->nranks)
+        return worker->peers[rank];
+    if (net_is_guest(rank))
+        HASH_FIND(hh, worker->guests, &rank, sizeof(rank), peer);
+    return peer;
+}
+
 struct peer *net_worker_get_peer(struct net_worker *worker, uint32_t rank)
 {
+    if (net_is_guest(rank)) {
+        struct peer *guest = net_worker_find_peer(worker, rank);
+        if (!guest)
+            errno = EHOSTUNREACH;
+        return guest;
+    }
     if (rank >= worker->nranks || rank == worker->self.rank) {
         errno = EINVAL;
         return NULL;
@@ -33,6 +50,40 @@ struct peer *net_worker_get_peer(struct net_worker *worker, uint32_t rank)
             return NULL;
         peer->rank = rank;
         worker->peers[rank] = peer;
+    }
+    return peer;
+}
+
+int net_worker_guest_key(struct net_worker *worker, uint32_t id, uint32_t incarnation,
+                         uint8_t key[NET_PEER_KEY_LEN])
+{
+    uint32_t rank = net_guest_rank(id);
+    const struct peer *member = rank < worker->nranks ? worker->peers[rank] : NULL;
+    const uint8_t *member_key = rank == worker->self.rank ? worker->self.key
+                                : member && member->auth  ? member->info->key
+                                                          : NULL;
+
+    if (!member_key) {
+        errno = EINVAL;
+        return -1;
+    }
+    return net_auth_derive(member_key, id, incarnation, key);
+}
+
+/* A guest that proved to be one of its rank, or that its member names. */
+static struct peer *guest_add(struct net_worker *worker, uint32_t id)
+{
+    struct peer *peer = net_worker_find_peer(worker, id);
+
+    if (peer)
+        return peer;
+    if (net_guest_rank(id) >= worker->nranks || id == worker->self.rank) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if ((peer = calloc(1, sizeof(*peer)))) {
+        peer->rank = id;
+        HASH_ADD(hh, worker->guests, rank, sizeof(peer->rank), peer);
     }
     return peer;
 }
@@ -90,6 +141,8 @@ void net_worker_cancel_queued(struct net_worker *worker, int error)
         if (worker->peers[rank])
             cancel_queue(worker, worker->peers[rank], error);
     }
+    for (struct peer *guest = worker->guests; guest; guest = guest->hh.next)
+        cancel_queue(worker, guest, error);
 }
 
 /* --- connections --- */
@@ -495,14 +548,11 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     return 1;
 }
 
-int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
-                     bool knows_ours)
+static int learn(struct net_worker *worker, struct peer *peer, const struct net_peer *info,
+                 bool knows_ours)
 {
-    struct peer *peer = net_worker_get_peer(worker, info->rank);
     int learnt;
 
-    if (!peer)
-        return -1;
     if (info->address_len == 0 || info->address_len > NET_PEER_ADDRESS_MAX) {
         errno = EINVAL;
         return -1;
@@ -528,9 +578,30 @@ int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
     return 0;
 }
 
+int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
+                     bool knows_ours)
+{
+    bool guest = net_is_guest(info->rank);
+    struct peer *peer =
+        guest ? guest_add(worker, info->rank) : net_worker_get_peer(worker, info->rank);
+    struct net_peer with_key;
+    int rc;
+
+    if (!peer)
+        return -1;
+    if (!guest || has_key(info))
+        return learn(worker, peer, info, knows_ours);
+    with_key = *info;
+    net_worker_guest_key(worker, info->rank, info->incarnation, with_key.key);
+    rc = learn(worker, peer, &with_key, knows_ours);
+    explicit_bzero(&with_key, sizeof(with_key));
+    return rc;
+}
+
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
 {
-    struct peer *peer = net_worker_get_peer(worker, info->rank);
+    struct peer *peer = net_is_guest(info->rank) ? guest_add(worker, info->rank)
+                                                 : net_worker_get_peer(worker, info->rank);
 
     if (!peer)
         return -1;
@@ -557,7 +628,7 @@ void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error)
 
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
 {
-    struct peer *peer = rank < worker->nranks ? worker->peers[rank] : NULL;
+    struct peer *peer = net_worker_find_peer(worker, rank);
 
     return peer ? peer->info : NULL;
 }
@@ -628,8 +699,18 @@ unsigned net_worker_tidy(struct net_worker *worker)
     return n;
 }
 
+static void peer_free(struct peer *peer)
+{
+    net_auth_destroy(peer->auth);
+    if (peer->info)
+        explicit_bzero(peer->info, sizeof(*peer->info));
+    free(peer->info);
+    free(peer);
+}
+
 void net_worker_free_peers(struct net_worker *worker)
 {
+    struct peer *guest, *tmp;
     struct conn *conn, *next;
 
     DL_FOREACH_SAFE(worker->conns, conn, next)
@@ -643,13 +724,12 @@ void net_worker_free_peers(struct net_worker *worker)
     }
     net_worker_run_done(worker);
     for (uint32_t rank = 0; rank < worker->nranks; rank++) {
-        struct peer *peer = worker->peers[rank];
-        if (!peer)
-            continue;
-        net_auth_destroy(peer->auth);
-        if (peer->info)
-            explicit_bzero(peer->info, sizeof(*peer->info));
-        free(peer->info);
-        free(peer);
+        if (worker->peers[rank])
+            peer_free(worker->peers[rank]);
+    }
+    HASH_ITER(hh, worker->guests, guest, tmp)
+    {
+        HASH_DEL(worker->guests, guest);
+        peer_free(guest);
     }
 }

@@ -35,37 +35,43 @@ enum field {
 #define FILE_RANGE (RANGE | RANGE_OF_FILE)
 
 /* type, name for people, fields */
-#define MSG_TABLE(X)                                                      \
-    X(HELLO, "hello", BLOB | BLOB_NEEDED)                                 \
-    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                   \
-    X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)            \
-    X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                          \
-    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)              \
-    X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                              \
-    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                     \
-    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY)             \
-    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION)              \
-    X(GET, "get", UPATH_MUST | VERSION | FILE_RANGE)                      \
-    X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                         \
-    X(ERROR, "error", UPATH | VERSION)                                    \
-    X(PING, "ping", 0)                                                    \
-    X(PONG, "pong", 0)                                                    \
-    X(WAVE, "wave", WAVE)                                                 \
-    X(DUMP, "dump", UPATH | RANGE)                                        \
-    X(DUMP_REPLY, "dump-reply", UPATH | ENTRY | RANGE | BLOB)             \
-    X(GUEST_PRODUCE, "guest-produce", UPATH_MUST | RANGE)                 \
-    X(GUEST_CONSUME, "guest-consume", UPATH_MUST | RANGE)                 \
-    X(GUEST_STAT, "guest-stat", UPATH_MUST | RANGE)                       \
-    X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)               \
-    X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH) \
-    X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                            \
-    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                      \
-    X(LIST, "list", UPATH | RANGE)                                        \
-    X(LIST_REPLY, "list-reply", RANGE | BLOB)                             \
-    X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                         \
-    X(GUEST_LIST, "guest-list", UPATH)                                    \
-    X(GUEST_BRING, "guest-bring", UPATH)\
-    X(GUEST_WATCH, "guest-watch", UPATH_MUST | RANGE)
+#define MSG_TABLE(X)                                                               \
+    X(HELLO, "hello", BLOB | BLOB_NEEDED)                                          \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                            \
+    X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                     \
+    X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                   \
+    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)                       \
+    X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                       \
+    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                              \
+    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY)                      \
+    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION)                       \
+    X(GET, "get", UPATH_MUST | VERSION | FILE_RANGE)                               \
+    X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                                  \
+    X(ERROR, "error", UPATH | VERSION)                                             \
+    X(PING, "ping", 0)                                                             \
+    X(PONG, "pong", 0)                                                             \
+    X(WAVE, "wave", WAVE)                                                          \
+    X(DUMP, "dump", UPATH | RANGE)                                                 \
+    X(DUMP_REPLY, "dump-reply", UPATH | ENTRY | RANGE | BLOB)                      \
+    X(GUEST_PRODUCE, "guest-produce", UPATH_MUST | RANGE)                          \
+    X(GUEST_CONSUME, "guest-consume", UPATH_MUST | RANGE)                          \
+    X(GUEST_STAT, "guest-stat", UPATH_MUST | RANGE)                                \
+    X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)                        \
+    X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH)          \
+    X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                                     \
+    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                               \
+    X(LIST, "list", UPATH | RANGE)                                                 \
+    X(LIST_REPLY, "list-reply", RANGE | BLOB)                                      \
+    X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                                  \
+    X(GUEST_LIST, "guest-list", UPATH)                                             \
+    X(GUEST_BRING, "guest-bring", UPATH)                                           \
+    X(GUEST_WATCH, "guest-watch", UPATH_MUST | RANGE)                              \
+    X(REDIRECT, "redirect", VERSION | RANGE | BLOB | BLOB_NEEDED)                  \
+    X(GET_DIRECT, "get-direct",                                                    \
+      UPATH_MUST | VERSION | ENTRY | FILE_RANGE | BLOB | BLOB_NEEDED)              \
+    X(PEER_JOIN, "peer-join", RANGE | BLOB)                                        \
+    X(PEER_FETCH, "peer-fetch", UPATH_MUST | VERSION | ENTRY | BLOB | BLOB_NEEDED) \
+    X(PEER_FETCHED, "peer-fetched", 0)
 
 static const struct {
     const char *name;

@@ -63,6 +63,17 @@ enum net_msg_type {
      * another process holds a description that the asker has closed -> DONE when that is
      * somebody's who will settle it, or when it was settled */
     NET_MSG_GUEST_WATCH,
+    /* of promoted guests (engine/peer.h) */
+    NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); offset,
+                           length = inode and birth time of the file */
+    NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry; blob = what REDIRECT said */
+    NET_MSG_PEER_JOIN,  /* on a line between guest and member that stays open. guest: may I
+                           be one; member: blob = who you are (with key), length = ranks;
+                           guest: blob = who I am now (with address) */
+    NET_MSG_PEER_FETCH, /* member -> guest: entry, blob = its owner (with key) */
+    NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
+                           * it
+                           */
     NET_MSG_TYPE_END
 };
 
@@ -73,10 +84,12 @@ enum net_msg_type {
 #define NET_LOOKUP_KEEP 0x08u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
-#define NET_DUMP_ENTRIES   0x01u
-#define NET_DUMP_WAITING   0x02u
-#define NET_DUMP_KEY       0x04u /* explain the one upath */
-#define NET_DUMP_MORE      0x80u /* in a reply: ask for the next page */
+/* GET: answer it yourself, with no REDIRECT. */
+#define NET_GET_OWNER    0x01u
+#define NET_DUMP_ENTRIES 0x01u
+#define NET_DUMP_WAITING 0x02u
+#define NET_DUMP_KEY     0x04u /* explain the one upath */
+#define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */
 
 #define NET_LIST_MORE     0x80u /* in a reply: ask for the next page */
 #define NET_BRING_PARENTS 0x01u /* the directories above upath */

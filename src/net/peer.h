@@ -7,6 +7,7 @@
 #ifndef DYAD_NET_PEER_H
 #define DYAD_NET_PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <limits.h>
@@ -18,8 +19,30 @@
 #define NET_PEER_NODE_MAX    255
 #define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 512 + NET_PEER_ADDRESS_MAX)
 
+/* A promoted guest has, where ranks have theirs, a number made of its rank's and a slot
+ * that the rank's member gives. The incarnation rises when a slot is given again. */
+#define NET_GUEST_BIT   0x80000000u
+#define NET_GUEST_SLOTS 255u       /* of one rank; the last would touch DYAD_RANK_NONE */
+#define NET_GUEST_RANKS (1u << 23) /* only ranks below have promoted guests */
+
+static inline uint32_t net_guest_id(uint32_t rank, uint32_t slot)
+{
+    return NET_GUEST_BIT | slot << 23 | rank;
+}
+
+static inline bool net_is_guest(uint32_t id)
+{
+    return (id & NET_GUEST_BIT) && (id >> 23 & 0xff) < NET_GUEST_SLOTS;
+}
+
+/* The rank whose guest it is; of a rank, itself. */
+static inline uint32_t net_guest_rank(uint32_t id)
+{
+    return net_is_guest(id) ? id & (NET_GUEST_RANKS - 1) : id;
+}
+
 struct net_peer {
-    uint32_t rank;
+    uint32_t rank;        /* or the number of a promoted guest */
     uint32_t incarnation; /* raised by each member that follows another in the same rank */
     int32_t pid;
     uint32_t depth;    /* DYAD_KEY_DEPTH, must agree in the session */

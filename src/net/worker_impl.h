@@ -14,6 +14,7 @@
 #define DYAD_NET_WORKER_IMPL_H
 
 #include <ucp/api/ucp.h>
+#include <uthash.h>
 
 #include "net/auth.h"
 #include "net/worker.h"
@@ -56,7 +57,8 @@ struct conn {
 };
 
 struct peer {
-    uint32_t rank;
+    UT_hash_handle hh;     /* of a promoted guest, in worker->guests by rank */
+    uint32_t rank;         /* or the number of a promoted guest */
     struct net_peer *info; /* NULL: not known */
     struct net_auth *auth; /* its key, or NULL: not known */
     bool knows_ours;       /* it has signed with our key, so it can verify with it too */
@@ -103,6 +105,7 @@ struct net_worker {
     struct net_auth *auth; /* our own key */
 
     struct peer **peers; /* [nranks], made when first named */
+    struct peer *guests; /* made when one has proved itself, or its member names it */
     struct conn *conns;
     unsigned failed_conns; /* of these, those to be closed or waiting for their sends */
     struct receive *receives;
@@ -126,8 +129,14 @@ struct net_worker {
 
 /* endpoint.c */
 
-/* NULL: ENOMEM, or EINVAL not a rank of another member. */
+/* NULL: ENOMEM, or EINVAL not a rank of another member, EHOSTUNREACH a promoted guest of
+ * whom nothing is known. */
 struct peer *net_worker_get_peer(struct net_worker *worker, uint32_t rank);
+/* NULL: nothing is known of it. */
+struct peer *net_worker_find_peer(struct net_worker *worker, uint32_t rank);
+/* The key of a promoted guest, from its member's. 0, or -1: that is not known here. */
+int net_worker_guest_key(struct net_worker *worker, uint32_t id, uint32_t incarnation,
+                         uint8_t key[NET_PEER_KEY_LEN]);
 /* A HELLO (knows_ours: it was signed with our key) or a blob tells of a peer. 0 (also for
  * old news), or -1 with errno. */
 int net_worker_learn(struct net_worker *worker, const struct net_peer *info,

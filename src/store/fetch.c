@@ -118,8 +118,9 @@ static int reserve(int fd, uint64_t size)
     return rc;
 }
 
-struct store_fetch *store_fetch_begin(const struct store_dir *dir,
-                                      const struct dyad_entry *entry)
+/* All but the file itself. */
+static struct store_fetch *fetch_create(const struct store_dir *dir,
+                                        const struct dyad_entry *entry)
 {
     if (store_dir_check(entry->upath) < 0)
         return NULL;
@@ -147,8 +148,21 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
     fetch->tmpdir = store_control_subdir(dir, "tmp");
     if (fetch->tmpdir < 0) {
         report(fetch, "fetch");
-        goto error_free;
+        int saved = errno;
+        free(fetch);
+        errno = saved;
+        return NULL;
     }
+    return fetch;
+}
+
+struct store_fetch *store_fetch_begin(const struct store_dir *dir,
+                                      const struct dyad_entry *entry)
+{
+    struct store_fetch *fetch = fetch_create(dir, entry);
+
+    if (!fetch)
+        return NULL;
     if (claim(fetch) < 0) {
         if (errno != EBUSY)
             report(fetch, "fetch");
@@ -166,10 +180,47 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
 
 error_tmpdir:
     close_keep(fetch->tmpdir);
-error_free:;
     int saved = errno;
     free(fetch);
     errno = saved;
+    return NULL;
+}
+
+int store_fetch_give(struct store_fetch *fetch)
+{
+    int fd = fetch->fd;
+
+    if (atomic_load(&fetch->written) < fetch->entry.size) {
+        errno = EIO;
+        return -1;
+    }
+    close(fetch->tmpdir);
+    free(fetch);
+    return fd;
+}
+
+struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
+                                      const struct dyad_entry *entry, int fd)
+{
+    struct store_fetch *fetch = fetch_create(dir, entry);
+    struct stat st;
+
+    if (!fetch) {
+        close_keep(fd);
+        return NULL;
+    }
+    fetch->fd = fd;
+    fetch->written = entry->size;
+    /* The lock belongs to the description, which we have now: to take it once more says
+     * whether it is held through this one. */
+    if (store_lock_current(fd, fetch->tmpdir, fetch->name) && fstat(fd, &st) == 0 &&
+        S_ISREG(st.st_mode) && (uint64_t)st.st_size == entry->size &&
+        store_lock_take(fd) == 0)
+        return fetch;
+    close(fetch->tmpdir);
+    close(fd);
+    free(fetch);
+    errno = ESTALE;
     return NULL;
 }
 

@@ -48,6 +48,15 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */
 void store_fetch_abort(struct store_fetch *fetch);
+/* Give all of a complete fetch to another process of this node: returns its descriptor,
+ * which carries the lock wherever it is sent; frees fetch. -1 with errno: bytes are missing
+ * (EIO), and fetch is as it was. */
+int store_fetch_give(struct store_fetch *fetch);
+/* Take over from another process what it gave: fd becomes the fetch's, which is then
+ * committed or aborted as one's own. NULL: fd is not the temporary file of entry, with all
+ * its bytes, or its giver did not hold it (ESTALE); fd is closed then. */
+struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
+                                      const struct dyad_entry *entry, int fd);
 /* The inode that a file will have once it is fetched: makes the empty temporary file that
  * store_fetch_begin() will take over. For programs that compare a stat before their open
  * with one after (cp). *st gets its st_dev and st_ino. 0 or -1. */

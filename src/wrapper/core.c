@@ -289,7 +289,8 @@ static const struct engine_ops *load_once(void)
     struct engine_host host = {.abi = ENGINE_ABI,
                                .thread_enter = thread_enter,
                                .env = wrapper_env,
-                               .waits = wrapper_call_waits};
+                               .waits = wrapper_call_waits,
+                               .run_loader = wrapper_member_run_loader};
     const struct engine_ops *found, *ops;
 
     gate_enter();
@@ -329,6 +330,13 @@ void wrapper_engine_preload(void)
     /* Set up here, too: its descriptors are in this thread's table, and the program cannot
      * close them. */
     load_once();
+    gate_leave(1);
+}
+
+void wrapper_engine_locked(void (*fn)(void))
+{
+    gate_enter();
+    fn();
     gate_leave(1);
 }
 

@@ -59,6 +59,8 @@ const struct engine_ops *wrapper_engine(void);
 /* Have the loader map the engine's libraries, and nothing more. From a thread with a
  * descriptor table of its own. */
 void wrapper_engine_preload(void);
+/* Run fn while nobody forks. */
+void wrapper_engine_locked(void (*fn)(void));
 /* The table if the engine is loaded, else NULL. */
 const struct engine_ops *wrapper_engine_loaded(void);
 

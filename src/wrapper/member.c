@@ -90,17 +90,31 @@ static void *preload_main(void *arg)
             syscall(SYS_close, fd);
     atomic_store(&unsharing, 0);
     syscall(SYS_futex, &unsharing, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-    wrapper_engine_preload();
-    return arg;
+    if (arg)
+        wrapper_engine_locked(*(void (**)(void))arg);
+    else
+        wrapper_engine_preload();
+    return NULL;
+}
+
+static void run_preload(void *arg)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, preload_main, arg) == 0)
+        pthread_join(thread, NULL);
+}
+
+void wrapper_member_run_loader(void (*load)(void))
+{
+    run_preload(&load);
 }
 
 /* Best effort: without it the engine is loaded all the same. */
 static void preload(void)
 {
-    pthread_t thread;
-
-    if (!wrapper_engine_loaded() && pthread_create(&thread, NULL, preload_main, NULL) == 0)
-        pthread_join(thread, NULL);
+    if (!wrapper_engine_loaded())
+        run_preload(NULL);
 }
 
 void wrapper_member_unshared(void)
@@ -223,10 +237,20 @@ bool wrapper_member_here(void)
     return state == WAITING || state == RUNNING;
 }
 
+/* A guest may have been promoted. */
+static void leave_guest(void)
+{
+    const struct engine_ops *ops = wrapper_engine_loaded();
+
+    if (ops && !wrapper_member_here())
+        ENGINE_CALL_VOID(ops->leave(ENGINE_LEAVE_GUEST));
+}
+
 void wrapper_member_exit(void)
 {
     int saved = errno;
 
+    leave_guest();
     wrapper_member_hurry();
     leave(ENGINE_LEAVE_EXIT);
     errno = saved;
@@ -251,6 +275,7 @@ bool wrapper_member_retire(void)
     uint32_t seen = atomic_load(&word);
     int saved = errno;
 
+    leave_guest();
     if (atomic_load(&claim) < 0 || (seen & STATE_MASK) == NONE)
         return false; /* a guest, or joining failed */
     while ((seen & STATE_MASK) == WAITING && !move(seen, NONE))

@@ -35,6 +35,10 @@ bool wrapper_member_retire(void);
 /* In the child of a fork: it is a guest. */
 void wrapper_member_fork_child(void);
 
+/* Run load() on a thread that has left the program's descriptor table, while nobody forks.
+ * Nothing happens if there is no thread to be had. */
+void wrapper_member_run_loader(void (*load)(void));
+
 /* Between a real close and asking who else holds the file: returns when no thread of ours
  * has a copy of a descriptor of the program's because it is just leaving its table. */
 void wrapper_member_unshared(void);

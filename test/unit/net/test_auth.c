@@ -113,12 +113,34 @@ static void test_random(void **state)
     assert_true(zeros < 40); /* all of it was filled: 4 are expected */
 }
 
+/* Each guest of each life of a member has a key of its own, that says nothing of others. */
+static void test_derived(void **state)
+{
+    uint8_t member[NET_PEER_KEY_LEN] = {7}, key[4][NET_PEER_KEY_LEN],
+            again[NET_PEER_KEY_LEN];
+
+    (void)state;
+    assert_int_equal(net_auth_derive(member, net_guest_id(1, 0), 1, key[0]), 0);
+    assert_int_equal(net_auth_derive(member, net_guest_id(1, 1), 1, key[1]), 0);
+    assert_int_equal(net_auth_derive(member, net_guest_id(1, 0), 2, key[2]), 0);
+    assert_int_equal(net_auth_derive(member, net_guest_id(1, 0), 1, again), 0);
+    member[31] = 1;
+    assert_int_equal(net_auth_derive(member, net_guest_id(1, 0), 1, key[3]), 0);
+    assert_memory_equal(key[0], again, sizeof(again));
+    for (int i = 0; i < 4; i++) {
+        assert_memory_not_equal(key[i], member, sizeof(member));
+        for (int j = 0; j < i; j++)
+            assert_memory_not_equal(key[i], key[j], sizeof(key[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_forged),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_derived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

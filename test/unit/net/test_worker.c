@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/auth.h"
 #include "net/worker_impl.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -29,6 +30,7 @@
 #define NRANKS    8
 #define NOBODY    6 /* a rank that never joins */
 #define SMALL     10000
+#define AT(rank)  (net_is_guest(rank) ? NRANKS : (rank))
 
 struct node {
     pthread_t thread;
@@ -40,7 +42,8 @@ struct node {
     /* Under lock; changed is signalled with each change. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned ups[NRANKS], downs[NRANKS], needs[NRANKS], news; /* news: all three */
+    /* the last is for promoted guests */
+    unsigned ups[NRANKS + 1], downs[NRANKS + 1], needs[NRANKS], news; /* news: all three */
     int down_error;
     bool down_before_sends; /* peer_down although sends were pending */
     unsigned pings, pongs, datas, dumps, bad;
@@ -198,7 +201,7 @@ static void on_down(void *arg, uint32_t rank, int error)
     struct node *node = arg;
 
     pthread_mutex_lock(&node->lock);
-    node->downs[rank]++;
+    node->downs[AT(rank)]++;
     node->news++;
     node->down_error = error;
     node->down_before_sends = node->down_before_sends || node->pending > 0;
@@ -210,7 +213,7 @@ static void on_up(void *arg, const struct net_peer *peer)
     struct node *node = arg;
 
     pthread_mutex_lock(&node->lock);
-    node->ups[peer->rank]++;
+    node->ups[AT(peer->rank)]++;
     node->news++;
     note(node);
 }
@@ -988,6 +991,118 @@ static void test_destroy_silent(void **state)
     node_free(a);
 }
 
+/* --- promoted guests --- */
+
+static struct node *guest_start(const struct node *member, uint32_t slot,
+                                uint32_t incarnation, const uint8_t *key)
+{
+    struct net_peer self;
+
+    fill_self(&self, net_guest_id(member->self.rank, slot), incarnation);
+    if (key)
+        memcpy(self.key, key, sizeof(self.key));
+    else
+        assert_int_equal(
+            net_auth_derive(member->self.key, self.rank, incarnation, self.key), 0);
+    return node_start_with(&self);
+}
+
+/* What a member tells of its guest: all but the key. */
+static int name_guest(struct node *node, const struct node *guest)
+{
+    struct net_peer info = guest->self;
+
+    memset(info.key, 0, sizeof(info.key));
+    return call(node, do_set_peer, &info);
+}
+
+/* A guest begins, with what its member told it of A; A has heard of the member only. */
+static void test_guest_asks(void **state)
+{
+    struct node *a = node_start(0, 0), *member = node_start(1, 3);
+    struct node *guest = guest_start(member, 5, 7, NULL);
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &member->self), 0);
+    assert_int_equal(call(guest, do_set_peer, &a->self), 0);
+    assert_int_equal(send_to(guest, 0, NET_MSG_PING, 1, 10, 0), 0);
+    WAIT(guest, guest->pongs == 10 && guest->pending == 0);
+    WAIT(a, a->ups[NRANKS] == 1 && a->pings == 10 && a->pending == 0);
+    assert_int_equal(send_to(a, guest->self.rank, NET_MSG_DATA, 1, 2, 1 << 20), 0);
+    WAIT(guest, guest->datas == 2 && guest->bad == 0);
+    WAIT(a, a->pending == 0);
+
+    /* Its slot is given to another. */
+    node_end(guest);
+    WAIT(a, a->downs[NRANKS] == 1);
+    assert_int_equal(send_to(a, net_guest_id(1, 5), NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(errno, EHOSTUNREACH);
+    guest = guest_start(member, 5, 8, NULL);
+    assert_int_equal(call(guest, do_set_peer, &a->self), 0);
+    assert_int_equal(send_to(guest, 0, NET_MSG_PING, 11, 1, 0), 0);
+    WAIT(guest, guest->pongs == 1 && guest->pending == 0);
+    WAIT(a, a->ups[NRANKS] == 2 && a->pending == 0 && a->bad == 0);
+    assert_int_equal(stats_of(a).rejected + stats_of(guest).rejected, 0);
+    assert_int_equal(a->needs[0] + a->needs[1], 0);
+    node_end(guest);
+    node_end(member);
+    node_end(a);
+}
+
+/* A guest is asked, by whom its member has named it to; it knows nobody. */
+static void test_guest_is_asked(void **state)
+{
+    struct node *a = node_start(0, 0), *member = node_start(1, 0);
+    struct node *guest = guest_start(member, 0, 1, NULL);
+
+    (void)state;
+    /* Whose member is not known has no key. */
+    assert_int_equal(send_to(a, guest->self.rank, NET_MSG_PING, 1, 1, 0), -1);
+    assert_int_equal(errno, EHOSTUNREACH);
+    assert_int_equal(call(a, do_set_peer, &member->self), 0);
+    assert_int_equal(name_guest(a, guest), 0);
+    assert_int_equal(send_to(a, guest->self.rank, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pongs == 1 && a->pending == 0); /* signed with the guest's own key */
+    WAIT(guest, guest->pings == 1 && guest->pending == 0);
+    assert_int_equal(stats_of(a).rejected + stats_of(guest).rejected, 0);
+    node_end(a);
+    node_end(guest);
+    node_end(member);
+}
+
+/* Nobody is a guest of a rank without that rank's key. */
+static void test_guest_forged(void **state)
+{
+    static const uint8_t other[NET_PEER_KEY_LEN] = {1, 2, 3};
+    struct node *a = node_start(0, 0), *member = node_start(1, 0);
+    struct node *forger = guest_start(member, 1, 1, other);
+    struct node *nowhere = guest_start(a, 1, 1, NULL);
+
+    (void)state;
+    assert_int_equal(call(a, do_set_peer, &member->self), 0);
+    assert_int_equal(name_guest(a, forger), 0);
+    assert_int_equal(send_to(a, forger->self.rank, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(a, a->pending == 0);
+    for (int i = 0; i < 1000 && stats_of(forger).rejected < 2; i++) /* HELLO and PING */
+        usleep(10000);
+    assert_int_equal(stats_of(forger).rejected, 2);
+    assert_int_equal(forger->pings, 0);
+    /* The guest of a rank that A does not know: not even its name gets in. */
+    struct net_peer unknown = nowhere->self;
+    unknown.rank = net_guest_id(2, 1);
+    memset(unknown.key, 0, sizeof(unknown.key));
+    assert_int_equal(call(a, do_set_peer, &unknown), -1);
+    assert_int_equal(errno, EINVAL);
+    unknown.rank = net_guest_id(NRANKS, 1);
+    assert_int_equal(call(a, do_set_peer, &unknown), -1);
+    assert_false(net_is_guest(DYAD_RANK_NONE));
+    assert_false(net_is_guest(NRANKS));
+    node_end(a);
+    node_end(member);
+    node_end(forger);
+    node_end(nowhere);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -998,6 +1113,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_incarnations), cmocka_unit_test(test_destroy_pending),
         cmocka_unit_test(test_hostile),      cmocka_unit_test(test_peer_killed),
         cmocka_unit_test(test_peer_silent),  cmocka_unit_test(test_destroy_silent),
+        cmocka_unit_test(test_guest_asks),   cmocka_unit_test(test_guest_is_asked),
+        cmocka_unit_test(test_guest_forged),
     };
 
     if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)

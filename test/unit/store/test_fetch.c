@@ -545,6 +545,51 @@ static void brings_directories(void **state)
     assert_int_equal(store_dir_rmdir(s->dir, "away"), -1);
 }
 
+/* From one process to another: the lock goes with the descriptor. */
+static void is_handed_over(void **state)
+{
+    struct scratch *s = *state;
+    struct dyad_entry entry = make_entry("dir/given", 5), other = make_entry("other", 5);
+    struct store_identity id;
+    struct store_fetch *fetch = store_fetch_begin(s->dir, &entry);
+    int fd, copy;
+
+    assert_non_null(fetch);
+    assert_int_equal(store_fetch_write(fetch, 0, "whol", 4), 0);
+    assert_int_equal(store_fetch_give(fetch), -1); /* not all of it */
+    assert_int_equal(errno, EIO);
+    assert_int_equal(store_fetch_write(fetch, 4, "e", 1), 0);
+    assert_true((fd = store_fetch_give(fetch)) >= 0);
+    assert_true((copy = dup(fd)) >= 0); /* as over a socket */
+    close(fd);
+    assert_null(store_fetch_begin(s->dir, &entry)); /* held still */
+    assert_int_equal(errno, EBUSY);
+    assert_null(store_fetch_adopt(s->dir, &other, dup(copy)));
+    assert_int_equal(errno, ESTALE);
+    entry.size = 6;
+    assert_null(store_fetch_adopt(s->dir, &entry, dup(copy)));
+    assert_int_equal(errno, ESTALE);
+    entry.size = 5;
+    assert_non_null(fetch = store_fetch_adopt(s->dir, &entry, copy));
+    assert_int_equal(access(scratch_path(s, "dir/given"), F_OK), -1);
+    assert_int_equal(store_fetch_commit(fetch, 0, &id), 0);
+    check_text(s, "dir/given", "whole");
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+
+    /* Who gave it let go of the lock, and somebody else has begun. */
+    assert_non_null(fetch = store_fetch_begin(s->dir, &other));
+    assert_int_equal(store_fetch_write(fetch, 0, "other", 5), 0);
+    char name[2 * PATH_MAX];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd = store_fetch_give(fetch));
+    copy = open(name, O_RDWR); /* another description: without the lock */
+    assert_true(copy >= 0);
+    assert_null(store_fetch_adopt(s->dir, &other, copy));
+    assert_int_equal(errno, ESTALE);
+    assert_non_null(fetch = store_fetch_adopt(s->dir, &other, fd));
+    store_fetch_abort(fetch);
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -556,6 +601,7 @@ int main(void)
         TEST(copies),        TEST(write_fails),
         TEST(mounts),        TEST(discards_the_same_only),
         TEST(brings_links),  TEST(brings_directories),
+        TEST(is_handed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
