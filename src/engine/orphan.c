@@ -59,6 +59,7 @@ struct orphan_io {
     struct orphan *orphan; /* loop only; NULL: the watch has ended */
     struct holder holders[HOLDERS_MAX];
     size_t nholders;
+    bool hidden; /* there is a holder that we may not see: another user's */
 };
 
 struct orphan_wait {
@@ -130,6 +131,7 @@ static void look_work(void *arg)
             poll(NULL, 0, LOOK_AGAIN_MSEC);
         io->nholders = holders_find(&st, io->below, io->holders, HOLDERS_MAX);
     }
+    io->hidden = io->nholders == 0 && store_marks_held(io->mark, io->fd);
 }
 
 /* 1: killed, 0: one of ours may settle it, -1: there is nobody who would. */
@@ -252,7 +254,7 @@ static void look_done(void *arg)
 {
     struct orphan_io *io = arg;
     struct orphan *o = io->orphan;
-    bool ours = false;
+    bool ours = io->hidden;
 
     for (size_t i = 0; i < io->nholders; i++)
         ours |= io->holders[i].kind != HOLDER_TRANSIENT;

@@ -40,3 +40,7 @@ job_ok 60 1@n0 bash -c '
     export DYAD_TIMEOUT=1
     for how in abort kill held; do ! cat $how 2>/dev/null || exit 4; done' "$SSD"
 grep -q '"held" is not published: process .*killed' "$LOG" || fail "nobody says who was killed"
+
+# A mapping that can be written holds its file, too.
+job_ok 60 1@n0 "$PROGS/mapped" "$SSD" -- \
+    1@n1 bash -c 'cd "$0"; for name in unmap to_end again cut; do [ "$(cat $name)" = new ] || { echo "$name is not right" >&2; exit 1; }; done' "$SSD"

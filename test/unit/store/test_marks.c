@@ -912,6 +912,43 @@ static void threads(void **state)
     assert_int_equal(count_marks(), 0);
 }
 
+/* A child holds what this process has closed, and lets go without a word. */
+static void left_to_others(void **state)
+{
+    store_mark_t mark;
+    int gate[2], status;
+
+    (void)state;
+    assert_int_equal(pipe(gate), 0);
+    int fd = open_marked("f", O_RDWR, &mark), ask = open_to_ask("f");
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte;
+        close(gate[1]);
+        CHILD_CHECK(!store_marks_left(marks, mark)); /* who opened it lives */
+        CHILD_CHECK(read(gate[0], &byte, 1) == 0);
+        _exit(0);
+    }
+    close(fd);
+    assert_false(store_marks_closed(marks, mark, ask, false));
+    assert_true(store_marks_left(marks, mark) && store_marks_held(mark, ask));
+    store_marks_await_closer(marks, mark); /* nobody is closing: at once */
+    assert_true(store_marks_stays_dirty(marks, mark, 20));
+    close(gate[1]);
+    assert_int_equal(store_marks_await_release(mark, ask), 0);
+    assert_false(store_marks_held(mark, ask));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(store_marks_stays_dirty(marks, mark, 0));
+    assert_true(store_marks_closed(marks, mark, ask, false));
+    assert_false(store_marks_left(marks, mark) || store_marks_stays_dirty(marks, mark, 0));
+    store_marks_clear(marks, mark);
+    assert_false(store_marks_left(marks, mark) ||
+                 store_marks_stays_dirty(marks, mark, 1000));
+    close(ask);
+    close(gate[0]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -927,6 +964,7 @@ int main(void)
         TEST(abandoned_and_what_ends_it),
         TEST(killed_between),
         TEST(held_by_an_orphan),
+        TEST(left_to_others),
         TEST(one_publisher),
         TEST(waits_for_publish),
         TEST(waits_for_the_dead),

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -636,6 +638,106 @@ static int act_member_daemon_2(void)
     return 0;
 }
 
+static pthread_barrier_t in_constructor;
+void actor_hook(void);
+
+/* In a library's constructor, with the loader's lock, while another thread loads the
+ * engine: a file, and a fork. */
+__attribute__((visibility("default"))) void actor_hook(void)
+{
+    int status;
+    pid_t pid;
+
+    pthread_barrier_wait(&in_constructor);
+    usleep(100000); /* until that thread waits for the lock; too early shows less */
+    close(make("a", "a"));
+    pid = fork();
+    if (pid == 0)
+        _exit(4);
+    CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 4);
+}
+
+static void *make_b(void *arg)
+{
+    pthread_barrier_wait(&in_constructor);
+    close(make("b", "b"));
+    return arg;
+}
+
+static int act_constructor(void)
+{
+    char path[PATH_MAX], *slash;
+    Dl_info wrapper;
+    pthread_t thread;
+
+    CHECK(dladdr((void *)(uintptr_t)dlsym(RTLD_DEFAULT, "closefrom"), &wrapper));
+    snprintf(path, sizeof(path), "%s", wrapper.dli_fname);
+    CHECK((slash = strrchr(path, '/')));
+    strcpy(slash + 1, "libwrapper_constructor.so");
+    pthread_barrier_init(&in_constructor, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, make_b, NULL) == 0);
+    CHECK(dlopen(path, RTLD_NOW));
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+/* A handler interrupts the program's malloc, and whatever else, and writes files. */
+static void on_alarm(int number)
+{
+    int saved = errno;
+
+    (void)number;
+    close(make("h", "h"));
+    errno = saved;
+}
+
+static int act_handler(void)
+{
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval often = {.it_interval = {.tv_usec = 1500},
+                              .it_value = {.tv_usec = 1500}},
+                     never = {.it_value = {0}};
+
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        int fd = make("m", "m");
+        CHECK(close(fd) == 0);
+        for (size_t k = 0; k < 100; k++)
+            free(malloc(k * 61));
+    }
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    return 0;
+}
+
+static void *open_awaited(void *arg)
+{
+    open("late", O_RDONLY);
+    return arg;
+}
+
+/* Mask and cancellation are what they were after every call. */
+static int act_mask(void)
+{
+    sigset_t mask, seen;
+    pthread_t thread;
+    int state;
+
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_SETMASK, &mask, NULL) == 0);
+    close(make("f", "f"));
+    CHECK(open("r", O_RDONLY) >= 0 && open("no", O_RDONLY) == -1);
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &seen) == 0);
+    for (int i = 1; i < 32; i++)
+        CHECK(sigismember(&seen, i) == (i == SIGUSR1));
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0 &&
+          state == PTHREAD_CANCEL_ENABLE);
+    CHECK(pthread_create(&thread, NULL, open_awaited, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
 static int act_freopen(void)
 {
     CHECK(freopen("a", "w", stdout) == stdout && fileno(stdout) == 1);
@@ -1001,6 +1103,9 @@ static const struct {
     ACT(freopen),
     ACT(mkstemp),
     ACT(names),
+    ACT(constructor),
+    ACT(handler),
+    ACT(mask),
     ACT(stat),
     ACT(paths),
     ACT(kinds),

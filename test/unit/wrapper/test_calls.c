@@ -280,6 +280,18 @@ static const struct call_case
              .log = "fork_child\nleave exec\nleave exit\nlookup c touch -1\nmember_left\n"
                     "member_left\nmember_run claim\nmember_run claim\n",
              .how = WITH_MEMBER | SORTED},
+            {.name =
+                 "file and fork in a constructor, while another thread loads the engine",
+             .argv = ACTOR("constructor"),
+             .log = "2",
+             .how = COUNTED},
+            {.name = "signal handler",
+             .argv = ACTOR("handler"),
+             .log = "*published h 1 error 0"},
+            {.name = "signal mask",
+             .argv = ACTOR("mask"),
+             .log = W("f") P("f", "1") "consume c r wait 0\nread_check c r 0\n"
+                                       "consume c no wait -1\nconsume c late wait -1\n"},
             {.name = "freopen",
              .argv = ACTOR("freopen"),
              .log = W("a") W("b") P("a", "4") "consume c r wait 0\nread_check c r 0\n"
