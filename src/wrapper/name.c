@@ -673,9 +673,10 @@ int wrapped_chroot(const char *path)
         return rc;
     if (wrapper_path_forget()) {
         wrapper_guard++;
-        log_warn("chroot to %s: from here on this process's files are plain local files, "
-                 "but for those that it has open",
-                 path);
+        log_warn(
+            "chroot to %s: from here on this process's files are plain local files, "
+            "but for those that it has open",
+            path);
         wrapper_guard--;
     }
     errno = saved;

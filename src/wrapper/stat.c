@@ -96,13 +96,14 @@ static bool is_below(int dirfd, const char *path)
         return rc;                                                             \
     } while (0)
 
-#define DEFINE_FSTAT(name, params, fd, ...)                                           \
-    int wrapped_##name params                                                         \
-    {                                                                                 \
-        int rc = REAL(name)(__VA_ARGS__);                                             \
-        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, "")) \
-            STEADY(st);                                                               \
-        return rc;                                                                    \
+#define DEFINE_FSTAT(name, params, fd, ...)                         \
+    int wrapped_##name params                                       \
+    {                                                               \
+        int rc = REAL(name)(__VA_ARGS__);                           \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && \
+            wrapper_path_on_device(st->st_dev) && is_below(fd, "")) \
+            STEADY(st);                                             \
+        return rc;                                                  \
     }
 DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
 DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)

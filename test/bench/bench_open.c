@@ -174,11 +174,12 @@ static void make_tree(void)
 {
     char command[2048];
 
-    snprintf(command, sizeof(command),
-             "cd '%s' && mkdir -p dmd out/d out/1/2/3/4/5/6/7 && touch out/file out/d/file "
-             "out/1/2/3/4/5/6/7/file && ln -s d out/link && cd out && for i in $(seq 0 15); do "
-             "mkdir many$i; done && for i in $(seq 0 255); do touch many$((i %% 16))/$i; done",
-             top);
+    snprintf(
+        command, sizeof(command),
+        "cd '%s' && mkdir -p dmd out/d out/1/2/3/4/5/6/7 && touch out/file out/d/file "
+        "out/1/2/3/4/5/6/7/file && ln -s d out/link && cd out && for i in $(seq 0 15); do "
+        "mkdir many$i; done && for i in $(seq 0 255); do touch many$((i %% 16))/$i; done",
+        top);
     must(system(command) == 0, command);
 }
 
