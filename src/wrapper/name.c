@@ -113,6 +113,16 @@ static int check_empty(const struct engine_ops *ops, const struct name *name)
     return rc > 0 ? -1 : 0;
 }
 
+static bool is_directory(const struct engine_ops *ops, const struct name *name)
+{
+    struct stat st = {0};
+    int saved = errno;
+    bool known = name->managed && (is_here(name, &st) || look_up(ops, name, &st) == 0);
+
+    errno = saved;
+    return known && S_ISDIR(st.st_mode);
+}
+
 /* --- rename --------------------------------------------------------------------------- */
 
 /* One side at a time: with two directories a name may move from one to the other. */
@@ -156,10 +166,17 @@ static int after_rename(int rc, const struct name *from, const struct name *to,
     moved(rc);
     if (rc < 0 || !(ops = engine()))
         return rc;
-    if (flags & RENAME_EXCHANGE) { /* both names are other files than before */
+    if (flags & RENAME_EXCHANGE) {
+        bool trees = from->managed && to->managed &&
+                     (is_directory(ops, from) || is_directory(ops, to));
+        /* Of directories the names below that only one of them has are withdrawn where they
+         * were. What both have is withdrawn with them, and so published once more. */
+        if (trees && (tell_renamed(ops, from, to) < 0 || tell_renamed(ops, to, from) < 0))
+            return -1;
+        /* Both names are other files than before. */
         if (to->managed)
             rc = tell_renamed(ops, NULL, to);
-        if (from->managed && tell_renamed(ops, NULL, from) < 0)
+        if (!trees && from->managed && tell_renamed(ops, NULL, from) < 0)
             rc = -1;
         return rc;
     }
@@ -204,16 +221,6 @@ static int bring_tree(const struct engine_ops *ops, const struct name *name)
         return -1;
     errno = saved;
     return 0;
-}
-
-static bool is_directory(const struct engine_ops *ops, const struct name *name)
-{
-    struct stat st = {0};
-    int saved = errno;
-    bool known = name->managed && (is_here(name, &st) || look_up(ops, name, &st) == 0);
-
-    errno = saved;
-    return known && S_ISDIR(st.st_mode);
 }
 
 /* What has to be seen to before the real call. -1 with errno: it is not to be made. */
