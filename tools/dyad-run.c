@@ -19,6 +19,7 @@
 #include "dyad/dyad.h"
 #include "engine/config.h"
 #include "run_check.h"
+#include "run_files.h"
 #include "util/log.h"
 
 #define WRAPPER "libdyad_wrapper.so"
@@ -49,12 +50,23 @@ static const struct setting {
 
 #define NSETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-enum { OPT_MKDIR = 256, OPT_NO_CHECK, OPT_PRINT_ENV, OPT_VARIABLES, OPT_VERSION, OPT_HELP };
+enum {
+    OPT_MKDIR = 256,
+    OPT_NO_CHECK,
+    OPT_PRINT_ENV,
+    OPT_PUBLISH,
+    OPT_AWAIT,
+    OPT_VARIABLES,
+    OPT_VERSION,
+    OPT_HELP
+};
 
 static const struct option flags[] = {
     {"mkdir", no_argument, NULL, OPT_MKDIR},
     {"no-check", no_argument, NULL, OPT_NO_CHECK},
     {"print-env", no_argument, NULL, OPT_PRINT_ENV},
+    {"publish", no_argument, NULL, OPT_PUBLISH},
+    {"await", no_argument, NULL, OPT_AWAIT},
     {"help-variables", optional_argument, NULL, OPT_VARIABLES},
     {"version", no_argument, NULL, OPT_VERSION},
     {"help", no_argument, NULL, OPT_HELP},
@@ -64,7 +76,7 @@ static const struct option flags[] = {
 
 static struct {
     const char *value[NSETTINGS]; /* as given on the command line */
-    bool mkdir, no_check, print_env;
+    bool mkdir, no_check, print_env, publish, await;
     bool quiet; /* DYAD_LOG=error */
 } run;
 
@@ -115,6 +127,7 @@ static void print_help(void)
 {
     printf(
         "Usage: dyad-run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+        "       dyad-run [OPTION]... --publish|--await [--] FILE...\n"
         "Run PROGRAM so that files below the managed directory are shared with the other\n"
         "processes of the job, as in: mpirun -n 4 dyad-run --dmd /tmp/ssd ./sim\n\n");
     for (size_t i = 0; i < NSETTINGS; i++) {
@@ -126,6 +139,12 @@ static void print_help(void)
         "  --mkdir            make the managed directory where it is missing\n"
         "  --no-check         run PROGRAM also if it cannot be preloaded\n"
         "  --print-env        print the variables as shell commands and exit\n"
+        "  --publish          run nothing: publish each FILE, for a program that cannot "
+        "be\n"
+        "                     preloaded and has written it\n"
+        "  --await            run nothing: wait until each FILE is published, and fetch "
+        "it,\n"
+        "                     for such a program to read\n"
         "  --help-variables   describe all DYAD_* variables and exit\n"
         "  --version          print the version and exit\n"
         "  --help             print this and exit\n\n"
@@ -201,6 +220,12 @@ static void parse(int argc, char *argv[])
             break;
         case OPT_PRINT_ENV:
             run.print_env = true;
+            break;
+        case OPT_PUBLISH:
+            run.publish = true;
+            break;
+        case OPT_AWAIT:
+            run.await = true;
             break;
         case OPT_VARIABLES:
             help_variables(optarg);
@@ -440,7 +465,10 @@ int main(int argc, char *argv[])
 
     parse(argc, argv);
     if (optind >= argc && !run.print_env)
-        die(RUN_EXIT_FAILURE, "no program given. Try 'dyad-run --help'");
+        die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
+            run.publish || run.await ? "file" : "program");
+    if (run.publish && run.await)
+        die(RUN_EXIT_FAILURE, "--publish and --await: one at a time");
     find_wrapper(wrapper);
     set_environment(wrapper);
     check_variables(&config);
@@ -449,6 +477,8 @@ int main(int argc, char *argv[])
         print_environment();
         exit_printed();
     }
+    if (run.publish || run.await)
+        return run_files(wrapper, run.publish, argv + optind);
     check_launcher(&config, argv[optind]);
     check_program(argv[optind], wrapper);
 

@@ -75,7 +75,7 @@ dyad_rc_t dyad_init_params(const struct dyad_params *params);
 dyad_rc_t dyad_finalize(void);
 
 /** Publish the complete file at `path` (absolute, or relative to the working directory;
- * with DYAD_PATH_RELATIVE also relative to the managed directory). Returns when all homes
+ * with DYAD_PATH_RELATIVE relative to the managed directory). Returns when all homes
  * have acknowledged. */
 dyad_rc_t dyad_produce(const char *path);
 

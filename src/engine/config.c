@@ -68,8 +68,8 @@ static const struct word log_words[] = {
     X("DYAD_PATH_CONSUMER", PATH, path_consumer, NULL, 0, 0, NULL,                        \
       "The managed directory for what is read, where it differs from DYAD_PATH.")         \
     X("DYAD_PATH_RELATIVE", BOOL, path_relative, "0", 0, 0, NULL,                         \
-      "Take a relative path that is given to the C API as relative to the managed "       \
-      "directory.")                                                                       \
+      "Take a relative path that names nothing in the working directory as relative to "  \
+      "the managed directory; the C API takes every relative path so.")                   \
     X("DYAD_TIMEOUT", SECONDS, timeout, "0", 0, FOREVER, NULL,                            \
       "How long an open for reading waits for a file that is not published yet, "         \
       "before it fails with ETIMEDOUT. 0: no limit.")                                     \

@@ -296,6 +296,19 @@ static int member_connect(struct front *front)
  */
 #define ROUNDS 8
 
+/* The member closes connections of other users' processes without a word: a program that
+ * changed its user (setuid, su) is one. */
+static bool refuses_user(int fd, uid_t *its_user)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid == geteuid())
+        return false;
+    *its_user = peer.uid;
+    return true;
+}
+
 int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
                   void *buf)
 {
@@ -308,6 +321,7 @@ int front_request_pages(struct front *front, const struct net_msg *request,
 {
     int fd = -1;
     int error = 0;
+    uid_t user;
 
     for (int round = 0; round < ROUNDS; round++) {
         if ((fd = member_connect(front)) < 0)
@@ -322,6 +336,16 @@ int front_request_pages(struct front *front, const struct net_msg *request,
             continue;
         }
         error = errno;
+        if ((error == ECONNRESET || error == EPIPE) && refuses_user(fd, &user)) {
+            close(fd);
+            log_error(
+                "%s of \"%s\": this rank's member runs as user %u and serves no process of "
+                "user %u: a program that changes its user cannot share files",
+                net_msg_name(request->type), request->entry.upath, (unsigned)user,
+                (unsigned)geteuid());
+            errno = EACCES;
+            return -1;
+        }
         close(fd);
         if (error != ECONNRESET && error != EPIPE)
             break;

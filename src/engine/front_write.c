@@ -232,12 +232,15 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    errno = 0;
     closing->upath = present_upath(&front->side[token_side(token)], fd);
+    /* No /proc here, after chroot; or the file got its first name later. */
     if (!closing->upath && w.first_upath &&
-        is_still(&front->side[token_side(token)], w.first_upath, fd))
+        (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd))) {
         closing->upath = w.first_upath;
-    else
-        free(w.first_upath);
+        w.first_upath = NULL;
+    }
+    free(w.first_upath);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);

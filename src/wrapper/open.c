@@ -35,6 +35,8 @@
 
 #define VANISHED              4
 #define LINKS_MAX             40
+#define LINE_SIZE             256 /* of a script, that the kernel looks at */
+#define INTERPRETERS_MAX      5   /* scripts that interpret scripts: as the kernel */
 #define IS_MODE_NEEDED(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
 
 unsigned wrapper_open_how(int flags)
@@ -75,8 +77,9 @@ static void bring_parents(const struct engine_ops *ops, struct wrapper_path *whe
     const char *upath;
 
     for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++)
-        if (!strchr(upath, '/') || !ops->bring_parents ||
-            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 ||
+        if (!strchr(upath, '/') ||
+            (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
+             errno != ESTALE) ||
             wrapper_path_again(where) != WRAPPER_PATH_OTHER)
             break;
 }
@@ -158,11 +161,13 @@ static int open_read_or_make(const struct engine_ops *ops,
 
 /* O_PATH, O_DIRECTORY, O_TMPFILE: nothing of a file's bytes. What is published is made
  * here, without waiting. */
-static int open_name(const struct engine_ops *ops, const struct wrapper_opener *opener)
+static int open_name(const struct wrapper_opener *opener)
 {
     int saved = errno, fd = opener->open(opener->arg);
+    const struct engine_ops *ops;
 
-    if (fd >= 0 || errno != ENOENT || !awaited(opener->where))
+    /* The engine itself opens directories, through the C API, before it is set up. */
+    if (fd >= 0 || errno != ENOENT || !awaited(opener->where) || !(ops = wrapper_engine()))
         return fd;
     for (int links = 0, moved = 1; moved > 0 && links < LINKS_MAX; links++) {
         bring_parents(ops, opener->where);
@@ -232,12 +237,12 @@ static int open_write(const struct engine_ops *ops, const struct wrapper_opener 
 
 int wrapper_open(const struct wrapper_opener *opener)
 {
-    const struct engine_ops *ops = wrapper_engine();
+    const struct engine_ops *ops;
 
-    if (!ops)
-        return opener->open(opener->arg);
     if (opener->flags & (O_PATH | O_DIRECTORY)) /* O_TMPFILE has O_DIRECTORY in it */
-        return open_name(ops, opener);
+        return open_name(opener);
+    if (!(ops = wrapper_engine()))
+        return opener->open(opener->arg);
     if ((opener->flags & O_ACCMODE) == O_ACCMODE) /* 3: for ioctl only */
         return opener->open(opener->arg);
     if (!wrapper_open_writes(opener->flags))
@@ -286,7 +291,9 @@ static void undo_openat(void *arg, int fd)
 /* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
 #define LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
-static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags)
+/* A descriptor of the complete file; -1: the real call knows better; -2: with errno, it
+ * will not come. */
+static int look(const struct engine_ops *ops, struct wrapper_path *where, int flags)
 {
     struct real_open o = {
         .openat = REAL(openat64), .path = where->text, .dirfd = AT_FDCWD, .flags = flags};
@@ -297,22 +304,58 @@ static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int
                                     .flags = flags};
     int fd = open_read(ops, &opener);
 
-    if (fd < 0)
-        return errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
-                       errno == EIO || errno == ENOSPC
-                   ? -1
-                   : 0; /* EACCES and the like: the real call knows better */
-    REAL(close)(fd);
-    return 0;
+    if (fd < 0 && (errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
+                   errno == EIO || errno == ENOSPC))
+        return -2;
+    return fd;
 }
 
 int wrapper_open_prepare(struct wrapper_path *where, int flags)
 {
     const struct engine_ops *ops = wrapper_engine();
+    int fd;
 
     if (!ops || (flags & (O_CREAT | O_TRUNC)))
         return 0;
-    return prepare(ops, where, LOOK);
+    if ((fd = look(ops, where, LOOK)) >= 0)
+        REAL(close)(fd);
+    return fd == -2 ? -1 : 0;
+}
+
+/* The interpreter that the first line of a script names, in line[LINE_SIZE]; NULL:
+ * none. */
+static const char *interpreter(int fd, char *line)
+{
+    ssize_t n = pread(fd, line, LINE_SIZE - 1, 0);
+    char *start;
+
+    if (n < 3 || line[0] != '#' || line[1] != '!')
+        return NULL;
+    line[n] = '\0';
+    start = line + 2 + strspn(line + 2, " \t");
+    start[strcspn(start, " \t\n")] = '\0';
+    return start[0] == '/' ? start : NULL;
+}
+
+/* The program, and the interpreters below a managed directory that it needs. 0 or -1.
+ * *where moves on to them, unless the caller is to take the program's path from it. */
+static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags)
+{
+    char line[LINE_SIZE];
+
+    for (int depth = 0; depth < INTERPRETERS_MAX; depth++) {
+        const char *next;
+        int fd = look(ops, where, flags);
+
+        if (fd < 0)
+            return fd == -2 ? -1 : 0;
+        next = interpreter(fd, line);
+        REAL(close)(fd);
+        if (!next || where->moved ||
+            !wrapper_path_find_as(AT_FDCWD, next, WRAPPER_PATH_FOLLOW_ALL, where))
+            break;
+    }
+    return 0;
 }
 
 /* The child of vfork must not load the engine into its parent: a child of its own does. */

@@ -30,6 +30,8 @@ echo 9 >/dev/fd/7
 exec 7>&-
 cp /usr/bin/printf "$1/bin/printf"       # a program ...
 { chmod 755 "$1/bin/script"; printf '#!/bin/sh\necho script $1\n'; } >"$1/bin/script"
+cp /bin/sh "$1/bin/interp"
+{ chmod 755 "$1/bin/interpreted"; printf '#!%s/bin/interp\necho interpreted\n' "$1"; } >"$1/bin/interpreted"
 for name in a b c d e f g; do cp "$1/bin/script" "$1/bin/s$name"; done
 for i in $(seq 40); do cp /usr/bin/true "$1/bin/true$i"; done
 exec 8>"$1/bin/late"                     # ... one that is there, and incomplete
@@ -51,6 +53,7 @@ echo $(cat "$2/by-link") $(cat "$1/nine")
 exec 6<"$2/data" && cat /dev/fd/6/one
 "$1/bin/printf" 'fork and exec\n'
 "$1/bin/script" of bash
+"$1/bin/interpreted"
 [ -e "$1/bin/sa" ] && "$1/bin/sa" seen before
 (cd "$1" && bin/sb relative)
 (exec "$1/bin/sc" in place of the shell)
@@ -73,6 +76,7 @@ diff - "$OUT" <<'S' || fail "the consumer read something else"
 1
 fork and exec
 script of
+interpreted
 script seen
 script relative
 script in
@@ -101,3 +105,45 @@ S
 job_ok 60 1@n0 bash "$WORK/producer" "$SSD" "$WORK" -- 1@n0 bash "$WORK/runner" "$SSD" "$WORK" -- \
     1@n1 "$PYTHON" "$WORK/runner2" "$SSD"
 diff <(printf 'late\nlate\nscript member\n') <(sort "$OUT") || fail "a program that was being written ran as something else"
+
+# What loses the library: --publish and --await of dyad-run stand in. A program that has left its root or its user keeps
+# what it had open, and hears why the rest is not shared.
+clean_ssd
+mkdir "$WORK/jail"
+cat >"$WORK/leaver" <<'S'
+import os, sys
+dmd, how, jail = sys.argv[1:]
+early = open(dmd + "/early-" + how, "w")
+early.write("early\n")
+if how == "chroot":
+    os.chroot(jail)
+    early.close()
+    open(dmd + "/after", "w") if os.path.isdir(dmd) else open("/after", "w")
+else:
+    os.setresuid(65534, 65534, 65534)
+    try:
+        early.close()
+        sys.exit("a member of another user published it")
+    except PermissionError:
+        pass
+S
+cat >"$WORK/stripped" <<'S'
+set -e
+mkdir -p "$1/sub"
+env -i /bin/sh -c 'echo stripped >"$0/sub/f"' "$1"
+cd "$1" && "$2/dyad-run" --dmd "$1" --publish sub/f
+"$4" "$3/leaver" "$1" chroot "$3/jail"
+[ -e "$3/jail/after" ] && [ ! -e "$1/after" ]
+[ "$5" != 0 ] || "$4" "$3/leaver" "$1" setuid -
+"$2/dyad-run" --dmd "$1" --publish "$1/none" && exit 1
+"$2/dyad-run" --dmd "$1" --await "$3/jail" && exit 1
+[ $? -eq 1 ]
+S
+real_root=1
+[ "$(id -u)" -ne 0 ] || real_root=0
+job_ok 60 1@n0 bash "$WORK/stripped" "$SSD" "$BIN" "$WORK" "$PYTHON" $real_root -- \
+    1@n1 bash -c '"$2/dyad-run" --dmd "$1" --await "$3/top/sub/f" "$1/early-chroot" && env -i cat "$1/sub/f" "$1/early-chroot" && :' - "$SSD" "$BIN" "$WORK"
+diff <(printf 'stripped\nearly\n') "$OUT" || fail "the stripped programs read something else"
+grep -q 'chroot to .*plain local files' "$ERR" || fail "chroot went without a word"
+[ $real_root -ne 0 ] || grep -q 'serves no process of user 65534' "$ERR" "$LOG" || fail "setuid went without a word"
+grep -q 'none: No such file' "$ERR" && grep -q 'jail: the path is not below' "$ERR" || fail "dyad-run did not say what failed"

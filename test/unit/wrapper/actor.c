@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -526,6 +527,61 @@ static int act_stat(void)
     return 0;
 }
 
+static bool reads(const char *path, const char *text)
+{
+    char buf[64];
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd >= 0 ? read(fd, buf, sizeof(buf)) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    return n == (ssize_t)strlen(text) && memcmp(buf, text, (size_t)n) == 0;
+}
+
+/* Links and directories that are published only. */
+static int act_published(void)
+{
+    FILE *f;
+    int fd;
+
+    CHECK(reads("link", "remote\n"));
+    CHECK(reads("dirlink/f", "in a directory\n"));
+    CHECK(open("link2", O_RDONLY | O_NOFOLLOW) == -1 && errno == ELOOP);
+    CHECK((fd = open("new/w", O_WRONLY | O_CREAT, 0600)) >= 0 && close(fd) == 0);
+    CHECK((f = fopen("newlink/w2", "w")) && fclose(f) == 0);
+    CHECK(access("new/w2", F_OK) == 0);
+    CHECK((fd = open("empty", O_RDONLY | O_DIRECTORY)) >= 0 && close(fd) == 0);
+    CHECK(reads("stale", "stale\n"));
+    CHECK(open("away", O_RDONLY) == -1 && errno == ENOENT);
+    return 0;
+}
+
+/* Ways from elsewhere: links to the managed directory, and descriptors. */
+static int act_ways(void)
+{
+    const char *outside = args[0];
+    char path[PATH_MAX], cwd[PATH_MAX - 32];
+    int fd, dir;
+
+    CHECK(getcwd(cwd, sizeof(cwd)) && mkdir("s", 0700) == 0);
+    CHECK(chdir(outside) == 0);
+    snprintf(path, sizeof(path), "%s/s", cwd);
+    CHECK(symlink(path, "in") == 0);
+    snprintf(path, sizeof(path), "%s/through", cwd);
+    CHECK(symlink(path, "file") == 0);
+    CHECK(close(make("in/a", "1")) == 0);
+    CHECK(close(make("in/../b", "1")) == 0);
+    CHECK(close(make("file", "1")) == 0);
+    CHECK(chdir("in") == 0 && close(make("../c", "1")) == 0 && close(make("d", "1")) == 0);
+    CHECK((dir = open(".", O_PATH)) >= 0 && chdir(outside) == 0);
+    CHECK((fd = openat(dir, "../e", O_WRONLY | O_CREAT, 0600)) >= 0);
+    snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+    CHECK(close(make(path, "1")) == 0); /* another description of e */
+    CHECK(close(fd) == 0);
+    CHECK(close(make("plain", "1")) == 0 && access("plain", F_OK) == 0);
+    return 0;
+}
+
 static int act_paths(void)
 {
     const char *alias = args[0], *outside = args[1];
@@ -562,9 +618,9 @@ static int act_kinds(void)
 
     CHECK(mkfifo("fifo", 0600) == 0);
     CHECK((fd = open("fifo", O_RDWR)) >= 0 && close(fd) == 0);
-    CHECK(mkdir("dir", 0700) == 0);
-    CHECK(open("dir", O_WRONLY) == -1 && errno == EISDIR);
-    CHECK((fd = open("dir", O_RDONLY)) >= 0 && close(fd) == 0);
+    CHECK(mkdir("kdir", 0700) == 0);
+    CHECK(open("kdir", O_WRONLY) == -1 && errno == EISDIR);
+    CHECK((fd = open("kdir", O_RDONLY)) >= 0 && close(fd) == 0);
     CHECK((fd = open(".", O_TMPFILE | O_RDWR, 0600)) >= 0 && close(fd) == 0);
     CHECK((fd = open("lock", O_RDONLY | O_CREAT, 0600)) >= 0 && close(fd) == 0);
     CHECK(open("none", O_RDONLY | O_DIRECTORY) == -1 && errno == ENOENT);
@@ -705,52 +761,22 @@ static const struct {
     const char *name;
     int (*fn)(void);
 } acts[] = {
-    ACT(unflushed),
-    ACT(unflushed_busy),
-    ACT(exit_now),
-    ACT(quick_exit),
-    ACT(atexit),
-    ACT(modes),
-    ACT(dup2_over),
-    ACT(dup2_fails),
-    ACT(dups),
-    ACT(closefrom),
-    ACT(close_loop),
-    ACT(threads),
-    ACT(dup_threads),
-    ACT(exec_inherit),
-    ACT(write_more),
-    ACT(exec_cloexec),
-    ACT(nothing),
-    ACT(exec_fails),
-    ACT(exec_env),
-    ACT(show_env),
-    ACT(spawn_env),
-    ACT(fork),
-    ACT(vfork),
-    ACT(daemon),
-    ACT(null),
-    ACT(errno),
-    ACT(locks),
-    ACT(mmap),
-    ACT(freopen),
-    ACT(mkstemp),
-    ACT(names),
-    ACT(stat),
-    ACT(paths),
-    ACT(kinds),
-    ACT(rdwr),
-    ACT(publish_error),
-    ACT(flush_error),
-    ACT(stale),
-    ACT(member_dup2),
-    ACT(member_close),
-    ACT(member_exec),
-    ACT(member_held),
-    ACT(member_exec_fails),
-    ACT(gds),
-    ACT(relative),
-    ACT(two_dirs),
+    ACT(unflushed),    ACT(unflushed_busy), ACT(exit_now),
+    ACT(quick_exit),   ACT(atexit),         ACT(modes),
+    ACT(dup2_over),    ACT(dup2_fails),     ACT(dups),
+    ACT(closefrom),    ACT(close_loop),     ACT(threads),
+    ACT(dup_threads),  ACT(exec_inherit),   ACT(write_more),
+    ACT(exec_cloexec), ACT(nothing),        ACT(exec_fails),
+    ACT(exec_env),     ACT(show_env),       ACT(spawn_env),
+    ACT(fork),         ACT(vfork),          ACT(daemon),
+    ACT(null),         ACT(errno),          ACT(locks),
+    ACT(mmap),         ACT(freopen),        ACT(mkstemp),
+    ACT(names),        ACT(stat),           ACT(paths),
+    ACT(published),    ACT(ways),           ACT(kinds),
+    ACT(rdwr),         ACT(publish_error),  ACT(flush_error),
+    ACT(stale),        ACT(member_dup2),    ACT(member_close),
+    ACT(member_exec),  ACT(member_held),    ACT(member_exec_fails),
+    ACT(gds),          ACT(relative),       ACT(two_dirs),
 };
 
 int main(int argc, char **argv)

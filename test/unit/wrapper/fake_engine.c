@@ -217,10 +217,16 @@ static int bring(const char *upath)
 
 static int consume(enum engine_side side, const char *upath, bool wait)
 {
-    char dirty[2 * PATH_MAX];
+    char dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
     int rc;
 
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
+    snprintf(stale, sizeof(stale), "%s/.stale-%s", remote, upath);
+    if (unlink(stale) == 0) {
+        say("consume %s %s stale", side_name[side], upath);
+        errno = ESTALE;
+        return -1;
+    }
     rc = bring(upath);
     if (rc < 0 && errno == ESTALE) {
         say("consume %s %s %s stale", side_name[side], upath, wait ? "wait" : "now");
@@ -267,7 +273,8 @@ static int list(enum engine_side side, const char *upath,
     dir = remote[0] && !listing_off ? opendir(path) : NULL;
     while (dir && rc == 0 && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         rc = fn(arg, entry->d_name, entry->d_type);
         n++;
@@ -304,7 +311,8 @@ static int bring_below(const char *upath)
     dir = opendir(path);
     while (dir && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         snprintf(name, sizeof(name), "%s%s%s", upath, *upath ? "/" : "", entry->d_name);
         bring_below(name);

@@ -263,9 +263,9 @@ static const struct call_case
             {.name = "not regular files",
              .argv = ACTOR("kinds"),
              .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
-                 "dir") "write_begin p dir w\nwrite_aborted dir\n"
-                        "consume c lock now -1\nread_check c lock 0\nconsume c none now "
-                        "-1\n"},
+                 "kdir") "write_begin p kdir w\nwrite_aborted kdir\n"
+                         "consume c lock now -1\nread_check c lock 0\nconsume c none now "
+                         "-1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
              .log = "write_begin p r rw\n" P(
@@ -288,6 +288,27 @@ static const struct call_case
              .log = W("f") P("f", "1") "consume c r wait 0\nread_check c r 0\nrenamed p f "
                                        "g\nunlinked p g here -1\n",
              .env = {"DYAD_PATH_RELATIVE=1"}},
+            {.name = "published links and directories",
+             .argv = ACTOR("published"),
+             .log = "consume c link wait 0\nconsume c r wait 0\nread_check c r 0\n"
+                    "bring_parents c dirlink/f -1\nbring_parents c dir/f 0\n"
+                    "consume c dir/f wait 0\nread_check c dir/f 0\n"
+                    "consume c link2 wait 0\n"
+                    "write_begin p new/w w,creat\nwrite_aborted new/w\n"
+                    "bring_parents c new/w 0\nwrite_begin p new/w w,creat\n" P("new/w", "0")
+                        W("newlink/w2") "write_aborted newlink/w2\n"
+                                        "bring_parents c newlink/w2 -1\nbring_parents c "
+                                        "new/w2 0\n" W("new/w2")
+                                            P("new/w2",
+                                              "0") "consume c empty now 0\n"
+                                                   "consume c stale stale\nconsume c stale "
+                                                   "wait 0\nread_check c stale 0\n"
+                                                   "consume c away wait 0\n"},
+            {.name = "ways to one file",
+             .argv = ACTOR("ways", "%o"),
+             .log = MADE("s") W("s/a") P("s/a", "1") W("b") P("b", "1") W("through")
+                 P("through", "1") W("c") P("c", "1") W("s/d") P(
+                     "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
              .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
@@ -537,7 +558,7 @@ static void write_file(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static void write_link(const char *name, const char *target)
+static void make_link(const char *name, const char *target)
 {
     char path[PATH_MAX];
 
@@ -545,10 +566,44 @@ static void write_link(const char *name, const char *target)
     assert_int_equal(symlink(target, path), 0);
 }
 
+static void make_directory(const char *name)
+{
+    char path[PATH_MAX];
+
+    path_to(path, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+/* For actor_dirs.c. */
+static void set_up_tree(void)
+{
+    make_directory("remote/tree");
+    make_directory("remote/tree/sub");
+    make_link("remote/tree/link", "sub/deep");
+    make_link("remote/tree/dlink", "sub");
+    make_link("remote/tree/dangling", "nowhere");
+    write_file("remote/tree/f", "f\n");
+    write_file("remote/tree/sub/deep", "deep\n");
+}
+
+static void set_up_links(void)
+{
+    make_directory("remote/dir");
+    make_directory("remote/new");
+    make_directory("remote/empty");
+    write_file("remote/dir/f", "in a directory\n");
+    write_file("remote/stale", "stale\n");
+    write_file("remote/.stale-stale", "");
+    make_link("remote/link", "r");
+    make_link("remote/link2", "r");
+    make_link("remote/dirlink", "dir");
+    make_link("remote/newlink", "new");
+    make_link("remote/away", "/nonexistent/away");
+}
+
 static void set_up(void)
 {
-    static const char *const dirs[] = {"dmd", "out", "remote", "remote/tree",
-                                       "remote/tree/sub"};
+    static const char *const dirs[] = {"dmd", "out", "remote"};
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX], target[PATH_MAX];
 
@@ -561,11 +616,6 @@ static void set_up(void)
     path_to(path, "alias");
     path_to(target, "dmd");
     assert_int_equal(symlink(target, path), 0);
-    write_link("remote/tree/link", "sub/deep");
-    write_link("remote/tree/dlink", "sub");
-    write_link("remote/tree/dangling", "nowhere");
-    write_file("remote/tree/f", "f\n");
-    write_file("remote/tree/sub/deep", "deep\n");
     write_file("remote/r", "remote\n");
     write_file("remote/dirty", "complete\n");
     write_file("remote/.dirty-dirty", "");
@@ -732,6 +782,10 @@ static void test_case(void **state)
     pid_t pid;
 
     set_up();
+    if (strcmp(c->argv[0], TEST_ACTOR_DIRS) == 0)
+        set_up_tree();
+    else
+        set_up_links();
 #ifdef DYAD_SANITIZED
     if (c->how & (SYSTEM | NO_ASAN))
         skip(); /* their allocator would come before the sanitizer's runtime */
