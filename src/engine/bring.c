@@ -213,6 +213,20 @@ static int look_here(struct bring *bring, const char *upath)
     return S_ISDIR(st.st_mode) ? 0 : S_ISLNK(st.st_mode) ? ESTALE : ENOTDIR;
 }
 
+bool bring_parent_here(struct member *member, const char *upath)
+{
+    const char *slash = strrchr(upath, '/');
+    char parent[DYAD_UPATH_MAX + 1];
+    struct stat st;
+
+    if (!slash)
+        return true;
+    memcpy(parent, upath, (size_t)(slash - upath));
+    parent[slash - upath] = '\0';
+    return store_dir_stat(member->side[ENGINE_CONSUMER].dir, parent, &st) == 0 &&
+           !S_ISLNK(st.st_mode);
+}
+
 static void parent_brought(void *arg, int status)
 {
     struct slot *slot = arg;

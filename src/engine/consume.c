@@ -32,7 +32,7 @@ struct consume {
     struct consume *prev, *next; /* utlist */
     struct member *member;
     char *upath;
-    struct ancestor *ancestor; /* of a wait: the first directory above that is missing */
+    struct ancestor *ancestor; /* the directories above, if they are not here */
     uint8_t flags;
     uint64_t timeout_ms;
     pid_t pid, tid;
@@ -64,157 +64,6 @@ struct consume {
 };
 
 static void consume_step(struct consume *c);
-
-/* --- a name that may turn out to be below a symbolic link --- */
-
-/* "a/b/f" may be asked for while "a" is, or becomes, a link to "c" elsewhere, and the file
- * is published as "c/b/f". So who waits for a file also waits for the first directory above
- * it that is not here, and who does not wait asks for it before the answer is no. Once that
- * is published as a directory, the next one is looked for; once as a link, the link is
- * brought here and the consume ends with ESTALE: resolve it again. */
-struct ancestor {
-    struct consume *consume;
-    struct dht_lookup *lookup;
-    struct dht_lookup *check; /* for the barrier, beside `lookup` */
-    struct consume *bring;    /* the link, on its way */
-    struct dyad_version seen;
-    size_t len; /* of its upath in that of the consume */
-    char upath[];
-};
-
-static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry);
-static void consume_end(struct consume *c, int status);
-
-static void ancestor_check_drop(struct ancestor *a)
-{
-    if (!a->check)
-        return;
-    dht_node_cancel(a->consume->member->dht, a->check);
-    a->check = NULL;
-    a->consume->member->checks--;
-}
-
-static void ancestor_drop(struct consume *c)
-{
-    struct ancestor *a = c->ancestor;
-
-    if (!a)
-        return;
-    c->ancestor = NULL;
-    ancestor_check_drop(a);
-    if (a->lookup)
-        dht_node_cancel(c->member->dht, a->lookup);
-    if (a->bring)
-        consume_cancel(a->bring);
-    free(a);
-}
-
-static int ancestor_look_up(struct ancestor *a)
-{
-    struct consume *c = a->consume;
-
-    a->lookup = dht_node_lookup(c->member->dht, a->upath, c->flags & NET_LOOKUP_WAIT,
-                                &a->seen, ancestor_looked_up, a);
-    return a->lookup ? 0 : ENOMEM;
-}
-
-/* Look for the first directory that is missing behind the first `len` bytes of the upath.
- * 0: it is looked up; ENOENT: none is missing; ESTALE: one is a link by now; ENOMEM. */
-static int ancestor_look(struct consume *c, size_t len)
-{
-    const struct store_dir *dir = c->member->side[ENGINE_CONSUMER].dir;
-    struct ancestor *a = c->ancestor;
-    const char *slash;
-    struct stat st;
-
-    if (!strchr(c->upath + len, '/'))
-        return ENOENT;
-    if (!a) {
-        if (!(a = calloc(1, sizeof(*a) + strlen(c->upath) + 1)))
-            return ENOMEM;
-        a->consume = c;
-        c->ancestor = a;
-    }
-    while ((slash = strchr(c->upath + len, '/'))) {
-        a->len = (size_t)(slash - c->upath);
-        memcpy(a->upath, c->upath, a->len);
-        a->upath[a->len] = '\0';
-        a->seen = (struct dyad_version){0};
-        if (store_dir_stat(dir, a->upath, &st) < 0)
-            return ancestor_look_up(a);
-        if (S_ISLNK(st.st_mode))
-            return ESTALE;
-        len = a->len + 1;
-    }
-    return ENOENT;
-}
-
-static void ancestor_brought(void *arg, int status)
-{
-    struct ancestor *a = arg;
-
-    a->bring = NULL;
-    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
-    (void)status;
-    consume_end(a->consume, ESTALE);
-}
-
-static void ancestor_looked_up(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct ancestor *a = arg;
-    struct consume *c = a->consume;
-    bool wait = (c->flags & NET_LOOKUP_WAIT) != 0;
-
-    a->lookup = NULL;
-    if (entry)
-        a->seen = entry->version;
-    if (status == 0 && S_ISLNK(entry->mode)) {
-        a->bring =
-            consume_start(c->member, a->upath, 0, 0, c->pid, c->tid, ancestor_brought, a);
-        if (!a->bring) {
-            consume_end(c, ENOMEM);
-        } else if (c->lookup) { /* it does not wait any more */
-            dht_node_cancel(c->member->dht, c->lookup);
-            c->lookup = NULL;
-            linger_activity(c->member);
-        }
-        return;
-    }
-    if (status == 0)
-        status = ancestor_look(c, a->len + 1);
-    else if (status == ENOENT && wait) /* a tombstone */
-        status = ancestor_look_up(a);
-    if (status == ESTALE || (status && !wait))
-        consume_end(c, status);
-}
-
-static void ancestor_checked(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct ancestor *a = arg;
-    struct member *member = a->consume->member;
-
-    a->check = NULL;
-    member->checks--;
-    /* Of a directory or link that is published the news is under way to `lookup`. */
-    if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
-        linger_activity(member);
-    if (member->checks == 0)
-        boot_wave_confirmed(member->wave, member->checking);
-}
-
-static void ancestor_check(struct ancestor *a)
-{
-    struct member *member = a->consume->member;
-
-    ancestor_check_drop(a); /* of an earlier wave */
-    if (!a->lookup)
-        return;
-    a->check = dht_node_lookup(member->dht, a->upath, 0, &a->seen, ancestor_checked, a);
-    if (a->check)
-        member->checks++;
-    else
-        linger_activity(member); /* no memory: busy */
-}
 
 /* --- waiting for a writer on this node: a thread that sleeps in a lock --- */
 
@@ -294,7 +143,8 @@ static void consume_free(struct consume *c)
     if (c->lookup)
         dht_node_cancel(c->member->dht, c->lookup);
     check_drop(c);
-    ancestor_drop(c);
+    if (c->ancestor)
+        ancestor_stop(c->ancestor);
     if (c->bring)
         bring_cancel(c->bring);
     if (c->transferring)
@@ -477,17 +327,28 @@ void consume_invalidate(struct member *member, const struct dyad_entry *newer)
     }
 }
 
-static bool has_parent(const struct consume *c)
+static void looked_above(void *arg, int status)
 {
-    const char *slash = strrchr(c->upath, '/');
-    char parent[DYAD_UPATH_MAX + 1];
-    struct stat st;
+    struct consume *c = arg;
 
-    if (!slash)
-        return true;
-    memcpy(parent, c->upath, (size_t)(slash - c->upath));
-    parent[slash - c->upath] = '\0';
-    return store_dir_stat(c->member->side[ENGINE_CONSUMER].dir, parent, &st) == 0;
+    if (status != EINPROGRESS) {
+        consume_end(c, status);
+    } else if (c->lookup) { /* it does not wait for a publish any more */
+        dht_node_cancel(c->member->dht, c->lookup);
+        c->lookup = NULL;
+        linger_activity(c->member);
+    }
+}
+
+/* EINPROGRESS: looked_above() will come; else as ancestor_start(). */
+static int look_above(struct consume *c)
+{
+    if (c->ancestor)
+        return EINPROGRESS;
+
+    int status = ancestor_start(c->member, c->upath, c->flags & NET_LOOKUP_WAIT, c->pid,
+                                c->tid, looked_above, c, &c->ancestor);
+    return status == 0 ? EINPROGRESS : status;
 }
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
@@ -502,8 +363,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
-        status = ancestor_look(c, 0);
-    if (c->ancestor && c->ancestor->lookup && !(c->flags & NET_LOOKUP_WAIT))
+        status = look_above(c);
+    if (status == EINPROGRESS)
         return;
     if (status != 0) {
         consume_end(c, status);
@@ -521,7 +382,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     linger_activity(member); /* the wait is over, though the program sleeps on */
-    if (has_parent(c)) {
+    if (bring_parent_here(member, c->upath)) {
         fetch(c, entry);
         return;
     }
@@ -584,7 +445,7 @@ static void consume_step(struct consume *c)
         return;
     }
     if (c->transferring || c->bring || c->lost_waiting ||
-        (c->ancestor && c->ancestor->bring))
+        (c->ancestor && ancestor_is_link(c->ancestor)))
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -600,7 +461,7 @@ static void consume_step(struct consume *c)
         }
     }
     if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
-        ancestor_look(c, 0) == ESTALE)
+        look_above(c) == ESTALE)
         consume_end(c, ESTALE);
 }
 

@@ -3,8 +3,9 @@
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
  * The modules: member.c joins, runs and leaves; request.c answers the processes of the
- * rank; produce.c, consume.c, transfer.c and serve.c are the life of a file; linger.c is
- * the end; dump.c tells.
+ * rank; produce.c, consume.c, transfer.c and serve.c are the life of a file, a directory or
+ * a link; dirs.c and ancestor.c care for the directories above; list.c lists, bring.c
+ * brings whole trees; linger.c is the end; dump.c tells.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -142,24 +143,34 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
                   store_mark_t mark, produce_fn fn, void *arg);
 /* Withdraw upath if it is published: status ENOENT if not. */
 int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg);
-/* `to` appeared by a rename (or link: from ""); all files below it if it is a directory. */
-int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
-                   void *arg);
 /* Is a publish of upath under way? */
 bool produce_pending(struct member *member, const char *upath);
+/* True if a description still writes to the file: its last close will publish it under its
+ * name of then. */
+bool produce_being_written(struct member_side *side, const char *upath);
 /* Publish again what an earlier member of this rank had published. */
 void produce_restore(struct member *member);
 /* Is the file on disk still the one of the record, and is nobody writing it? Any thread. */
 bool produce_still_there(struct member_side *side, const struct store_record *record);
 void produce_stop(struct member *member);
-/* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
-void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
 
 /* The program changed what upath is: made it (a directory, a link), or gave a file other
  * times, permissions or another length by name. A file is published anew if it was
  * published and nobody is writing it. status 0 also if there was nothing to publish. */
 int produce_changed(struct member *member, enum engine_side side, const char *upath,
                     produce_fn fn, void *arg);
+
+/* --- rename.c --- */
+
+/* `to` appeared by a rename (or link: from ""); all that is below it if it is a directory.
+ */
+int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
+                   void *arg);
+
+/* --- invalidate.c --- */
+
+/* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
 
 /* --- dirs.c --- */
 struct known_dir;
@@ -216,6 +227,22 @@ struct consume_info {
 };
 void consume_foreach(struct member *member,
                      void (*fn)(const struct consume_info *info, void *arg), void *arg);
+
+/* --- ancestor.c --- */
+struct ancestor;
+/* Look up the directories above upath (borrowed until ancestor_stop()) that are not here,
+ * one after the other. flags: NET_LOOKUP_WAIT or 0. 0: fn will come, with EINPROGRESS: a
+ * symbolic link was found among them and is being brought; then, or at once if it is here,
+ * ESTALE; without waiting ENOENT: there is none. Else nothing was begun: ENOENT none is
+ * missing, ESTALE one that is here is a link, ENOMEM. */
+int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_t pid,
+                   pid_t tid, consume_fn fn, void *arg, struct ancestor **ancestor);
+/* Also from inside fn. */
+void ancestor_stop(struct ancestor *ancestor);
+/* The link is being brought. */
+bool ancestor_is_link(const struct ancestor *ancestor);
+/* Part of consume_confirm(). */
+void ancestor_check(struct ancestor *ancestor);
 
 /* --- transfer.c --- */
 struct transfer_wait {
@@ -299,5 +326,7 @@ void list_stop(struct member *member);
 struct bring *bring_start(struct member *member, const char *upath, bool parents, pid_t pid,
                           consume_fn fn, void *arg);
 void bring_cancel(struct bring *bring);
+/* Is something that is no symbolic link at the name of the directory of upath? */
+bool bring_parent_here(struct member *member, const char *upath);
 
 #endif

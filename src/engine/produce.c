@@ -1,6 +1,5 @@
 /*
- * produce.c - publish, withdraw, rename; and what happens to a file that somebody else
- * replaced
+ * produce.c - publish, withdraw, and what an earlier member of the rank had published
  *
  * Order of a publish: look at the file, tell the homes, keep the record in the journal,
  * clear the mark, answer. A consumer's GET may come between the second step and the third
@@ -10,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,7 +16,6 @@
 #include <utlist.h>
 
 #include "engine/member.h"
-#include "store/fetch.h"
 #include "util/log.h"
 
 struct produce {
@@ -314,9 +311,7 @@ error:
 
 /* --- chmod, utimens and the like; mkdir and symlink --- */
 
-/* True if a description still writes to the file: its last close will publish it under its
- * name of then. */
-static bool being_written(struct member_side *side, const char *upath)
+bool produce_being_written(struct member_side *side, const char *upath)
 {
     struct store_identity id;
     bool dirty = false;
@@ -377,7 +372,7 @@ int produce_changed(struct member *member, enum engine_side side, const char *up
         return produce_start(member, side, upath, 0, fn, arg);
     }
     known = store_journal_find(member->side[side].journal, upath);
-    if (rc > 0 || being_written(&member->side[side], upath) ||
+    if (rc > 0 || produce_being_written(&member->side[side], upath) ||
         (known && known->identity.ino == p->record.identity.ino &&
          known->identity.btime == p->record.identity.btime &&
          entry_same(&known->entry, &p->record.entry))) {
@@ -455,134 +450,6 @@ int produce_withdraw(struct member *member, const char *upath, produce_fn fn, vo
         produce_free(p);
         return -1;
     }
-    return 0;
-}
-
-/* --- rename: the new names, then the old ones --- */
-
-struct rename_op {
-    struct engine_io io;
-    struct member *member;
-    enum engine_side side;
-    char *from, *to; /* from "": a link */
-    produce_fn fn;
-    void *arg;
-    char **files; /* parts behind `to`: "" for `to` itself */
-    size_t nfiles, next;
-    bool withdrawing;
-    int status;
-    struct net_post post;
-};
-
-static void rename_free(struct rename_op *op)
-{
-    for (size_t i = 0; i < op->nfiles; i++)
-        free(op->files[i]);
-    free(op->files);
-    free(op->from);
-    free(op->to);
-    free(op);
-}
-
-static int rename_found(const char *upath, const struct stat *st, void *arg)
-{
-    struct rename_op *op = arg;
-    char **files;
-
-    (void)st;
-    if ((op->nfiles & (op->nfiles + 1)) == 0) { /* full at 2^n - 1 */
-        files = realloc(op->files, (2 * op->nfiles + 1) * sizeof(*files));
-        if (!files)
-            return ENOMEM;
-        op->files = files;
-    }
-    if (!(op->files[op->nfiles] = strdup(upath + strlen(op->to))))
-        return ENOMEM;
-    op->nfiles++;
-    return 0;
-}
-
-static void rename_walk(void *arg)
-{
-    struct rename_op *op = arg;
-    struct stat st;
-
-    op->side = ENGINE_PRODUCER;
-    if (!op->member->side[op->side].dir ||
-        store_dir_stat(op->member->side[op->side].dir, op->to, &st) < 0)
-        op->side = ENGINE_CONSUMER;
-    if (!op->member->side[op->side].dir)
-        return;
-    int rc = store_dir_walk(op->member->side[op->side].dir, op->to, rename_found, op);
-    if (rc != 0 && !(rc < 0 && errno == ENOENT))
-        op->status = rc < 0 ? errno : rc;
-}
-
-static void rename_step(struct rename_op *op);
-
-static void rename_stepped(void *arg, int status)
-{
-    struct rename_op *op = arg;
-
-    if (status && status != ENOENT && !op->status)
-        op->status = status;
-    rename_step(op);
-}
-
-static void rename_step(struct rename_op *op)
-{
-    char name[2 * DYAD_UPATH_MAX + 2];
-
-    for (;;) {
-        if (op->next == op->nfiles) {
-            if (op->withdrawing || !op->from[0]) {
-                op->fn(op->arg, op->status);
-                rename_free(op);
-                return;
-            }
-            op->withdrawing = true;
-            op->next = 0;
-            continue;
-        }
-        /* A directory is made before what is in it, and removed after. */
-        const char *behind =
-            op->files[op->withdrawing ? op->nfiles - 1 - op->next : op->next];
-        op->next++;
-        snprintf(name, sizeof(name), "%s%s", op->withdrawing ? op->from : op->to, behind);
-        int rc;
-        if (op->withdrawing)
-            rc = produce_withdraw(op->member, name, rename_stepped, op);
-        else if (being_written(&op->member->side[op->side], name))
-            continue;
-        else
-            rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
-        if (rc == 0)
-            return;
-        if (!op->status)
-            op->status = errno;
-    }
-}
-
-static void rename_walked(void *arg)
-{
-    rename_step(arg);
-}
-
-int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
-                   void *arg)
-{
-    struct rename_op *op = calloc(1, sizeof(*op));
-
-    if (!op || !(op->from = strdup(from)) || !(op->to = strdup(to))) {
-        if (op)
-            rename_free(op);
-        errno = ENOMEM;
-        return -1;
-    }
-    op->member = member;
-    op->fn = fn;
-    op->arg = arg;
-    engine_io_submit(member->io, &op->io, rename_walk, rename_walked, op);
     return 0;
 }
 
@@ -665,112 +532,4 @@ void produce_restore(struct member *member)
             log_info("serving %zu files that this rank published before it was replaced",
                      restore.nrestored);
     }
-}
-
-/* --- superseded or withdrawn by somebody else --- */
-
-struct invalidate {
-    struct engine_io io;
-    struct member *member;
-    char *upath;
-    struct store_record record[2];
-    bool remove[2];
-    uint64_t token;
-};
-
-/* Only if nothing is in it: what somebody has put there since is his. */
-static void remove_directory(struct member_side *side, const char *upath)
-{
-    if (store_dir_rmdir(side->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
-        errno != ENOENT && errno != ENOTDIR)
-        log_warn("the removed directory \"%s\" stays below %s: %m", upath,
-                 store_dir_path(side->dir));
-}
-
-static void invalidate_work(void *arg)
-{
-    struct invalidate *inv = arg;
-
-    for (int s = 0; s < 2; s++) {
-        struct member_side *side = &inv->member->side[s];
-        inv->record[s].entry.upath = inv->upath;
-        if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
-            if (produce_still_there(side, &inv->record[s]))
-                remove_directory(side, inv->upath);
-            continue;
-        }
-        /* Whoever has it open keeps the old bytes. A file that is not the one we recorded,
-         * or is being written, is newer. */
-        if (inv->remove[s] && produce_still_there(side, &inv->record[s]) &&
-            !store_marks_dirty(side->marks, inv->upath, 0, 0, NULL) &&
-            store_fetch_discard(side->dir, inv->upath, &inv->record[s].identity) < 0 &&
-            errno != ESTALE && errno != ENOENT)
-            log_error("the outdated \"%s\" below %s could not be removed: %m", inv->upath,
-                      store_dir_path(side->dir));
-    }
-}
-
-static void invalidate_done(void *arg)
-{
-    struct invalidate *inv = arg;
-
-    dht_node_invalidated(inv->member->dht, inv->token);
-    free(inv->upath);
-    free(inv);
-}
-
-static void publish_again(struct member *member, const char *upath)
-{
-    for (int s = 1; s >= 0; s--) {
-        const struct store_record *record;
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
-            record->kind == STORE_RECORD_ORIGINAL) {
-            produce_start(member, (enum engine_side)s, upath, 0, NULL, NULL);
-            return;
-        }
-    }
-}
-
-void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
-{
-    struct member *member = arg;
-    struct invalidate *inv = calloc(1, sizeof(*inv));
-
-    transfer_invalidate(member, newer);
-    consume_invalidate(member, newer);
-    dirs_forget(member, newer->upath);
-    if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
-        /* The homes know of this rank only what an earlier member of it began to publish.
-         */
-        dht_node_invalidated(member->dht, token);
-        publish_again(member, newer->upath);
-        return;
-    }
-    if (!inv || !(inv->upath = strdup(newer->upath))) {
-        free(inv);
-        log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
-                  newer->upath);
-        return; /* no answer: the home will find this holder silent */
-    }
-    inv->member = member;
-    inv->token = token;
-    for (int s = 0; s < 2; s++) {
-        struct member_side *side = &member->side[s];
-        const struct store_record *record;
-        if (!side->journal || !(record = store_journal_find(side->journal, newer->upath)) ||
-            dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
-            continue;
-        inv->record[s] = *record;
-        /* The new version may lie in this very storage: then the name is its own now. */
-        inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
-                         !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
-        if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
-            S_ISDIR(newer->mode))
-            inv->remove[s] = false; /* one directory is as good as another */
-        store_journal_delete(side->journal, newer->upath);
-        if (member->side[0].journal == member->side[1].journal)
-            break;
-    }
-    engine_io_submit(member->io, &inv->io, invalidate_work, invalidate_done, inv);
 }

@@ -201,11 +201,28 @@ static void reserve_inode(struct guest *guest)
     }
 }
 
-static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+/* It may be below a link that nobody has followed on this node yet. */
+static void stat_brought(void *arg, int status)
 {
     struct guest *guest = arg;
 
+    guest->bring = NULL;
+    guest_answer(guest, status == ESTALE ? ESTALE : ENOENT, NULL);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct guest *guest = arg;
+    const char *upath = guest->msg.entry.upath;
+
     guest->lookup = NULL;
+    if (status == ENOENT && !entry && guest->member->side[ENGINE_CONSUMER].dir &&
+        !bring_parent_here(guest->member, upath)) {
+        guest->bring =
+            bring_start(guest->member, upath, true, guest->pid, stat_brought, guest);
+        if (guest->bring)
+            return;
+    }
     if (status == 0 && S_ISREG(entry->mode))
         reserve_inode(guest);
     guest_answer(guest, status, status == 0 ? entry : NULL);

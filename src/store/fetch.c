@@ -463,37 +463,52 @@ void store_fetch_abort(struct store_fetch *fetch)
     free(fetch);
 }
 
+static bool is_identity(int at, const char *name, const struct store_identity *identity)
+{
+    struct store_identity found;
+    int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool same = fd >= 0 && store_identity_read(fd, &found) == 0 &&
+                found.ino == identity->ino && found.btime == identity->btime;
+
+    if (fd >= 0)
+        close_keep(fd);
+    return same;
+}
+
 /* The name may be given to another file between a look and an unlink. So it is moved aside
- * first, and what was moved is looked at: nobody else can name it there. */
+ * first, and what was moved is looked at: nobody else can name it there. It is looked at
+ * before, too, so that what is clearly another file, or somebody's directory, is not
+ * without its name for a moment. */
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity)
 {
-    struct store_identity found;
     char name[NAME_SIZE], aside[NAME_SIZE + 8];
     const char *base;
-    int tmpdir = -1, parent = -1, fd = -1, rc = -1;
+    struct stat st;
+    int tmpdir = -1, parent = -1, rc = -1;
 
     if (store_dir_check(upath) < 0 || (parent = open_parent(dir, upath, &base)) < 0 ||
-        (tmpdir = store_control_subdir(dir, "tmp")) < 0)
+        (tmpdir = store_control_subdir(dir, "tmp")) < 0 ||
+        fstatat(parent, base, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        goto done;
+    errno = ESTALE;
+    if (S_ISDIR(st.st_mode) || !is_identity(parent, base, identity))
         goto done;
     temp_name(upath, name);
     snprintf(aside, sizeof(aside), "%s.old", name);
     if (renameat(parent, base, tmpdir, aside) < 0)
         goto done;
-    fd = openat(tmpdir, aside, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && store_identity_read(fd, &found) == 0 && found.ino == identity->ino &&
-        found.btime == identity->btime) {
+    if (is_identity(tmpdir, aside, identity)) {
         rc = unlinkat(tmpdir, aside, 0);
         goto done;
     }
     /* Another file: back to its name, unless a still newer one has that by now and so has
      * replaced it. */
-    if (store_control_rename_new(tmpdir, aside, parent, base) < 0)
-        unlinkat(tmpdir, aside, 0);
+    if (store_control_rename_new(tmpdir, aside, parent, base) < 0 &&
+        unlinkat(tmpdir, aside, 0) < 0)
+        unlinkat(tmpdir, aside, AT_REMOVEDIR);
     errno = ESTALE;
 done:
-    if (fd >= 0)
-        close_keep(fd);
     if (tmpdir >= 0)
         close_keep(tmpdir);
     if (parent >= 0)

@@ -159,6 +159,9 @@ mkdir real
 write real/file 12345
 symlink real late
 write real/other 1
+until WORK/mark.unlinked
+symlink real late
+mark WORK/mark.again
 until WORK/mark.looked
 # Not told to the engine, but a file is published below them.
 mkdir-quietly q
@@ -240,6 +243,17 @@ lookup real/file
 touch 0 real/file
 lookup real/other
 > lookup real/other: file 644 1
+lookup late/file
+> lookup late/file: ESTALE
+here late
+> here late: link 777 -> real
+lookup late/file
+> lookup late/file: ESTALE
+unlink late
+lookup late/file
+> lookup late/file: ENOENT
+mark WORK/mark.unlinked
+until WORK/mark.again
 # Not here at all, and not to be waited for: but it is below a link that is published.
 get late/none
 > get late/none: ESTALE
@@ -287,7 +301,7 @@ mark WORK/mark.1
 until WORK/mark.2
 list d
 > list d: 0 f2:file l2:link sub:dir
-mark WORK/mark.3
+mark WORK/mark.listed
 until WORK/mark.4
 S
 script here2 <<'S'
@@ -303,6 +317,7 @@ mkdir d/sub
 chmod 700 d
 mark WORK/mark.2
 until WORK/mark.3
+until WORK/mark.listed
 unlink d/f2
 unlink d/l2
 rmdir d/sub
@@ -344,6 +359,40 @@ job_ok 60 1@n0 "$X" "$SSD" "$WORK/here1" "$WORK/here1.out" -- 1@n0 "$X" "$SSD" "
     1@n1 "$X" "$SSD" "$WORK/there" "$WORK/there.out"
 for name in here1 here2 there; do
     diff "$WORK/$name.expected" "$WORK/$name.out" || fail "$name said something else (<: expected)"
+done
+
+# Three ranks change few names as they like, directories and files and links in each other's way. Whoever won: all
+# ranks see one tree.
+storm() {
+    local seed=$1 rank
+    clean_ssd
+    for rank in 0 1 2; do
+        script storm$rank <<S
+storm 250
+mark WORK/mark.over$rank
+until WORK/mark.over0
+until WORK/mark.over1
+until WORK/mark.over2
+all
+mark WORK/mark.end$rank
+until WORK/mark.end0
+until WORK/mark.end1
+until WORK/mark.end2
+S
+    done
+    rm -f "$WORK"/mark.*
+    JOB_ENV+=(DYAD_WAIT=none "STORM_SEED=$seed")
+    say "storm with seed $seed"
+    job_ok 60 1@n0 "$X" "$SSD" "$WORK/storm0" "$WORK/storm0.out" -- 1@n1 "$X" "$SSD" "$WORK/storm1" "$WORK/storm1.out" -- \
+        1@n2 "$X" "$SSD" "$WORK/storm2" "$WORK/storm2.out"
+    JOB_ENV=("${JOB_ENV[@]:0:${#JOB_ENV[@]}-2}")
+    for rank in 1 2; do
+        diff "$WORK/storm0.out" "$WORK/storm$rank.out" || fail "ranks 0 and $rank see different trees"
+    done
+    ! grep 'in the list' "$WORK/storm0.out" || fail "listing and look-up differ"
+}
+for ((seed = 1; seed <= ${DYAD_TEST_LONG:+98+}2; seed++)); do
+    storm $seed
 done
 
 # A rank that execs loses its shard and remembers what it has published; one that is stopped is passed over: each

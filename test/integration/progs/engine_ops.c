@@ -12,6 +12,7 @@
  *   lookup|list|parents|tree|here U
  *   many U N               writes N files u/0 ... u/N-1
  *   count U                how many names list() gives, and whether one comes twice
+ *   storm N, all           random changes; all names and types that are published
  *   mark FILE, until FILE  between the ranks
  *   freeze SECONDS         stopped, as by SIGSTOP
  *   exec SCRIPT            the same process, a new image
@@ -173,6 +174,101 @@ static void tell(const char *what, const char *upath, long rc, bool changed)
         printf("%s %s: %s\n", what, upath, result(-1));
 }
 
+/* --- storm: N random changes of few names, any of which may fail --- */
+
+static void storm_name(char name[32])
+{
+    static const char *const names[] = {"a", "b", "c"};
+
+    if (random() % 2)
+        snprintf(name, 32, "%s", names[random() % 3]);
+    else
+        snprintf(name, 32, "%s/%s", names[random() % 3], names[random() % 3]);
+}
+
+static void storm_step(void)
+{
+    const int at = AT_FDCWD;
+    char a[32], b[32];
+    struct stat st;
+    int fd;
+
+    storm_name(a);
+    storm_name(b);
+    switch (random() % 10) {
+    case 0:
+    case 1:
+        if (syscall(SYS_mkdirat, at, full(a), 0755) == 0)
+            ops->changed(ENGINE_PRODUCER, a);
+        break;
+    case 2:
+        if (syscall(SYS_symlinkat, b, at, full(a)) == 0)
+            ops->changed(ENGINE_PRODUCER, a);
+        break;
+    case 3:
+        fd = open(full(a), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        if (fd >= 0 && write(fd, b, strlen(b)) > 0)
+            close(fd);
+        break;
+    case 4:
+        if (syscall(SYS_unlinkat, at, full(a), AT_REMOVEDIR) == 0 ||
+            syscall(SYS_unlinkat, at, full(a), 0) == 0)
+            ops->unlinked(ENGINE_PRODUCER, a, true);
+        break;
+    case 5:
+        if (syscall(SYS_renameat2, at, full(a), at, full(b), 0) == 0)
+            ops->renamed(ENGINE_PRODUCER, a, b);
+        break;
+    case 6:
+        ops->consume(ENGINE_CONSUMER, a, false);
+        break;
+    case 7:
+        ops->bring_tree(ENGINE_CONSUMER, a);
+        break;
+    case 8:
+        ops->lookup(ENGINE_CONSUMER, a, &st);
+        ops->bring_parents(ENGINE_CONSUMER, b);
+        break;
+    case 9:
+        if (syscall(SYS_fchmodat, at, full(a), 0700 | (random() & 077)) == 0)
+            ops->changed(ENGINE_PRODUCER, a);
+        break;
+    }
+}
+
+static void storm(int n)
+{
+    srandom((unsigned)(atoi(getenv("PMIX_RANK")) + 1000 * atoi(getenv("STORM_SEED"))));
+    while (n-- > 0)
+        storm_step();
+}
+
+/* Names that list() gives, below too, with their types as look-ups tell them: the same on
+ * every rank, in whatever order the others do it. */
+static void say_all(const char *upath)
+{
+    struct names names = {0};
+    char below[PATH_MAX];
+    struct stat st;
+
+    if (ops->list(ENGINE_CONSUMER, upath, note, &names) < 0)
+        die("list");
+    if (names.n > 0)
+        qsort(names.name, names.n, sizeof(char *), compare);
+    for (size_t i = 0; i < names.n; i++) {
+        char *type = strrchr(names.name[i], ':');
+        *type++ = '\0';
+        snprintf(below, sizeof(below), "%s%s%s", upath, upath[0] ? "/" : "", names.name[i]);
+        if (ops->lookup(ENGINE_CONSUMER, below, &st) < 0)
+            printf("%s: %s in the list, %s\n", below, type, strerrorname_np(errno));
+        else
+            printf("%s: %s%s\n", below, type,
+                   strcmp(type, type_name(st.st_mode)) == 0 ? "" : " in the list only");
+        if (strcmp(type, "dir") == 0)
+            say_all(below);
+    }
+}
+
 static void run(const char *word, const char *a, const char *b)
 {
     const int at = AT_FDCWD;
@@ -230,6 +326,10 @@ static void run(const char *word, const char *a, const char *b)
         int fd = open(a, O_WRONLY | O_CREAT, 0644);
         if (fd < 0 || close(fd) < 0)
             die(a);
+    } else if (IS("storm")) {
+        storm(atoi(a));
+    } else if (IS("all")) {
+        say_all("");
     } else if (IS("freeze")) {
         pid_t pid = fork();
         if (pid == 0) {

@@ -532,6 +532,12 @@ static void brings_directories(void **state)
     assert_null(begin_other(s, "dev", 0644, 0));
     assert_null(begin_other(s, ".dyad/x", S_IFDIR | 0700, 0));
 
+    /* Nobody's directory is discarded for the file that had its name, or as what it was. */
+    assert_int_equal(store_fetch_discard(s->dir, "a/b", &id), -1);
+    assert_int_equal(errno, ESTALE);
+    check_text(s, "a/b/f", "text");
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+
     assert_int_equal(store_dir_rmdir(s->dir, "a/b"), -1);
     assert_int_equal(errno, ENOTEMPTY);
     assert_int_equal(store_dir_unlink(s->dir, "a/b/f"), 0);

@@ -1,0 +1,122 @@
+/*
+ * invalidate.c - what happens to a file that somebody else replaced or removed
+ *
+ * The table says that what is here is out of date; it waits for the answer before the other
+ * one's close or unlink returns. The record goes at once, the file by a pool thread, and
+ * only if it is still the one of the record. A directory is removed if it was withdrawn, or
+ * is something else now, and nothing is in it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/member.h"
+#include "store/fetch.h"
+#include "util/log.h"
+
+struct invalidate {
+    struct engine_io io;
+    struct member *member;
+    char *upath;
+    struct store_record record[2];
+    bool remove[2];
+    uint64_t token;
+};
+
+/* Only if nothing is in it: what somebody has put there since is his. */
+static void remove_directory(struct member_side *side, const char *upath)
+{
+    if (store_dir_rmdir(side->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
+        errno != ENOENT && errno != ENOTDIR)
+        log_warn("the removed directory \"%s\" stays below %s: %m", upath,
+                 store_dir_path(side->dir));
+}
+
+static void invalidate_work(void *arg)
+{
+    struct invalidate *inv = arg;
+
+    for (int s = 0; s < 2; s++) {
+        struct member_side *side = &inv->member->side[s];
+        inv->record[s].entry.upath = inv->upath;
+        if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
+            if (produce_still_there(side, &inv->record[s]))
+                remove_directory(side, inv->upath);
+            continue;
+        }
+        /* Whoever has it open keeps the old bytes. A file that is not the one we recorded,
+         * or is being written, is newer. */
+        if (inv->remove[s] && produce_still_there(side, &inv->record[s]) &&
+            !store_marks_dirty(side->marks, inv->upath, 0, 0, NULL) &&
+            store_fetch_discard(side->dir, inv->upath, &inv->record[s].identity) < 0 &&
+            errno != ESTALE && errno != ENOENT)
+            log_error("the outdated \"%s\" below %s could not be removed: %m", inv->upath,
+                      store_dir_path(side->dir));
+    }
+}
+
+static void invalidate_done(void *arg)
+{
+    struct invalidate *inv = arg;
+
+    dht_node_invalidated(inv->member->dht, inv->token);
+    free(inv->upath);
+    free(inv);
+}
+
+static void publish_again(struct member *member, const char *upath)
+{
+    for (int s = 1; s >= 0; s--) {
+        const struct store_record *record;
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL) {
+            produce_start(member, (enum engine_side)s, upath, 0, NULL, NULL);
+            return;
+        }
+    }
+}
+
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    struct member *member = arg;
+    struct invalidate *inv = calloc(1, sizeof(*inv));
+
+    transfer_invalidate(member, newer);
+    consume_invalidate(member, newer);
+    dirs_forget(member, newer->upath);
+    if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
+        /* The homes know of this rank only what an earlier member of it began to publish.
+         */
+        dht_node_invalidated(member->dht, token);
+        publish_again(member, newer->upath);
+        return;
+    }
+    if (!inv || !(inv->upath = strdup(newer->upath))) {
+        free(inv);
+        log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
+                  newer->upath);
+        return; /* no answer: the home will find this holder silent */
+    }
+    inv->member = member;
+    inv->token = token;
+    for (int s = 0; s < 2; s++) {
+        struct member_side *side = &member->side[s];
+        const struct store_record *record;
+        if (!side->journal || !(record = store_journal_find(side->journal, newer->upath)) ||
+            dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
+            continue;
+        inv->record[s] = *record;
+        /* The new version may lie in this very storage: then the name is its own now. */
+        inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
+                         !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
+        if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
+            S_ISDIR(newer->mode))
+            inv->remove[s] = false; /* one directory is as good as another */
+        store_journal_delete(side->journal, newer->upath);
+        if (member->side[0].journal == member->side[1].journal)
+            break;
+    }
+    engine_io_submit(member->io, &inv->io, invalidate_work, invalidate_done, inv);
+}
