@@ -395,10 +395,30 @@ for ((seed = 1; seed <= ${DYAD_TEST_LONG:+98+}2; seed++)); do
     storm $seed
 done
 
+# Where as many ranks are silent as an entry has homes, a listing says that it is not whole, and soon.
+clean_ssd
+script deaf1 <<S
+mkdir d
+freeze 4 WORK/mark.deaf1
+until WORK/mark.end
+S
+script deaf2 <<S
+until WORK/mark.deaf1
+freeze 4 WORK/mark.deaf2
+until WORK/mark.end
+S
+script alone <<S
+until WORK/mark.deaf2
+list .
+> list : EHOSTUNREACH
+mark WORK/mark.end
+S
+JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
+run deaf1 deaf2 alone
+
 # A rank that execs loses its shard and remembers what it has published; one that is stopped is passed over: each
 # entry has another home.
 clean_ssd
-JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
 {
     for i in 1 2 3 4 5 6 7 8 9; do
         printf 'mkdir d%s\nsymlink d%s l%s\n' $i $i $i
@@ -418,8 +438,7 @@ S
 mv "$WORK/before2.expected" "$WORK/before.expected"
 script frozen <<S
 until WORK/mark.back
-mark WORK/mark.frozen
-freeze 3
+freeze 3 WORK/mark.frozen
 list .
 > list : 0$every
 mark WORK/mark.end

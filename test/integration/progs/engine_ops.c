@@ -14,7 +14,7 @@
  *   count U                how many names list() gives, and whether one comes twice
  *   storm N, all           random changes; all names and types that are published
  *   mark FILE, until FILE  between the ranks
- *   freeze SECONDS         stopped, as by SIGSTOP
+ *   freeze SECONDS FILE    stopped, as by SIGSTOP; a mark once that is so
  *   exec SCRIPT            the same process, a new image
  */
 #include <dirent.h>
@@ -269,6 +269,44 @@ static void say_all(const char *upath)
     }
 }
 
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[512] = "";
+    FILE *stat;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (!(stat = fopen(path, "r")))
+        return false;
+    if (!fgets(text, sizeof(text), stat))
+        text[0] = '\0';
+    fclose(stat);
+    return strstr(text, ") T ") != NULL;
+}
+
+static void make_mark(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+
+    if (fd < 0 || close(fd) < 0)
+        die(path);
+}
+
+static void freeze(unsigned seconds, const char *mark)
+{
+    pid_t self = getpid(), pid = fork();
+
+    if (pid == 0) {
+        while (!is_stopped(self))
+            nap();
+        make_mark(mark);
+        sleep(seconds);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    if (pid < 0 || raise(SIGSTOP) < 0 || waitpid(pid, NULL, 0) != pid)
+        die("freeze");
+}
+
 static void run(const char *word, const char *a, const char *b)
 {
     const int at = AT_FDCWD;
@@ -323,22 +361,13 @@ static void run(const char *word, const char *a, const char *b)
     } else if (IS("here")) {
         say_here(a);
     } else if (IS("mark")) {
-        int fd = open(a, O_WRONLY | O_CREAT, 0644);
-        if (fd < 0 || close(fd) < 0)
-            die(a);
+        make_mark(a);
     } else if (IS("storm")) {
         storm(atoi(a));
     } else if (IS("all")) {
         say_all("");
     } else if (IS("freeze")) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            sleep((unsigned)atoi(a));
-            kill(getppid(), SIGCONT);
-            _exit(0);
-        }
-        if (pid < 0 || raise(SIGSTOP) < 0 || waitpid(pid, NULL, 0) != pid)
-            die(word);
+        freeze((unsigned)atoi(a), b);
     } else if (IS("exec")) {
         execl("/proc/self/exe", "engine_ops", dmd, a, "-", (char *)NULL);
         die(word);
