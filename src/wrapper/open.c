@@ -457,8 +457,7 @@ managed_open(int dirfd, const char *path, int flags, mode_t mode, unsigned how,
     return true;
 }
 
-/* An open for reading that failed: by way of a link elsewhere to a file of ours? */
-static bool is_dangling(int dirfd, const char *path, int flags)
+bool wrapper_open_dangling(int dirfd, const char *path, int flags)
 {
     char target;
 
@@ -482,7 +481,7 @@ static bool is_dangling(int dirfd, const char *path, int flags)
             managed_open(dirfd, path, flags, mode, how_, openat_fn, &fd_))              \
             return fd_;                                                                 \
         fd_ = call;                                                                     \
-        if (fd_ < 0 && is_dangling(dirfd, path, flags) &&                               \
+        if (fd_ < 0 && wrapper_open_dangling(dirfd, path, flags) &&                     \
             !managed_open(dirfd, path, flags, mode, WRAPPER_PATH_FOLLOW_ALL, openat_fn, \
                           &fd_))                                                        \
             errno = ENOENT;                                                             \

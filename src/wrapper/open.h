@@ -29,6 +29,10 @@ int wrapper_open(const struct wrapper_opener *opener);
 unsigned wrapper_open_how(int flags);
 /* They open for writing, or make the file. */
 bool wrapper_open_writes(int flags);
+/* After a real open of a path elsewhere failed: it may be a link to a file of ours that is
+ * not here, and is worth wrapper_path_find_as() with WRAPPER_PATH_FOLLOW_ALL. Keeps errno
+ * if not. */
+bool wrapper_open_dangling(int dirfd, const char *path, int flags);
 /* Before an open that cannot be repeated: what wrapper_open() does before and between its
  * real opens. 0, or -1 with errno. For reading it opens the file itself to look at it. */
 int wrapper_open_prepare(struct wrapper_path *where, int flags);

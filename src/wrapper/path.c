@@ -146,9 +146,14 @@ void wrapper_path_cwd_changed(void)
 /* What comes after the prefix: "" for the directory itself, NULL: not below it. */
 static const char *below(const struct prefix *prefix, const char *path)
 {
-    if (prefix->len == 0 || strncmp(path, prefix->text, prefix->len) != 0)
+    size_t i = 0;
+
+    /* In line: most differ early, and a call costs more. */
+    while (i < prefix->len && path[i] == prefix->text[i])
+        i++;
+    if (i < prefix->len || i == 0)
         return NULL;
-    path += prefix->len;
+    path += i;
     if (prefix->len == 1) /* "/" is managed: not sensible, but it is what was asked for */
         return path;
     return path[0] == '/' ? path + 1 : path[0] ? NULL : path;
@@ -374,9 +379,12 @@ static enum place place_near(int dirfd, uint64_t seed, enum place start, const c
 /* Length of the directory's text in path: what is before the last slash. */
 static size_t directory_length(const char *path)
 {
-    const char *slash = strrchr(path, '/');
+    size_t len = 0;
 
-    return slash ? (size_t)(slash - path) : 0;
+    for (size_t i = 0; path[i]; i++)
+        if (path[i] == '/')
+            len = i;
+    return len;
 }
 
 /* Where the path as a whole leads is asked for, not only its directory. */
@@ -516,8 +524,7 @@ static bool fd_seed(int dirfd, uint64_t *seed)
 {
     struct stat st;
 
-    if (syscall(SYS_newfstatat, dirfd, "", &st, AT_EMPTY_PATH) < 0 ||
-        !S_ISDIR(st.st_mode) || st.st_nlink == 0)
+    if (fstat(dirfd, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_nlink == 0)
         return false;
     *seed =
         mix(mix((uint64_t)st.st_dev, 0xda942042e4dd58b5ull), (uint64_t)st.st_ino) & ~1ull;

@@ -83,9 +83,19 @@ static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real
                                     .where = &where,
                                     .flags = parse_mode(mode)};
 
-    if (opener.flags == -1 || !wrapper_active() ||
-        !wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where))
+    FILE *stream;
+
+    if (opener.flags == -1 || !wrapper_active())
         return real_fopen(path, mode);
+    if (!wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)) {
+        stream = real_fopen(path, mode);
+        if (stream || !wrapper_open_dangling(AT_FDCWD, path, opener.flags))
+            return stream;
+        if (!wrapper_path_find_as(AT_FDCWD, path, WRAPPER_PATH_FOLLOW_ALL, &where)) {
+            errno = ENOENT;
+            return NULL;
+        }
+    }
     if (where.moved)
         o.path = where.text;
     if (!wrapper_mine())

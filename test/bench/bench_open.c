@@ -3,24 +3,24 @@
  * bench_open WRAPPER [ROUNDS]
  *
  * Runs itself with and without WRAPPER (libdyad_wrapper.so) preloaded, in turns, and shows
- * of each call the fastest turn. No launcher, no member: the engine is not even loaded.
+ * of each call the fastest batch, in processor time. No launcher, no member: the engine is
+ * not even loaded.
  */
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "util/clock.h"
-
-#define TURNS 15
-#define FILES 256
+#define TURNS   9
+#define BATCHES 10
+#define FILES   256
 
 static char top[200];
-static unsigned long rounds = 5000;
+static unsigned long rounds = 512;
 
 enum call {
     OPEN_ABSOLUTE,
@@ -118,6 +118,15 @@ static void call(enum call which, unsigned long i, int dirfd, const char *path)
     }
 }
 
+/* The thread's own time: other processes of the machine do not count. */
+static double cpu_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
 /* In the child: a line of nanoseconds for each call. */
 static int measure(void)
 {
@@ -145,10 +154,16 @@ static int measure(void)
     must(chdir(at("out")) == 0, "chdir");
     dirfd = open("d", O_RDONLY | O_DIRECTORY);
     for (int c = 0; c < CALLS; c++) {
-        uint64_t start = util_clock_now();
-        for (unsigned long i = 0; i < rounds; i++)
-            call((enum call)c, i, dirfd, copies[c]);
-        printf("%.1f\n", (double)(util_clock_now() - start) / (double)rounds);
+        double best = 0;
+        for (int batch = 0; batch < BATCHES; batch++) {
+            double start = cpu_ns(), ns;
+            for (unsigned long i = 0; i < rounds; i++)
+                call((enum call)c, i, dirfd, copies[c]);
+            ns = (cpu_ns() - start) / (double)rounds;
+            if (batch == 0 || ns < best)
+                best = ns;
+        }
+        printf("%.1f\n", best);
     }
     return 0;
 }

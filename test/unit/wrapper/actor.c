@@ -562,6 +562,7 @@ static int act_ways(void)
     const char *outside = args[0];
     char path[PATH_MAX], cwd[PATH_MAX - 32];
     int fd, dir;
+    FILE *f;
 
     CHECK(getcwd(cwd, sizeof(cwd)) && mkdir("s", 0700) == 0);
     CHECK(chdir(outside) == 0);
@@ -579,6 +580,14 @@ static int act_ways(void)
     CHECK(close(make(path, "1")) == 0); /* another description of e */
     CHECK(close(fd) == 0);
     CHECK(close(make("plain", "1")) == 0 && access("plain", F_OK) == 0);
+    snprintf(path, sizeof(path), "%s/r", cwd);
+    CHECK(symlink(path, "dangling") == 0);
+    CHECK((f = fopen("dangling", "r")) && fgetc(f) == 'r' && fclose(f) == 0);
+    snprintf(path, sizeof(path), "%s/stale", cwd);
+    CHECK(unlink("dangling") == 0 && symlink(path, "dangling") == 0);
+    CHECK(reads("dangling", "stale\n"));
+    CHECK(unlink("dangling") == 0 && symlink("nowhere", "dangling") == 0);
+    CHECK(!fopen("dangling", "r") && errno == ENOENT && !reads("dangling", ""));
     return 0;
 }
 

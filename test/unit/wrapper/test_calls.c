@@ -307,8 +307,11 @@ static const struct call_case
             {.name = "ways to one file",
              .argv = ACTOR("ways", "%o"),
              .log = MADE("s") W("s/a") P("s/a", "1") W("b") P("b", "1") W("through")
-                 P("through", "1") W("c") P("c", "1") W("s/d") P(
-                     "s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P("e", "1")},
+                 P("through", "1") W("c") P("c", "1") W("s/d")
+                     P("s/d", "1") "write_begin p e w,creat\n" W("e") "held e\n" P(
+                         "e", "1") "consume c r wait 0\nread_check c r 0\n"
+                                   "consume c stale stale\nconsume c stale "
+                                   "wait 0\nread_check c stale 0\n"},
             {.name = "two directories",
              .argv = ACTOR("two_dirs", "%o"),
              .log = W("f") "published ?%o/f -1 error 0 mapped 0\nconsume c r wait "
