@@ -254,7 +254,7 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     errno = 0;
     closing->upath = present_upath(&front->side[token_side(token)], fd);
-    /* ENOENT: no /proc here, after chroot. */
+    /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
         (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd)))
         closing->upath = w.first_upath;

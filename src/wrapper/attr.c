@@ -169,22 +169,22 @@ int wrapped_futimesat(int dirfd, const char *path, const struct timeval times[2]
 #define ASK(path, follow, call, none_rc, none_errno)                              \
     do {                                                                          \
         struct wrapper_path where;                                                \
+        enum wrapper_resolved what;                                               \
         int saved = errno;                                                        \
         ssize_t rc = (call);                                                      \
         if (__builtin_expect(rc >= 0, 1) || errno != ENOENT || !wrapper_active()) \
             return rc;                                                            \
-        switch (wrapper_resolve(AT_FDCWD, path, follow, &where, NULL)) {          \
-        case WRAPPER_NOWHERE:                                                     \
-            break;                                                                \
-        case WRAPPER_HERE:                                                        \
+        /* lstat, after which it is asked most often, has not followed. */        \
+        what = wrapper_resolved_before(AT_FDCWD, path, false)                     \
+                   ? WRAPPER_ELSEWHERE                                            \
+                   : wrapper_resolve(AT_FDCWD, path, follow, &where, NULL);       \
+        if (what == WRAPPER_ELSEWHERE) {                                          \
+            rc = none_rc;                                                         \
+            errno = none_errno ? none_errno : saved;                              \
+        } else if (what == WRAPPER_HERE) {                                        \
             path = where.moved ? where.text : path;                               \
             rc = (call);                                                          \
             errno = rc < 0 ? errno : saved;                                       \
-            break;                                                                \
-        case WRAPPER_ELSEWHERE:                                                   \
-            rc = none_rc;                                                         \
-            errno = none_errno ? none_errno : saved;                              \
-            break;                                                                \
         }                                                                         \
         return rc;                                                                \
     } while (0)

@@ -155,12 +155,14 @@ static DIR *adopt(DIR *dir)
 {
     struct wrapper_path where;
     struct stream *s;
+    struct stat st;
     int saved = errno;
 
     if (!dir || !wrapper_active())
         return dir;
     drop(dir);
-    if (wrapper_path_find_fd_as(dirfd(dir), WRAPPER_PATH_DIR, &where) && wrapper_mine()) {
+    if (REAL(fstat)(dirfd(dir), &st) == 0 && wrapper_path_on_device(st.st_dev) &&
+        wrapper_path_find_fd_as(dirfd(dir), WRAPPER_PATH_DIR, &where) && wrapper_mine()) {
         s = calloc(1, sizeof(*s));
         if (!s) {
             REAL(closedir)(dir);
@@ -487,6 +489,8 @@ static DIR *open_stream(int dirfd, const char *path)
     return dir;
 }
 
+#define LEADS_TO (WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW_ALL)
+
 DIR *wrapper_opendir(int dirfd, const char *path)
 {
     struct wrapper_path where;
@@ -498,6 +502,10 @@ DIR *wrapper_opendir(int dirfd, const char *path)
         dir = open_stream(dirfd, where.moved ? where.text : path);
         if (dir)
             errno = saved;
+    } else if (dir && wrapper_active() &&
+               !wrapper_path_find_as(dirfd, path, LEADS_TO, &where)) {
+        drop(dir);
+        return dir;
     }
     return adopt(dir);
 }

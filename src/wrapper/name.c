@@ -1,5 +1,5 @@
 /*
- * name.c - rename, link, unlink, remove; mkdir, rmdir, symbolic links; chdir, chroot
+ * name.c - rename, unlink, remove, rmdir; chdir, chroot
  *
  * The real call first; then the engine hears what happened. If it cannot tell the others
  * the caller gets its error, as for close: the local part has been done.
@@ -13,21 +13,16 @@
  * - below a directory that is to be removed, or to be replaced by another, it makes the
  *   call fail with ENOTEMPTY.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "util/log.h"
 #include "wrapper/core.h"
-#include "wrapper/fd.h"
-#include "wrapper/open.h"
+#include "wrapper/name.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
@@ -39,16 +34,9 @@
 #define RENAME_NOREPLACE (1 << 0)
 #endif
 
-struct name {
-    struct wrapper_path where;
-    bool managed;
-    int dirfd; /* what to give the real call */
-    const char *path;
-};
-
 /* False: the whole call is none of ours. The managed directory itself is not renamed,
  * removed or made by us. */
-static bool find(struct name *name, int dirfd, const char *path)
+bool wrapper_name_find(struct wrapper_name *name, int dirfd, const char *path)
 {
     name->dirfd = dirfd;
     name->path = path;
@@ -59,12 +47,12 @@ static bool find(struct name *name, int dirfd, const char *path)
     return name->managed;
 }
 
-static const struct engine_ops *engine(void)
+const struct engine_ops *wrapper_name_engine(void)
 {
     return wrapper_mine() ? wrapper_engine() : NULL;
 }
 
-static bool is_here(const struct name *name, struct stat *st)
+static bool is_here(const struct wrapper_name *name, struct stat *st)
 {
     int saved = errno;
     bool here = REAL(fstatat)(name->dirfd, name->path, st, AT_SYMLINK_NOFOLLOW) == 0 ||
@@ -74,20 +62,21 @@ static bool is_here(const struct name *name, struct stat *st)
     return here;
 }
 
-static int look_up(const struct engine_ops *ops, const struct name *name, struct stat *st)
+static int look_up(const struct engine_ops *ops, const struct wrapper_name *name,
+                   struct stat *st)
 {
     return ENGINE_CALL(
         ops->lookup(wrapper_path_side(&name->where), wrapper_path_upath(&name->where), st));
 }
 
 /* Published, and not here: what must not exist does. -1 EEXIST, or 0. */
-static int check_free(const struct name *name)
+int wrapper_name_check_free(const struct wrapper_name *name)
 {
     const struct engine_ops *ops;
     int saved = errno, rc = 0;
     struct stat st;
 
-    if (name->managed && !is_here(name, &st) && (ops = engine()) &&
+    if (name->managed && !is_here(name, &st) && (ops = wrapper_name_engine()) &&
         look_up(ops, name, &st) == 0)
         rc = -1;
     errno = rc < 0 ? EEXIST : saved;
@@ -103,7 +92,7 @@ static int stop_at_first(void *arg, const char *name, unsigned char type)
 }
 
 /* Is something published below the directory? -1 ENOTEMPTY; 0: nothing, or nobody knows. */
-static int check_empty(const struct engine_ops *ops, const struct name *name)
+static int check_empty(const struct engine_ops *ops, const struct wrapper_name *name)
 {
     int saved = errno;
     int rc = ENGINE_CALL(ops->list(wrapper_path_side(&name->where),
@@ -113,11 +102,21 @@ static int check_empty(const struct engine_ops *ops, const struct name *name)
     return rc > 0 ? -1 : 0;
 }
 
+static bool is_directory(const struct engine_ops *ops, const struct wrapper_name *name)
+{
+    struct stat st = {0};
+    int saved = errno;
+    bool known = name->managed && (is_here(name, &st) || look_up(ops, name, &st) == 0);
+
+    errno = saved;
+    return known && S_ISDIR(st.st_mode);
+}
+
 /* --- rename --------------------------------------------------------------------------- */
 
 /* One side at a time: with two directories a name may move from one to the other. */
-static int tell_renamed(const struct engine_ops *ops, const struct name *from,
-                        const struct name *to)
+int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *from,
+                      const struct wrapper_name *to)
 {
     const char *from_upath =
         from && from->managed ? wrapper_path_upath(&from->where) : NULL;
@@ -141,35 +140,44 @@ static int tell_renamed(const struct engine_ops *ops, const struct name *from,
 }
 
 /* A directory or a link may stand where another did. */
-static int moved(int rc)
+int wrapper_name_moved(int rc)
 {
     if (rc == 0)
         wrapper_path_changed();
     return rc;
 }
 
-static int after_rename(int rc, const struct name *from, const struct name *to,
-                        unsigned flags)
+static int after_rename(int rc, const struct wrapper_name *from,
+                        const struct wrapper_name *to, unsigned flags)
 {
     const struct engine_ops *ops;
 
-    moved(rc);
-    if (rc < 0 || !(ops = engine()))
+    wrapper_name_moved(rc);
+    if (rc < 0 || !(ops = wrapper_name_engine()))
         return rc;
-    if (flags & RENAME_EXCHANGE) { /* both names are other files than before */
+    if (flags & RENAME_EXCHANGE) {
+        bool trees = from->managed && to->managed &&
+                     (is_directory(ops, from) || is_directory(ops, to));
+        /* Of directories the names below that only one of them has are withdrawn where they
+         * were. What both have is withdrawn with them, and so published once more. */
+        if (trees &&
+            (wrapper_name_tell(ops, from, to) < 0 || wrapper_name_tell(ops, to, from) < 0))
+            return -1;
+        /* Both names are other files than before. */
         if (to->managed)
-            rc = tell_renamed(ops, NULL, to);
-        if (from->managed && tell_renamed(ops, NULL, from) < 0)
+            rc = wrapper_name_tell(ops, NULL, to);
+        if (!trees && from->managed && wrapper_name_tell(ops, NULL, from) < 0)
             rc = -1;
         return rc;
     }
-    return tell_renamed(ops, from, to);
+    return wrapper_name_tell(ops, from, to);
 }
 
 /* The real call says that something is not there: the source, or a directory above the
  * target. Either may be published: bring it here, without waiting for one that is not.
  * True: the call is worth another try. */
-static bool bring(const struct name *from, const struct name *to, bool follow)
+bool wrapper_name_bring(const struct wrapper_name *from, const struct wrapper_name *to,
+                        bool follow)
 {
     struct wrapper_path where;
 
@@ -180,19 +188,9 @@ static bool bring(const struct name *from, const struct name *to, bool follow)
     return true;
 }
 
-#define WITH_BOTH(from, to, follow, call)                            \
-    ({                                                               \
-        int saved_ = errno, rc_ = (call);                            \
-        if (rc_ < 0 && errno == ENOENT && bring(from, to, follow)) { \
-            rc_ = (call);                                            \
-            errno = rc_ < 0 ? errno : saved_;                        \
-        }                                                            \
-        rc_;                                                         \
-    })
-
 /* Everything that is published below it goes with a directory, or stays behind. -1 with
  * errno: it cannot be brought. */
-static int bring_tree(const struct engine_ops *ops, const struct name *name)
+static int bring_tree(const struct engine_ops *ops, const struct wrapper_name *name)
 {
     int saved = errno;
 
@@ -206,25 +204,16 @@ static int bring_tree(const struct engine_ops *ops, const struct name *name)
     return 0;
 }
 
-static bool is_directory(const struct engine_ops *ops, const struct name *name)
-{
-    struct stat st = {0};
-    int saved = errno;
-    bool known = name->managed && (is_here(name, &st) || look_up(ops, name, &st) == 0);
-
-    errno = saved;
-    return known && S_ISDIR(st.st_mode);
-}
-
 /* What has to be seen to before the real call. -1 with errno: it is not to be made. */
-static int before_rename(const struct name *from, const struct name *to, unsigned flags)
+static int before_rename(const struct wrapper_name *from, const struct wrapper_name *to,
+                         unsigned flags)
 {
-    const struct engine_ops *ops = engine();
+    const struct engine_ops *ops = wrapper_name_engine();
     struct wrapper_path where;
 
     if (!ops)
         return 0;
-    if ((flags & RENAME_NOREPLACE) && check_free(to) < 0)
+    if ((flags & RENAME_NOREPLACE) && wrapper_name_check_free(to) < 0)
         return -1;
     if (flags & RENAME_EXCHANGE) {
         if (is_directory(ops, to) && bring_tree(ops, to) < 0)
@@ -240,11 +229,6 @@ static int before_rename(const struct name *from, const struct name *to, unsigne
     return bring_tree(ops, from);
 }
 
-/* | and not ||: both are to be looked at. */
-#define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
-    ((frompath) && (topath) && wrapper_active() &&         \
-     (find(from, fromfd, frompath) | find(to, tofd, topath)))
-
 #define RENAME(flags, call)               \
     (before_rename(&from, &to, flags) < 0 \
          ? -1                             \
@@ -252,115 +236,36 @@ static int before_rename(const struct name *from, const struct name *to, unsigne
 
 int wrapped_rename(const char *from_path, const char *to_path)
 {
-    struct name from, to;
+    struct wrapper_name from, to;
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
-        return moved(REAL(rename)(from_path, to_path));
+        return wrapper_name_moved(REAL(rename)(from_path, to_path));
     return RENAME(0, REAL(rename)(from.path, to.path));
 }
 
 int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to_path)
 {
-    struct name from, to;
+    struct wrapper_name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return moved(REAL(renameat)(fromfd, from_path, tofd, to_path));
+        return wrapper_name_moved(REAL(renameat)(fromfd, from_path, tofd, to_path));
     return RENAME(0, REAL(renameat)(fromfd, from.path, tofd, to.path));
 }
 
 int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *to_path,
                       unsigned flags)
 {
-    struct name from, to;
+    struct wrapper_name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return moved(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
+        return wrapper_name_moved(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
     return RENAME(flags, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags));
-}
-
-/* --- link ----------------------------------------------------------------------------- */
-
-/* The descriptor by which linkat names a file, as for O_TMPFILE: "" with AT_EMPTY_PATH, or
- * /proc/self/fd/N. -1: none. */
-static int source_fd(int fromfd, const char *from, int flags)
-{
-    static const char proc[] = "/proc/self/fd/";
-    char *end;
-    long fd;
-
-    if (!from)
-        return -1;
-    if ((flags & AT_EMPTY_PATH) && !*from)
-        return fromfd;
-    if (!(flags & AT_SYMLINK_FOLLOW) || strncmp(from, proc, sizeof(proc) - 1) != 0)
-        return -1;
-    fd = strtol(from + sizeof(proc) - 1, &end, 10);
-    return end != from + sizeof(proc) - 1 && !*end && fd >= 0 && fd <= INT_MAX ? (int)fd
-                                                                               : -1;
-}
-
-/* The file got its first name while fd is open for writing: it is complete when that is
- * closed. */
-static bool track_first_name(int fd, const struct name *to)
-{
-    int saved = errno, flags = REAL(fcntl)(fd, F_GETFL);
-    struct stat st;
-    bool tracked = false;
-
-    if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) &&
-        REAL(fstatat)(fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode) &&
-        st.st_nlink == 1) {
-        if (!wrapper_fd_marked(fd))
-            wrapper_open_created(fd, &to->where,
-                                 (flags & O_ACCMODE) | O_CREAT | O_EXCL | O_TRUNC);
-        tracked = wrapper_fd_marked(fd);
-    }
-    errno = saved;
-    return tracked;
-}
-
-static int after_link(int rc, const struct name *to, int fd)
-{
-    const struct engine_ops *ops;
-
-    if (rc < 0 || !to->managed || !(ops = engine()) ||
-        (fd >= 0 && track_first_name(fd, to)))
-        return rc;
-    return tell_renamed(ops, NULL, to);
-}
-
-int wrapped_link(const char *from_path, const char *to_path)
-{
-    struct name from, to;
-
-    if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
-        return REAL(link)(from_path, to_path);
-    if (check_free(&to) < 0)
-        return -1;
-    return after_link(WITH_BOTH(&from, &to, false, REAL(link)(from.path, to.path)), &to,
-                      -1);
-}
-
-int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_path,
-                   int flags)
-{
-    int fd = source_fd(fromfd, from_path, flags);
-    struct name from, to;
-
-    if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
-        return REAL(linkat)(fromfd, from_path, tofd, to_path, flags);
-    if (fd >= 0)
-        from.managed = false; /* it is here, whatever it is called */
-    if (check_free(&to) < 0)
-        return -1;
-    return after_link(WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
-                                REAL(linkat)(fromfd, from.path, tofd, to.path, flags)),
-                      &to, fd);
 }
 
 /* --- unlink, rmdir -------------------------------------------------------------------- */
 
-static int tell_unlinked(const struct engine_ops *ops, const struct name *name, int rc)
+static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name *name,
+                         int rc)
 {
     int saved = errno;
     int told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
@@ -374,12 +279,12 @@ static int tell_unlinked(const struct engine_ops *ops, const struct name *name, 
 }
 
 /* A file that is only published can be removed too. */
-static int after_unlink(int rc, int error, const struct name *name)
+static int after_unlink(int rc, int error, const struct wrapper_name *name)
 {
     const struct engine_ops *ops;
     struct stat st;
 
-    if ((rc < 0 && errno != ENOENT) || !(ops = engine()))
+    if ((rc < 0 && errno != ENOENT) || !(ops = wrapper_name_engine()))
         return rc;
     if (rc < 0) {
         if (look_up(ops, name, &st) < 0)
@@ -408,11 +313,11 @@ static bool ends_in_dots(const char *path)
     return last == path || last[-1] == '/';
 }
 
-typedef int remover(const struct name *name);
+typedef int remover(const struct wrapper_name *name);
 
-static int remove_directory(const struct name *name, remover *real)
+static int remove_directory(const struct wrapper_name *name, remover *real)
 {
-    const struct engine_ops *ops = engine();
+    const struct engine_ops *ops = wrapper_name_engine();
     int saved = errno, rc;
     struct stat st;
 
@@ -436,43 +341,43 @@ static int remove_directory(const struct name *name, remover *real)
     return tell_unlinked(ops, name, -1);
 }
 
-static int real_rmdir(const struct name *name)
+static int real_rmdir(const struct wrapper_name *name)
 {
     return REAL(unlinkat)(name->dirfd, name->path, AT_REMOVEDIR);
 }
 
 int wrapped_rmdir(const char *path)
 {
-    struct name name;
+    struct wrapper_name name;
 
-    if (!wrapper_active() || !find(&name, AT_FDCWD, path))
+    if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path))
         return REAL(rmdir)(path);
     return remove_directory(&name, real_rmdir);
 }
 
 int wrapped_unlink(const char *path)
 {
-    struct name name;
+    struct wrapper_name name;
     int saved = errno;
 
-    if (!wrapper_active() || !find(&name, AT_FDCWD, path))
+    if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path))
         return REAL(unlink)(path);
     return after_unlink(REAL(unlink)(name.path), saved, &name);
 }
 
 int wrapped_unlinkat(int dirfd, const char *path, int flags)
 {
-    struct name name;
+    struct wrapper_name name;
     int saved = errno;
 
-    if (!wrapper_active() || !find(&name, dirfd, path))
+    if (!wrapper_active() || !wrapper_name_find(&name, dirfd, path))
         return REAL(unlinkat)(dirfd, path, flags);
     if (flags == AT_REMOVEDIR)
         return remove_directory(&name, real_rmdir);
     return after_unlink(REAL(unlinkat)(dirfd, name.path, flags), saved, &name);
 }
 
-static int real_remove(const struct name *name)
+static int real_remove(const struct wrapper_name *name)
 {
     return REAL(remove)(name->path);
 }
@@ -481,160 +386,15 @@ int wrapped_remove(const char *path)
 {
     const struct engine_ops *ops;
     int saved = errno;
-    struct name name;
+    struct wrapper_name name;
     struct stat st;
 
-    if (!wrapper_active() || !find(&name, AT_FDCWD, path) || !(ops = engine()))
+    if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path) ||
+        !(ops = wrapper_name_engine()))
         return REAL(remove)(path);
     if (is_directory(ops, &name))
         return remove_directory(&name, is_here(&name, &st) ? real_remove : real_rmdir);
     return after_unlink(REAL(remove)(name.path), saved, &name);
-}
-
-/* --- what makes names ----------------------------------------------------------------- */
-
-enum made { MADE_PUBLIC, MADE_FILE, MADE_LOCAL };
-
-static int after_make(int rc, const struct name *name, enum made made)
-{
-    const struct engine_ops *ops;
-    int saved = errno;
-
-    if (rc < 0 || made == MADE_LOCAL || !(ops = engine()))
-        return rc;
-    if (made == MADE_FILE)
-        return tell_renamed(ops, NULL, name);
-    rc = ENGINE_CALL(
-        ops->changed(wrapper_path_side(&name->where), wrapper_path_upath(&name->where)));
-    if (rc == 0)
-        errno = saved;
-    return rc;
-}
-
-/* `path` is what `call` uses. */
-#define MAKE(dirfd, path, made, call)                                                \
-    do {                                                                             \
-        struct name name;                                                            \
-        if (!wrapper_active() || !find(&name, dirfd, path))                          \
-            return (call);                                                           \
-        if (check_free(&name) < 0)                                                   \
-            return -1;                                                               \
-        path = name.path;                                                            \
-        return after_make(WITH_BOTH((struct name *)NULL, &name, false, call), &name, \
-                          made);                                                     \
-    } while (0)
-
-int wrapped_mkdir(const char *path, mode_t mode)
-{
-    MAKE(AT_FDCWD, path, MADE_PUBLIC, REAL(mkdir)(path, mode));
-}
-
-int wrapped_mkdirat(int dirfd, const char *path, mode_t mode)
-{
-    MAKE(dirfd, path, MADE_PUBLIC, REAL(mkdirat)(dirfd, path, mode));
-}
-
-int wrapped_symlink(const char *target, const char *path)
-{
-    MAKE(AT_FDCWD, path, MADE_PUBLIC, moved(REAL(symlink)(target, path)));
-}
-
-int wrapped_symlinkat(const char *target, int dirfd, const char *path)
-{
-    MAKE(dirfd, path, MADE_PUBLIC, moved(REAL(symlinkat)(target, dirfd, path)));
-}
-
-/* FIFOs, sockets and devices are the node's. */
-int wrapped_mkfifo(const char *path, mode_t mode)
-{
-    MAKE(AT_FDCWD, path, MADE_LOCAL, REAL(mkfifo)(path, mode));
-}
-
-int wrapped_mkfifoat(int dirfd, const char *path, mode_t mode)
-{
-    MAKE(dirfd, path, MADE_LOCAL, REAL(mkfifoat)(dirfd, path, mode));
-}
-
-#define MADE_BY_MKNOD(mode) (((mode)&S_IFMT) == 0 || S_ISREG(mode) ? MADE_FILE : MADE_LOCAL)
-
-int wrapped_mknod(const char *path, mode_t mode, dev_t dev)
-{
-    MAKE(AT_FDCWD, path, MADE_BY_MKNOD(mode), REAL(mknod)(path, mode, dev));
-}
-
-int wrapped_mknodat(int dirfd, const char *path, mode_t mode, dev_t dev)
-{
-    MAKE(dirfd, path, MADE_BY_MKNOD(mode), REAL(mknodat)(dirfd, path, mode, dev));
-}
-
-int wrapped___xmknod(int ver, const char *path, mode_t mode, dev_t *dev)
-{
-    MAKE(AT_FDCWD, path, MADE_BY_MKNOD(mode), REAL(__xmknod)(ver, path, mode, dev));
-}
-
-int wrapped___xmknodat(int ver, int dirfd, const char *path, mode_t mode, dev_t *dev)
-{
-    MAKE(dirfd, path, MADE_BY_MKNOD(mode), REAL(__xmknodat)(ver, dirfd, path, mode, dev));
-}
-
-/* --- readlink ------------------------------------------------------------------------- */
-
-/* After a real readlink that did not find it. True: again, with where's path if `moved`. */
-static bool bring_link(int dirfd, const char *path, struct wrapper_path *where)
-{
-    const struct engine_ops *ops;
-    struct stat st;
-
-    switch (wrapper_resolve(dirfd, path, false, where, &st)) {
-    case WRAPPER_NOWHERE:
-        return false;
-    case WRAPPER_HERE:
-        return true;
-    case WRAPPER_ELSEWHERE:
-        break;
-    }
-    if (!S_ISLNK(st.st_mode)) {
-        errno = EINVAL;
-        return false;
-    }
-    ops = wrapper_engine();
-    return ENGINE_CALL(
-               ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0;
-}
-
-#define READLINK(dirfd, path, call)                                           \
-    do {                                                                      \
-        struct wrapper_path where;                                            \
-        int saved = errno;                                                    \
-        ssize_t n = (call);                                                   \
-        if (__builtin_expect(n < 0, 0) && errno == ENOENT && path && *path && \
-            wrapper_active() && bring_link(dirfd, path, &where)) {            \
-            path = where.moved ? where.text : path;                           \
-            n = (call);                                                       \
-            errno = n < 0 ? errno : saved;                                    \
-        }                                                                     \
-        return n;                                                             \
-    } while (0)
-
-ssize_t wrapped_readlink(const char *path, char *buf, size_t size)
-{
-    READLINK(AT_FDCWD, path, REAL(readlink)(path, buf, size));
-}
-
-ssize_t wrapped_readlinkat(int dirfd, const char *path, char *buf, size_t size)
-{
-    READLINK(dirfd, path, REAL(readlinkat)(dirfd, path, buf, size));
-}
-
-ssize_t wrapped___readlink_chk(const char *path, char *buf, size_t size, size_t room)
-{
-    READLINK(AT_FDCWD, path, REAL(__readlink_chk)(path, buf, size, room));
-}
-
-ssize_t wrapped___readlinkat_chk(int dirfd, const char *path, char *buf, size_t size,
-                                 size_t room)
-{
-    READLINK(dirfd, path, REAL(__readlinkat_chk)(dirfd, path, buf, size, room));
 }
 
 /* --- chdir ---------------------------------------------------------------------------- */

@@ -79,8 +79,9 @@ static void bring_parents(const struct engine_ops *ops, struct wrapper_path *whe
     const char *upath;
 
     for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++)
-        if (!strchr(upath, '/') || !ops->bring_parents ||
-            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 ||
+        if (!strchr(upath, '/') ||
+            (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
+             errno != ESTALE) ||
             wrapper_path_again(where) != WRAPPER_PATH_OTHER)
             break;
 }

@@ -668,6 +668,31 @@ enum wrapper_path_again wrapper_path_again(struct wrapper_path *where)
 
 /* --- set-up --- */
 
+/* The file system of a managed directory. What is mounted below one is not shared: a
+ * fetched file is renamed into place. */
+static struct {
+    bool known;
+    dev_t dev;
+} device[2];
+
+static void set_device(int side)
+{
+    struct stat st;
+
+    device[side].known = managed[side].len &&
+                         syscall(SYS_newfstatat, AT_FDCWD, managed[side].text, &st, 0) == 0;
+    if (device[side].known)
+        device[side].dev = st.st_dev;
+}
+
+bool wrapper_path_on_device(dev_t dev)
+{
+    for (int side = 0; side < 2; side++)
+        if (managed[side].len && (!device[side].known || device[side].dev == dev))
+            return true;
+    return false;
+}
+
 static void set_prefix(struct prefix *as_given, struct prefix *physical, const char *path)
 {
     struct wrapper_path where = {.how = WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW_ALL};
@@ -736,6 +761,7 @@ bool wrapper_path_setup(char *const env[])
         if (!path || !*path)
             continue;
         set_prefix(&configured[side], &managed[side], path);
+        set_device(side);
         add_form(&managed[side], side);
         add_form(&configured[side], side);
         any = any || configured[side].len;

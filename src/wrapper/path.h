@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "engine/engine_ops.h"
 
@@ -70,6 +71,8 @@ static inline bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
 {
     return wrapper_path_find_fd_as(fd, 0, where);
 }
+/* False: no file of that file system is below a managed directory. Costs nothing. */
+bool wrapper_path_on_device(dev_t dev);
 /* Is this the name that the control directory has in a managed one? */
 bool wrapper_path_is_control(const char *name);
 /* By its form the path can only name a directory: a slash or a dot ends it. */

@@ -26,7 +26,7 @@ static const struct {
 };
 
 /* Called with the arguments of any of them; all but void ones report failure as -1 but
- * fopen and freopen, which every libc has. */
+ * those that return a pointer, which every libc has. */
 static long missing(void)
 {
     errno = ENOSYS;

@@ -10,13 +10,47 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "wrapper/core.h"
 
 #define MAX_LINKS 40
+
+#define FRESH_NS 50000000 /* 50 ms */
+
+/* What this thread was told last: the path as it was given, and when. */
+static __thread struct {
+    uint64_t hash;
+    int64_t when;
+} heard __attribute__((tls_model("initial-exec")));
+
+static int64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static uint64_t hash_of(int dirfd, const char *path, bool follow)
+{
+    uint64_t hash =
+        UINT64_C(0xcbf29ce484222325) ^ ((uint64_t)(unsigned)dirfd << 1 | follow);
+
+    for (; *path; path++)
+        hash = (hash ^ (unsigned char)*path) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+bool wrapper_resolved_before(int dirfd, const char *path, bool follow)
+{
+    return path && heard.when != 0 && now_ns() - heard.when < FRESH_NS &&
+           heard.hash == hash_of(dirfd, path, follow);
+}
 
 static enum wrapper_resolved nowhere(int error)
 {
@@ -126,12 +160,16 @@ static __attribute__((noinline)) void bring_before_dots(int dirfd, const char *p
 enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
                                       struct wrapper_path *where, struct stat *st)
 {
+    enum wrapper_resolved what;
     int saved = errno;
 
     if (path && wrapper_active() && strstr(path, "/.."))
         bring_before_dots(dirfd, path);
     errno = saved;
-    return resolve(dirfd, path, follow, where, st);
+    what = resolve(dirfd, path, follow, where, st);
+    heard.when = what == WRAPPER_ELSEWHERE ? now_ns() : 0;
+    heard.hash = heard.when ? hash_of(dirfd, path, follow) : 0;
+    return what;
 }
 
 static bool bring(int dirfd, const char *path, bool follow, bool directory,

@@ -27,6 +27,11 @@ enum wrapper_resolved {
 enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
                                       struct wrapper_path *where, struct stat *st);
 
+/* This thread has just heard of *path, from wrapper_resolve(), that it is elsewhere, and
+ * asks about nothing else in between: ls does, of each file, first by stat and then for
+ * extended attributes. Outside of the managed directory it is false. */
+bool wrapper_resolved_before(int dirfd, const char *path, bool follow);
+
 /* Make (dirfd, path) be here, if it is published: a file with its bytes. True: the real
  * call is worth another try. False with errno: ENOENT, or why it could not be brought.
  * *where as above. */

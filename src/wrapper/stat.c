@@ -1,5 +1,5 @@
 /*
- * stat.c - stat, statx and access of what is published but not here
+ * stat.c - stat, statx, access and readlink of what is published but not here
  *
  * The real call answers for what is here, at no cost; the engine is asked only after
  * ENOENT. Nothing is fetched; a symbolic link that is to be followed is made here.
@@ -96,13 +96,14 @@ static bool is_below(int dirfd, const char *path)
         return rc;                                                             \
     } while (0)
 
-#define DEFINE_FSTAT(name, params, fd, ...)                                           \
-    int wrapped_##name params                                                         \
-    {                                                                                 \
-        int rc = REAL(name)(__VA_ARGS__);                                             \
-        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && is_below(fd, "")) \
-            STEADY(st);                                                               \
-        return rc;                                                                    \
+#define DEFINE_FSTAT(name, params, fd, ...)                         \
+    int wrapped_##name params                                       \
+    {                                                               \
+        int rc = REAL(name)(__VA_ARGS__);                           \
+        if (__builtin_expect(rc == 0 && S_ISDIR(st->st_mode), 0) && \
+            wrapper_path_on_device(st->st_dev) && is_below(fd, "")) \
+            STEADY(st);                                             \
+        return rc;                                                  \
     }
 DEFINE_FSTAT(fstat, (int fd, struct stat *st), fd, fd, st)
 DEFINE_FSTAT(fstat64, (int fd, struct stat64 *st), fd, fd, st)
@@ -245,4 +246,64 @@ int wrapped_euidaccess(const char *path, int mode)
 int wrapped_eaccess(const char *path, int mode)
 {
     CHECKED(REAL(eaccess)(path, mode), AT_FDCWD, path, mode, true);
+}
+
+/* --- readlink ------------------------------------------------------------------------- */
+
+/* After a real readlink that did not find it. True: again, with where's path if `moved`. */
+static bool bring_link(int dirfd, const char *path, struct wrapper_path *where)
+{
+    const struct engine_ops *ops;
+    struct stat st;
+
+    switch (wrapper_resolve(dirfd, path, false, where, &st)) {
+    case WRAPPER_NOWHERE:
+        return false;
+    case WRAPPER_HERE:
+        return true;
+    case WRAPPER_ELSEWHERE:
+        break;
+    }
+    if (!S_ISLNK(st.st_mode)) {
+        errno = EINVAL;
+        return false;
+    }
+    ops = wrapper_engine();
+    return ENGINE_CALL(
+               ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0;
+}
+
+#define READLINK(dirfd, path, call)                                           \
+    do {                                                                      \
+        struct wrapper_path where;                                            \
+        int saved = errno;                                                    \
+        ssize_t n = (call);                                                   \
+        if (__builtin_expect(n < 0, 0) && errno == ENOENT && path && *path && \
+            wrapper_active() && bring_link(dirfd, path, &where)) {            \
+            path = where.moved ? where.text : path;                           \
+            n = (call);                                                       \
+            errno = n < 0 ? errno : saved;                                    \
+        }                                                                     \
+        return n;                                                             \
+    } while (0)
+
+ssize_t wrapped_readlink(const char *path, char *buf, size_t size)
+{
+    READLINK(AT_FDCWD, path, REAL(readlink)(path, buf, size));
+}
+
+ssize_t wrapped_readlinkat(int dirfd, const char *path, char *buf, size_t size)
+{
+    READLINK(dirfd, path, REAL(readlinkat)(dirfd, path, buf, size));
+}
+
+ssize_t wrapped___readlink_chk(const char *path, char *buf, size_t size, size_t room)
+{
+    READLINK(AT_FDCWD, path, REAL(__readlink_chk)(path, buf, size, room));
+}
+
+ssize_t wrapped___readlinkat_chk(int dirfd, const char *path, char *buf, size_t size,
+                                 size_t room)
+{
+    READLINK(dirfd, path, REAL(__readlinkat_chk)(dirfd, path, buf, size, room));
 }

@@ -196,6 +196,18 @@ if on 0 1 2; then
     fails "a file by its old name" "No such file" stat old/of1
 fi
 together
+if on 0; then
+    mkdir side
+    echo s >side/s
+    echo both >side/of0
+    is "directories exchanged" 0 "$python" -E -c '
+import ctypes
+print(ctypes.CDLL(None).renameat2(-100, b"side", -100, b"new", 2))'
+fi
+together
+on 1 2 && is "exchanged" $'new:\nof0\ns\n\nside:\nof0\nof1\nboth\n0' bash -c 'ls new side; cat new/of0 side/of0'
+together
+on 2 && is "rm -r of directories of others" "" rm -r side
 on 1 && rm -r tree
 together
 on 0 && fails "a removed tree" "No such file" ls tree

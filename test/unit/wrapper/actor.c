@@ -918,9 +918,9 @@ static int act_kinds(void)
 
     CHECK(mkfifo("fifo", 0600) == 0);
     CHECK((fd = open("fifo", O_RDWR)) >= 0 && close(fd) == 0);
-    CHECK(mkdir("dir", 0700) == 0);
-    CHECK(open("dir", O_WRONLY) == -1 && errno == EISDIR);
-    CHECK((fd = open("dir", O_RDONLY)) >= 0 && close(fd) == 0);
+    CHECK(mkdir("kdir", 0700) == 0);
+    CHECK(open("kdir", O_WRONLY) == -1 && errno == EISDIR);
+    CHECK((fd = open("kdir", O_RDONLY)) >= 0 && close(fd) == 0);
     CHECK((fd = open(".", O_TMPFILE | O_RDWR, 0600)) >= 0 && close(fd) == 0);
     CHECK((fd = open("lock", O_RDONLY | O_CREAT, 0600)) >= 0 && close(fd) == 0);
     CHECK(open("none", O_RDONLY | O_DIRECTORY) == -1 && errno == ENOENT);

@@ -12,6 +12,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -400,6 +401,36 @@ static int act_attributes(void)
     return 0;
 }
 
+/* Streams of many threads in one table, and one of them elsewhere at each address in turn.
+ */
+static void *list_often(void *arg)
+{
+    for (int i = 0; i < 50; i++) {
+        struct dirent *entry;
+        DIR *elsewhere = opendir("/"), *dir;
+        int n = 0;
+        CHECK(elsewhere && readdir(elsewhere) && closedir(elsewhere) == 0);
+        CHECK((dir = opendir("tree")));
+        while ((entry = readdir(dir)))
+            n++;
+        CHECK(n == 7);
+        rewinddir(dir);
+        CHECK(readdir(dir) && closedir(dir) == 0);
+    }
+    return arg;
+}
+
+static int act_threads(void)
+{
+    pthread_t thread[8];
+
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_create(&thread[i], NULL, list_often, NULL) == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_join(thread[i], NULL) == 0);
+    return 0;
+}
+
 #define ACT(name)         \
     {                     \
 #name, act_##name \
@@ -410,7 +441,7 @@ static const struct {
 } acts[] = {
     ACT(listing), ACT(listing_published), ACT(listing_off), ACT(scandir), ACT(glob),
     ACT(walk),    ACT(realpath),          ACT(links),       ACT(make),    ACT(remove),
-    ACT(move),    ACT(unnamed),           ACT(attributes),
+    ACT(move),    ACT(unnamed),           ACT(attributes),  ACT(threads),
 };
 
 int main(int argc, char **argv)

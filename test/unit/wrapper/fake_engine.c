@@ -110,6 +110,8 @@ static void leave(enum engine_leave how)
 {
     uint32_t none = 0;
 
+    if (how == ENGINE_LEAVE_GUEST)
+        return; /* the fake one promotes nobody */
     say("leave %s", how == ENGINE_LEAVE_EXIT ? "exit" : "exec");
     if (atomic_compare_exchange_strong(&leaving, &none, 1))
         syscall(SYS_futex, &leaving, FUTEX_WAKE_PRIVATE, 99, NULL, NULL, 0);
@@ -273,7 +275,8 @@ static int list(enum engine_side side, const char *upath,
     dir = remote[0] && !listing_off ? opendir(path) : NULL;
     while (dir && rc == 0 && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         rc = fn(arg, entry->d_name, entry->d_type);
         n++;
@@ -310,7 +313,8 @@ static int bring_below(const char *upath)
     dir = opendir(path);
     while (dir && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            strncmp(entry->d_name, ".dirty-", 7) == 0)
+            strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         snprintf(name, sizeof(name), "%s%s%s", upath, *upath ? "/" : "", entry->d_name);
         bring_below(name);

@@ -323,9 +323,9 @@ static const struct call_case
             {.name = "not regular files",
              .argv = ACTOR("kinds"),
              .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
-                 "dir") "write_begin p dir w\nwrite_aborted dir\n"
-                        "consume c lock now -1\nread_check c lock 0\nconsume c none now "
-                        "-1\n"},
+                 "kdir") "write_begin p kdir w\nwrite_aborted kdir\n"
+                         "consume c lock now -1\nread_check c lock 0\nconsume c none now "
+                         "-1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
              .log = "write_begin p r rw\n" P(
@@ -351,14 +351,14 @@ static const struct call_case
             {.name = "published links and directories",
              .argv = ACTOR("published"),
              .log = "consume c link wait 0\nconsume c r wait 0\nread_check c r 0\n"
-                    "bring_parents c dirlink/f -1\nconsume c dirlink/f wait stale\n"
-                    "bring_parents c pub/f 0\n"
+                    "bring_parents c dirlink/f -1\nbring_parents c pub/f 0\n"
                     "consume c pub/f wait 0\nread_check c pub/f 0\n"
                     "consume c link2 wait 0\n"
                     "write_begin p new/w w,creat\nwrite_aborted new/w\n"
                     "bring_parents c new/w 0\nwrite_begin p new/w w,creat\n" P("new/w", "0")
                         W("newlink/w2") "write_aborted newlink/w2\n"
-                                        "bring_parents c newlink/w2 -1\n" W("newlink/w2")
+                                        "bring_parents c newlink/w2 -1\nbring_parents c "
+                                        "new/w2 0\n" W("new/w2")
                                             P("new/w2",
                                               "0") "consume c empty now 0\n"
                                                    "consume c stale stale\nconsume c stale "
@@ -430,6 +430,9 @@ static const struct call_case
              .argv = DIRS("listing_off"),
              .log = "*list c . -1\n",
              .env = {"DYAD_LISTING=off"}},
+            {.name = "directories: eight threads",
+             .argv = DIRS("threads"),
+             .log = "*list c tree 5\n"},
             {.name = "directories: scandir",
              .argv = DIRS("scandir"),
              .log = "*list c tree 5\n"},
