@@ -332,7 +332,7 @@ static int look_here(struct consume *c)
     } else if (S_ISREG(st.st_mode) &&
                store_marks_dirty(side->marks, c->upath, id.ino, id.btime, &info)) {
         rc = EAGAIN;
-        c->writer = info.pid;
+        c->writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
     }
     close(fd);
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&

@@ -155,14 +155,6 @@ void front_write_opened(engine_token token, int fd, int flags)
     errno = saved;
 }
 
-engine_token front_write_inherited(enum engine_side side, int fd)
-{
-    struct front *front = front_get();
-    store_mark_t mark = store_marks_adopt(front->side[side].marks, fd);
-
-    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
-}
-
 /* The name that an open descriptor has now, relative to its DMD; NULL: none there, or
  * ENOMEM. */
 static char *present_upath(const struct front_side *side, int fd)
@@ -184,6 +176,39 @@ static char *present_upath(const struct front_side *side, int fd)
         return NULL;
     below = front_below(side->real, path);
     return below ? strdup(below) : NULL;
+}
+
+/* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
+ * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
+ */
+static store_mark_t mark_unseen(const struct front_side *side, int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    store_mark_t mark;
+    struct stat st;
+
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
+        fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
+        return 0;
+    char *upath = present_upath(side, fd);
+    mark = upath ? store_marks_begin(side->marks, upath) : 0;
+    free(upath);
+    if (mark && store_marks_opened(side->marks, mark, fd, false) < 0) {
+        store_marks_abort(side->marks, mark);
+        mark = 0;
+    }
+    return mark;
+}
+
+engine_token front_write_inherited(enum engine_side side, int fd)
+{
+    struct front *front = front_get();
+    struct store_marks *marks = front->side[side].marks;
+    store_mark_t mark = store_marks_adopt(marks, fd);
+
+    if (!mark)
+        mark = mark_unseen(&front->side[side], fd);
+    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
 
 static bool was_changed(const struct writing *w, int fd)

@@ -326,6 +326,33 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
     }
 }
 
+static bool opener_alive(struct marks_slot *slot, uint64_t word);
+
+/* Marks of this inode whose writers were killed, and which nobody has ruled yet, become
+ * ABANDONED. `fd`: any description of the file but theirs. Only where locks can tell.
+ * A closer that is merely slow may lose its mark by this: who truncates publishes the file
+ * in any case, who does not must be sure. */
+static void rule_orphans(struct store_marks *marks, const struct store_identity *file,
+                         int fd, bool truncated)
+{
+    struct marks_table *table = marks->table;
+
+    if (atomic_load(&table->inodes[marks_bucket(file->ino)]) == 0)
+        return;
+    uint32_t top = atomic_load(&table->header.top);
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+
+        if (WORD_STATE(word) == STORE_MARK_DIRTY && !(word & WORD_NOLOCK) &&
+            same_file(slot, file->ino, file->btime) &&
+            (truncated || !opener_alive(slot, word)) &&
+            store_lock_test(fd, lock_byte(mark_of(word, i))) == 0)
+            swap(marks, slot, word,
+                 with_state(word, WORD_PID(word), STORE_MARK_ABANDONED));
+    }
+}
+
 void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
 {
     settle(marks, ino, btime, SETTLE_FREE, 0);
@@ -345,6 +372,9 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
         errno = ESTALE;
         return -1;
     }
+    /* Before our own lock is taken, so any lock that shows is another's. A killed writer's
+     * mark would keep our publish back until somebody looks at the file. */
+    rule_orphans(marks, &file, fd, truncated);
     settle(marks, file.ino, file.btime,
            truncated || file.size == 0 ? SETTLE_FREE : SETTLE_LEAVE, mark);
 
