@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "boot/identity.h"
 #include "util/log.h"
 
 #define PREFIX     "DYAD_"
@@ -571,8 +572,9 @@ bool engine_config_unknown(char *const env[], size_t *pos, char *name, size_t si
         const char *entry = env[*pos];
         size_t len = strcspn(entry, "=");
         if (len <= PREFIX_LEN || strncmp(entry, PREFIX, PREFIX_LEN) != 0 ||
-            find_variable(entry, len))
-            continue;
+            find_variable(entry, len) ||
+            (len == sizeof(BOOT_GUEST_OF) - 1 && strncmp(entry, BOOT_GUEST_OF, len) == 0))
+            continue; /* the last is from one of our processes to another */
 
         char full[NAME_CAP];
         snprintf(full, sizeof(full), "%.*s", (int)(len < sizeof(full) ? len : sizeof(full)),

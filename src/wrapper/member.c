@@ -167,6 +167,8 @@ bool wrapper_member_start(char *const env[])
     wrapper_guard++;
     if (boot_identity_read(&identity, env, &bad) < 0) {
         log_error("%s is malformed; this process shares no files", bad ? bad : "PMIX_RANK");
+    } else if (identity.guest_only) {
+        launched = true;
     } else if (identity.launched) {
         launched = true;
         len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
