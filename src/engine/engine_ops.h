@@ -126,8 +126,8 @@ struct engine_ops {
 
     /* --- names --- */
 
-    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT (!was_here).
-     * Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
+    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
+     * (!was_here). Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
     int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
      * directory or the link; publish a file anew if it was published (a new version). A

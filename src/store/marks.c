@@ -348,8 +348,7 @@ static void rule_orphans(struct store_marks *marks, const struct store_identity 
             same_file(slot, file->ino, file->btime) &&
             (truncated || !opener_alive(slot, word)) &&
             store_lock_test(fd, lock_byte(mark_of(word, i))) == 0)
-            swap(marks, slot, word,
-                 with_state(word, WORD_PID(word), STORE_MARK_ABANDONED));
+            swap(marks, slot, word, with_state(word, WORD_PID(word), STORE_MARK_ABANDONED));
     }
 }
 
