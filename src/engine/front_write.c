@@ -105,12 +105,12 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     store_mark_t mark;
 
     *token = 0;
-    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
-        return 0;
     if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
         front_consume_to_write(front, upath) < 0 && errno != ENOENT)
         return -1;
     errno = saved;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
+        return 0;
     if (!(mark = store_marks_begin(s->marks, upath))) {
         log_error(
             "too many files are open for writing below %s on this node: \"%s\" cannot be "
@@ -139,6 +139,8 @@ void front_write_opened(engine_token token, int fd, int flags)
     int saved = errno;
     struct timespec now;
 
+    if (!token)
+        return;
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
         free(writing_take(token).first_upath); /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
