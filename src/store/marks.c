@@ -399,25 +399,16 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     return 0;
 }
 
-/* Another description of the file behind fd, only to ask for locks. */
-static int reopen(int fd)
+/* Is the lock on this byte the one of fd's own description? Without opening the file: the
+ * close would end the POSIX locks that the process has on it, which last over exec. */
+static bool owns_lock(int fd, uint64_t ino, off_t byte)
 {
-    char path[32];
+    int own = store_lock_own(fd, byte);
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    int copy = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (copy < 0 && errno == EACCES)
-        copy = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    return copy;
-}
-
-/* Is the lock on this byte the one of fd's own description? Its own locks are invisible to
- * it and visible to any other. */
-static bool owns_lock(int fd, int other, uint64_t ino, off_t byte)
-{
-    if (store_lock_test(fd, byte) != 0)
-        return false;
-    return (other >= 0 ? store_lock_test(other, byte) : store_lock_search(ino, byte)) == 1;
+    if (own >= 0)
+        return own;
+    /* Its own locks are invisible to it and visible to any other. */
+    return store_lock_test(fd, byte) == 0 && store_lock_search(ino, byte) == 1;
 }
 
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
@@ -426,14 +417,13 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
     struct store_identity file;
     struct stat st;
     store_mark_t found = 0;
-    int saved = errno, other = -1;
+    int saved = errno;
     int flags = fcntl(fd, F_GETFL);
 
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || store_identity_read(fd, &file) < 0 ||
         atomic_load(&table->inodes[marks_bucket(file.ino)]) == 0)
         goto out;
-    other = reopen(fd);
     store_proc_t self = store_proc_self(NULL);
     uint32_t top = atomic_load(&table->header.top);
     for (uint32_t i = 0; i < top && !found; i++) {
@@ -447,7 +437,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         /* Without locks: the image before this one was the same process. */
         bool ours = word & WORD_NOLOCK
                         ? opener == self
-                        : owns_lock(fd, other, file.ino, lock_byte(mark_of(word, i)));
+                        : owns_lock(fd, file.ino, lock_byte(mark_of(word, i)));
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = mark_of(word, i);
@@ -456,8 +446,6 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
                                                 now_seconds() - atomic_load(&slot->since)))
             atomic_compare_exchange_strong(&slot->opener, &opener, self);
     }
-    if (other >= 0)
-        close(other);
 out:
     errno = saved;
     return found;

@@ -338,6 +338,32 @@ def trap_6_locks():
 
 
 @produce
+def trap_6_locks_over_exec():
+    """A lock of fcntl lasts over exec; the new image looks at what it inherited."""
+    put("trap.6.exec", "x")
+    ready, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        fd = os.open("trap.6.exec", os.O_RDWR)
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        os.set_inheritable(fd, True)
+        os.set_inheritable(go, True)
+        os.execvp("sh", ["sh", "-c", "echo >&%d; exec sleep 30" % go])
+    os.close(go)
+    os.read(ready, 1)
+    time.sleep(0.1)  # the second exec
+    try:
+        with open("trap.6.exec", "r+") as f:
+            fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert False, "the lock is gone"
+    except BlockingIOError:
+        pass
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@produce
 def created_for_reading():
     """As flock does: O_RDONLY | O_CREAT of what is published elsewhere is not a new empty file."""
     put("created", "by the producer")
