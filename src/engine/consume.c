@@ -480,9 +480,18 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
     consume_end(c, ENOENT);
 }
 
+/* The thread that waits for a writer which is dead will come back by itself. (It may have
+ * closed its descriptor by now; then it is on its way.) */
+static bool is_watch_ending(const struct consume *c)
+{
+    return c->watch && store_marks_ruling_due(c->member->side[ENGINE_CONSUMER].marks,
+                                              c->watch->mark, c->watch->fd);
+}
+
 static bool is_waiting(const struct consume *c)
 {
-    return !c->posted && !c->transferring && (c->flags & NET_LOOKUP_WAIT) && c->lookup;
+    return !c->posted && !c->transferring && (c->flags & NET_LOOKUP_WAIT) && c->lookup &&
+           !is_watch_ending(c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)

@@ -712,6 +712,33 @@ bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd)
     return ruling == 1;
 }
 
+bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd)
+{
+    struct marks_slot *slot;
+    uint64_t word;
+    int saved = errno;
+    bool due = false;
+
+    if ((slot = find(marks, mark, &word))) {
+        switch (WORD_STATE(word)) {
+        case STORE_MARK_OPENING:
+            due = !opener_alive(slot, word);
+            break;
+        case STORE_MARK_DIRTY:
+            due = word & WORD_NOLOCK ? !opener_alive(slot, word)
+                                     : store_lock_test(fd, lock_byte(mark)) == 0;
+            break;
+        case STORE_MARK_CLOSING:
+            due = !closer_alive(slot, word);
+            break;
+        default:
+            break;
+        }
+    }
+    errno = saved;
+    return due;
+}
+
 /* Until the word is another, at most `msec`. 0, or -1: ETIMEDOUT, EINTR. */
 static int wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
                      long msec)
