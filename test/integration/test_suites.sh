@@ -44,3 +44,28 @@ done
 [ $bad -eq 0 ] || fail "real programs see a difference"
 [ ! -s "$WORK/unlike" ] || fail "not the same on the other node: $(wc -l <"$WORK/unlike") files, $(head -n 5 "$WORK/unlike")"
 say "${#suites[@]} suites, $(wc -l <"$WORK/files") files read on the other node"
+
+# Programs that probe and a consumer that waits, on both nodes, with patterns for what is waited for.
+rm -rf "$(dmd_of n0)" "$(dmd_of n1)"
+JOB_ENV=("${JOB_ENV[@]/DYAD_WAIT=none/DYAD_WAIT=results/*:*.answer}")
+cat >"$WORK/work" <<'EOT'
+cd "$DYAD_PATH" && mkdir -p results
+case $DYAD_NODE in
+n0) mine=make theirs=edit other=n1 ;;
+n1) mine=edit theirs=make other=n0 ;;
+esac
+cat results/$theirs.of.$other >"$WORK/got.$DYAD_NODE" &
+bash "$RUN" "$DYAD_PATH" "$WORK/results.$DYAD_NODE" $mine
+: >"results/in.$DYAD_NODE" # what is not waited for fails at once
+! cat "$mine/no such file" 2>/dev/null || exit 1
+cp "$WORK/results.$DYAD_NODE/$mine" "results/$mine.of.$DYAD_NODE"
+wait $! && echo done >$DYAD_NODE.answer && [ "$(cat $other.answer)" = done ]
+EOT
+JOB_ENV+=("RUN=$RUN")
+local_job_ok 60 1@n0 bash "$WORK/work" -- 1@n1 bash "$WORK/work"
+cmp "$WORK/got.n0" "$WORK/results.n1/edit" && cmp "$WORK/got.n1" "$WORK/results.n0/make" || fail "the waiting readers got something else"
+for pair in make.n0 edit.n1; do
+    diff "$WORK/results.nat/${pair%.*}" <(sed "s,$WORK/dmd\.n[01],$WORK/nat.n0,g" "$WORK/results.${pair#*.}/${pair%.*}") ||
+        fail "${pair%.*} is not as it is natively with patterns in DYAD_WAIT"
+done
+say "probing programs and waiting readers in one job"
