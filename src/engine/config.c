@@ -78,8 +78,8 @@ static const struct word log_words[] = {
       "Which files an open for reading waits for. all: every one. none: a file that "     \
       "is not published fails with ENOENT at once. Or patterns of paths relative "        \
       "to the managed directory, separated by ':'; files that match none are not "        \
-      "waited for. Programs that probe for optional files (compilers, git, sqlite) "      \
-      "need it.")                                                                         \
+      "waited for: one that another process of this node is writing is opened as it is. " \
+      "Programs that probe for optional files (compilers, git, sqlite) need it.")         \
     X("DYAD_LINGER", SECONDS, linger, "job", 0, FOREVER, linger_words,                    \
       "How long a process at its exit goes on to serve its files. job: until the "        \
       "other processes of the job are at their exit too. 0: leave at once; files "        \
