@@ -123,7 +123,8 @@ int store_lock_own(int fd, off_t byte)
     FILE *file;
     int found = 0;
 
-    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    /* Not self: that is empty when the first thread has ended. */
+    snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
     if (!(file = fopen(path, "re")))
         return -1;
     while (!found && getline(&line, &size, file) > 0) {
