@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -80,10 +81,40 @@ static int read_node(struct boot_identity *identity, char *const env[])
     return 0;
 }
 
+bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX])
+{
+    const char *nspace = lookup(env, "PMIX_NAMESPACE");
+    const char *rank = lookup(env, "PMIX_RANK");
+
+    if (!nspace || !*nspace || strlen(nspace) > BOOT_NSPACE_MAX || !rank ||
+        strlen(rank) > 10)
+        return false;
+    strcpy(text, BOOT_GUEST_OF "=");
+    strcat(text, rank);
+    strcat(text, "@");
+    strcat(text, nspace);
+    return true;
+}
+
+static int read_guest_of(struct boot_identity *identity, const char *text)
+{
+    const char *at = strchr(text, '@');
+    char rank[12] = "";
+
+    if (!at || at - text >= (ptrdiff_t)sizeof(rank) || !at[1] ||
+        strlen(at + 1) > BOOT_NSPACE_MAX)
+        return -1;
+    memcpy(rank, text, (size_t)(at - text));
+    strcpy(identity->nspace, at + 1);
+    identity->launched = identity->guest_only = true;
+    return parse_rank(rank, &identity->rank);
+}
+
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad)
 {
     const char *nspace = lookup(env, "PMIX_NAMESPACE");
     const char *rank = lookup(env, "PMIX_RANK");
+    const char *guest_of = lookup(env, BOOT_GUEST_OF);
     int saved = errno;
 
     memset(identity, 0, sizeof(*identity));
@@ -96,6 +127,10 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
         if (!rank || parse_rank(rank, &identity->rank) < 0)
             goto malformed;
         identity->launched = true;
+    } else if (guest_of && *guest_of) {
+        *bad = BOOT_GUEST_OF;
+        if (read_guest_of(identity, guest_of) < 0)
+            goto malformed;
     }
     *bad = "DYAD_NODE";
     if (read_node(identity, env) < 0)

@@ -4,6 +4,10 @@
  * Read from the environment that the launcher gave (PMIX_NAMESPACE, PMIX_RANK), DYAD_NODE
  * and the host. No PMIx call, no I/O but uname and the boot id. Links libc only: the
  * wrapper uses it in every process.
+ *
+ * A program that starts another with an environment of its own drops the launcher's
+ * variables. The wrapper then says in one of ours whose guest the new process is; that is
+ * not enough to join, and is not looked at where the launcher's are there.
  */
 #ifndef DYAD_BOOT_IDENTITY_H
 #define DYAD_BOOT_IDENTITY_H
@@ -13,8 +17,13 @@
 
 #define BOOT_NSPACE_MAX 255
 
+/* "DYAD_GUEST_OF=RANK@NAMESPACE" */
+#define BOOT_GUEST_OF     "DYAD_GUEST_OF"
+#define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 12 + BOOT_NSPACE_MAX + 1)
+
 struct boot_identity {
     bool launched;                    /* a PMIx launcher started this process */
+    bool guest_only;                  /* launched, and known from DYAD_GUEST_OF alone */
     char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE */
     uint32_t rank;                    /* PMIX_RANK */
     char node[256];                   /* DYAD_NODE, or host name + "/" + boot id */
@@ -23,5 +32,9 @@ struct boot_identity {
 /* `env`: NULL-terminated environment. 0, or -1 EINVAL with *bad naming the variable that is
  * malformed. */
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad);
+
+/* What a process without the launcher's variables needs to be a guest of the rank that env
+ * names. False: env names none. */
+bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX]);
 
 #endif

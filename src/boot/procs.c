@@ -230,7 +230,20 @@ size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max)
 
 /* --- threads --- */
 
+/* A thread that sleeps in the read or write of an unnamed pipe is woken by whoever has the
+ * other end: another of these processes, then it does not hinder; if none has it, it is
+ * somebody's outside. */
+struct pipe_wait {
+    uint64_t ino;
+    pid_t pid;
+    bool reads;
+};
+
+#define PIPES_MAX 64
+
 struct look {
+    struct pipe_wait *pipes; /* PIPES_MAX of them */
+    size_t npipes;
     pid_t pid;
     const struct boot_blocked *blocked;
     size_t nblocked;
@@ -321,7 +334,73 @@ static bool is_asleep(pid_t pid, long nr, const uint64_t arg[6], bool *waits_for
     return ms >= LONG_WAIT_MS;
 }
 
-/* 0: this thread does not hinder; 1: it is busy. */
+static uint64_t pipe_of(pid_t pid, long fd)
+{
+    char path[80], target[64];
+    unsigned long long ino;
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%ld", (int)pid, fd);
+    if ((n = readlink(path, target, sizeof(target) - 1)) <= 0)
+        return 0;
+    target[n] = '\0';
+    return sscanf(target, "pipe:[%llu]", &ino) == 1 ? ino : 0;
+}
+
+/* True: noted, to be judged when all processes are known. */
+static bool note_pipe_wait(struct look *look, long nr, uint64_t fd)
+{
+    bool reads = nr == SYS_read || nr == SYS_readv;
+    uint64_t ino;
+
+    if ((!reads && nr != SYS_write && nr != SYS_writev) || look->npipes == PIPES_MAX ||
+        !(ino = pipe_of(look->pid, (int)fd)))
+        return false;
+    look->pipes[look->npipes++] =
+        (struct pipe_wait){.ino = ino, .pid = look->pid, .reads = reads};
+    return true;
+}
+
+struct pipe_search {
+    pid_t pid;
+    const struct pipe_wait *pipe;
+};
+
+static int is_other_end(void *arg, pid_t fd)
+{
+    const struct pipe_search *search = arg;
+    char path[80], text[512], *p;
+    unsigned flags;
+
+    if (pipe_of(search->pid, fd) != search->pipe->ino)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)search->pid, (int)fd);
+    if (read_file(path, text, sizeof(text)) < 0 || !(p = strstr(text, "flags:")) ||
+        sscanf(p, "flags: %o", &flags) != 1)
+        return 0;
+    return search->pipe->reads == ((flags & O_ACCMODE) == O_WRONLY);
+}
+
+/* Do other processes of the tree have the other ends of all these pipes? */
+static bool pipes_are_theirs(const struct pids *tree, const struct pipe_wait *pipes,
+                             size_t npipes)
+{
+    for (size_t i = 0; i < npipes; i++) {
+        bool found = false;
+        for (size_t j = 0; j < tree->used && !found; j++) {
+            struct pipe_search search = {.pid = tree->pid[j], .pipe = &pipes[i]};
+            char path[64];
+            snprintf(path, sizeof(path), "/proc/%d/fd", (int)tree->pid[j]);
+            found = tree->pid[j] != pipes[i].pid &&
+                    each_number(path, is_other_end, &search) == 1;
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* 0: this thread does not hinder; 1: it is busy; 2: it waits for a child; 3: in a pipe. */
 static int look_at_thread(void *arg, pid_t tid)
 {
     struct look *look = arg;
@@ -351,12 +430,14 @@ static int look_at_thread(void *arg, pid_t tid)
         sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx", &nr, &a[0], &a[1], &a[2],
                &a[3], &a[4], &a[5]) != 7)
         return 1; /* "running", "-1 ..." or not ours to see */
+    if (note_pipe_wait(look, nr, a[0]))
+        return 3;
     return is_asleep(look->pid, nr, a, &waits) ? (waits ? 2 : 0) : 1;
 }
 
 struct process_look {
     struct look look;
-    bool waits_for_child;
+    bool waits_for_child, waits_in_pipe;
 };
 
 static int look_and_note(void *arg, pid_t tid)
@@ -366,6 +447,8 @@ static int look_and_note(void *arg, pid_t tid)
 
     if (rc == 2)
         process->waits_for_child = true;
+    if (rc == 3)
+        process->waits_in_pipe = true;
     return rc == 1;
 }
 
@@ -373,6 +456,8 @@ bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *
                       size_t nblocked, const pid_t *ignore, size_t nignore)
 {
     struct pids tree = {0};
+    struct pipe_wait pipes[PIPES_MAX];
+    size_t npipes = 0;
     bool is_quiet = true;
 
     if (pids_add(&tree, root) < 0)
@@ -380,7 +465,9 @@ bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *
     for (size_t i = 0; i < tree.used && is_quiet; i++) {
         pid_t pid = tree.pid[i];
         size_t before = tree.used;
-        struct process_look process = {.look = {.pid = pid,
+        struct process_look process = {.look = {.pipes = pipes,
+                                                .npipes = npipes,
+                                                .pid = pid,
                                                 .blocked = blocked,
                                                 .nblocked = nblocked,
                                                 .ignore = ignore,
@@ -398,9 +485,12 @@ bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *
         if (process_state(pid, &state) < 0 || is_dead(state) ||
             each_number(path, look_and_note, &process) != 0)
             is_quiet = false;
-        else if (process.waits_for_child || !process.look.one_blocked)
+        else if (process.waits_for_child ||
+                 (!process.look.one_blocked && !process.waits_in_pipe))
             is_quiet = tree.used > before; /* (b): it needs a live child */
+        npipes = process.look.npipes;
     }
+    is_quiet = is_quiet && pipes_are_theirs(&tree, pipes, npipes);
     free(tree.pid);
     return is_quiet;
 }

@@ -21,8 +21,9 @@ struct boot_blocked {
  * make progress by itself: each has (a) at least one thread in `blocked` and each other
  * thread of it asleep in futex, poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, or
  * is one of `ignore` (the engine's own threads), or (b) every thread asleep in wait4/waitid
- * (or one of the former) and a live child below it; a zombie counts as gone. Anything that
- * cannot be read counts as busy. */
+ * (or one of the former) and a live child below it; a zombie counts as gone. Reading from
+ * or writing to an unnamed pipe is both, if another of the tree has the other end.
+ * Anything that cannot be read counts as busy. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore);
 

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "boot/identity.h"
 #include "util/log.h"
 
 #define PREFIX     "DYAD_"
@@ -77,8 +78,8 @@ static const struct word log_words[] = {
       "Which files an open for reading waits for. all: every one. none: a file that "     \
       "is not published fails with ENOENT at once. Or patterns of paths relative "        \
       "to the managed directory, separated by ':'; files that match none are not "        \
-      "waited for. Programs that probe for optional files (compilers, git, sqlite) "      \
-      "need it.")                                                                         \
+      "waited for: one that another process of this node is writing is opened as it is. " \
+      "Programs that probe for optional files (compilers, git, sqlite) need it.")         \
     X("DYAD_LINGER", SECONDS, linger, "job", 0, FOREVER, linger_words,                    \
       "How long a process at its exit goes on to serve its files. job: until the "        \
       "other processes of the job are at their exit too. 0: leave at once; files "        \
@@ -579,8 +580,9 @@ bool engine_config_unknown(char *const env[], size_t *pos, char *name, size_t si
         const char *entry = env[*pos];
         size_t len = strcspn(entry, "=");
         if (len <= PREFIX_LEN || strncmp(entry, PREFIX, PREFIX_LEN) != 0 ||
-            find_variable(entry, len))
-            continue;
+            find_variable(entry, len) ||
+            (len == sizeof(BOOT_GUEST_OF) - 1 && strncmp(entry, BOOT_GUEST_OF, len) == 0))
+            continue; /* the last is from one of our processes to another */
 
         char full[NAME_CAP];
         snprintf(full, sizeof(full), "%.*s", (int)(len < sizeof(full) ? len : sizeof(full)),

@@ -415,7 +415,7 @@ static int look_here(struct consume *c)
     } else if (S_ISREG(st.st_mode) &&
                store_marks_dirty(side->marks, c->upath, id.ino, id.btime, &info)) {
         rc = EAGAIN;
-        c->writer = info.pid;
+        c->writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
     }
     close(fd);
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
@@ -570,10 +570,18 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
     consume_end(c, ENOENT);
 }
 
+/* The thread that waits for a writer which is dead will come back by itself. (It may have
+ * closed its descriptor by now; then it is on its way.) */
+static bool is_watch_ending(const struct consume *c)
+{
+    return c->watch && store_marks_ruling_due(c->member->side[ENGINE_CONSUMER].marks,
+                                              c->watch->mark, c->watch->fd);
+}
+
 static bool is_waiting(const struct consume *c)
 {
     return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           c->lookup;
+           c->lookup && !is_watch_ending(c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)

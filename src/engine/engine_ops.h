@@ -82,8 +82,9 @@ struct engine_ops {
 
     /* --- reading --- */
 
-    /* The real open of upath returned fd (a regular file). 0: it is complete. 1: somebody
-     * else is writing it; close fd, call consume() and open again. */
+    /* The real open of upath returned fd (a regular file). 0: it is complete, or DYAD_WAIT
+     * does not wait for it. 1: somebody else is writing it; close fd, call consume() and
+     * open again. */
     int (*read_check)(enum engine_side side, const char *upath, int fd);
     /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
      * directory is made, a symbolic link is made (its target is another upath). 0,

@@ -309,7 +309,7 @@ static int member_connect(struct front *front)
         return -1;
     }
     fd = boot_claim_connect(&front->claim, front->claim_len);
-    if (fd < 0 && errno == ECONNREFUSED) {
+    if (fd < 0 && errno == ECONNREFUSED && !front->identity.guest_only) {
         if (front_member_start(front) < 0)
             return -1;
         fd = boot_claim_connect(&front->claim, front->claim_len);

@@ -97,6 +97,9 @@ static int op_read_check(enum engine_side side, const char *upath, int fd)
                 : 0;
         dirty =
             store_marks_dirty(front->side[side].marks, upath, stx.stx_ino, btime, &info) &&
+            /* Whose names are not waited for shares this node's files as programs do:
+             * sqlite looks into a database that another process holds locked. */
+            front_waits_for(front, upath) &&
             (info.state == STORE_MARK_ABANDONED || !is_self_or_ancestor(info.pid));
     }
     errno = saved;

@@ -124,12 +124,12 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     store_mark_t mark;
 
     *token = 0;
-    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
-        return 0;
     if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
         front_consume_to_write(front, upath) < 0 && errno != ENOENT)
         return -1;
     errno = saved;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
+        return 0;
     if (!(mark = store_marks_begin(s->marks, upath))) {
         log_error(
             "too many files are open for writing below %s on this node: \"%s\" cannot be "
@@ -158,6 +158,8 @@ void front_write_opened(engine_token token, int fd, int flags)
     int saved = errno;
     struct timespec now;
 
+    if (!token)
+        return;
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
         front_name_free(
             writing_take(token).first_upath); /* first: then the slot is anybody's */
@@ -173,14 +175,6 @@ void front_write_opened(engine_token token, int fd, int flags)
     if (store_marks_opened(marks, token & ~TOKEN_SIDE, fd, (flags & O_TRUNC) != 0) < 0)
         log_error("a file open for writing could not be marked: %m");
     errno = saved;
-}
-
-engine_token front_write_inherited(enum engine_side side, int fd)
-{
-    struct front *front = front_get();
-    store_mark_t mark = store_marks_adopt(front->side[side].marks, fd);
-
-    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
 
 /* Is the file that fd has open the one at path? */
@@ -222,6 +216,39 @@ static char *present_upath(const struct front_side *side, int fd)
         return NULL;
     below = front_below(side->real, path);
     return below ? front_name_copy(below) : NULL;
+}
+
+/* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
+ * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
+ */
+static store_mark_t mark_unseen(const struct front_side *side, int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    store_mark_t mark;
+    struct stat st;
+
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
+        fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
+        return 0;
+    char *upath = present_upath(side, fd);
+    mark = upath ? store_marks_begin(side->marks, upath) : 0;
+    front_name_free(upath);
+    if (mark && store_marks_opened(side->marks, mark, fd, false) < 0) {
+        store_marks_abort(side->marks, mark);
+        mark = 0;
+    }
+    return mark;
+}
+
+engine_token front_write_inherited(enum engine_side side, int fd)
+{
+    struct front *front = front_get();
+    struct store_marks *marks = front->side[side].marks;
+    store_mark_t mark = store_marks_adopt(marks, fd);
+
+    if (!mark)
+        mark = mark_unseen(&front->side[side], fd);
+    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
 
 static bool was_changed(const struct writing *w, int fd)

@@ -116,6 +116,27 @@ int store_lock_list(int (*fn)(uint64_t ino, off_t byte, void *arg), void *arg)
     return 0;
 }
 
+int store_lock_own(int fd, off_t byte)
+{
+    char path[40], *line = NULL;
+    size_t size = 0;
+    FILE *file;
+    int found = 0;
+
+    /* Not self: that is empty when the first thread has ended. */
+    snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
+    if (!(file = fopen(path, "re")))
+        return -1;
+    while (!found && getline(&line, &size, file) > 0) {
+        long long start;
+        if (sscanf(line, "lock: %*s OFDLCK %*s WRITE %*d %*x:%*x:%*u %lld", &start) == 1)
+            found = start == byte;
+    }
+    free(line);
+    fclose(file);
+    return found;
+}
+
 struct wanted {
     uint64_t ino;
     off_t byte;

@@ -326,6 +326,32 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
     }
 }
 
+static bool opener_alive(struct marks_slot *slot, uint64_t word);
+
+/* Marks of this inode whose writers were killed, and which nobody has ruled yet, become
+ * ABANDONED. `fd`: any description of the file but theirs. Only where locks can tell.
+ * A closer that is merely slow may lose its mark by this: who truncates publishes the file
+ * in any case, who does not must be sure. */
+static void rule_orphans(struct store_marks *marks, const struct store_identity *file,
+                         int fd, bool truncated)
+{
+    struct marks_table *table = marks->table;
+
+    if (atomic_load(&table->inodes[marks_bucket(file->ino)]) == 0)
+        return;
+    uint32_t top = atomic_load(&table->header.top);
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+
+        if (WORD_STATE(word) == STORE_MARK_DIRTY && !(word & WORD_NOLOCK) &&
+            same_file(slot, file->ino, file->btime) &&
+            (truncated || !opener_alive(slot, word)) &&
+            store_lock_test(fd, lock_byte(mark_of(word, i))) == 0)
+            swap(marks, slot, word, with_state(word, WORD_PID(word), STORE_MARK_ABANDONED));
+    }
+}
+
 void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
 {
     settle(marks, ino, btime, SETTLE_FREE, 0);
@@ -345,6 +371,9 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
         errno = ESTALE;
         return -1;
     }
+    /* Before our own lock is taken, so any lock that shows is another's. A killed writer's
+     * mark would keep our publish back until somebody looks at the file. */
+    rule_orphans(marks, &file, fd, truncated);
     settle(marks, file.ino, file.btime,
            truncated || file.size == 0 ? SETTLE_FREE : SETTLE_LEAVE, mark);
 
@@ -370,25 +399,16 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     return 0;
 }
 
-/* Another description of the file behind fd, only to ask for locks. */
-static int reopen(int fd)
+/* Is the lock on this byte the one of fd's own description? Without opening the file: the
+ * close would end the POSIX locks that the process has on it, which last over exec. */
+static bool owns_lock(int fd, uint64_t ino, off_t byte)
 {
-    char path[32];
+    int own = store_lock_own(fd, byte);
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    int copy = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (copy < 0 && errno == EACCES)
-        copy = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    return copy;
-}
-
-/* Is the lock on this byte the one of fd's own description? Its own locks are invisible to
- * it and visible to any other. */
-static bool owns_lock(int fd, int other, uint64_t ino, off_t byte)
-{
-    if (store_lock_test(fd, byte) != 0)
-        return false;
-    return (other >= 0 ? store_lock_test(other, byte) : store_lock_search(ino, byte)) == 1;
+    if (own >= 0)
+        return own;
+    /* Its own locks are invisible to it and visible to any other. */
+    return store_lock_test(fd, byte) == 0 && store_lock_search(ino, byte) == 1;
 }
 
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
@@ -397,14 +417,13 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
     struct store_identity file;
     struct stat st;
     store_mark_t found = 0;
-    int saved = errno, other = -1;
+    int saved = errno;
     int flags = fcntl(fd, F_GETFL);
 
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || store_identity_read(fd, &file) < 0 ||
         atomic_load(&table->inodes[marks_bucket(file.ino)]) == 0)
         goto out;
-    other = reopen(fd);
     store_proc_t self = store_proc_self(NULL);
     uint32_t top = atomic_load(&table->header.top);
     for (uint32_t i = 0; i < top && !found; i++) {
@@ -418,7 +437,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         /* Without locks: the image before this one was the same process. */
         bool ours = word & WORD_NOLOCK
                         ? opener == self
-                        : owns_lock(fd, other, file.ino, lock_byte(mark_of(word, i)));
+                        : owns_lock(fd, file.ino, lock_byte(mark_of(word, i)));
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = mark_of(word, i);
@@ -427,8 +446,6 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
                                                 now_seconds() - atomic_load(&slot->since)))
             atomic_compare_exchange_strong(&slot->opener, &opener, self);
     }
-    if (other >= 0)
-        close(other);
 out:
     errno = saved;
     return found;
@@ -693,6 +710,33 @@ bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd)
     }
     errno = saved;
     return ruling == 1;
+}
+
+bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd)
+{
+    struct marks_slot *slot;
+    uint64_t word;
+    int saved = errno;
+    bool due = false;
+
+    if ((slot = find(marks, mark, &word))) {
+        switch (WORD_STATE(word)) {
+        case STORE_MARK_OPENING:
+            due = !opener_alive(slot, word);
+            break;
+        case STORE_MARK_DIRTY:
+            due = word & WORD_NOLOCK ? !opener_alive(slot, word)
+                                     : store_lock_test(fd, lock_byte(mark)) == 0;
+            break;
+        case STORE_MARK_CLOSING:
+            due = !closer_alive(slot, word);
+            break;
+        default:
+            break;
+        }
+    }
+    errno = saved;
+    return due;
 }
 
 /* Until the word is another, at most `msec`. 0, or -1: ETIMEDOUT, EINTR. */

@@ -135,6 +135,9 @@ bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, u
  * ABANDONED if the file is empty (it may have been truncated), else nothing was done to it:
  * the mark is freed, returns false. After false look again with store_marks_dirty(). */
 bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd);
+/* Has the mark no live writer although nobody has ruled so yet? fd: as for rule. A moment's
+ * view: a closer may be about to take it over. */
+bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd);
 /* Block the calling thread until the mark is FREE or ABANDONED (0), or -1 with errno:
  * EAGAIN fd is -1 and the file exists by now, ESTALE fd is not the file of the mark (in
  * both cases: open the name again), EINTR. Waits for the OFD lock's release in the kernel

@@ -171,7 +171,7 @@ static void start_thread(void)
     }
 }
 
-bool wrapper_member_start(char *const env[])
+static bool start_once(char *const env[])
 {
     struct boot_identity identity;
     struct sockaddr_un address;
@@ -183,6 +183,8 @@ bool wrapper_member_start(char *const env[])
     wrapper_guard++;
     if (boot_identity_read(&identity, env, &bad) < 0) {
         log_error("%s is malformed; this process shares no files", bad ? bad : "PMIX_RANK");
+    } else if (identity.guest_only) {
+        launched = true;
     } else if (identity.launched) {
         launched = true;
         len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
@@ -205,10 +207,28 @@ bool wrapper_member_start(char *const env[])
     return launched;
 }
 
+/* At the start of main, or when a constructor needs the engine: after exec the claim is
+ * there already, and a constructor that asked the member would wait for itself. Before main
+ * there is one thread. */
+static enum { NOT_STARTED, NOT_LAUNCHED, LAUNCHED } started;
+
+bool wrapper_member_start(char *const env[])
+{
+    if (started == NOT_STARTED) {
+        started = NOT_LAUNCHED;
+        if (start_once(env))
+            started = LAUNCHED;
+    }
+    return started == LAUNCHED;
+}
+
 void wrapper_member_hurry(void)
 {
-    uint32_t seen = atomic_load_explicit(&word, memory_order_relaxed);
+    uint32_t seen;
 
+    if (__builtin_expect(started == NOT_STARTED, 0) && wrapper_mine())
+        wrapper_member_start(wrapper_env);
+    seen = atomic_load_explicit(&word, memory_order_relaxed);
     if (__builtin_expect((seen & STATE_MASK) == WAITING, 0))
         move(seen, RUNNING);
 }

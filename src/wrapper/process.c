@@ -8,7 +8,8 @@
  *
  * A program that builds the environment of what it starts drops LD_PRELOAD and our
  * variables: those that this process had and that the new environment lacks are put back.
- * What it sets to another value stays.
+ * What it sets to another value stays. The launcher's are not put back, because half of
+ * them would mislead an MPI program; a variable of ours says whose guest the process is.
  */
 #include <alloca.h>
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "boot/identity.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
@@ -198,6 +200,7 @@ struct completed {
     char *const *env;
     void *mapped;
     size_t size;
+    char guest_of[BOOT_GUEST_OF_MAX];
 };
 
 static void complete_into(struct completed *c, char **room, char *const env[], size_t n)
@@ -207,13 +210,32 @@ static void complete_into(struct completed *c, char **room, char *const env[], s
     c->env = room;
 }
 
+/* For a process that will be a guest and lacks the launcher's variables. */
+static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
+{
+    return !wrapper_env_get(env, "PMIX_NAMESPACE") &&
+           !wrapper_env_get(env, BOOT_GUEST_OF) &&
+           boot_identity_guest_of(wrapper_env, guest_of);
+}
+
 /* A macro for its alloca. */
-#define COMPLETE(c, given)                                                         \
+#define COMPLETE(c, given) COMPLETE_FOR(c, given, true)
+#define COMPLETE_FOR(c, given, guest)                                              \
     do {                                                                           \
         char *const none_[] = {NULL};                                              \
         char *const *env_ = (given) ? (given) : none_;                             \
+        if ((guest) && is_configured() && needs_guest_of(env_, (c)->guest_of)) {   \
+            size_t had_ = count(env_);                                             \
+            if (had_ < ON_STACK) {                                                 \
+                char **more_ = alloca((had_ + 2) * sizeof(char *));                \
+                memcpy(more_, env_, had_ * sizeof(char *));                        \
+                more_[had_] = (c)->guest_of;                                       \
+                more_[had_ + 1] = NULL;                                            \
+                env_ = more_;                                                      \
+            }                                                                      \
+        }                                                                          \
         size_t add_ = is_configured() ? lacking(env_, NULL) : 0, n_ = count(env_); \
-        (c)->env = (given);                                                        \
+        (c)->env = n_ > 0 ? env_ : (given); /* NULL as given */                    \
         (c)->mapped = NULL;                                                        \
         if (add_ > 0 && n_ + add_ < ON_STACK) {                                    \
             complete_into(c, alloca((n_ + add_ + 1) * sizeof(char *)), env_, n_);  \
@@ -282,7 +304,9 @@ static int do_exec(struct exec *e, char *const env[])
 
     if (bring_program(e, &where) < 0)
         return -1;
-    COMPLETE(&c, env);
+    /* A member that becomes something else is nobody's guest: its rank has no member then.
+     */
+    COMPLETE_FOR(&c, env, !wrapper_active() || !wrapper_mine() || !wrapper_member_here());
     ours = wrapper_active() && wrapper_mine();
     if (ours) {
         wrapper_fd_exec_begin();

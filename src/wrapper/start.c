@@ -81,25 +81,58 @@ static bool is_pipe(int fd)
     return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-/* A member lives on after its program's end. Whoever reads its output through a pipe must
- * not wait for that, least of all if it is of this rank (`./a | ./b`): the end of file must
- * come now. What is buffered goes out first. */
+/* Call fn for each descriptor that is open. Without opendir, which allocates. */
+static void each_descriptor(void (*fn)(int fd, void *arg), void *arg)
+{
+    char buf[2048] __attribute__((aligned(8)));
+    int saved = errno;
+    int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long n;
+
+    while (dir >= 0 && (n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0) {
+        for (long at = 0; at < n;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(buf + at);
+            int fd = 0;
+            at += entry->d_reclen;
+            if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+                continue;
+            for (const char *p = entry->d_name; *p; p++)
+                fd = fd * 10 + (*p - '0');
+            if (fd != dir)
+                fn(fd, arg);
+        }
+    }
+    if (dir >= 0)
+        syscall(SYS_close, dir);
+    errno = saved;
+}
+
+/* 0 and 1, be they pipes or sockets; of the others pipes only: what PMIx or MPI still need
+ * are sockets. 2 is for messages. */
+static void let_go(int fd, void *null)
+{
+    struct stat st;
+
+    if (fd == STDERR_FILENO || fd == *(int *)null || wrapper_fd_marked(fd) ||
+        (fd <= STDOUT_FILENO ? !is_pipe(fd) : fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode)))
+        return;
+    syscall(SYS_dup3, *(int *)null, fd, fd <= STDOUT_FILENO ? 0 : O_CLOEXEC);
+}
+
+/* A member lives on after its program's end. Whoever is at the other end of its pipes must
+ * not wait for that, least of all if it is of this rank (`./a | ./b`, or Python's fork
+ * server): the end of file must come now. What is buffered goes out first. */
 static void let_go_of_pipes(bool flush)
 {
-    int null = -1;
+    int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
 
-    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++) {
-        if (!is_pipe(fd) || wrapper_fd_marked(fd))
-            continue;
-        if (fd == STDOUT_FILENO && flush)
-            fflush_unlocked(stdout);
-        if (null < 0)
-            null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0)
-            syscall(SYS_dup3, null, fd, 0);
-    }
-    if (null >= 0)
+    if (flush && is_pipe(STDOUT_FILENO))
+        fflush_unlocked(stdout);
+    if (null >= 0) {
+        each_descriptor(let_go, &null);
         syscall(SYS_close, null);
+    }
 }
 
 /* Every way out of the process ends here. */
@@ -167,7 +200,7 @@ void wrapped__Exit(int status)
 }
 
 /* A descriptor from before this image: a shell's redirection. */
-static void take_inherited(int fd)
+static void take_inherited(int fd, void *arg)
 {
     int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
     const struct engine_ops *ops;
@@ -175,6 +208,7 @@ static void take_inherited(int fd)
     engine_token token;
     struct stat st;
 
+    (void)arg;
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) ||
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0 ||
         !wrapper_path_find_fd(fd, &where))
@@ -183,36 +217,6 @@ static void take_inherited(int fd)
     token = ops ? ENGINE_CALL(ops->write_inherited(wrapper_path_side(&where), fd)) : 0;
     if (token)
         wrapper_fd_adopt(fd, token, wrapper_path_side(&where));
-}
-
-/* Without opendir, which allocates. */
-static void scan_inherited(void)
-{
-    char buf[2048] __attribute__((aligned(8)));
-    int saved = errno;
-    int dir = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd",
-                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    long n;
-
-    if (dir < 0) {
-        errno = saved;
-        return;
-    }
-    while ((n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0) {
-        for (long at = 0; at < n;) {
-            const struct dirent64 *entry = (const struct dirent64 *)(buf + at);
-            int fd = 0;
-            at += entry->d_reclen;
-            if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-                continue;
-            for (const char *p = entry->d_name; *p; p++)
-                fd = fd * 10 + (*p - '0');
-            if (fd != dir)
-                take_inherited(fd);
-        }
-    }
-    syscall(SYS_close, dir);
-    errno = saved;
 }
 
 /* main's environment with PMIX_MCA_gds=hash: with the default store of PMIx 4 an MPI child
@@ -246,7 +250,7 @@ static int main_with_member(int argc, char **argv, char **env)
 
     if (wrapper_active() && wrapper_member_start(env)) {
         char **extended = extend(env);
-        scan_inherited();
+        each_descriptor(take_inherited, NULL);
         if (environ == env)
             environ = extended;
         env = extended;

@@ -233,6 +233,54 @@ sanitizers_silent() {
     ! grep -q 'runtime error:' "$ERR" || fail "undefined behaviour: $(grep 'runtime error:' "$ERR")"
 }
 
+# local_job SECONDS NP@NODE PROGRAM ARG... [-- NP@NODE PROGRAM ARG...]...
+#   One mpirun on this machine, no namespaces: a node is a name and a directory of its own, dmd_of NODE. Cheaper than a
+#   cluster, for tests of what processes do; what depends on one path on all nodes needs job. $? as job's.
+local_job() {
+    local seconds=$1 args=() context= word node status=0
+    shift
+    for word in "$@"; do
+        if [ -z "$context" ]; then
+            context=1 node=${word#*@}
+            mkdir -p "$(dmd_of "$node")"
+            args+=(-np "${word%%@*}" -x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$(dmd_of "$node")" -x "DYAD_NODE=$node")
+            local variable
+            for variable in "${JOB_ENV[@]}"; do
+                args+=(-x "$variable")
+            done
+        elif [ "$word" = -- ]; then
+            args+=(:)
+            context=
+        else
+            args+=("$word")
+        fi
+    done
+    JOBS=$((JOBS + 1))
+    OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
+    timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${args[@]}" </dev/null >"$OUT" 2>"$ERR" &
+    JOB_PID=$!
+    job_wait || status=$?
+    return $status
+}
+
+# The managed directory of a local job's node.
+dmd_of() {
+    echo "$WORK/dmd.$1"
+}
+
+# The same; anything but success is the end of the test, and no temporary file may be left.
+local_job_ok() {
+    local begin=$EPOCHREALTIME status=0 dmd
+    local_job "$@" || status=$?
+    [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job $JOBS did not end within $1 s"
+    [ $status -eq 0 ] || fail "job $JOBS ended with status $status"
+    sanitizers_silent
+    for dmd in "$WORK"/dmd.*; do
+        [ -z "$(ls -A "$dmd/.dyad/tmp" 2>/dev/null)" ] || fail "left in $dmd: $(ls -A "$dmd/.dyad/tmp")"
+    done
+    say "job $JOBS: $(awk "BEGIN {printf \"%.2f\", $EPOCHREALTIME - $begin}") s"
+}
+
 # --- what a job must leave --------------------------------------------------------------
 
 # Processes of a node that are neither its init nor this question.

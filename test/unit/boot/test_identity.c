@@ -70,6 +70,30 @@ static void test_node(void **state)
     assert_string_equal(bad, "DYAD_NODE");
 }
 
+static void test_guest_of(void **state)
+{
+    char text[BOOT_GUEST_OF_MAX];
+    char *const launched[] = {"PMIX_NAMESPACE=job@1", "PMIX_RANK=12", NULL};
+    char *const not_launched[] = {"PMIX_RANK=12", NULL};
+
+    (void)state;
+    assert_false(boot_identity_guest_of(not_launched, text));
+    assert_true(boot_identity_guest_of(launched, text));
+    assert_string_equal(text, "DYAD_GUEST_OF=12@job@1");
+    assert_int_equal(READ(text), 0);
+    assert_true(id.launched && id.guest_only);
+    assert_string_equal(id.nspace, "job@1");
+    assert_int_equal(id.rank, 12);
+    /* The launcher's variables say more. */
+    assert_int_equal(READ(text, "PMIX_NAMESPACE=other", "PMIX_RANK=3"), 0);
+    assert_true(id.launched && !id.guest_only);
+    assert_int_equal(id.rank, 3);
+    assert_int_equal(READ("DYAD_GUEST_OF=12"), -1);
+    assert_string_equal(bad, "DYAD_GUEST_OF");
+    assert_int_equal(READ("DYAD_GUEST_OF=x@job"), -1);
+    assert_int_equal(READ("DYAD_GUEST_OF=12@"), -1);
+}
+
 static void test_malformed(void **state)
 {
     static char *const rank[] = {
@@ -93,9 +117,8 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_launched),
-        cmocka_unit_test(test_not_launched),
-        cmocka_unit_test(test_node),
+        cmocka_unit_test(test_launched),  cmocka_unit_test(test_not_launched),
+        cmocka_unit_test(test_node),      cmocka_unit_test(test_guest_of),
         cmocka_unit_test(test_malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,6 +262,54 @@ static void test_sleeping_parents(void **state)
     }
 }
 
+/* `missing | wc`: the parent reads what its child, blocked in a wait of ours, would write.
+ */
+static int between[2];
+
+static void do_read_pipe(void)
+{
+    char c;
+    spawn(do_poll);
+    close(between[1]);
+    while (read(between[0], &c, 1) < 0)
+        ;
+}
+
+static void do_read_pipe_of_test(void)
+{
+    char c;
+    int outside = between[1];
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        close(outside);
+        do_poll();
+    }
+    close(outside);
+    while (read(between[0], &c, 1) < 0)
+        ;
+}
+
+static void test_pipes(void **state)
+{
+    static const struct {
+        void (*fn)(void);
+        bool quiet;
+    } cases[] = {{do_read_pipe, true}, {do_read_pipe_of_test, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(pipe(between), 0);
+        pid_t pid = spawn(cases[i].fn), child = only_child(pid);
+        struct boot_blocked b = {child, child};
+        assert_true(settles(cases[i].quiet, pid, false, &b, 1, NULL, 0));
+        kill(child, SIGKILL);
+        end(pid);
+        close(between[0]);
+        close(between[1]);
+    }
+}
+
 static void test_zombies(void **state)
 {
     pid_t found[4];
@@ -343,10 +391,15 @@ static void test_unreadable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_process),      cmocka_unit_test(test_parent_waits),
-        cmocka_unit_test(test_children_of_root), cmocka_unit_test(test_sleeping_parents),
-        cmocka_unit_test(test_zombies),          cmocka_unit_test(test_ignored),
-        cmocka_unit_test(test_descendants),      cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_one_process),
+        cmocka_unit_test(test_parent_waits),
+        cmocka_unit_test(test_children_of_root),
+        cmocka_unit_test(test_sleeping_parents),
+        cmocka_unit_test(test_pipes),
+        cmocka_unit_test(test_zombies),
+        cmocka_unit_test(test_ignored),
+        cmocka_unit_test(test_descendants),
+        cmocka_unit_test(test_unreadable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

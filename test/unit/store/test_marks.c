@@ -409,6 +409,38 @@ static store_mark_t in_dead_child(store_mark_t (*fn)(void))
     return mark;
 }
 
+static store_mark_t half_written(void)
+{
+    store_mark_t mark;
+    int fd = open_marked("f", O_WRONLY | O_TRUNC, &mark);
+
+    CHILD_CHECK(write(fd, "half", 4) == 4);
+    return mark;
+}
+
+/* Nobody has looked at the file between its writer's death and the next writer, whose
+ * publish must not be held back by the dead one's mark. */
+static void killed_writer_then_another(void **state)
+{
+    static const int flags[] = {O_WRONLY | O_TRUNC, O_WRONLY | O_APPEND};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        store_mark_t next;
+
+        unlink(scratch_path(scratch, "f"));
+        in_dead_child(half_written);
+        struct store_identity id = identify("f");
+        int fd = open_marked("f", flags[i], &next);
+        assert_int_equal(write(fd, "whole", 5), 5);
+        close(fd);
+        assert_true(closed_by_name(marks, next, scratch->dir, "f", false));
+        store_marks_clear(marks, next);
+        assert_false(store_marks_dirty(marks, NULL, id.ino, id.btime, NULL));
+        assert_int_equal(count_marks(), 0);
+    }
+}
+
 static store_mark_t only_begin(void)
 {
     return store_marks_begin(marks, "f");
@@ -961,6 +993,7 @@ int main(void)
         TEST(inherited_by_exec),
         TEST(mapping_outlives_close),
         TEST(file_without_its_name),
+        TEST(killed_writer_then_another),
         TEST(abandoned_and_what_ends_it),
         TEST(killed_between),
         TEST(held_by_an_orphan),
