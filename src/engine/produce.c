@@ -522,6 +522,7 @@ struct invalidate {
     struct store_record record[2];
     bool remove[2];
     uint64_t token;
+    struct transfer_wait commit;
 };
 
 static void invalidate_work(void *arg)
@@ -549,6 +550,15 @@ static void invalidate_done(void *arg)
     dht_node_invalidated(inv->member->dht, inv->token);
     free(inv->upath);
     free(inv);
+}
+
+/* No copy of ours is between two names. */
+static void invalidate_begin(void *arg, int status)
+{
+    struct invalidate *inv = arg;
+
+    (void)status;
+    engine_io_submit(inv->member->io, &inv->io, invalidate_work, invalidate_done, inv);
 }
 
 static void publish_again(struct member *member, const char *upath)
@@ -599,5 +609,8 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
         if (member->side[0].journal == member->side[1].journal)
             break;
     }
-    engine_io_submit(member->io, &inv->io, invalidate_work, invalidate_done, inv);
+    inv->commit.fn = invalidate_begin;
+    inv->commit.arg = inv;
+    if (!transfer_await_commit(member, newer, &inv->commit))
+        invalidate_begin(inv, 0);
 }
