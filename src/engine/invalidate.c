@@ -7,9 +7,11 @@
  * is something else now, and nothing is in it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/member.h"
 #include "store/fetch.h"
@@ -21,7 +23,9 @@ struct invalidate {
     char *upath;
     struct store_record record[2];
     bool remove[2];
+    mode_t mode[2]; /* of a directory that stays; 0: as it is */
     uint64_t token;
+    struct transfer_wait commit;
 };
 
 /* Only if nothing is in it: what somebody has put there since is his. */
@@ -33,6 +37,19 @@ static void remove_directory(struct member_side *side, const char *upath)
                  store_dir_path(side->dir));
 }
 
+/* What is here must stay writable for us: see store/fetch.h. */
+static void change_directory(struct member_side *side, const char *upath, mode_t mode)
+{
+    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_DIRECTORY, 0);
+
+    if (fd < 0)
+        return; /* removed meanwhile, or not to be read: it keeps what it has */
+    if (fchmod(fd, (mode & 07777) | S_IRWXU) < 0)
+        log_warn("the permissions of directory \"%s\" below %s cannot be changed: %m",
+                 upath, store_dir_path(side->dir));
+    close(fd);
+}
+
 static void invalidate_work(void *arg)
 {
     struct invalidate *inv = arg;
@@ -40,6 +57,8 @@ static void invalidate_work(void *arg)
     for (int s = 0; s < 2; s++) {
         struct member_side *side = &inv->member->side[s];
         inv->record[s].entry.upath = inv->upath;
+        if (inv->mode[s])
+            change_directory(side, inv->upath, inv->mode[s]);
         if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
             if (produce_still_there(side, &inv->record[s]))
                 remove_directory(side, inv->upath);
@@ -63,6 +82,31 @@ static void invalidate_done(void *arg)
     dht_node_invalidated(inv->member->dht, inv->token);
     free(inv->upath);
     free(inv);
+}
+
+/* No copy of ours is between two names. */
+static void invalidate_begin(void *arg, int status)
+{
+    struct invalidate *inv = arg;
+
+    (void)status;
+    engine_io_submit(inv->member->io, &inv->io, invalidate_work, invalidate_done, inv);
+}
+
+/* One directory is as good as another, but for its permissions. It is a copy from now on,
+ * to be removed when the other one is. */
+static void keep_directory(struct invalidate *inv, int s, const struct dyad_entry *newer)
+{
+    struct store_record kept = inv->record[s];
+
+    kept.kind = STORE_RECORD_COPY;
+    kept.entry = *newer;
+    if (store_journal_put(inv->member->side[s].journal, &kept) < 0)
+        log_error("this node's record of directory \"%s\" could not be written: %m",
+                  newer->upath);
+    if (inv->remove[s] && ((newer->mode ^ inv->record[s].entry.mode) & 07777))
+        inv->mode[s] = newer->mode;
+    inv->remove[s] = false;
 }
 
 static void publish_again(struct member *member, const char *upath)
@@ -113,10 +157,14 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
                          !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
         if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
             S_ISDIR(newer->mode))
-            inv->remove[s] = false; /* one directory is as good as another */
-        store_journal_delete(side->journal, newer->upath);
+            keep_directory(inv, s, newer);
+        else
+            store_journal_delete(side->journal, newer->upath);
         if (member->side[0].journal == member->side[1].journal)
             break;
     }
-    engine_io_submit(member->io, &inv->io, invalidate_work, invalidate_done, inv);
+    inv->commit.fn = invalidate_begin;
+    inv->commit.arg = inv;
+    if (!transfer_await_commit(member, newer, &inv->commit))
+        invalidate_begin(inv, 0);
 }

@@ -294,6 +294,10 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
 void transfer_peer_down(struct member *member, uint32_t rank);
 /* upath has a newer version: a fetch of an older one must not be put into place. */
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer);
+/* After that: is an older version just being put into place? Then wait->fn is called (with
+ * whatever status) when it is out of the way again. */
+bool transfer_await_commit(struct member *member, const struct dyad_entry *newer,
+                           struct transfer_wait *wait);
 void transfer_stop(struct member *member);
 
 /* --- serve.c --- */

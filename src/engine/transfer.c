@@ -64,6 +64,7 @@ struct transfer {
     uint64_t ino, btime; /* of the file, as the guest sees it */
     bool replace;        /* an outdated copy of ours lies there */
     bool stale;          /* a newer version is out */
+    bool committing;     /* it is being put into place */
     int status;          /* of the first failure */
     bool failing;        /* `status` is set: wait for what is under way, then end */
 };
@@ -269,7 +270,7 @@ static void transfer_commit(struct transfer *t)
     net_timer_stop(t->deadline);
     old = store_journal_find(t->member->side[ENGINE_CONSUMER].journal, t->upath);
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0;
-    t->io_busy = true;
+    t->io_busy = t->committing = true;
     engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
 }
 
@@ -761,6 +762,21 @@ void transfer_invalidate(struct member *member, const struct dyad_entry *newer)
     HASH_FIND_STR(member->transfers, newer->upath, t);
     if (t && dyad_version_cmp(&t->entry.version, &newer->version) < 0)
         t->stale = true;
+}
+
+bool transfer_await_commit(struct member *member, const struct dyad_entry *newer,
+                           struct transfer_wait *wait)
+{
+    struct transfer *t;
+
+    HASH_FIND_STR(member->transfers, newer->upath, t);
+    if (!t || !t->committing || !t->stale)
+        return false;
+    wait->version = newer->version;
+    wait->transfer = t;
+    wait->fd = -1;
+    DL_APPEND(t->waits, wait);
+    return true;
 }
 
 /* After the pool's threads are gone: nothing is in anybody's hands. */
