@@ -15,7 +15,7 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 
-#define BOUND_MS 10000
+#define BOUND_MS 4000
 
 struct conform_case {
     char name[128];

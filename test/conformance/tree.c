@@ -199,6 +199,9 @@ void tree_print(FILE *out, const char *base, const char *path, const struct tree
         char below[8192];
         struct stat st;
 
+        /* The library's own, in the directory that is managed. */
+        if (strcmp(names.name[i], ".dyad") == 0)
+            continue;
         snprintf(below, sizeof below, "%s/%s", path, names.name[i]);
         if (look_at(below, &st, how->raw) == 0) {
             if (how->exact && is_special(&st))
