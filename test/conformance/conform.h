@@ -144,6 +144,7 @@ struct tree_how {
     bool exact; /* what another node must see: mtimes; no link counts, no FIFOs and the like */
     const char *separator;
 };
+void raw_setup(void); /* before any raw tree */
 /* One JSON object for each entry at and below path (path itself too if exact). */
 void tree_print(FILE *out, const char *base, const char *path, const struct tree_how *how);
 /* One entry. */

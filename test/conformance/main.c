@@ -195,6 +195,7 @@ int main(int argc, char **argv)
         note_base(getenv("CONFORM_BASE"));
         return run_verb(argv[2], argv[3]);
     }
+    raw_setup();
     add_all();
     if (argc >= 3 && strcmp(argv[1], "--all") == 0)
         return run_all(argv[2], argc > 3 ? argv[3] : "");

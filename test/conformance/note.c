@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #define ROOM 65536
 
@@ -24,15 +23,14 @@ static char base[4096];
 
 void note_open(const char *file)
 {
-    /* Past the library: the runner's own means are not under test. */
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
     if (fd < 0 || ftruncate(fd, ROOM) != 0) {
         perror(file);
         exit(2);
     }
     notes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    syscall(SYS_close, fd);
+    close(fd);
     if (notes == MAP_FAILED) {
         perror("mmap");
         exit(2);
