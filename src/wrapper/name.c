@@ -59,6 +59,19 @@ static int tell_renamed(const struct engine_ops *ops, const struct name *from,
     return rc;
 }
 
+/* Two names of one file: rename leaves both. */
+static bool both_left(const struct name *from, const struct name *to)
+{
+    int saved = errno;
+    struct stat a, b;
+    bool both = REAL(fstatat)(from->dirfd, from->path, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+                REAL(fstatat)(to->dirfd, to->path, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+                a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+
+    errno = saved;
+    return both;
+}
+
 static int after_rename(int rc, const struct name *from, const struct name *to,
                         unsigned flags)
 {
@@ -73,6 +86,8 @@ static int after_rename(int rc, const struct name *from, const struct name *to,
             rc = -1;
         return rc;
     }
+    if (both_left(from, to))
+        return rc;
     return tell_renamed(ops, from, to);
 }
 
