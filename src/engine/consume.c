@@ -47,9 +47,10 @@ struct consume {
     struct dht_lookup *check; /* for the barrier, beside `lookup` */
     struct transfer_wait transfer;
     bool transferring;
-    bool abandoned;  /* who wrote it here died over it */
-    bool for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
-    bool late;           /* the deadline came while it was being fetched: no more waiting */
+    bool abandoned; /* who wrote it here died over it */
+    bool
+        for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    bool late;      /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
     struct net_timer *lost; /* runs while we wait for the owner */

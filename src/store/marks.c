@@ -375,7 +375,7 @@ static int reopen(int fd)
 {
     char path[32];
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
     int copy = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (copy < 0 && errno == EACCES)
         copy = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
