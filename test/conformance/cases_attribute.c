@@ -231,8 +231,9 @@ void add_attribute_cases(void)
     static const long sizes[] = {0, 3, 20, -1};
     static const char *const modes[] = {"chmod", "fchmodat", "fchmodat.nofollow", "fchmod"};
     static const char *const owners[] = {"chown", "lchown", "fchownat", "fchown"};
-    static const char *const times[] = {"utimensat", "utimensat.nofollow", "utimes", "lutimes",
-                                        "utime", "futimesat", "futimens", "futimes", "omit"};
+    static const char *const times[] = {
+        "utimensat", "utimensat.nofollow", "utimes",  "lutimes", "utime",
+        "futimesat", "futimens",           "futimes", "omit"};
 
     for (long state = 0; state < STATES; state++) {
         for (size_t i = 0; i < 4; i++)
@@ -249,7 +250,8 @@ void add_attribute_cases(void)
                         state_names[state]);
     }
     for (size_t i = 0; i < 4; i++) {
-        conform_add(ftruncate_size, sizes[i], O_RDWR, "truncate.ftruncate.%ld.RDWR", sizes[i]);
+        conform_add(ftruncate_size, sizes[i], O_RDWR, "truncate.ftruncate.%ld.RDWR",
+                    sizes[i]);
         conform_add(ftruncate_size, sizes[i], O_RDONLY, "truncate.ftruncate.%ld.RDONLY",
                     sizes[i]);
         conform_add(ftruncate_size, sizes[i], O_WRONLY | O_APPEND,

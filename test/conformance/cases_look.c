@@ -73,8 +73,8 @@ static void stat_state(long how, long state)
 
 static void statx_state(long flags, long state)
 {
-    static const unsigned masks[] = {0, STATX_TYPE, STATX_MODE | STATX_SIZE, STATX_BASIC_STATS,
-                                     STATX_ALL};
+    static const unsigned masks[] = {0, STATX_TYPE, STATX_MODE | STATX_SIZE,
+                                     STATX_BASIC_STATS, STATX_ALL};
     const char *path = make_state("f", (enum state)state);
     struct statx stx;
     char text[200];
@@ -227,16 +227,27 @@ static void poll_loop(long unused, long unused2)
 
 void add_look_cases(void)
 {
-    static const char *const stats[] = {"stat", "lstat", "stat64", "lstat64", "fstatat",
-                                        "fstatat64.nofollow", "__xstat", "__xstat64",
-                                        "__lxstat", "__lxstat64", "__fxstatat",
-                                        "__fxstatat64.nofollow", "fstatat.no_automount"};
-    static const char *const accesses[] = {"access", "faccessat", "faccessat.eaccess",
-                                           "faccessat.nofollow", "euidaccess", "eaccess"};
+    static const char *const stats[] = {"stat",
+                                        "lstat",
+                                        "stat64",
+                                        "lstat64",
+                                        "fstatat",
+                                        "fstatat64.nofollow",
+                                        "__xstat",
+                                        "__xstat64",
+                                        "__lxstat",
+                                        "__lxstat64",
+                                        "__fxstatat",
+                                        "__fxstatat64.nofollow",
+                                        "fstatat.no_automount"};
+    static const char *const accesses[] = {
+        "access",     "faccessat", "faccessat.eaccess", "faccessat.nofollow",
+        "euidaccess", "eaccess"};
 
     for (long state = 0; state < STATES; state++) {
         for (long how = 0; how < 13; how++)
-            conform_add(stat_state, how, state, "look.%s.%s", stats[how], state_names[state]);
+            conform_add(stat_state, how, state, "look.%s.%s", stats[how],
+                        state_names[state]);
         conform_add(statx_state, 0, state, "look.statx.%s", state_names[state]);
         conform_add(statx_state, AT_SYMLINK_NOFOLLOW, state, "look.statx.nofollow.%s",
                     state_names[state]);

@@ -225,14 +225,15 @@ static void remove_held(long how, long unused)
 
 void add_name_cases(void)
 {
-    static const enum state many[] = {MISSING,      A_FILE,         A_DIRECTORY, FULL_DIRECTORY,
-                                      LINK_TO_FILE, LINK_TO_DIRECTORY, NO_PARENT, BELOW_FILE,
-                                      FILE_SLASH,   DIRECTORY_SLASH, MISSING_SLASH, DANGLING,
-                                      READ_ONLY};
+    static const enum state many[] = {
+        MISSING,           A_FILE,    A_DIRECTORY, FULL_DIRECTORY, LINK_TO_FILE,
+        LINK_TO_DIRECTORY, NO_PARENT, BELOW_FILE,  FILE_SLASH,     DIRECTORY_SLASH,
+        MISSING_SLASH,     DANGLING,  READ_ONLY};
     static const struct {
         long flags;
         const char *name;
-    } flags[] = {{0, "none"}, {RENAME_NOREPLACE, "noreplace"}, {RENAME_EXCHANGE, "exchange"}};
+    } flags[] = {
+        {0, "none"}, {RENAME_NOREPLACE, "noreplace"}, {RENAME_EXCHANGE, "exchange"}};
     static const char *const removers[] = {"unlink", "unlinkat", "unlinkat_dir", "rmdir",
                                            "remove"};
     size_t count = sizeof many / sizeof *many;

@@ -227,7 +227,8 @@ static void tells(int sig)
     errno = kept;
 }
 
-/* A child holds the lock until the handler has run: restarted, the call ends with the lock. */
+/* A child holds the lock until the handler has run: restarted, the call ends with the lock.
+ */
 static void interrupted(long restart, long unused)
 {
     struct sigaction act = {.sa_handler = tells, .sa_flags = restart ? SA_RESTART : 0};

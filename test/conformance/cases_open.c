@@ -7,7 +7,10 @@ static const struct {
     int flags;
     const char *name;
 } opens[] = {
-#define O(flags) {flags, #flags}
+#define O(flags)      \
+    {                 \
+        flags, #flags \
+    }
     O(O_RDONLY),
     O(O_WRONLY),
     O(O_RDWR),
@@ -178,8 +181,8 @@ static void rewrite(long times, long unused)
 
 static void device(long unused, long which)
 {
-    static const char *const paths[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/stdin",
-                                        "/proc/self/stat", "/no/such"};
+    static const char *const paths[] = {"/dev/null",  "/dev/zero",       "/dev/full",
+                                        "/dev/stdin", "/proc/self/stat", "/no/such"};
     int fd = R(open(paths[which], O_RDWR));
     char c;
 

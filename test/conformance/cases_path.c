@@ -34,12 +34,12 @@ enum form {
 };
 
 static const char *const form_names[FORMS] = {
-    "plain",      "dot",         "double_slash",    "dotdot",          "inner_dot",
-    "up_back",    "absolute",    "abs_slashes",     "abs_dotdot",      "proc_cwd",
-    "proc_fd",    "dev_fd",      "by_symlink",      "symlink_dotdot",  "from_outside",
-    "chdir",      "chdir_up",    "fchdir",          "at_dirfd",        "at_dirfd_dotdot",
-    "at_path_fd", "at_bad_abs",  "at_bad",          "at_file",         "at_dead_directory",
-    "empty",      "empty_at",    "root_dotdot",
+    "plain",      "dot",        "double_slash", "dotdot",         "inner_dot",
+    "up_back",    "absolute",   "abs_slashes",  "abs_dotdot",     "proc_cwd",
+    "proc_fd",    "dev_fd",     "by_symlink",   "symlink_dotdot", "from_outside",
+    "chdir",      "chdir_up",   "fchdir",       "at_dirfd",       "at_dirfd_dotdot",
+    "at_path_fd", "at_bad_abs", "at_bad",       "at_file",        "at_dead_directory",
+    "empty",      "empty_at",   "root_dotdot",
 };
 
 static char outside[64];

@@ -203,7 +203,8 @@ static void spawns(long how, long unused)
         break;
     case 2: /* opens the file itself */
         verb_argv(argv, "stdout", "printed by the image");
-        posix_spawn_file_actions_addopen(&actions, 1, "g", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        posix_spawn_file_actions_addopen(&actions, 1, "g", O_WRONLY | O_CREAT | O_TRUNC,
+                                         0644);
         E(posix_spawn(&pid, self_exe, &actions, NULL, argv, environ));
         break;
     case 3:

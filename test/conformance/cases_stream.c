@@ -4,8 +4,8 @@
 #include <stdio_ext.h>
 
 static const char *const modes[] = {
-    "r",   "w",   "a",   "r+",  "w+",   "a+",  "rb",  "r+b", "wb+", "wx",          "w+x",
-    "re",  "wbe", "rm",  "ac",  "rb+e", "z",   "",    "+r",  "ax",  "r,ccs=UTF-8", "wF",
+    "r",  "w",   "a",  "r+", "w+",   "a+", "rb", "r+b", "wb+", "wx",          "w+x",
+    "re", "wbe", "rm", "ac", "rb+e", "z",  "",   "+r",  "ax",  "r,ccs=UTF-8", "wF",
 };
 
 static void use(FILE *stream)
@@ -44,7 +44,8 @@ static void open64_state(long mode, long state)
     show("f");
 }
 
-/* a: mode; b: 0 another path, 1 the same, 2 none, 3 a missing directory, 4 from a closed fd */
+/* a: mode; b: 0 another path, 1 the same, 2 none, 3 a missing directory, 4 from a closed fd
+ */
 static void reopen(long mode, long how)
 {
     static const char *const paths[] = {"g", "f", NULL, "no/f", "g"};
@@ -172,11 +173,21 @@ static void buffers(long how, long unused)
 
 /* --- temporary files --- */
 
-enum maker { MKSTEMP, MKSTEMP64, MKOSTEMP, MKOSTEMP64, MKSTEMPS, MKSTEMPS64, MKOSTEMPS,
-             MKOSTEMPS64, MKDTEMP, MAKERS };
+enum maker {
+    MKSTEMP,
+    MKSTEMP64,
+    MKOSTEMP,
+    MKOSTEMP64,
+    MKSTEMPS,
+    MKSTEMPS64,
+    MKOSTEMPS,
+    MKOSTEMPS64,
+    MKDTEMP,
+    MAKERS
+};
 static const char *const maker_names[MAKERS] = {
-    "mkstemp", "mkstemp64", "mkostemp", "mkostemp64", "mkstemps", "mkstemps64", "mkostemps",
-    "mkostemps64", "mkdtemp",
+    "mkstemp",    "mkstemp64", "mkostemp",    "mkostemp64", "mkstemps",
+    "mkstemps64", "mkostemps", "mkostemps64", "mkdtemp",
 };
 
 static int make(enum maker maker, char *name, int suffix)
@@ -205,8 +216,8 @@ static int make(enum maker maker, char *name, int suffix)
 
 static void temporary(long maker, long which)
 {
-    static const char *const templates[] = {"tXXXXXX",      "XXXXXX.txt", "no/tXXXXXX",
-                                            "tXXXXX",       "./d/tXXXXXX", "tXXXXXX.txt"};
+    static const char *const templates[] = {"tXXXXXX", "XXXXXX.txt",  "no/tXXXXXX",
+                                            "tXXXXX",  "./d/tXXXXXX", "tXXXXXX.txt"};
     struct stat st;
     char name[4200], cwd[4096];
     int suffix = which == 1 || which == 5 ? 4 : 0, fd;
@@ -275,11 +286,21 @@ static void pipe_from(long unused, long unused2)
 static void shell(long which, long unused)
 {
     static const char *const commands[] = {
-        "echo x > f", "echo a > f; cat f f > g", "exec 3> f; echo x >&3; exec 3>&-",
-        "{ echo a; echo b; } > f", "echo here > f; mv f g", "exit 7", "kill -9 $$",
-        "cat none", "(echo sub > f) & wait", "cat > f <<E\nhere\nE\n", "echo a | tee f > g",
-        "set -C; echo 1 > f; echo 2 > f", "test -e f || echo no > f; cat f; rm f",
-        "mkdir -p d/e && echo in > d/e/f && cp -r d c", "echo 1 > f; ln f g; ln -s f h; cat h > i",
+        "echo x > f",
+        "echo a > f; cat f f > g",
+        "exec 3> f; echo x >&3; exec 3>&-",
+        "{ echo a; echo b; } > f",
+        "echo here > f; mv f g",
+        "exit 7",
+        "kill -9 $$",
+        "cat none",
+        "(echo sub > f) & wait",
+        "cat > f <<E\nhere\nE\n",
+        "echo a | tee f > g",
+        "set -C; echo 1 > f; echo 2 > f",
+        "test -e f || echo no > f; cat f; rm f",
+        "mkdir -p d/e && echo in > d/e/f && cp -r d c",
+        "echo 1 > f; ln f g; ln -s f h; cat h > i",
     };
 
     (void)unused;
@@ -290,8 +311,8 @@ static void shell(long which, long unused)
 
 void add_stream_cases(void)
 {
-    static const enum state states[] = {MISSING,  A_FILE,    EMPTY_FILE, A_DIRECTORY, LINK_TO_FILE,
-                                        DANGLING, READ_ONLY, NO_PARENT};
+    static const enum state states[] = {MISSING,      A_FILE,   EMPTY_FILE, A_DIRECTORY,
+                                        LINK_TO_FILE, DANGLING, READ_ONLY,  NO_PARENT};
 
     for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++)
         for (size_t i = 0; i < sizeof states / sizeof *states; i++)
@@ -313,7 +334,8 @@ void add_stream_cases(void)
         conform_add(buffers, how, 0, "stream.buffer.%ld", how);
     for (long maker = 0; maker < MAKERS; maker++)
         for (long which = 0; which < 6; which++)
-            conform_add(temporary, maker, which, "temporary.%s.%ld", maker_names[maker], which);
+            conform_add(temporary, maker, which, "temporary.%s.%ld", maker_names[maker],
+                        which);
     conform_add(nameless, 0, 0, "temporary.tmpfile");
     conform_add(nameless, 1, 0, "temporary.tmpfile64");
     for (long which = 0; which < 5; which++)

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # compare.sh - sourced behind lib.sh: two runs of `conform`, line by line
 
+# shellcheck disable=SC2034
 CONFORM=$BUILD_DIR/test/conformance/conform
 
 # name_of LINE: the case of a line, or the case's part of a path.
@@ -13,11 +14,11 @@ name_of() {
 # compare ORACLE RUN...: $WORK/RUN.json against $WORK/ORACLE.json. A difference is shown, and fails the test unless
 # "expected" has a pattern for the case; so does a pattern that nothing differs for.
 compare() {
-    local oracle=$1 run pattern runs reason name ours theirs bad=0 shown=0
+    local oracle=$1 run pattern runs name ours theirs bad=0 shown=0
     local -a patterns=()
-    local -A hit=() line_of=()
+    local -A hit=()
     shift
-    while IFS='|' read -r pattern runs reason; do
+    while IFS=';' read -r pattern runs _; do
         pattern=${pattern// /}
         [[ -z $pattern || $pattern == \#* ]] && continue
         [[ $runs == *" $oracle "* ]] && patterns+=("$pattern")

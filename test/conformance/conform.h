@@ -45,7 +45,8 @@ void add_end_cases(void);
 void add_data_cases(void);
 void add_odd_cases(void);
 
-/* --- notes: kept in a file mapped by all processes of a case, so no way to die loses them --- */
+/* --- notes: kept in a file mapped by all processes of a case, so no way to die loses them
+ * --- */
 
 /* Errno before each noted call: one that changes it without failing is seen. */
 #define UNTOUCHED 4000
@@ -63,21 +64,21 @@ void note_stat(const char *what, const struct stat *st);
 void json_bytes(FILE *out, const void *data, size_t len);
 
 /* A call that returns -1 and errno; its value is noted as it is. */
-#define R(call)                                \
-    ({                                         \
-        errno = UNTOUCHED;                     \
-        long result_ = (long)(call);           \
-        note_int(#call, result_, errno);       \
-        (int)result_;                          \
+#define R(call)                          \
+    ({                                   \
+        errno = UNTOUCHED;               \
+        long result_ = (long)(call);     \
+        note_int(#call, result_, errno); \
+        (int)result_;                    \
     })
 /* A call that returns a pointer: NULL or not. */
-#define P(call)                                           \
-    ({                                                    \
-        errno = UNTOUCHED;                                \
-        __typeof__(call) result_ = (call);                \
-        int errno_ = errno;                               \
+#define P(call)                                            \
+    ({                                                     \
+        errno = UNTOUCHED;                                 \
+        __typeof__(call) result_ = (call);                 \
+        int errno_ = errno;                                \
         note_int(#call, result_ == NULL ? -1 : 0, errno_); \
-        result_;                                          \
+        result_;                                           \
     })
 /* A call that returns an error number. */
 #define E(call)                                          \
@@ -89,21 +90,21 @@ void json_bytes(FILE *out, const void *data, size_t len);
 
 /* --- helpers that note --- */
 
-void put(const char *path, const char *text);  /* open, write, close; a failure is noted */
-void show(const char *path);                   /* open, read all, close: noted */
-void show_fd(const char *what, int fd);        /* all of it, by pread; its offset */
-void look(const char *path);                   /* lstat, noted */
-int reap(pid_t pid);                           /* waitpid; how it ended is noted */
+void put(const char *path, const char *text); /* open, write, close; a failure is noted */
+void show(const char *path);                  /* open, read all, close: noted */
+void show_fd(const char *what, int fd);       /* all of it, by pread; its offset */
+void look(const char *path);                  /* lstat, noted */
+int reap(pid_t pid);                          /* waitpid; how it ended is noted */
 /* fork; the child gets 0. What stdio holds is flushed by nobody. */
 pid_t spawn(void);
-#define CHILD(block)      \
-    do {                  \
+#define CHILD(block)        \
+    do {                    \
         pid_t p_ = spawn(); \
-        if (p_ == 0) {    \
-            block;        \
-            _exit(0);     \
-        }                 \
-        reap(p_);         \
+        if (p_ == 0) {      \
+            block;          \
+            _exit(0);       \
+        }                   \
+        reap(p_);           \
     } while (0)
 
 /* What is at a name before the call. */
@@ -141,7 +142,8 @@ void exec_verb(const char *verb, const char *arg);
 
 struct tree_how {
     bool raw;   /* past libc: what is on this disk */
-    bool exact; /* what another node must see: mtimes; no link counts, no FIFOs and the like */
+    bool exact; /* what another node must see: mtimes; no link counts, no FIFOs and the like
+                 */
     const char *separator;
 };
 void raw_setup(void); /* before any raw tree */

@@ -4,9 +4,10 @@
 #include "conform.h"
 
 const char *const state_names[STATES] = {
-    "missing",   "file",      "empty",    "read_only",  "directory",     "full_directory",
-    "symlink",   "dirlink",   "dangling", "loop",       "no_parent",     "below_file",
-    "file_slash", "missing_slash", "directory_slash", "fifo",
+    "missing",    "file",           "empty",           "read_only",
+    "directory",  "full_directory", "symlink",         "dirlink",
+    "dangling",   "loop",           "no_parent",       "below_file",
+    "file_slash", "missing_slash",  "directory_slash", "fifo",
 };
 
 void put(const char *path, const char *text)

@@ -5,7 +5,8 @@
  *                                 JSON object a line
  *   conform --list                their names
  *   conform --tree DIR            what the cases left below DIR, past any library
- *   conform --observe DIR <PATHS  the same as a program sees it, for each path (relative to DIR)
+ *   conform --observe DIR <PATHS  the same as a program sees it, for each path (relative to
+ * DIR)
  *
  * A case that does not end is killed, and says so: "hang" is an outcome like another.
  */
@@ -208,6 +209,7 @@ int main(int argc, char **argv)
             puts(cases[i].name);
         return 0;
     }
-    fprintf(stderr, "usage: conform --all DIR [PREFIX] | --list | --tree DIR | --observe DIR\n");
+    fprintf(stderr,
+            "usage: conform --all DIR [PREFIX] | --list | --tree DIR | --observe DIR\n");
     return 2;
 }

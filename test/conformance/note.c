@@ -111,7 +111,8 @@ static void add_note(const char *what, const char *value, size_t len, bool quote
         to += escape(to, (unsigned char)*what);
     to += sprintf(to, quoted ? "\",\"" : "\",");
     for (size_t i = 0; i < len && to < end; i++) {
-        if (quoted && prefix > 1 && len - i >= prefix && memcmp(value + i, base, prefix) == 0) {
+        if (quoted && prefix > 1 && len - i >= prefix &&
+            memcmp(value + i, base, prefix) == 0) {
             *to++ = '@';
             i += prefix - 1;
         } else if (quoted) {
@@ -160,8 +161,8 @@ void note_stat(const char *what, const struct stat *st)
     if (S_ISDIR(st->st_mode))
         len = snprintf(text, sizeof text, "%06o", st->st_mode);
     else
-        len = snprintf(text, sizeof text, "%06o nlink %lu size %lld uid %d gid %d", st->st_mode,
-                       (unsigned long)st->st_nlink, (long long)st->st_size,
+        len = snprintf(text, sizeof text, "%06o nlink %lu size %lld uid %d gid %d",
+                       st->st_mode, (unsigned long)st->st_nlink, (long long)st->st_size,
                        st->st_uid == geteuid() ? 0 : (int)st->st_uid,
                        st->st_gid == getegid() ? 0 : (int)st->st_gid);
     if (st->st_mtim.tv_sec < 1500000000)

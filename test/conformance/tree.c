@@ -1,8 +1,8 @@
 /*
  * tree.c - what is in a directory, as JSON
  *
- * Raw: by system calls, past a library that is preloaded before libc. Else by libc: what a program
- * sees.
+ * Raw: by system calls, past a library that is preloaded before libc. Else by libc: what a
+ * program sees.
  */
 #include "conform.h"
 
