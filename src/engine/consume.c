@@ -51,7 +51,10 @@ struct consume {
     bool stale; /* it is out of date by now */
     struct transfer_wait transfer;
     bool transferring;
-    bool late;           /* the deadline came while it was being fetched: no more waiting */
+    bool abandoned; /* who wrote it here died over it */
+    bool
+        for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    bool late;      /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
     struct net_timer *lost; /* runs while we wait for the owner */
@@ -408,6 +411,7 @@ static int look_here(struct consume *c)
     int rc = 0;
 
     c->writer = 0;
+    c->abandoned = false;
     if (fd < 0) /* ELOOP: a directory above is a symbolic link */
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
@@ -416,6 +420,7 @@ static int look_here(struct consume *c)
                store_marks_dirty(side->marks, c->upath, id.ino, id.btime, &info)) {
         rc = EAGAIN;
         c->writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
+        c->abandoned = info.state == STORE_MARK_ABANDONED;
     }
     close(fd);
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
@@ -455,10 +460,18 @@ static void consume_step(struct consume *c)
         record = store_journal_find(member->side[ENGINE_CONSUMER].journal, c->upath);
         if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
             c->seen = record->entry.version;
-        if (!(c->flags & NET_LOOKUP_WAIT)) {
+        if (c->abandoned && c->for_writer) {
+            /* Whom we waited for died: nobody else is waited for. */
+            c->flags &= ~NET_LOOKUP_WAIT;
+            c->for_writer = false;
+            if (c->lookup)
+                dht_node_cancel(c->member->dht, c->lookup);
+            c->lookup = NULL;
+        } else if (!c->abandoned && !(c->flags & NET_LOOKUP_WAIT)) {
             /* Somebody who does not wait for unpublished files does not read half a one
              * either. */
             c->flags |= NET_LOOKUP_WAIT;
+            c->for_writer = true;
             if (c->timeout_ms)
                 net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
         }

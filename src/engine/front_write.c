@@ -205,7 +205,7 @@ static char *present_upath(const struct front_side *side, int fd)
     size_t suffix = strlen(DELETED_MARK);
     ssize_t n;
 
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
     n = readlink(link, path, sizeof(path) - 1);
     if (n <= 0)
         return NULL;
@@ -275,7 +275,7 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
         return;
     }
     closing->token = token;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -78,6 +79,9 @@ static int range_but_claim(unsigned first, unsigned last, int flags)
 
 int wrapped_close_range(unsigned first, unsigned last, int flags)
 {
+    /* With one thread the table is nobody else's. */
+    if (flags == CLOSE_RANGE_UNSHARE && __libc_single_threaded)
+        flags = 0;
     /* Other flags do not close, or only in a table that this thread alone will have. */
     if (flags != 0 || first > last || !wrapper_active() || !wrapper_mine())
         return REAL(close_range)(first, last, flags);

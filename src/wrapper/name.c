@@ -139,6 +139,19 @@ int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *f
     return rc;
 }
 
+/* Two names of one file: rename leaves both. */
+static bool both_left(const struct wrapper_name *from, const struct wrapper_name *to)
+{
+    int saved = errno;
+    struct stat a, b;
+    bool both = REAL(fstatat)(from->dirfd, from->path, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+                REAL(fstatat)(to->dirfd, to->path, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+                a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+
+    errno = saved;
+    return both;
+}
+
 /* A directory or a link may stand where another did. */
 int wrapper_name_moved(int rc)
 {
@@ -170,6 +183,8 @@ static int after_rename(int rc, const struct wrapper_name *from,
             rc = -1;
         return rc;
     }
+    if (both_left(from, to))
+        return rc;
     return wrapper_name_tell(ops, from, to);
 }
 

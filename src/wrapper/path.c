@@ -511,7 +511,7 @@ static long fd_name(int fd, char *text)
     char link[32];
     long n;
 
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
     n = syscall(SYS_readlinkat, AT_FDCWD, link, text, PATH_MAX - 1);
     if (n <= 0 || text[0] != '/')
         return 0;
