@@ -27,6 +27,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "util/log.h"
 
@@ -255,6 +256,13 @@ static void told_take_ranks(struct dht_node *node, struct told *told,
     record->holders = NULL;
     record->nholders = 0;
     noted_free(node, record);
+
+    /* Who has a directory keeps it when it is published again. */
+    for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
+                         S_ISDIR(msg->entry.mode) && i < told->nranks;
+         i++)
+        if (dht_shard_add_holder(record, told->ranks[i]) < 0)
+            log_warn("out of memory: a holder of %s is forgotten", record->upath);
 }
 
 static void record_set(struct dht_record *record, const struct net_msg *msg)
