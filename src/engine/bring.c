@@ -144,8 +144,11 @@ static void consume_next(struct bring *bring, struct slot *slot)
     LL_DELETE(bring->items, item);
     slot->bring = bring;
     slot->item = item;
+    /* What is being written here is here, and nothing to wait for: its writer may be who
+     * asked. */
     slot->consume =
-        consume_start(bring->member, item->upath, 0, 0, bring->pid, 0, brought, slot);
+        consume_start(bring->member, item->upath, item->root ? 0 : NET_CONSUME_WRITER, 0,
+                      bring->pid, 0, brought, slot);
     if (!slot->consume) {
         bring->status = errno;
         slot->item = NULL;

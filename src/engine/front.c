@@ -22,6 +22,7 @@
 #include <xxhash.h>
 
 #include "boot/claim.h"
+#include "engine/front_apart.h"
 #include "engine/front_impl.h"
 #include "engine/front_peer.h"
 #include "util/log.h"
@@ -191,6 +192,18 @@ struct front *front_get(void)
 
 /* --- one request over one connection --- */
 
+struct asking {
+    struct front *front;
+    const struct net_msg *request;
+    struct net_msg *reply;
+    void *buf;
+    size_t size;
+    front_page_fn page;
+    void *arg;
+    bool apart; /* with a table of descriptors of its own, by front_apart() */
+    bool full;  /* result: nothing was asked, since no descriptor number is free */
+};
+
 static int send_all(int fd, const void *data, size_t len)
 {
     const char *p = data;
@@ -234,11 +247,13 @@ static void close_cancelled(void *fd)
 /* The first bytes of the answer, for which there may be long to wait: handlers of the
  * program run meanwhile, and make requests of their own. They do not end the wait. Only a
  * consumer can be cancelled: what it asked for ends with its connection. */
-static int recv_answer(struct front *front, int fd, bool consumes, uint32_t *len)
+static int recv_answer(const struct asking *a, int fd, uint32_t *len)
 {
+    bool consumes = a->request->type == NET_MSG_GUEST_CONSUME;
+    const struct front *front = a->front;
     int rc, error;
 
-    if (!front->waits)
+    if (!front->waits || a->apart)
         return recv_all(fd, len, sizeof(*len));
     pthread_cleanup_push(close_cancelled, &fd);
     front->waits(true, consumes);
@@ -250,31 +265,28 @@ static int recv_answer(struct front *front, int fd, bool consumes, uint32_t *len
     return rc;
 }
 
-static int recv_frame(struct front *front, int fd, bool consumes, struct net_msg *reply,
-                      void *buf, size_t size)
+static int recv_frame(const struct asking *a, int fd)
 {
     uint32_t len;
 
-    if (recv_answer(front, fd, consumes, &len) < 0)
+    if (recv_answer(a, fd, &len) < 0)
         return -1;
     len = le32toh(len);
-    if (len > size) {
+    if (len > a->size) {
         errno = EPROTO;
         return -1;
     }
-    if (recv_all(fd, buf, len) < 0)
+    if (recv_all(fd, a->buf, len) < 0)
         return -1;
-    return net_msg_decode(reply, buf, len);
+    return net_msg_decode(a->reply, a->buf, len);
 }
 
 /* Pages that come before the answer are given to `page`; NULL: none are expected. */
-static int exchange(struct front *front, int fd, const struct net_msg *request,
-                    struct net_msg *reply, void *buf, size_t size, front_page_fn page,
-                    void *arg)
+static int exchange(const struct asking *a, int fd)
 {
     unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
     uint32_t len;
-    int n = net_msg_encode(request, frame + 4, sizeof(frame) - 4);
+    int n = net_msg_encode(a->request, frame + 4, sizeof(frame) - 4);
 
     if (n < 0)
         return -1;
@@ -282,25 +294,24 @@ static int exchange(struct front *front, int fd, const struct net_msg *request,
     memcpy(frame, &len, 4);
     if (send_all(fd, frame, 4 + (size_t)n) < 0)
         return -1;
-    if (page && page(arg, NULL) < 0)
+    if (a->page && a->page(a->arg, NULL) < 0)
         return -1;
     for (;;) {
-        if (recv_frame(front, fd, request->type == NET_MSG_GUEST_CONSUME, reply, buf,
-                       size) < 0)
+        if (recv_frame(a, fd) < 0)
             return -1;
-        if (reply->type == NET_MSG_DONE)
+        if (a->reply->type == NET_MSG_DONE)
             return 0;
-        if (!page) {
+        if (!a->page) {
             errno = EPROTO;
             return -1;
         }
-        if (page(arg, reply) < 0)
+        if (a->page(a->arg, a->reply) < 0)
             return -1;
     }
 }
 
-/* Connect to a live member, becoming it if there is none. */
-static int member_connect(struct front *front)
+/* Connect to a live member, becoming it if there is none and may_start. */
+static int member_connect(struct front *front, bool may_start)
 {
     int fd;
 
@@ -309,7 +320,7 @@ static int member_connect(struct front *front)
         return -1;
     }
     fd = boot_claim_connect(&front->claim, front->claim_len);
-    if (fd < 0 && errno == ECONNREFUSED && !front->identity.guest_only) {
+    if (fd < 0 && errno == ECONNREFUSED && may_start && !front->identity.guest_only) {
         if (front_member_start(front) < 0)
             return -1;
         fd = boot_claim_connect(&front->claim, front->claim_len);
@@ -346,22 +357,22 @@ int front_request(struct front *front, const struct net_msg *request, struct net
     return front_request_pages(front, request, reply, buf, NET_MSG_HEADER_MAX, NULL, NULL);
 }
 
-int front_request_pages(struct front *front, const struct net_msg *request,
-                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
-                        void *arg)
+static int ask(void *arg)
 {
+    struct asking *a = arg;
+    const struct net_msg *request = a->request;
     int fd = -1;
     int error = 0;
     uid_t user;
 
     for (int round = 0; round < ROUNDS; round++) {
-        if ((fd = member_connect(front)) < 0)
+        if ((fd = member_connect(a->front, !a->apart)) < 0)
             break;
-        if (exchange(front, fd, request, reply, buf, size, page, arg) == 0) {
+        if (exchange(a, fd) == 0) {
             close(fd);
-            if (reply->status != ESHUTDOWN) {
-                errno = reply->status;
-                return reply->status ? -1 : 0;
+            if (a->reply->status != ESHUTDOWN) {
+                errno = a->reply->status;
+                return a->reply->status ? -1 : 0;
             }
             error = ESHUTDOWN;
             continue;
@@ -381,12 +392,42 @@ int front_request_pages(struct front *front, const struct net_msg *request,
         if (error != ECONNRESET && error != EPIPE)
             break;
     }
+    a->full = fd < 0 && errno == EMFILE;
+    if (a->full && !a->apart)
+        return -1;
     log_error("%s of \"%s\": %s: %s", net_msg_name(request->type), request->entry.upath,
               fd < 0 ? "this rank's member cannot be reached on this node"
                      : "this rank's member went away before it answered",
               strerror(error ? error : errno));
     errno = EHOSTUNREACH;
     return -1;
+}
+
+/* What an open is to wait for or to fetch: without a number the open itself would fail. */
+static bool is_for_open(const struct net_msg *request)
+{
+    return request->type == NET_MSG_GUEST_CONSUME &&
+           (request->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER));
+}
+
+int front_request_pages(struct front *front, const struct net_msg *request,
+                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
+                        void *arg)
+{
+    struct asking a = {.front = front,
+                       .request = request,
+                       .reply = reply,
+                       .buf = buf,
+                       .size = size,
+                       .page = page,
+                       .arg = arg};
+    int rc = ask(&a);
+
+    if (rc < 0 && a.full && !is_for_open(request)) {
+        a.apart = true;
+        rc = front_apart(ask, &a);
+    }
+    return rc;
 }
 
 /* --- the requests --- */

@@ -23,6 +23,7 @@
 #include "engine/front_peer.h"
 #include "engine/front_write.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -30,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -196,26 +198,76 @@ static bool is_still(const struct front_side *side, const char *upath, int fd)
     return is_file_at(path, fd);
 }
 
-/* The name that an open descriptor has now, relative to its DMD; NULL: none there, or
- * ENOMEM. */
-static char *present_upath(const struct front_side *side, int fd)
+/* What the kernel says is open as fd: an absolute path, or nothing. */
+static bool shown_name(int fd, char *path, size_t size)
 {
-    char link[32], path[PATH_MAX];
-    const char *below;
-    size_t suffix = strlen(DELETED_MARK);
+    char link[32];
     ssize_t n;
 
     snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
-    n = readlink(link, path, sizeof(path) - 1);
+    n = readlink(link, path, size - 1);
     if (n <= 0)
-        return NULL;
+        return false;
     path[n] = '\0';
-    /* A name may end like this by itself; then the file is there. */
-    if ((size_t)n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
-        !is_file_at(path, fd))
+    return true;
+}
+
+/* The name that an open descriptor has now, relative to its DMD; NULL: none there; or
+ * ENOMEM; or ENOENT: there is no /proc. */
+static char *present_upath(const struct front_side *side, int fd)
+{
+    char path[PATH_MAX];
+    const char *below;
+    size_t suffix = strlen(DELETED_MARK), n;
+
+    if (!shown_name(fd, path, sizeof(path)))
         return NULL;
+    n = strlen(path);
+    /* A name may end like this by itself; then the file is there. */
+    if (n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
+        !is_file_at(path, fd)) {
+        errno = 0;
+        return NULL;
+    }
     below = front_below(side->real, path);
     return below ? front_name_copy(below) : NULL;
+}
+
+/* The name under which the file lay that fd has open was removed, and another one left: in
+ * the same directory, where what makes such names (a link, then an unlink) nearly always
+ * puts them. NULL: none there. Called at a close, which may be in a signal handler. */
+static char *remaining_upath(const struct front_side *side, int fd)
+{
+    char path[PATH_MAX], *name, *found = NULL;
+    _Alignas(struct dirent64) char entries[4096];
+    struct stat open_file;
+    const char *below;
+    ssize_t n;
+    int dir;
+
+    if (fstat(fd, &open_file) < 0 || open_file.st_nlink == 0 ||
+        !shown_name(fd, path, sizeof(path)) || !front_below(side->real, path) ||
+        !(name = strrchr(path, '/')))
+        return NULL;
+    *name++ = '\0';
+    if ((dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return NULL;
+    name[-1] = '/';
+    while (!found && (n = syscall(SYS_getdents64, dir, entries, sizeof(entries))) > 0) {
+        for (ssize_t at = 0; at < n && !found;) {
+            const struct dirent64 *entry = (const void *)(entries + at);
+            size_t len = strlen(entry->d_name);
+            at += entry->d_reclen;
+            if (entry->d_ino != open_file.st_ino ||
+                (size_t)(name - path) + len >= sizeof(path))
+                continue;
+            memcpy(name, entry->d_name, len + 1);
+            if (is_file_at(path, fd) && (below = front_below(side->real, path)))
+                found = front_name_copy(below);
+        }
+    }
+    close(dir);
+    return found;
 }
 
 /* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
@@ -287,6 +339,8 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
         closing->upath = w.first_upath;
     else
         front_name_free(w.first_upath);
+    if (!closing->upath)
+        closing->upath = remaining_upath(&front->side[token_side(token)], fd);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);

@@ -315,7 +315,7 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
     if (parent < 0)
         return -1;
     struct timespec mtime = store_dir_mtime_get(parent);
-    bool made = mkdirat(parent, base, mode & 0777) == 0;
+    bool made = mkdirat(parent, base, mode & 01777) == 0;
     if (made)
         store_dir_mtime_put(parent, mtime);
     else if (errno != EEXIST)
@@ -325,8 +325,8 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
         errno = errno == ELOOP || errno == ENOTDIR ? EEXIST : errno;
         goto out;
     }
-    if (made && (fstat(fd, &st) < 0 || ((st.st_mode & 0777) != (mode & 0777) &&
-                                        fchmod(fd, (st.st_mode & 07000) | (mode & 0777)))))
+    if (made && (fstat(fd, &st) < 0 || ((st.st_mode & 01777) != (mode & 01777) &&
+                                        fchmod(fd, (st.st_mode & S_ISGID) | (mode & 01777)))))
         goto out;
     rc = identity ? store_identity_read(fd, identity) : 0;
 out:;

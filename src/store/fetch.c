@@ -450,7 +450,7 @@ static int place_link(struct store_fetch *fetch, bool replace,
 /* A read-only directory could not be filled: the user may always write. */
 static int place_directory(struct store_fetch *fetch, struct store_identity *identity)
 {
-    return store_dir_mkdir(fetch->dir, fetch->upath, (fetch->entry.mode & 0777) | S_IRWXU,
+    return store_dir_mkdir(fetch->dir, fetch->upath, (fetch->entry.mode & 01777) | S_IRWXU,
                            identity);
 }
 

@@ -21,6 +21,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/path.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
@@ -73,7 +74,8 @@ static int tell(const struct wrapper_path *where)
     } while (0)
 
 #define FOLLOWS(flags)     (((flags)&AT_SYMLINK_NOFOLLOW) == 0)
-#define IS_FD(path, flags) ((flags)&AT_EMPTY_PATH && (path) && !*(path))
+#define IS_FD(path, flags) \
+    ((flags)&AT_EMPTY_PATH && !wrapper_bad_pointer(path) && !*(path))
 
 /* --- mode, owner ---------------------------------------------------------------------- */
 

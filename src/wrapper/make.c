@@ -16,6 +16,7 @@
 #include "wrapper/fd.h"
 #include "wrapper/name.h"
 #include "wrapper/open.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 
 /* --- link ----------------------------------------------------------------------------- */
@@ -28,7 +29,7 @@ static int source_fd(int fromfd, const char *from, int flags)
     char *end;
     long fd;
 
-    if (!from)
+    if (wrapper_bad_pointer(from))
         return -1;
     if ((flags & AT_EMPTY_PATH) && !*from)
         return fromfd;

@@ -33,6 +33,10 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE (1 << 0)
 #endif
+#ifndef RENAME_WHITEOUT
+#define RENAME_WHITEOUT (1 << 2)
+#endif
+#define RENAME_KNOWN ((unsigned)(RENAME_EXCHANGE | RENAME_NOREPLACE | RENAME_WHITEOUT))
 
 /* False: the whole call is none of ours. The managed directory itself is not renamed,
  * removed or made by us. */
@@ -110,6 +114,21 @@ static bool is_directory(const struct engine_ops *ops, const struct wrapper_name
 
     errno = saved;
     return known && S_ISDIR(st.st_mode);
+}
+
+/* The last part is "." or "..": the kernel has its own answers. */
+static bool ends_in_dots(const char *path)
+{
+    const char *last = path + strlen(path);
+
+    while (last > path && last[-1] == '/')
+        last--;
+    if (last == path || last[-1] != '.')
+        return false;
+    last--;
+    if (last > path && last[-1] == '.')
+        last--;
+    return last == path || last[-1] == '/';
 }
 
 /* --- rename --------------------------------------------------------------------------- */
@@ -226,7 +245,10 @@ static int before_rename(const struct wrapper_name *from, const struct wrapper_n
     const struct engine_ops *ops = wrapper_name_engine();
     struct wrapper_path where;
 
-    if (!ops)
+    /* What the kernel refuses before it looks at the names. */
+    if (!ops || (flags & ~RENAME_KNOWN) || ends_in_dots(from->path) ||
+        ends_in_dots(to->path) ||
+        ((flags & RENAME_EXCHANGE) && (flags & (RENAME_NOREPLACE | RENAME_WHITEOUT))))
         return 0;
     if ((flags & RENAME_NOREPLACE) && wrapper_name_check_free(to) < 0)
         return -1;
@@ -311,21 +333,6 @@ static int after_unlink(int rc, int error, const struct wrapper_name *name)
         errno = error;
     }
     return tell_unlinked(ops, name, rc);
-}
-
-/* The last part is "." or "..": the kernel has its own answers. */
-static bool ends_in_dots(const char *path)
-{
-    const char *last = path + strlen(path);
-
-    while (last > path && last[-1] == '/')
-        last--;
-    if (last == path || last[-1] != '.')
-        return false;
-    last--;
-    if (last > path && last[-1] == '.')
-        last--;
-    return last == path || last[-1] == '/';
 }
 
 typedef int remover(const struct wrapper_name *name);

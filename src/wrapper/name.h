@@ -8,6 +8,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/path.h"
+#include "wrapper/pointer.h"
 
 struct wrapper_name {
     struct wrapper_path where;
@@ -48,7 +49,8 @@ bool wrapper_name_bring(const struct wrapper_name *from, const struct wrapper_na
 
 /* | and not ||: both are to be looked at. */
 #define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
-    ((frompath) && (topath) && wrapper_active() &&         \
+    (!wrapper_bad_pointer(frompath) && !wrapper_bad_pointer(topath) && \
+     wrapper_active() &&                                               \
      (wrapper_name_find(from, fromfd, frompath) | wrapper_name_find(to, tofd, topath)))
 
 #endif

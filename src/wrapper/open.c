@@ -143,13 +143,29 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
     }
 }
 
+/* The empty file that an open for reading made: no close of a writer will publish it. */
+static int tell_made(const struct engine_ops *ops, const struct wrapper_path *where)
+{
+    enum engine_side side = wrapper_path_side(where);
+    int saved = errno, rc;
+
+    if (!where->upath[side]) /* a link led out of the managed directory */
+        return 0;
+    rc = ENGINE_CALL(ops->renamed(side, NULL, where->upath[side]));
+    if (rc == 0)
+        errno = saved;
+    return rc;
+}
+
 /* O_RDONLY with O_CREAT, as lock files are opened: what is published is fetched, and
- * nothing is waited for that is not there. */
+ * nothing is waited for that is not there. With O_TRUNC: what is there is another file
+ * afterwards. */
 static int open_read_or_make(const struct engine_ops *ops,
                              const struct wrapper_opener *opener)
 {
     struct stat st;
-    int saved = errno;
+    int saved = errno, fd;
+    bool made;
 
     if (awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
         REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT) {
@@ -157,8 +173,15 @@ static int open_read_or_make(const struct engine_ops *ops,
         if (consume(ops, opener->where, false) < 0 && errno != ENOENT)
             return -1;
     }
+    made = (opener->flags & (O_EXCL | O_TRUNC)) ||
+           (REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT);
     errno = saved;
-    return open_read(ops, opener);
+    fd = open_read(ops, opener);
+    if (fd >= 0 && made && is_regular(fd) && tell_made(ops, opener->where) < 0) {
+        opener->undo(opener->arg, fd);
+        return -1;
+    }
+    return fd;
 }
 
 /* O_PATH, O_DIRECTORY, O_TMPFILE: nothing of a file's bytes. What is published is made

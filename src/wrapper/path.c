@@ -39,6 +39,7 @@
 
 #include "util/path.h"
 #include "wrapper/core.h"
+#include "wrapper/pointer.h"
 
 #define CONTROL_DIR  ".dyad"
 #define DELETED_MARK " (deleted)"
@@ -582,7 +583,7 @@ bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how)
     enum place place;
     int side;
 
-    if (!path || !path[0])
+    if (wrapper_bad_pointer(path) || !path[0])
         return true;
     if (path[0] == '/')
         return !below_as_text(path, &side) && !is_magic(path) &&
@@ -602,7 +603,7 @@ bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,
     int saved = errno;
     bool found;
 
-    if (!path || !path[0] || atomic_load_explicit(&forgotten, memory_order_relaxed))
+    if (wrapper_bad_pointer(path) || !path[0] || atomic_load_explicit(&forgotten, memory_order_relaxed))
         return false;
     where->moved = false;
     where->how = how;

@@ -31,6 +31,7 @@
 #include "wrapper/member.h"
 #include "wrapper/open.h"
 #include "wrapper/path.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 
 static pid_t do_fork(wrapper_fn_fork *real_fork)
@@ -223,8 +224,10 @@ static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
 #define COMPLETE_FOR(c, given, guest)                                              \
     do {                                                                           \
         char *const none_[] = {NULL};                                              \
-        char *const *env_ = (given) ? (given) : none_;                             \
-        if ((guest) && is_configured() && needs_guest_of(env_, (c)->guest_of)) {   \
+        bool bad_ = (given) && wrapper_bad_pointer(given);                         \
+        char *const *env_ = (given) && !bad_ ? (given) : none_;                    \
+        if ((guest) && !bad_ && is_configured() &&                                 \
+            needs_guest_of(env_, (c)->guest_of)) {                                 \
             size_t had_ = count(env_);                                             \
             if (had_ < ON_STACK) {                                                 \
                 char **more_ = alloca((had_ + 2) * sizeof(char *));                \
@@ -234,7 +237,8 @@ static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
                 env_ = more_;                                                      \
             }                                                                      \
         }                                                                          \
-        size_t add_ = is_configured() ? lacking(env_, NULL) : 0, n_ = count(env_); \
+        size_t n_ = count(env_);                                                   \
+        size_t add_ = is_configured() && !bad_ ? lacking(env_, NULL) : 0;          \
         (c)->env = n_ > 0 ? env_ : (given); /* NULL as given */                    \
         (c)->mapped = NULL;                                                        \
         if (add_ > 0 && n_ + add_ < ON_STACK) {                                    \
@@ -272,7 +276,7 @@ struct exec {
  * path may become one in *where. 0, or -1 with errno: it will not come. */
 static int bring_program(struct exec *e, struct wrapper_path *where)
 {
-    if (e->kind == EXEC_FD || !e->path || !e->path[0])
+    if (e->kind == EXEC_FD || wrapper_bad_pointer(e->path) || !e->path[0])
         return 0;
     if (e->kind == EXEC_SEARCH && !strchr(e->path, '/'))
         return wrapper_open_search(e->path);
@@ -411,7 +415,7 @@ int wrapped_posix_spawn(pid_t *pid, const char *path,
     int rc, saved = errno;
 
     /* With a change of directory among the actions a relative path is not ours to know. */
-    if ((!actions || (path && path[0] == '/')) &&
+    if ((!actions || (!wrapper_bad_pointer(path) && path[0] == '/')) &&
         wrapper_open_for_exec(AT_FDCWD, &path, true, &where) < 0) {
         rc = errno;
         errno = saved;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
+#include "wrapper/pointer.h"
 
 #define MAX_LINKS 40
 
@@ -48,7 +49,7 @@ static uint64_t hash_of(int dirfd, const char *path, bool follow)
 
 bool wrapper_resolved_before(int dirfd, const char *path, bool follow)
 {
-    return path && heard.when != 0 && now_ns() - heard.when < FRESH_NS &&
+    return !wrapper_bad_pointer(path) && heard.when != 0 && now_ns() - heard.when < FRESH_NS &&
            heard.hash == hash_of(dirfd, path, follow);
 }
 
@@ -89,7 +90,7 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
     bool directory;
     struct stat found;
 
-    if (!path || !*path || !wrapper_active())
+    if (wrapper_bad_pointer(path) || !*path || !wrapper_active())
         return nowhere(ENOENT);
     directory = wrapper_path_ends_in_directory(path);
     follow = follow || directory;
@@ -163,7 +164,7 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
     enum wrapper_resolved what;
     int saved = errno;
 
-    if (path && wrapper_active() && strstr(path, "/.."))
+    if (!wrapper_bad_pointer(path) && wrapper_active() && strstr(path, "/.."))
         bring_before_dots(dirfd, path);
     errno = saved;
     what = resolve(dirfd, path, follow, where, st);

@@ -13,6 +13,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/path.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
@@ -46,7 +47,7 @@ static bool is_below(int dirfd, const char *path)
 
     if (!wrapper_active())
         return false;
-    if (!path || !*path)
+    if (wrapper_bad_pointer(path) || !*path)
         return wrapper_path_find_fd_as(dirfd, WRAPPER_PATH_DIR, &where);
     return wrapper_path_find_as(dirfd, path, WRAPPER_PATH_DIR | WRAPPER_PATH_FOLLOW,
                                 &where);
@@ -86,7 +87,9 @@ static bool is_below(int dirfd, const char *path)
             what = look(dirfd, path, follow, &found);                          \
         if (what == WRAPPER_HERE)                                              \
             rc = (call);                                                       \
-        if (what == WRAPPER_ELSEWHERE) {                                       \
+        if (what == WRAPPER_ELSEWHERE && wrapper_bad_pointer(st)) {            \
+            errno = EFAULT;                                                    \
+        } else if (what == WRAPPER_ELSEWHERE) {                                \
             COPY_STAT(st, &found);                                             \
             rc = 0;                                                            \
         } else if (rc == 0 && S_ISDIR((st)->st_mode) && is_below(dirfd, path)) \
@@ -179,6 +182,10 @@ int wrapped_statx(int dirfd, const char *path, int flags, unsigned mask, struct 
         return rc;
     case WRAPPER_ELSEWHERE:
         break;
+    }
+    if (wrapper_bad_pointer(stx)) {
+        errno = EFAULT;
+        return -1;
     }
     memset(stx, 0, sizeof(*stx));
     stx->stx_mask = STATX_BASIC_STATS;
