@@ -95,15 +95,38 @@ static int stop_at_first(void *arg, const char *name, unsigned char type)
     return 1;
 }
 
-/* Is something published below the directory? -1 ENOTEMPTY; 0: nothing, or nobody knows. */
-static int check_empty(const struct engine_ops *ops, const struct wrapper_name *name)
+/* May names be removed from the directory that *name is in? -1 EACCES; 0: yes, or the
+ * directory is not here. */
+static int check_parent(struct wrapper_name *name)
+{
+    char *text = name->where.text, *slash = strrchr(text, '/');
+    int saved = errno;
+    bool denied;
+
+    if (!slash || slash == text)
+        return 0;
+    *slash = '\0';
+    denied = REAL(faccessat)(AT_FDCWD, text, W_OK | X_OK, AT_EACCESS) < 0 &&
+             errno == EACCES;
+    *slash = '/';
+    errno = denied ? EACCES : saved;
+    return denied ? -1 : 0;
+}
+
+/* Is something published below the directory? -1 ENOTEMPTY (EACCES: it would be denied all
+ * the same); 0: nothing, or nobody knows. */
+static int check_empty(const struct engine_ops *ops, struct wrapper_name *name)
 {
     int saved = errno;
     int rc = ENGINE_CALL(ops->list(wrapper_path_side(&name->where),
                                    wrapper_path_upath(&name->where), stop_at_first, NULL));
 
-    errno = rc > 0 ? ENOTEMPTY : saved;
-    return rc > 0 ? -1 : 0;
+    errno = saved;
+    if (rc <= 0)
+        return 0;
+    if (check_parent(name) == 0)
+        errno = ENOTEMPTY;
+    return -1;
 }
 
 static bool is_directory(const struct engine_ops *ops, const struct wrapper_name *name)
@@ -239,7 +262,7 @@ static int bring_tree(const struct engine_ops *ops, const struct wrapper_name *n
 }
 
 /* What has to be seen to before the real call. -1 with errno: it is not to be made. */
-static int before_rename(const struct wrapper_name *from, const struct wrapper_name *to,
+static int before_rename(const struct wrapper_name *from, struct wrapper_name *to,
                          unsigned flags)
 {
     const struct engine_ops *ops = wrapper_name_engine();
@@ -316,7 +339,7 @@ static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name
 }
 
 /* A file that is only published can be removed too. */
-static int after_unlink(int rc, int error, const struct wrapper_name *name)
+static int after_unlink(int rc, int error, struct wrapper_name *name)
 {
     const struct engine_ops *ops;
     struct stat st;
@@ -330,6 +353,8 @@ static int after_unlink(int rc, int error, const struct wrapper_name *name)
             errno = S_ISDIR(st.st_mode) ? EISDIR : ENOTDIR;
             return -1;
         }
+        if (check_parent(name) < 0)
+            return -1;
         errno = error;
     }
     return tell_unlinked(ops, name, rc);
@@ -337,7 +362,7 @@ static int after_unlink(int rc, int error, const struct wrapper_name *name)
 
 typedef int remover(const struct wrapper_name *name);
 
-static int remove_directory(const struct wrapper_name *name, remover *real)
+static int remove_directory(struct wrapper_name *name, remover *real)
 {
     const struct engine_ops *ops = wrapper_name_engine();
     int saved = errno, rc;
@@ -357,7 +382,7 @@ static int remove_directory(const struct wrapper_name *name, remover *real)
         errno = ENOTDIR;
         return -1;
     }
-    if (check_empty(ops, name) < 0)
+    if (check_empty(ops, name) < 0 || check_parent(name) < 0)
         return -1;
     errno = saved;
     return tell_unlinked(ops, name, -1);

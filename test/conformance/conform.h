@@ -44,6 +44,7 @@ void add_process_cases(void);
 void add_end_cases(void);
 void add_data_cases(void);
 void add_odd_cases(void);
+void add_denied_cases(void);
 
 /* --- notes: kept in a file mapped by all processes of a case, so no way to die loses them
  * --- */

@@ -60,6 +60,7 @@ static void add_all(void)
     add_end_cases();
     add_data_cases();
     add_odd_cases();
+    add_denied_cases();
 }
 
 static _Noreturn void in_child(const struct conform_case *c, const char *dir)
