@@ -325,8 +325,9 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
         errno = errno == ELOOP || errno == ENOTDIR ? EEXIST : errno;
         goto out;
     }
-    if (made && (fstat(fd, &st) < 0 || ((st.st_mode & 01777) != (mode & 01777) &&
-                                        fchmod(fd, (st.st_mode & S_ISGID) | (mode & 01777)))))
+    if (made &&
+        (fstat(fd, &st) < 0 || ((st.st_mode & 01777) != (mode & 01777) &&
+                                fchmod(fd, (st.st_mode & S_ISGID) | (mode & 01777)))))
         goto out;
     rc = identity ? store_identity_read(fd, identity) : 0;
 out:;

@@ -74,8 +74,7 @@ static int tell(const struct wrapper_path *where)
     } while (0)
 
 #define FOLLOWS(flags)     (((flags)&AT_SYMLINK_NOFOLLOW) == 0)
-#define IS_FD(path, flags) \
-    ((flags)&AT_EMPTY_PATH && !wrapper_bad_pointer(path) && !*(path))
+#define IS_FD(path, flags) ((flags)&AT_EMPTY_PATH && !wrapper_bad_pointer(path) && !*(path))
 
 /* --- mode, owner ---------------------------------------------------------------------- */
 

@@ -223,7 +223,8 @@ static int do_lock(int fd, int cmd, struct flock *lock, wrapper_fn_fcntl *real)
     int64_t start, len;
     int rc;
 
-    if (wrapper_bad_pointer(lock) || (lock->l_len != 0 && lock->l_len <= LOCK_BYTE / 2) || !is_below(fd))
+    if (wrapper_bad_pointer(lock) || (lock->l_len != 0 && lock->l_len <= LOCK_BYTE / 2) ||
+        !is_below(fd))
         return real(fd, cmd, lock);
     start = lock_start(fd, lock);
     len = clip(start, lock->l_len);

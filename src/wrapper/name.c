@@ -106,8 +106,8 @@ static int check_parent(struct wrapper_name *name)
     if (!slash || slash == text)
         return 0;
     *slash = '\0';
-    denied = REAL(faccessat)(AT_FDCWD, text, W_OK | X_OK, AT_EACCESS) < 0 &&
-             errno == EACCES;
+    denied =
+        REAL(faccessat)(AT_FDCWD, text, W_OK | X_OK, AT_EACCESS) < 0 && errno == EACCES;
     *slash = '/';
     errno = denied ? EACCES : saved;
     return denied ? -1 : 0;

@@ -48,9 +48,8 @@ bool wrapper_name_bring(const struct wrapper_name *from, const struct wrapper_na
     })
 
 /* | and not ||: both are to be looked at. */
-#define CONCERNS(from, fromfd, frompath, to, tofd, topath) \
-    (!wrapper_bad_pointer(frompath) && !wrapper_bad_pointer(topath) && \
-     wrapper_active() &&                                               \
+#define CONCERNS(from, fromfd, frompath, to, tofd, topath)                                 \
+    (!wrapper_bad_pointer(frompath) && !wrapper_bad_pointer(topath) && wrapper_active() && \
      (wrapper_name_find(from, fromfd, frompath) | wrapper_name_find(to, tofd, topath)))
 
 #endif

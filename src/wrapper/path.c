@@ -603,7 +603,8 @@ bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,
     int saved = errno;
     bool found;
 
-    if (wrapper_bad_pointer(path) || !path[0] || atomic_load_explicit(&forgotten, memory_order_relaxed))
+    if (wrapper_bad_pointer(path) || !path[0] ||
+        atomic_load_explicit(&forgotten, memory_order_relaxed))
         return false;
     where->moved = false;
     where->how = how;

@@ -221,37 +221,36 @@ static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
 
 /* A macro for its alloca. */
 #define COMPLETE(c, given) COMPLETE_FOR(c, given, true)
-#define COMPLETE_FOR(c, given, guest)                                              \
-    do {                                                                           \
-        char *const none_[] = {NULL};                                              \
-        bool bad_ = (given) && wrapper_bad_pointer(given);                         \
-        char *const *env_ = (given) && !bad_ ? (given) : none_;                    \
-        if ((guest) && !bad_ && is_configured() &&                                 \
-            needs_guest_of(env_, (c)->guest_of)) {                                 \
-            size_t had_ = count(env_);                                             \
-            if (had_ < ON_STACK) {                                                 \
-                char **more_ = alloca((had_ + 2) * sizeof(char *));                \
-                memcpy(more_, env_, had_ * sizeof(char *));                        \
-                more_[had_] = (c)->guest_of;                                       \
-                more_[had_ + 1] = NULL;                                            \
-                env_ = more_;                                                      \
-            }                                                                      \
-        }                                                                          \
-        size_t n_ = count(env_);                                                   \
-        size_t add_ = is_configured() && !bad_ ? lacking(env_, NULL) : 0;          \
-        (c)->env = n_ > 0 ? env_ : (given); /* NULL as given */                    \
-        (c)->mapped = NULL;                                                        \
-        if (add_ > 0 && n_ + add_ < ON_STACK) {                                    \
-            complete_into(c, alloca((n_ + add_ + 1) * sizeof(char *)), env_, n_);  \
-        } else if (add_ > 0) {                                                     \
-            (c)->size = (n_ + add_ + 1) * sizeof(char *);                          \
-            (c)->mapped = REAL(mmap)(NULL, (c)->size, PROT_READ | PROT_WRITE,      \
-                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);          \
-            if ((c)->mapped != MAP_FAILED)                                         \
-                complete_into(c, (c)->mapped, env_, n_);                           \
-            else                                                                   \
-                (c)->mapped = NULL;                                                \
-        }                                                                          \
+#define COMPLETE_FOR(c, given, guest)                                                     \
+    do {                                                                                  \
+        char *const none_[] = {NULL};                                                     \
+        bool bad_ = (given) && wrapper_bad_pointer(given);                                \
+        char *const *env_ = (given) && !bad_ ? (given) : none_;                           \
+        if ((guest) && !bad_ && is_configured() && needs_guest_of(env_, (c)->guest_of)) { \
+            size_t had_ = count(env_);                                                    \
+            if (had_ < ON_STACK) {                                                        \
+                char **more_ = alloca((had_ + 2) * sizeof(char *));                       \
+                memcpy(more_, env_, had_ * sizeof(char *));                               \
+                more_[had_] = (c)->guest_of;                                              \
+                more_[had_ + 1] = NULL;                                                   \
+                env_ = more_;                                                             \
+            }                                                                             \
+        }                                                                                 \
+        size_t n_ = count(env_);                                                          \
+        size_t add_ = is_configured() && !bad_ ? lacking(env_, NULL) : 0;                 \
+        (c)->env = n_ > 0 ? env_ : (given); /* NULL as given */                           \
+        (c)->mapped = NULL;                                                               \
+        if (add_ > 0 && n_ + add_ < ON_STACK) {                                           \
+            complete_into(c, alloca((n_ + add_ + 1) * sizeof(char *)), env_, n_);         \
+        } else if (add_ > 0) {                                                            \
+            (c)->size = (n_ + add_ + 1) * sizeof(char *);                                 \
+            (c)->mapped = REAL(mmap)(NULL, (c)->size, PROT_READ | PROT_WRITE,             \
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);                 \
+            if ((c)->mapped != MAP_FAILED)                                                \
+                complete_into(c, (c)->mapped, env_, n_);                                  \
+            else                                                                          \
+                (c)->mapped = NULL;                                                       \
+        }                                                                                 \
     } while (0)
 
 static void completed_release(struct completed *c)

@@ -49,8 +49,8 @@ static uint64_t hash_of(int dirfd, const char *path, bool follow)
 
 bool wrapper_resolved_before(int dirfd, const char *path, bool follow)
 {
-    return !wrapper_bad_pointer(path) && heard.when != 0 && now_ns() - heard.when < FRESH_NS &&
-           heard.hash == hash_of(dirfd, path, follow);
+    return !wrapper_bad_pointer(path) && heard.when != 0 &&
+           now_ns() - heard.when < FRESH_NS && heard.hash == hash_of(dirfd, path, follow);
 }
 
 static enum wrapper_resolved nowhere(int error)
