@@ -86,6 +86,11 @@ const struct member_ops *front_member_library(bool apart)
     return found;
 }
 
+static void load(void)
+{
+    ops = front_member_library(false);
+}
+
 static void table_is_ready(void)
 {
     pthread_mutex_lock(&lock);
@@ -152,7 +157,13 @@ int front_member_run(struct front *front, int claim_fd)
 
     if (!enough_descriptors())
         goto done;
-    if (!ops && !(ops = front_member_library(false))) {
+    /* By a thread with a table of its own: this one still has the program's, which may
+     * close 1 and count on getting it from its next open. */
+    if (!ops && front->run_loader)
+        front->run_loader(load);
+    else if (!ops)
+        load();
+    if (!ops) {
         errno = ELIBACC;
         goto done;
     }

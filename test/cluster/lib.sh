@@ -27,7 +27,7 @@ for variable in $(compgen -e); do
     esac
 done
 # Ours stay out of it, too: dyad-run warns of DYAD_ variables that it does not know.
-export -n DYAD_BUILD_DIR DYAD_TEST_LONG DYAD_TEST_KEEP DYAD_TEST_NO_SKIP
+export -n DYAD_BUILD_DIR DYAD_TEST_LONG DYAD_TEST_KEEP DYAD_TEST_LOGS DYAD_TEST_NO_SKIP
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export LC_ALL=C.UTF-8
 
@@ -65,12 +65,21 @@ show_logs() {
     [ ! -s "$LOG" ] || { echo "--- dyad.log (end)"; tail -n 150 "$LOG"; }
 }
 
+# The whole of the logs, in a directory of its own below DYAD_TEST_LOGS.
+keep_logs() {
+    local to
+    mkdir -p "$DYAD_TEST_LOGS" && to=$(mktemp -d "$DYAD_TEST_LOGS/$TEST_NAME.XXXXXX") || return
+    find "$WORK" -maxdepth 1 -type f -size -32M -exec cp -t "$to" {} +
+    say "logs: $to"
+}
+
 finish() {
     local status=$? pid
     trap - EXIT INT TERM HUP
     set +e
     if [ $status -ne 0 ] && [ $status -ne 77 ]; then
         show_logs >&2
+        [ -z "${DYAD_TEST_LOGS:-}" ] || keep_logs >&2
         [ -z "${DYAD_TEST_KEEP:-}" ] || say "kept: $WORK and CLUSTER_DIR=${CLUSTER_DIR:-}; any key ends it" >&2
         [ -z "${DYAD_TEST_KEEP:-}" ] || read -r -n 1 </dev/tty
     fi

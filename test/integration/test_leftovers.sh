@@ -20,6 +20,10 @@ done
 [ "$(wc -l <"$WORK/with/guest")" = "$(wc -l <"$WORK/without/guest")" ] ||
     fail "a guest has descriptors of ours: $(cat "$WORK/with/guest")"
 
+# The engine starts beside the program, and takes no number that the program counts on.
+job_ok 30 6@n0,n1 "$F" lowest "$SSD/lowest"
+[ "$(grep -c 'always the lowest' "$OUT")" -eq 6 ] || fail "the engine took a descriptor of the program's"
+
 # A program that closes all from 3 on, and goes on.
 job_ok 30 1@n0 "$F" closefrom "$SSD/first" -- 1@n1 sh -c 'echo other >"$0/first.other"; cat "$0/first" >/dev/null' "$SSD"
 grep -q 'closefrom survived' "$OUT" || fail "closefrom"

@@ -2,6 +2,8 @@
  * fds.c - a program that looks after its descriptors
  *
  *   fds list           the descriptors that this process has, one per line
+ *   fds lowest PATH    opens PATH to write, so the engine starts, then opens and closes for
+ *                      a while: each number must be the lowest that is free
  *   fds closefrom PATH closes all from 3 on, then writes PATH and reads PATH.other
  */
 #include <dirent.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int list(void)
@@ -28,6 +31,41 @@ static int list(void)
         printf("%s %.*s\n", entry->d_name, n > 0 ? (int)n : 0, target);
     }
     closedir(dir);
+    return 0;
+}
+
+static int lowest(const char *path)
+{
+    FILE *stream = fopen(path, "w");
+    struct timespec begin, now;
+    long long ns;
+    int numbers = 0;
+
+    if (!stream) {
+        perror(path);
+        return 1;
+    }
+    close(0);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        int fd = open("/dev/null", O_RDONLY);
+        if (fd != 0) {
+            fprintf(stderr, "open number %d gave descriptor %d\n", numbers, fd);
+            return 1;
+        }
+        numbers++;
+        if (close(fd) < 0) {
+            perror("somebody else closed 0");
+            return 1;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        ns = (now.tv_sec - begin.tv_sec) * 1000000000ll + now.tv_nsec - begin.tv_nsec;
+    } while (ns < 200000000);
+    if (fclose(stream) != 0) {
+        perror(path);
+        return 1;
+    }
+    puts("always the lowest");
     return 0;
 }
 
@@ -66,5 +104,7 @@ int main(int argc, char **argv)
         return list();
     if (argc == 3 && !strcmp(argv[1], "closefrom"))
         return closefrom_pair(argv[2]);
+    if (argc == 3 && !strcmp(argv[1], "lowest"))
+        return lowest(argv[2]);
     return 2;
 }

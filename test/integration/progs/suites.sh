@@ -129,7 +129,8 @@ s_archives() {
 }
 
 s_rsync() {
-    mkdir in && cp -r "$SOURCE/src" in/ && mkdir in/empty
+    # rsync compares whole seconds: what is changed below must differ from what was there.
+    mkdir in && cp -r "$SOURCE/src" in/ && mkdir in/empty && find in -exec touch -d @1000000000 {} +
     rsync -a in/ out && rsync -ain in/ out && echo nothing to do
     rsync -a in/ out && diff -r in out
     echo more >>in/src/util/log.c && rm in/src/util/path.c && touch in/src/util/log.h
@@ -153,7 +154,7 @@ s_edit() {
     split -n l/4 e.19 part. && cat part.* | cmp - e.19 && csplit -sz e.19 /50/ '{1}' && ls xx* && truncate -s 10 xx00 && shred -u xx01 && ls xx*
     ed -s e.17 <<<$'1d\nw\nq' 2>/dev/null || sed -i 1d e.17
     ls -i hard e.18 | awk '{print $1}' | uniq | wc -l
-    find . -newer e.0 -name 'e.1' ; find . -size +0 -type f | wc -l; du -a --apparent-size . 2>/dev/null | wc -l
+    touch -d @1000000000 e.0 && find . -newer e.0 -name 'e.1' ; find . -size +0 -type f | wc -l; du -a --apparent-size . 2>/dev/null | wc -l
     tree
 }
 
