@@ -196,6 +196,18 @@ static bool is_still(const struct front_side *side, const char *upath, int fd)
     return is_file_at(path, fd);
 }
 
+/* Has the file behind fd names although upath is none, nor of any other? Then the member
+ * knows them, and it is told of its end by that one. */
+static bool has_others(const struct front_side *side, const char *upath, int fd)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    return fstat(fd, &st) == 0 && st.st_nlink > 0 && lstat(path, &st) < 0 &&
+           errno == ENOENT;
+}
+
 /* The name that an open descriptor has now, relative to its DMD; NULL: none there, or
  * ENOMEM. */
 static char *present_upath(const struct front_side *side, int fd)
@@ -283,7 +295,8 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     closing->upath = present_upath(&front->side[token_side(token)], fd);
     /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
-        (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd)))
+        (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd) ||
+         has_others(&front->side[token_side(token)], w.first_upath, fd)))
         closing->upath = w.first_upath;
     else
         front_name_free(w.first_upath);
