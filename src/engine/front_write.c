@@ -198,6 +198,18 @@ static bool is_still(const struct front_side *side, const char *upath, int fd)
     return is_file_at(path, fd);
 }
 
+/* Has the file behind fd names although upath is none, nor of any other? Then the member
+ * knows them, and it is told of its end by that one. */
+static bool has_others(const struct front_side *side, const char *upath, int fd)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    return fstat(fd, &st) == 0 && st.st_nlink > 0 && lstat(path, &st) < 0 &&
+           errno == ENOENT;
+}
+
 /* What the kernel says is open as fd: an absolute path, or nothing. */
 static bool shown_name(int fd, char *path, size_t size)
 {
@@ -317,6 +329,7 @@ static bool was_changed(const struct writing *w, int fd)
 void front_write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
     struct front *front = front_get();
+    const struct front_side *side = &front->side[token_side(token)];
     struct writing w = writing_take(token);
     char link[32];
     int saved = errno;
@@ -332,15 +345,16 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     errno = 0;
-    closing->upath = present_upath(&front->side[token_side(token)], fd);
+    closing->upath = present_upath(side, fd);
     /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
-        (errno == ENOENT || is_still(&front->side[token_side(token)], w.first_upath, fd)))
+        (errno == ENOENT || is_still(side, w.first_upath, fd)))
         closing->upath = w.first_upath;
-    else
+    else if (!closing->upath && !(closing->upath = remaining_upath(side, fd)) &&
+             w.first_upath && has_others(side, w.first_upath, fd))
+        closing->upath = w.first_upath;
+    if (closing->upath != w.first_upath)
         front_name_free(w.first_upath);
-    if (!closing->upath)
-        closing->upath = remaining_upath(&front->side[token_side(token)], fd);
     if (front->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     closing->changed = was_changed(&w, fd);

@@ -341,6 +341,7 @@ static void member_teardown(struct member *member)
     peer_links_stop(member);
     serve_stop(member);
     produce_stop(member);
+    late_stop(member);
     dirs_stop(member);
     orphan_stop(member);
     consume_stop(member);

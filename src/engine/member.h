@@ -70,6 +70,7 @@ struct peer_link;
 struct peer_redirect;
 struct transfer;
 struct produce;
+struct late;
 struct served;
 struct serve_watch;
 struct guest;
@@ -112,6 +113,7 @@ struct member {
     struct consume *consumes;   /* utlist */
     struct transfer *transfers; /* uthash by upath */
     struct produce *produces;   /* utlist */
+    struct late *late;          /* utlist */
     struct known_dir *dirs;     /* uthash by upath */
     struct list_request *lists; /* utlist */
     struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
@@ -175,6 +177,16 @@ void produce_stop(struct member *member);
  * published and nobody is writing it. status 0 also if there was nothing to publish. */
 int produce_changed(struct member *member, enum engine_side side, const char *upath,
                     produce_fn fn, void *arg);
+
+/* --- late.c --- */
+
+/* upath is a new name of a file that is being written: it is published after the file. */
+void late_note(struct member *member, enum engine_side side, const char *upath);
+/* produce_start() of a file whose last description was closed, and then of the names that
+ * waited for that. `fn` must be given. */
+int produce_closed(struct member *member, enum engine_side side, const char *upath,
+                   store_mark_t mark, produce_fn fn, void *arg);
+void late_stop(struct member *member);
 
 /* --- rename.c --- */
 

@@ -229,7 +229,7 @@ static void take_over(struct orphan_io *io)
     upath = present_upath(io, path, sizeof(path));
     if (!upath)
         taken_published(io, 0);
-    else if (produce_start(o->member, o->side, upath, io->mark, taken_published, io) < 0)
+    else if (produce_closed(o->member, o->side, upath, io->mark, taken_published, io) < 0)
         taken_published(io, errno);
 }
 

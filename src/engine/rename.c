@@ -103,12 +103,14 @@ static void rename_step(struct rename_op *op)
         op->next++;
         snprintf(name, sizeof(name), "%s%s", op->withdrawing ? op->from : op->to, behind);
         int rc;
-        if (op->withdrawing)
+        if (op->withdrawing) {
             rc = produce_withdraw(op->member, name, rename_stepped, op);
-        else if (produce_being_written(&op->member->side[op->side], name))
+        } else if (produce_being_written(&op->member->side[op->side], name)) {
+            late_note(op->member, op->side, name);
             continue;
-        else
+        } else {
             rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
+        }
         if (rc == 0)
             return;
         if (!op->status)

@@ -333,8 +333,8 @@ static void guest_serve(void *arg, int error)
         return;
     case NET_MSG_GUEST_PRODUCE:
         peer_produces(member, guest->pid, msg->entry.upath);
-        rc = produce_start(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
-                           msg->entry.upath, msg->length, published, guest);
+        rc = produce_closed(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
+                            msg->entry.upath, msg->length, published, guest);
         guest->pending += rc == 0;
         break;
     case NET_MSG_GUEST_WITHDRAW:
