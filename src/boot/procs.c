@@ -8,9 +8,15 @@
  * "running". A call with a short time-out is not a sleep: a program that polls once a
  * second may do anything next.
  *
- * Nothing here is atomic: processes come and go while we look. A process that vanishes
- * during the look is busy. The two waves of boot/wave.h and the activity counters catch the
- * rest.
+ * Nothing here is atomic: processes come and go while we look, and a thread that was seen
+ * asleep may be woken by the next before that one is looked at. So all is looked at twice.
+ * If each thread sleeps both times and has not given up a processor in between (the kernel
+ * counts that), it slept all the time from its first look to its second, and so there was a
+ * moment, between the two rounds, at which all slept. A process that vanishes meanwhile is
+ * busy. What messages do is left to the two waves of boot/wave.h and the activity counters.
+ *
+ * A thread that waits for us may be in a signal's handler, or on its way out since it was
+ * cancelled: it must be asleep in our wait, or count as busy.
  *
  * Runs on the loop's thread; no state.
  */
@@ -250,6 +256,7 @@ struct look {
     const pid_t *ignore;
     size_t nignore;
     bool one_blocked; /* a thread of this process is in a wait of ours */
+    uint64_t *seen;   /* a hash of all threads and of how often each has slept */
 };
 
 /* The time-out at `address` in another process, in milliseconds; INT64_MAX where there is
@@ -400,21 +407,41 @@ static bool pipes_are_theirs(const struct pids *tree, const struct pipe_wait *pi
     return true;
 }
 
+static bool is_blocked(const struct look *look, pid_t tid)
+{
+    for (size_t i = 0; i < look->nblocked; i++)
+        if (look->blocked[i].pid == look->pid && look->blocked[i].tid == tid)
+            return true;
+    return false;
+}
+
+/* Add to look->seen how often the thread has gone to sleep. -1: cannot be told. */
+static int note_sleeps(struct look *look, pid_t tid)
+{
+    char path[80], text[16384]; /* a line of it names all groups */
+    unsigned long long sleeps;
+    const char *p;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)look->pid, (int)tid);
+    if (read_file(path, text, sizeof(text)) < 0 ||
+        !(p = strstr(text, "\nvoluntary_ctxt_switches:")) ||
+        sscanf(p, " voluntary_ctxt_switches: %llu", &sleeps) != 1)
+        return -1;
+    *look->seen = (*look->seen ^ (uint64_t)tid) * 0x100000001b3u;
+    *look->seen = (*look->seen ^ sleeps) * 0x100000001b3u;
+    return 0;
+}
+
 /* 0: this thread does not hinder; 1: it is busy; 2: it waits for a child; 3: in a pipe. */
 static int look_at_thread(void *arg, pid_t tid)
 {
     struct look *look = arg;
     char path[80], buf[512], state;
     uint64_t a[6];
-    bool waits;
+    bool waits, blocked = is_blocked(look, tid);
     pid_t parent;
     long nr;
 
-    for (size_t i = 0; i < look->nblocked; i++)
-        if (look->blocked[i].pid == look->pid && look->blocked[i].tid == tid) {
-            look->one_blocked = true;
-            return 0;
-        }
     for (size_t i = 0; i < look->nignore; i++)
         if (look->ignore[i] == tid)
             return 0;
@@ -423,13 +450,23 @@ static int look_at_thread(void *arg, pid_t tid)
         return 1;
     if (is_dead(state))
         return 0; /* a first thread that called pthread_exit() */
+    if (note_sleeps(look, tid) < 0)
+        return 1;
+    if (blocked && (state == 'T' || state == 't')) {
+        look->one_blocked = true;
+        return 0;
+    }
     if (state != 'S')
         return 1;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)look->pid, (int)tid);
     if (read_file(path, buf, sizeof(buf)) < 0 ||
         sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx", &nr, &a[0], &a[1], &a[2],
                &a[3], &a[4], &a[5]) != 7)
-        return 1; /* "running", "-1 ..." or not ours to see */
+        return 1;  /* "running", "-1 ..." or not ours to see */
+    if (blocked) { /* in our wait, which is a recv(), and not in a handler's own sleep */
+        look->one_blocked = true;
+        return nr != SYS_recvfrom && !is_asleep(look->pid, nr, a, &waits);
+    }
     if (note_pipe_wait(look, nr, a[0]))
         return 3;
     return is_asleep(look->pid, nr, a, &waits) ? (waits ? 2 : 0) : 1;
@@ -452,8 +489,8 @@ static int look_and_note(void *arg, pid_t tid)
     return rc == 1;
 }
 
-bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
-                      size_t nblocked, const pid_t *ignore, size_t nignore)
+static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
+                      size_t nblocked, const pid_t *ignore, size_t nignore, uint64_t *seen)
 {
     struct pids tree = {0};
     struct pipe_wait pipes[PIPES_MAX];
@@ -471,7 +508,8 @@ bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *
                                                 .blocked = blocked,
                                                 .nblocked = nblocked,
                                                 .ignore = ignore,
-                                                .nignore = nignore}};
+                                                .nignore = nignore,
+                                                .seen = seen}};
         char path[64], state;
 
         if (add_live_children(pid, &tree) < 0) {
@@ -493,4 +531,14 @@ bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *
     is_quiet = is_quiet && pipes_are_theirs(&tree, pipes, npipes);
     free(tree.pid);
     return is_quiet;
+}
+
+bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
+                      size_t nblocked, const pid_t *ignore, size_t nignore)
+{
+    uint64_t first = 0, second = 0;
+
+    return look_once(root, root_exiting, blocked, nblocked, ignore, nignore, &first) &&
+           look_once(root, root_exiting, blocked, nblocked, ignore, nignore, &second) &&
+           first == second;
 }

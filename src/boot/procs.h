@@ -12,18 +12,19 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* A thread that is blocked in one of our waits. */
+/* A thread that is blocked in one of our waits, which is a recv(). */
 struct boot_blocked {
     pid_t pid, tid;
 };
 
-/* True if no process of the tree below `root` (root included unless `root_exiting`) can
- * make progress by itself: each has (a) at least one thread in `blocked` and each other
- * thread of it asleep in futex, poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, or
- * is one of `ignore` (the engine's own threads), or (b) every thread asleep in wait4/waitid
- * (or one of the former) and a live child below it; a zombie counts as gone. Reading from
- * or writing to an unnamed pipe is both, if another of the tree has the other end.
- * Anything that cannot be read counts as busy. */
+/* True if there was a moment during the call at which no process of the tree below `root`
+ * (root included unless `root_exiting`) could make progress by itself: each had (a) at
+ * least one thread in `blocked`, and asleep in there, or in what is listed now or stopped,
+ * and each other thread of it asleep in futex, poll, ppoll, select, pselect6, epoll_wait,
+ * epoll_pwait, or is one of `ignore` (the engine's own threads), or (b) every thread asleep
+ * in wait4/waitid (or one of the former) and a live child below it; a zombie counts as
+ * gone. Reading from or writing to an unnamed pipe is both, if another of the tree has the
+ * other end. Anything that cannot be read counts as busy. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore);
 

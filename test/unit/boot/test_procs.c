@@ -109,6 +109,34 @@ static void do_wait_for_spin(void)
     wait_for(do_spin);
 }
 
+/* Two threads that wake each other: each sleeps most of the time, never both. */
+static int turns[2][2];
+
+static void *alternate(void *arg)
+{
+    const struct turn {
+        int read, write;
+    } turn = arg ? (struct turn){turns[0][0], turns[1][1]}
+                 : (struct turn){turns[1][0], turns[0][1]};
+    struct pollfd p = {.fd = turn.read, .events = POLLIN};
+    char c = 0;
+
+    while (poll(&p, 1, -1) == 1 && read(turn.read, &c, 1) == 1 &&
+           write(turn.write, &c, 1) == 1)
+        ;
+    return NULL;
+}
+
+static void do_alternate(void)
+{
+    pthread_t thread;
+
+    if (pipe(turns[0]) < 0 || pipe(turns[1]) < 0 || write(turns[0][1], "", 1) != 1)
+        return;
+    pthread_create(&thread, NULL, alternate, NULL);
+    alternate(&thread);
+}
+
 static void *sleeper(void *arg)
 {
     if (arg)
@@ -168,6 +196,34 @@ static void test_one_process(void **state)
         assert_true(settles(cases[i].quiet, pid, false, &b, 1, NULL, 0));
         assert_true(
             settles(false, pid, false, NULL, 0, NULL, 0)); /* asleep, but not for us */
+        end(pid);
+    }
+}
+
+/* A moment at which each thread was seen asleep at another time is none. */
+static void test_alternating_threads(void **state)
+{
+    pid_t pid = spawn(do_alternate);
+    struct boot_blocked b = {pid, pid};
+
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        assert_false(boot_procs_quiet(pid, false, &b, 1, NULL, 0));
+    end(pid);
+}
+
+/* A thread of which it is told that it waits for us, and that runs or sleeps elsewhere: in
+ * a signal's handler, or cancelled. */
+static void test_blocked_and_busy(void **state)
+{
+    static void (*const cases[])(void) = {do_spin, do_nanosleep};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        pid_t pid = spawn(cases[i]);
+        struct boot_blocked b = {pid, pid};
+        for (int j = 0; j < 200; j++)
+            assert_false(boot_procs_quiet(pid, false, &b, 1, NULL, 0));
         end(pid);
     }
 }
@@ -331,33 +387,39 @@ static void test_zombies(void **state)
 }
 
 /* Threads that are to be ignored: ours. */
-static pthread_mutex_t hold = PTHREAD_MUTEX_INITIALIZER;
-static pid_t ours;
+static int tell[2];
 
 static void *engine_thread(void *arg)
 {
-    (void)arg;
-    __atomic_store_n(&ours, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
-    while (pthread_mutex_trylock(&hold) != 0)
-        ;
-    pthread_mutex_unlock(&hold);
-    return NULL;
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+
+    if (write(tell[1], &tid, sizeof(tid)) == sizeof(tid))
+        do_spin();
+    return arg;
+}
+
+static void do_with_engine(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, engine_thread, NULL);
+    do_poll();
 }
 
 static void test_ignored(void **state)
 {
-    struct boot_blocked b = {getpid(), getpid()};
-    pthread_t thread;
+    pid_t pid, ours;
 
     (void)state;
-    pthread_mutex_lock(&hold);
-    pthread_create(&thread, NULL, engine_thread, NULL);
-    while (!__atomic_load_n(&ours, __ATOMIC_ACQUIRE))
-        sched_yield();
-    assert_true(settles(false, getpid(), false, &b, 1, NULL, 0));
-    assert_true(settles(true, getpid(), false, &b, 1, &ours, 1));
-    pthread_mutex_unlock(&hold);
-    pthread_join(thread, NULL);
+    assert_int_equal(pipe(tell), 0);
+    pid = spawn(do_with_engine);
+    struct boot_blocked b = {pid, pid};
+    assert_int_equal(read(tell[0], &ours, sizeof(ours)), sizeof(ours));
+    assert_true(settles(false, pid, false, &b, 1, NULL, 0));
+    assert_true(settles(true, pid, false, &b, 1, &ours, 1));
+    end(pid);
+    close(tell[0]);
+    close(tell[1]);
 }
 
 static void test_descendants(void **state)
@@ -392,6 +454,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_process),
+        cmocka_unit_test(test_alternating_threads),
+        cmocka_unit_test(test_blocked_and_busy),
         cmocka_unit_test(test_parent_waits),
         cmocka_unit_test(test_children_of_root),
         cmocka_unit_test(test_sleeping_parents),
