@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "dyad/dyad.h"
+#include "boot/identity.h"
 #include "engine/config.h"
 #include "run_check.h"
 #include "run_files.h"
@@ -437,7 +438,7 @@ static void check_launcher(const struct engine_config *config, const char *progr
             return;
         }
     }
-    if (!getenv("PMIX_NAMESPACE") && !config->session_dir)
+    if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir)
         warn(
             "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
             "other; start it with mpirun, or with srun --mpi=pmix");

@@ -2,14 +2,16 @@
  * consume.c - make a file present and complete on this node, or say why not
  *
  * A consume goes round these steps until one ends it:
- *   here and complete                     -> done
- *   here, being written                   -> wait for its publish (a look-up for a newer
- * version) and for the writer's descriptions to go (a thread in the kernel's lock wait) not
- * here                              -> look up, waiting if asked to published in a storage
- * that we see    -> look here again; if it is not complete, wait for a newer version
- *   published elsewhere                   -> fetch (transfer.c); a stale answer -> look up
- * a newer version Each round trip back to the look-up asks for a version above the last one
- * seen, so it cannot spin. What is waiting in a look-up ends by DYAD_TIMEOUT, by the
+ * - here and complete: done;
+ * - here, being written: wait for its publish (a look-up for a newer version) and for the
+ *   writer's descriptions to go (a thread in the kernel's lock wait);
+ * - not here: look up, waiting if asked to;
+ * - published in a storage that we see: look here again; if it is not complete, wait for a
+ *   newer version;
+ * - published elsewhere: fetch (transfer.c); a stale answer: look up a newer version.
+ *
+ * Each round trip back to the look-up asks for a version above the last one seen, so it
+ * cannot spin. What is waiting in a look-up ends by DYAD_TIMEOUT, by the
  * verdict that nobody is left, or by its process's death.
  */
 #include <errno.h>

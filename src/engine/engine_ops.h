@@ -4,7 +4,8 @@
  * The wrapper (libdyad_wrapper.so, libc only) opens libdyad.so.1 from its own directory
  * with dlopen(RTLD_NOW | RTLD_LOCAL) at the first access below a DMD, or on the member's
  * thread, and looks up dyad_engine_ops(). libdyad.so.1 itself links libc only; UCX, PMIx
- * and OpenSSL come with dyad/libdyad_member.so, which only a member opens.
+ * and OpenSSL come with dyad/libdyad_member.so, which only a member and a promoted guest
+ * open.
  *
  * Every function: thread-safe; keeps errno unless it fails; never calls an interposed
  * symbol of the wrapper in a way that comes back here (the wrapper's guard is set by the

@@ -2,8 +2,9 @@
  * engine/front.h - the half of the engine that every process of a rank has
  *
  * libdyad.so.1: configuration, dirty marks, and requests to the rank's member over the
- * claim's socket. No thread and no lasting descriptor of its own, so it survives fork, and
- * programs that close descriptors they did not open. Internal to libdyad.so.1.
+ * claim's socket. No lasting descriptor of its own, and no thread but in a guest that is
+ * promoted (front_peer.h), so it survives fork, and programs that close descriptors they
+ * did not open. Internal to libdyad.so.1.
  */
 #ifndef DYAD_ENGINE_FRONT_H
 #define DYAD_ENGINE_FRONT_H

@@ -3,9 +3,11 @@
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
  * The modules: member.c joins, runs and leaves; request.c answers the processes of the
- * rank; produce.c, consume.c, transfer.c and serve.c are the life of a file, a directory or
- * a link; dirs.c and ancestor.c care for the directories above; list.c lists, bring.c
- * brings whole trees; linger.c is the end; dump.c tells.
+ * rank; produce.c, rename.c, consume.c, transfer.c, serve.c and invalidate.c are the life
+ * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
+ * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
+ * lists, bring.c brings whole trees; peer_member.c deals with promoted guests (peer.h);
+ * linger.c is the end; dump.c tells.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H

@@ -2,8 +2,8 @@
  * engine/member_ops.h - what libdyad.so.1 asks of dyad/libdyad_member.so
  *
  * The member half (UCX, PMIx, OpenSSL) is opened only in a process that is its rank's
- * member. Threads of the program reach it as guests do, with a message over the claim's
- * socket, so there is one way in.
+ * member, or a promoted guest (peer.h). Threads of the program reach it as guests do, with
+ * a message over the claim's socket, so there is one way in.
  */
 #ifndef DYAD_ENGINE_MEMBER_OPS_H
 #define DYAD_ENGINE_MEMBER_OPS_H

@@ -6,10 +6,10 @@
  * What is known of files stays with the member (shard, journal, publishes, look-ups,
  * waits); what moves are bytes:
  *
- *   fetch: the member, asked for a file by a promoted guest, has it fetched by that guest,
+ * - fetch: the member, asked for a file by a promoted guest, has it fetched by that guest,
  *   and gets the complete temporary file with its lock; the member alone puts it into place
- *   and keeps the record, as with its own fetches, so an invalidation in between is seen.
- *   serve: asked for a large file that a promoted guest produced, the member names the
+ *   and keeps the record, as with its own fetches, so an invalidation in between is seen;
+ * - serve: asked for a large file that a promoted guest produced, the member names the
  * guest (REDIRECT), and the reader asks that one (GET_DIRECT).
  *
  * A guest that ends, execs or is killed breaks its line: the member takes up its fetches

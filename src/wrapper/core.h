@@ -3,10 +3,12 @@
  * thread; the engine
  *
  * A wrapper function asks, in this order, at growing cost:
- *   wrapper_active()      a managed directory is configured, and this thread is the
- * program's wrapper_path_find()   the path is below it wrapper_mine()        this process
- * owns the memory we run in (not the child of vfork) wrapper_engine()      the engine,
- * loaded at the first need and passes the call through unchanged as soon as one says no.
+ * - wrapper_active(): a managed directory is configured, and this thread is the program's;
+ * - wrapper_path_find(): the path is below it;
+ * - wrapper_mine(): this process owns the memory we run in (not the child of vfork);
+ * - wrapper_engine(): the engine, loaded at the first need;
+ *
+ * and passes the call through unchanged as soon as one says no.
  */
 #ifndef DYAD_WRAPPER_CORE_H
 #define DYAD_WRAPPER_CORE_H

@@ -9,9 +9,9 @@
  * remembered of directories, by the hash of their text, that they are elsewhere: `places`,
  * single words, in which a signal handler may read and write what a thread is about to. A
  * path whose directory is known costs a hash; one whose parent directory is known costs one
- * readlink. What is remembered is void after a second, or as soon as this process makes a
- * link or renames something: another process may put a link in the place of a directory
- * that we know.
+ * readlink. What is remembered is void after one to two seconds, or as soon as this process
+ * makes a link or renames something: another process may put a link in the place of a
+ * directory that we know.
  *
  * FAR: neither below a managed directory nor above one, so a plain directory in it is FAR
  * too. ABOVE: elsewhere, but a managed directory is somewhere in it. Nothing is remembered
@@ -525,7 +525,9 @@ static bool fd_seed(int dirfd, uint64_t *seed)
 {
     struct stat st;
 
-    if (fstat(dirfd, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_nlink == 0)
+    /* fstat() would be the wrapper's own, which asks us where a directory is. */
+    if (syscall(SYS_newfstatat, dirfd, "", &st, AT_EMPTY_PATH) < 0 ||
+        !S_ISDIR(st.st_mode) || st.st_nlink == 0)
         return false;
     *seed =
         mix(mix((uint64_t)st.st_dev, 0xda942042e4dd58b5ull), (uint64_t)st.st_ino) & ~1ull;

@@ -269,6 +269,10 @@ static void test_launcher(void **state)
 
     run(ARGS("--dmd", dmd, "true"), ENV());
     expect(0, NULL, "warning: no launcher");
+    /* a guest whose environment lost the launcher's variables */
+    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_GUEST_OF=0@job"));
+    expect(0, NULL, NULL);
+    assert_string_equal(result.err, "");
     run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/tmp"));
     expect(0, NULL, NULL);
     assert_string_equal(result.err, "");
