@@ -179,6 +179,20 @@ void front_write_opened(engine_token token, int fd, int flags)
     errno = saved;
 }
 
+/* What the kernel says is open as fd: an absolute path, or nothing. */
+static bool shown_name(int fd, char *path, size_t size)
+{
+    char link[32];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+    n = readlink(link, path, size - 1);
+    if (n <= 0)
+        return false;
+    path[n] = '\0';
+    return true;
+}
+
 /* Is the file that fd has open the one at path? */
 static bool is_file_at(const char *path, int fd)
 {
@@ -210,20 +224,6 @@ static bool has_others(const struct front_side *side, const char *upath, int fd)
            errno == ENOENT;
 }
 
-/* What the kernel says is open as fd: an absolute path, or nothing. */
-static bool shown_name(int fd, char *path, size_t size)
-{
-    char link[32];
-    ssize_t n;
-
-    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
-    n = readlink(link, path, size - 1);
-    if (n <= 0)
-        return false;
-    path[n] = '\0';
-    return true;
-}
-
 /* The name that an open descriptor has now, relative to its DMD; NULL: none there; or
  * ENOMEM; or ENOENT: there is no /proc. */
 static char *present_upath(const struct front_side *side, int fd)
@@ -238,7 +238,7 @@ static char *present_upath(const struct front_side *side, int fd)
     /* A name may end like this by itself; then the file is there. */
     if (n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
         !is_file_at(path, fd)) {
-        errno = 0;
+        errno = 0; /* ENOENT: there is no /proc */
         return NULL;
     }
     below = front_below(side->real, path);

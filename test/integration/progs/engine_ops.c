@@ -23,7 +23,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +36,9 @@
 
 static const struct engine_ops *ops;
 static const char *dmd;
-/* libc's syscall(), past the wrapper's. */
-static long (*raw_call)(long number, ...);
+
+/* libc's own syscall(): the wrapper has one that tells the engine. */
+static long (*untold)(long number, ...);
 
 static void die(const char *what)
 {
@@ -50,15 +50,6 @@ static void nap(void)
 {
     struct timespec time = {.tv_nsec = 2000000};
     nanosleep(&time, NULL);
-}
-
-static void find_raw_call(void)
-{
-    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-
-    raw_call = libc ? (long (*)(long, ...))(uintptr_t)dlsym(libc, "syscall") : NULL;
-    if (!raw_call)
-        die("libc's syscall");
 }
 
 /* The engine that the wrapper has opened. */
@@ -81,6 +72,9 @@ static void find_engine(void)
     get = (engine_ops_get_fn)(uintptr_t)dlsym(handle, ENGINE_OPS_SYMBOL);
     if (!get || !(ops = get(ENGINE_ABI)))
         die("dyad_engine_ops");
+    if (!(handle = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD)) ||
+        !(untold = (long (*)(long, ...))(uintptr_t)dlsym(handle, "syscall")))
+        die("libc.so.6");
 }
 
 static const char *full(const char *upath)
@@ -108,12 +102,12 @@ static void say_here(const char *upath)
     char target[PATH_MAX] = "";
     struct stat st;
 
-    if (raw_call(SYS_newfstatat, AT_FDCWD, full(upath), &st, AT_SYMLINK_NOFOLLOW) < 0) {
+    if (untold(SYS_newfstatat, AT_FDCWD, full(upath), &st, AT_SYMLINK_NOFOLLOW) < 0) {
         printf("here %s: %s\n", upath, strerrorname_np(errno));
         return;
     }
     if (S_ISLNK(st.st_mode))
-        raw_call(SYS_readlinkat, AT_FDCWD, full(upath), target, sizeof(target) - 1);
+        untold(SYS_readlinkat, AT_FDCWD, full(upath), target, sizeof(target) - 1);
     printf("here %s: %s %o%s%s\n", upath, type_name(st.st_mode), st.st_mode & 07777,
            target[0] ? " -> " : "", target);
 }
@@ -210,11 +204,11 @@ static void storm_step(void)
     switch (random() % 10) {
     case 0:
     case 1:
-        if (raw_call(SYS_mkdirat, at, full(a), 0755) == 0)
+        if (untold(SYS_mkdirat, at, full(a), 0755) == 0)
             ops->changed(ENGINE_PRODUCER, a);
         break;
     case 2:
-        if (raw_call(SYS_symlinkat, b, at, full(a)) == 0)
+        if (untold(SYS_symlinkat, b, at, full(a)) == 0)
             ops->changed(ENGINE_PRODUCER, a);
         break;
     case 3:
@@ -223,12 +217,12 @@ static void storm_step(void)
             close(fd);
         break;
     case 4:
-        if (raw_call(SYS_unlinkat, at, full(a), AT_REMOVEDIR) == 0 ||
-            raw_call(SYS_unlinkat, at, full(a), 0) == 0)
+        if (untold(SYS_unlinkat, at, full(a), AT_REMOVEDIR) == 0 ||
+            untold(SYS_unlinkat, at, full(a), 0) == 0)
             ops->unlinked(ENGINE_PRODUCER, a, true);
         break;
     case 5:
-        if (raw_call(SYS_renameat2, at, full(a), at, full(b), 0) == 0)
+        if (untold(SYS_renameat2, at, full(a), at, full(b), 0) == 0)
             ops->renamed(ENGINE_PRODUCER, a, b);
         break;
     case 6:
@@ -242,7 +236,7 @@ static void storm_step(void)
         ops->bring_parents(ENGINE_CONSUMER, b);
         break;
     case 9:
-        if (raw_call(SYS_fchmodat, at, full(a), 0700 | (random() & 077)) == 0)
+        if (untold(SYS_fchmodat, at, full(a), 0700 | (random() & 077)) == 0)
             ops->changed(ENGINE_PRODUCER, a);
         break;
     }
@@ -325,29 +319,29 @@ static void run(const char *word, const char *a, const char *b)
 
 #define IS(w) (strcmp(word, w) == 0)
     if (IS("mkdir")) {
-        tell(word, a, raw_call(SYS_mkdirat, at, full(a), 0755), true);
+        tell(word, a, untold(SYS_mkdirat, at, full(a), 0755), true);
     } else if (IS("mkdir-quietly")) {
-        if (raw_call(SYS_mkdirat, at, full(a), 0755) < 0)
+        if (untold(SYS_mkdirat, at, full(a), 0755) < 0)
             die(word);
     } else if (IS("put")) {
-        long fd = raw_call(SYS_openat, at, full(a), O_WRONLY | O_CREAT | O_EXCL, 0644);
-        if (fd < 0 || raw_call(SYS_close, fd) < 0)
+        long fd = untold(SYS_openat, at, full(a), O_WRONLY | O_CREAT | O_EXCL, 0644);
+        if (fd < 0 || untold(SYS_close, fd) < 0)
             die(word);
     } else if (IS("symlink")) {
-        tell(word, b, raw_call(SYS_symlinkat, a, at, full(b)), true);
+        tell(word, b, untold(SYS_symlinkat, a, at, full(b)), true);
     } else if (IS("chmod")) {
-        tell(word, b, raw_call(SYS_fchmodat, at, full(b), strtol(a, NULL, 8)), true);
+        tell(word, b, untold(SYS_fchmodat, at, full(b), strtol(a, NULL, 8)), true);
     } else if (IS("touch")) {
         struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = atol(a)}};
         if (times[1].tv_sec == 0)
             times[1].tv_nsec = UTIME_OMIT;
-        tell(word, b, raw_call(SYS_utimensat, at, full(b), times, 0), true);
+        tell(word, b, untold(SYS_utimensat, at, full(b), times, 0), true);
     } else if (IS("rmdir")) {
-        tell(word, a, raw_call(SYS_unlinkat, at, full(a), AT_REMOVEDIR), false);
+        tell(word, a, untold(SYS_unlinkat, at, full(a), AT_REMOVEDIR), false);
     } else if (IS("unlink")) {
-        tell(word, a, raw_call(SYS_unlinkat, at, full(a), 0), false);
+        tell(word, a, untold(SYS_unlinkat, at, full(a), 0), false);
     } else if (IS("rename")) {
-        if (raw_call(SYS_renameat2, at, full(a), at, full(b), 0) < 0)
+        if (untold(SYS_renameat2, at, full(a), at, full(b), 0) < 0)
             die(word);
         printf("rename %s: %s\n", a, result(ops->renamed(ENGINE_PRODUCER, a, b)));
     } else if (IS("write")) {
@@ -404,7 +398,6 @@ int main(int argc, char **argv)
         return 2;
     }
     dmd = argv[1];
-    find_raw_call();
     find_engine();
     while (fgets(line, sizeof(line), script)) {
         char *word = strtok(line, " \n"), *a = strtok(NULL, " \n"), *b = strtok(NULL, "\n");

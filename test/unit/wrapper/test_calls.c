@@ -324,7 +324,8 @@ static const struct call_case
              .argv = ACTOR("kinds"),
              .log = "lookup p fifo -1\nwrite_begin p fifo rw\nwrite_aborted fifo\n" MADE(
                  "kdir") "write_begin p kdir w\nwrite_aborted kdir\n"
-                         "consume c lock now -1\nread_check c lock 0\nrenamed p - lock\nconsume c none now "
+                         "consume c lock now -1\nread_check c lock 0\nrenamed p - "
+                         "lock\nconsume c none now "
                          "-1\n"},
             {.name = "read-write, timeouts, dirty",
              .argv = ACTOR("rdwr"),
