@@ -74,8 +74,8 @@ static _Atomic uint64_t cwd_word;
 
 /* --- what is remembered --- */
 
-#define PLACES    1024u /* a power of two */
-#define TAG_SHIFT 24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
+#define PLACES      1024u /* a power of two */
+#define TAG_SHIFT   24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
 #define SECOND_MASK 0x3fffffu
 
 static _Atomic uint64_t places[PLACES];
@@ -629,8 +629,8 @@ static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
     enum place place;
     long n;
 
-    if (word && is_elsewhere(dirfd, fd_seed(word), (enum place)(word & PLACE_MASK), path,
-                             where))
+    if (word &&
+        is_elsewhere(dirfd, fd_seed(word), (enum place)(word & PLACE_MASK), path, where))
         return false;
     begun = word ? 0 : fd_learn(dirfd);
     if (!is_directory(dirfd))
