@@ -36,8 +36,8 @@ static int look_up(struct ancestor *a)
     /* Who polls for "a/b/f" asks for "a" each time, too: that answer is kept as well. */
     uint8_t keep = a->flags & NET_LOOKUP_WAIT ? 0 : NET_LOOKUP_KEEP;
 
-    a->lookup = dht_node_lookup(a->member->dht, a->upath, a->flags | keep, &a->seen,
-                                looked_up, a);
+    a->lookup =
+        dht_node_lookup(a->member->dht, a->upath, a->flags | keep, &a->seen, looked_up, a);
     return a->lookup ? 0 : ENOMEM;
 }
 

@@ -595,12 +595,12 @@ static void is_handed_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(arrives_whole), TEST(replaces_only_when_told),
-        TEST(never_partial), TEST(one_per_node),
-        TEST(a_crowd),       TEST(cleans_after_the_dead),
-        TEST(copies),        TEST(write_fails),
-        TEST(mounts),        TEST(discards_the_same_only),
-        TEST(brings_links),  TEST(brings_directories),
+        TEST(arrives_whole),  TEST(replaces_only_when_told),
+        TEST(never_partial),  TEST(one_per_node),
+        TEST(a_crowd),        TEST(cleans_after_the_dead),
+        TEST(copies),         TEST(write_fails),
+        TEST(mounts),         TEST(discards_the_same_only),
+        TEST(brings_links),   TEST(brings_directories),
         TEST(is_handed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
