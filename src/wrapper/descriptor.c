@@ -1,7 +1,7 @@
 /*
  * descriptor.c - close, dup, fcntl and their kin, locks
  *
- * A descriptor that is not tracked costs one load. Descriptors that these calls close
+ * A descriptor that is not tracked costs two loads. Descriptors that these calls close
  * implicitly (the target of dup2, a range) are settled like closed ones.
  *
  * The engine's mark of an open description is an OFD lock on one byte at or above
@@ -34,6 +34,7 @@ static int call_close(int fd, void *arg)
 
 static int do_close(int fd, wrapper_fn_close *real_close)
 {
+    wrapper_path_fd_changed(fd);
     if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_tracked(fd))
         return wrapper_fd_close(fd, call_close, (void *)real_close);
     if (__builtin_expect(wrapper_member_is_claim(fd), 0)) {
@@ -80,6 +81,8 @@ static int range_but_claim(unsigned first, unsigned last, int flags)
 
 int wrapped_close_range(unsigned first, unsigned last, int flags)
 {
+    if (!(flags & CLOSE_RANGE_CLOEXEC))
+        wrapper_path_fds_changed(first, last);
     /* With one thread the table is nobody else's. */
     if (flags == CLOSE_RANGE_UNSHARE && __libc_single_threaded)
         flags = 0;
@@ -94,6 +97,7 @@ void wrapped_closefrom(int first)
 {
     int saved = errno;
 
+    wrapper_path_fds_changed(first < 0 ? 0 : (unsigned)first, UINT32_MAX);
     if (!wrapper_active() || !wrapper_mine()) {
         REAL(closefrom)(first);
         return;
@@ -116,17 +120,24 @@ int wrapped_dup(int fd)
     struct wrapper_desc *desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
     int rc;
 
-    if (!desc)
-        return REAL(dup)(fd);
-    wrapper_gate_enter();
-    rc = wrapper_fd_give(desc, REAL(dup)(fd));
-    wrapper_gate_leave();
+    if (!desc) {
+        rc = REAL(dup)(fd);
+    } else {
+        wrapper_gate_enter();
+        rc = wrapper_fd_give(desc, REAL(dup)(fd));
+        wrapper_gate_leave();
+    }
+    wrapper_path_fd_changed(rc);
     return rc;
 }
 
 static int call_dup2(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
 {
-    return real_dup2 ? real_dup2(from, to) : REAL(dup3)(from, to, flags);
+    int rc = real_dup2 ? real_dup2(from, to) : REAL(dup3)(from, to, flags);
+
+    if (from != to)
+        wrapper_path_fd_changed(rc);
+    return rc;
 }
 
 struct dup_over {
@@ -255,11 +266,14 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
-        if (!desc)
-            return real(fd, cmd, arg);
-        wrapper_gate_enter();
-        rc = wrapper_fd_give(desc, real(fd, cmd, arg));
-        wrapper_gate_leave();
+        if (!desc) {
+            rc = real(fd, cmd, arg);
+        } else {
+            wrapper_gate_enter();
+            rc = wrapper_fd_give(desc, real(fd, cmd, arg));
+            wrapper_gate_leave();
+        }
+        wrapper_path_fd_changed(rc);
         return rc;
     case F_GETLK:
     case F_SETLK:

@@ -420,8 +420,10 @@ int wrapped_readdir64_r(DIR *dir, struct dirent64 *entry, struct dirent64 **resu
 
 int wrapper_closedir(DIR *dir)
 {
-    if (dir)
+    if (dir) {
         drop(dir);
+        wrapper_path_fd_changed(dirfd(dir));
+    }
     return REAL(closedir)(dir);
 }
 

@@ -516,6 +516,7 @@ managed_open(int dirfd, const char *path, int flags, mode_t mode, unsigned how,
     if (where.moved)
         o.path = where.text;
     *fd = wrapper_mine() ? wrapper_open(&opener) : call_openat(&o);
+    wrapper_path_fd_changed(*fd);
     return true;
 }
 
@@ -543,6 +544,7 @@ bool wrapper_open_dangling(int dirfd, const char *path, int flags)
             managed_open(dirfd, path, flags, mode, how_, openat_fn, &fd_))              \
             return fd_;                                                                 \
         fd_ = call;                                                                     \
+        wrapper_path_fd_changed(fd_);                                                   \
         if (fd_ < 0 && wrapper_open_dangling(dirfd, path, flags) &&                     \
             !managed_open(dirfd, path, flags, mode, WRAPPER_PATH_FOLLOW_ALL, openat_fn, \
                           &fd_))                                                        \

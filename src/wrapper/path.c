@@ -18,10 +18,16 @@
  * of what is below.
  *
  * The text of a relative path means something only together with a directory: the
- * generation of the working directory or a descriptor's inode is hashed with it. What is
+ * generation of the working directory or of a descriptor is hashed with it. What is
  * kept of the working directory itself is one word, (generation, place). A change of
  * directory by a wrapper of ours raises the generation after the fact; who computed the
  * word from an older directory fails its compare-and-swap.
+ *
+ * A descriptor's directory has such a word, too, in wrapper_path_fds, with a generation
+ * that no other has. It is wiped when the descriptor is closed or replaced, and when a call
+ * of ours returns the number anew, and is void after a second like all the rest: that is
+ * for descriptors that change with no call of ours (raw system calls, threads with a
+ * descriptor table of their own).
  */
 #include "wrapper/path.h"
 
@@ -69,8 +75,9 @@ static _Atomic uint64_t cwd_word;
 
 /* --- what is remembered --- */
 
-#define PLACES    1024u /* a power of two */
-#define TAG_SHIFT 24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
+#define PLACES      1024u /* a power of two */
+#define TAG_SHIFT   24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
+#define SECOND_MASK 0x3fffffu
 
 static _Atomic uint64_t places[PLACES];
 static _Atomic uint32_t epoch;
@@ -81,42 +88,55 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return a ^ (a >> 32);
 }
 
-/* Hash of a directory's text, in relation to what `seed` stands for. */
-static uint64_t hash(uint64_t seed, const char *text, size_t len)
+static uint64_t word_at(const char *text)
 {
-    uint64_t h =
-        mix(seed + len, atomic_load_explicit(&epoch, memory_order_relaxed) + 0x632be5abull);
-    uint64_t part = 0;
-    size_t i = 0;
+    uint64_t word;
 
-    for (; i + sizeof(part) <= len; i += sizeof(part)) {
-        __builtin_memcpy(&part, text + i, sizeof(part));
-        h = mix(h, part);
-    }
-    if (i == len) {
-        ;
-    } else if (len >= sizeof(part)) { /* the last eight bytes, some of them once more */
-        __builtin_memcpy(&part, text + len - sizeof(part), sizeof(part));
-    } else {
-        for (part = 0; i < len; i++)
-            part = part << 8 | (unsigned char)text[i];
-    }
-    return mix(mix(h, part), 0x2545f4914f6cdd1dull);
+    __builtin_memcpy(&word, text, sizeof(word));
+    return word;
 }
 
-static uint64_t now(void)
+/* Hash of a directory's text, in relation to what `seed` stands for. Two sums that do not
+ * wait for each other. */
+static uint64_t hash(uint64_t seed, const char *text, size_t len)
+{
+    uint64_t a =
+        mix(seed + len, atomic_load_explicit(&epoch, memory_order_relaxed) + 0x632be5abull);
+    uint64_t b = 0x2545f4914f6cdd1dull, last = 0;
+    size_t i = 0;
+
+    for (; i + 16 <= len; i += 16) {
+        a = mix(a, word_at(text + i));
+        b = mix(b, word_at(text + i + 8));
+    }
+    if (i + 8 <= len)
+        a = mix(a, word_at(text + i));
+    if (len >= 8) /* the last eight bytes, some of them once more */
+        last = word_at(text + len - 8);
+    else
+        for (; i < len; i++)
+            last = last << 8 | (unsigned char)text[i];
+    return mix(mix(a, last), b);
+}
+
+static uint32_t now(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-    return (uint64_t)ts.tv_sec & 0x3fffff;
+    return (uint32_t)ts.tv_sec & SECOND_MASK;
+}
+
+static bool is_fresh(uint64_t word)
+{
+    return ((now() - (uint32_t)(word >> 2)) & SECOND_MASK) <= 1;
 }
 
 static enum place recall(uint64_t h)
 {
     uint64_t word = atomic_load_explicit(&places[h & (PLACES - 1)], memory_order_relaxed);
 
-    if ((word ^ h) >> TAG_SHIFT != 0 || ((now() - (word >> 2)) & 0x3fffff) > 1)
+    if ((word ^ h) >> TAG_SHIFT != 0 || !is_fresh(word))
         return PLACE_UNKNOWN;
     return (enum place)(word & PLACE_MASK);
 }
@@ -125,13 +145,66 @@ static void remember(uint64_t h, enum place place)
 {
     if (place == PLACE_FAR || place == PLACE_ABOVE)
         atomic_store_explicit(&places[h & (PLACES - 1)],
-                              h >> TAG_SHIFT << TAG_SHIFT | now() << 2 | place,
+                              h >> TAG_SHIFT << TAG_SHIFT | (uint64_t)now() << 2 | place,
                               memory_order_relaxed);
+}
+
+/* By descriptor: | generation: 40 | second: 22 | place: 2 |, the place UNKNOWN while it is
+ * found out. 0: nothing. Generations below the floor are void. */
+_Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
+static _Atomic uint64_t fd_generation = 1, fd_floor;
+
+/* What is known of the directory that dirfd has open, or 0. */
+static uint64_t fd_recall(int dirfd)
+{
+    uint64_t word;
+
+    if ((unsigned)dirfd >= WRAPPER_PATH_FDS)
+        return 0;
+    word = atomic_load_explicit(&wrapper_path_fds[dirfd], memory_order_acquire);
+    if ((word & PLACE_MASK) == PLACE_UNKNOWN || !is_fresh(word) ||
+        word >> TAG_SHIFT < atomic_load_explicit(&fd_floor, memory_order_relaxed))
+        return 0;
+    return word;
+}
+
+/* Before dirfd's place is found out; what fd_learnt() wants. */
+static uint64_t fd_learn(int dirfd)
+{
+    uint64_t word;
+
+    /* A child of vfork has descriptors of its own, but not this table. */
+    if ((unsigned)dirfd >= WRAPPER_PATH_FDS || !wrapper_mine())
+        return 0;
+    word = atomic_fetch_add(&fd_generation, 1) << TAG_SHIFT | (uint64_t)now() << 2;
+    atomic_store(&wrapper_path_fds[dirfd], word);
+    return word;
+}
+
+/* The word that is known from now on; 0 if dirfd changed meanwhile. */
+static uint64_t fd_learnt(int dirfd, uint64_t word, enum place place)
+{
+    if (!word || (place != PLACE_FAR && place != PLACE_ABOVE) ||
+        !atomic_compare_exchange_strong(&wrapper_path_fds[dirfd], &word, word | place))
+        return 0;
+    return word | place;
+}
+
+static uint64_t fd_seed(uint64_t word)
+{
+    return mix(word >> TAG_SHIFT, 0xda942042e4dd58b5ull) & ~1ull;
+}
+
+void wrapper_path_fds_changed(unsigned first, unsigned last)
+{
+    for (unsigned fd = first; fd < WRAPPER_PATH_FDS && fd <= last; fd++)
+        wrapper_path_fd_changed((int)fd);
 }
 
 void wrapper_path_changed(void)
 {
     atomic_fetch_add(&epoch, 1);
+    atomic_store(&fd_floor, atomic_fetch_add(&fd_generation, 1));
 }
 
 void wrapper_path_cwd_changed(void)
@@ -144,18 +217,19 @@ void wrapper_path_cwd_changed(void)
 
 /* --- prefixes --- */
 
-/* What comes after the prefix: "" for the directory itself, NULL: not below it. */
-static const char *below(const struct prefix *prefix, const char *path)
+/* What comes after the prefix in path[len]: "" for the directory itself, NULL: not below
+ * it. */
+static inline const char *below(const struct prefix *prefix, const char *path, size_t len)
 {
-    size_t i = 0;
+    size_t n = prefix->len;
 
-    /* In line: most differ early, and a call costs more. */
-    while (i < prefix->len && path[i] == prefix->text[i])
-        i++;
-    if (i < prefix->len || i == 0)
+    /* Most differ in the last eight bytes. */
+    if (len < n || n == 0 ||
+        (n >= 8 && word_at(path + n - 8) != word_at(prefix->text + n - 8)) ||
+        memcmp(path, prefix->text, n) != 0)
         return NULL;
-    path += i;
-    if (prefix->len == 1) /* "/" is managed: not sensible, but it is what was asked for */
+    path += n;
+    if (n == 1) /* "/" is managed: not sensible, but it is what was asked for */
         return path;
     return path[0] == '/' ? path + 1 : path[0] ? NULL : path;
 }
@@ -171,8 +245,10 @@ static bool is_control(const char *upath)
 /* where->text is a physical path. */
 static bool match(struct wrapper_path *where)
 {
+    size_t len = strlen(where->text);
+
     for (int side = 0; side < 2; side++) {
-        const char *upath = below(&managed[side], where->text);
+        const char *upath = below(&managed[side], where->text, len);
         if (upath && (is_control(upath) || (!*upath && !(where->how & WRAPPER_PATH_DIR))))
             upath = NULL;
         where->upath[side] = upath;
@@ -202,14 +278,15 @@ static enum place place_of(const char *dir, size_t len)
 
 /* What of an absolute path is below a prefix as text, in its configured or its physical
  * form; *side is whose. It may still lead out again. */
-static const char *below_as_text(const char *path, int *side)
+static inline const char *below_as_text(const char *path, size_t len, int *side)
 {
     const char *rest;
 
-    for (*side = 0; *side < 2; ++*side)
-        if ((rest = below(&managed[*side], path)) ||
-            (rest = below(&configured[*side], path)))
+    for (unsigned i = 0; i < nforms; i++)
+        if ((rest = below(forms[i].prefix, path, len))) {
+            *side = forms[i].side;
             return rest;
+        }
     return NULL;
 }
 
@@ -377,14 +454,18 @@ static enum place place_near(int dirfd, uint64_t seed, enum place start, const c
     return PLACE_FAR;
 }
 
-/* Length of the directory's text in path: what is before the last slash. */
-static size_t directory_length(const char *path)
+/* A path's length, and that of its directory: what is before the last slash. In line, as
+ * all of the way of paths that are known: after a system call the processor has forgotten
+ * where indirect jumps lead, and a call into libc is one, at 10 to 20 ns. */
+struct lengths {
+    size_t all, dir;
+};
+static inline struct lengths measure(const char *path)
 {
-    size_t len = 0;
+    struct lengths len = {0, 0};
 
-    for (size_t i = 0; path[i]; i++)
-        if (path[i] == '/')
-            len = i;
+    for (; path[len.all]; len.all++)
+        len.dir = path[len.all] == '/' ? len.all : len.dir;
     return len;
 }
 
@@ -434,24 +515,36 @@ static bool find_walking(struct wrapper_path *where, size_t n, const char *path,
     return false;
 }
 
-/* A path in relation to a directory elsewhere, whose place is `start`: is it known, or
- * easily told, that it is elsewhere, too? where may be NULL: then only what is known. */
-static bool is_elsewhere(int dirfd, uint64_t seed, enum place start, const char *path,
-                         unsigned how, struct wrapper_path *where)
+/* What the place of the directory of path (or of all of it, is_whole()) says of the path.
+ */
+static inline bool is_place_elsewhere(enum place place, const char *path, unsigned how)
 {
-    size_t len = is_whole(how) ? strlen(path) : directory_length(path);
-    enum place place;
-
-    if (len == 0)
-        place = start;
-    else if (where)
-        place = place_near(dirfd, seed, start, path, len, where);
-    else
-        place = recall(hash(seed, path, len));
     if (place == PLACE_ABOVE) /* the managed directory itself may be meant */
         return is_whole(how) || !(how & WRAPPER_PATH_DIR);
     return place == PLACE_FAR &&
            (is_whole(how) || !(how & WRAPPER_PATH_DIR) || !ends_in_directory(path));
+}
+
+/* Is the path, in relation to a directory elsewhere, whose place is `start`, known to be
+ * elsewhere, too? */
+static inline bool is_known(uint64_t seed, enum place start, const char *path,
+                            struct lengths lengths, unsigned how)
+{
+    size_t len = is_whole(how) ? lengths.all : lengths.dir;
+
+    return is_place_elsewhere(len == 0 ? start : recall(hash(seed, path, len)), path, how);
+}
+
+/* The same, known or easily told. */
+static bool is_elsewhere(int dirfd, uint64_t seed, enum place start, const char *path,
+                         struct wrapper_path *where)
+{
+    struct lengths lengths = measure(path);
+    size_t len = is_whole(where->how) ? lengths.all : lengths.dir;
+
+    return is_place_elsewhere(
+        len == 0 ? start : place_near(dirfd, seed, start, path, len, where), path,
+        where->how);
 }
 
 static bool find_absolute(const char *path, struct wrapper_path *where)
@@ -463,13 +556,13 @@ static bool find_absolute(const char *path, struct wrapper_path *where)
     if (is_magic(path)) {
         w.keep = false;
         w.follow = (where->how & WRAPPER_PATH_FOLLOW) != 0;
-    } else if ((rest = below_as_text(path, &side))) {
+    } else if ((rest = below_as_text(path, strlen(path), &side))) {
         /* The prefix need not be walked. */
         w.keep = false;
         memcpy(where->text, managed[side].text, managed[side].len + 1);
         return find_walking(where, managed[side].len == 1 ? 0 : managed[side].len, rest,
                             &w);
-    } else if (is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, where->how, where)) {
+    } else if (is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, where)) {
         return false;
     }
     return find_walking(where, 0, path, &w);
@@ -490,7 +583,7 @@ static bool find_in_cwd(const char *path, struct wrapper_path *where)
     long n;
 
     if ((place == PLACE_FAR || place == PLACE_ABOVE) &&
-        is_elsewhere(AT_FDCWD, cwd_seed(word), place, path, where->how, where))
+        is_elsewhere(AT_FDCWD, cwd_seed(word), place, path, where))
         return false;
     n = syscall(SYS_getcwd, where->text, PATH_MAX);
     if (n <= 1 || where->text[0] != '/') /* "(unreachable)..." */
@@ -520,39 +613,38 @@ static long fd_name(int fd, char *text)
     return n;
 }
 
-/* The inode stands for the directory: a number may be another directory's by now. */
-static bool fd_seed(int dirfd, uint64_t *seed)
+/* One that is not removed. */
+static bool is_directory(int fd)
 {
     struct stat st;
 
-    /* fstat() would be the wrapper's own, which asks us where a directory is. */
-    if (syscall(SYS_newfstatat, dirfd, "", &st, AT_EMPTY_PATH) < 0 ||
-        !S_ISDIR(st.st_mode) || st.st_nlink == 0)
-        return false;
-    *seed =
-        mix(mix((uint64_t)st.st_dev, 0xda942042e4dd58b5ull), (uint64_t)st.st_ino) & ~1ull;
-    return true;
+    /* Not fstat(), which is ours. */
+    return syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_nlink > 0;
 }
 
 static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
 {
-    struct walk w = {.keep = true};
+    uint64_t word = fd_recall(dirfd), begun;
+    struct walk w = {0};
     enum place place;
     long n;
 
-    if (!fd_seed(dirfd, &w.seed))
+    if (word &&
+        is_elsewhere(dirfd, fd_seed(word), (enum place)(word & PLACE_MASK), path, where))
         return false;
-    place = recall(hash(w.seed, "", 0));
-    if (place != PLACE_UNKNOWN &&
-        is_elsewhere(dirfd, w.seed, place, path, where->how, where))
+    begun = word ? 0 : fd_learn(dirfd);
+    if (!is_directory(dirfd))
         return false;
     n = fd_name(dirfd, where->text);
     if (n <= 0)
         return false;
     n = n == 1 ? 0 : n;
     place = place_of(where->text, (size_t)n);
-    w.keep = place == PLACE_FAR || place == PLACE_ABOVE;
-    remember(hash(w.seed, "", 0), place);
+    if (!word)
+        word = fd_learnt(dirfd, begun, place);
+    w.keep = word && (place == PLACE_FAR || place == PLACE_ABOVE);
+    w.seed = fd_seed(word);
     return find_walking(where, (size_t)n, path, &w);
 }
 
@@ -581,22 +673,26 @@ static bool find_managed(const char *path, struct wrapper_path *where)
 
 bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how)
 {
-    uint64_t word;
-    enum place place;
+    struct lengths len;
+    uint64_t word, seed;
     int side;
 
     if (wrapper_bad_pointer(path) || !path[0])
         return true;
+    len = measure(path);
     if (path[0] == '/')
-        return !below_as_text(path, &side) && !is_magic(path) &&
-               is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, how, NULL);
+        return !below_as_text(path, len.all, &side) && !is_magic(path) &&
+               is_known(0, PLACE_ABOVE, path, len, how);
     if (dirfd == AT_FDCWD) {
-        word = atomic_load(&cwd_word);
-        place = (enum place)(word & PLACE_MASK);
-        return !relative_to_managed && (place == PLACE_FAR || place == PLACE_ABOVE) &&
-               is_elsewhere(AT_FDCWD, cwd_seed(word), place, path, how, NULL);
+        word = relative_to_managed ? 0 : atomic_load(&cwd_word);
+        seed = cwd_seed(word);
+    } else {
+        word = fd_recall(dirfd);
+        seed = fd_seed(word);
     }
-    return false;
+    /* UNKNOWN and BELOW are no answer. */
+    return (word & PLACE_MASK) != PLACE_UNKNOWN &&
+           is_known(seed, (enum place)(word & PLACE_MASK), path, len, how);
 }
 
 bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,

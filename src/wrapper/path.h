@@ -12,8 +12,10 @@
 #define DYAD_WRAPPER_PATH_H
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "engine/engine_ops.h"
@@ -89,6 +91,18 @@ enum wrapper_path_again wrapper_path_again(struct wrapper_path *where);
 
 /* chdir or fchdir was called. */
 void wrapper_path_cwd_changed(void);
+/* fd is closed, or is now another file: what is remembered of the directory that it had
+ * open is void. One load for nearly every descriptor. */
+#define WRAPPER_PATH_FDS 65536u
+extern _Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
+static inline void wrapper_path_fd_changed(int fd)
+{
+    if ((unsigned)fd < WRAPPER_PATH_FDS &&
+        atomic_load_explicit(&wrapper_path_fds[fd], memory_order_relaxed) != 0)
+        atomic_store(&wrapper_path_fds[fd], 0);
+}
+/* The same for all from first to last. */
+void wrapper_path_fds_changed(unsigned first, unsigned last);
 /* A symbolic link was made, or something renamed, anywhere: what is remembered of where
  * directories lead is void. */
 void wrapper_path_changed(void);

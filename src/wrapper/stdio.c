@@ -215,6 +215,7 @@ static int do_fclose(FILE *stream, wrapper_fn_fclose *real)
     struct real_fclose c = {.fclose = real, .stream = stream};
     int fd = stream ? fileno_unlocked(stream) : -1, saved = errno;
 
+    wrapper_path_fd_changed(fd);
     if (fd < 0 || !wrapper_fd_tracked(fd)) {
         errno = saved;
         return real(stream);

@@ -23,7 +23,9 @@
 
 #include "boot/claim.h"
 #include "net/msg.h"
+#include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/member.h"
 #include "wrapper/real.h"
 
 #define THREADS  64
@@ -263,6 +265,30 @@ static void clean(void)
     CHECK(system(command) == 0);
 }
 
+/* The wrapper starts while another process has the claim, so it takes this one for a guest,
+ * and the listener to come for none of its own. */
+static void start_as_guest(const struct sockaddr_un *address, socklen_t len)
+{
+    int ready[2], done[2];
+    char c;
+
+    CHECK(pipe2(ready, O_CLOEXEC) == 0 && pipe2(done, O_CLOEXEC) == 0);
+    pid_t holder = fork();
+    CHECK(holder >= 0);
+    if (holder == 0) {
+        CHECK(boot_claim_bind(address, len) >= 0 && write(ready[1], "", 1) == 1);
+        close(done[1]);
+        _exit(read(done[0], &c, 1) != 0);
+    }
+    close(ready[1]);
+    CHECK(read(ready[0], &c, 1) == 1 && wrapper_active());
+    CHECK(wrapper_member_start(environ));
+    close(ready[0]);
+    close(done[0]);
+    close(done[1]);
+    CHECK(waitpid(holder, NULL, 0) == holder);
+}
+
 int main(int argc, char **argv)
 {
     struct boot_identity identity;
@@ -276,7 +302,9 @@ int main(int argc, char **argv)
         again(argv);
     snprintf(dmd, sizeof(dmd), "%s", getenv("DYAD_PATH"));
     CHECK(boot_identity_read(&identity, environ, &bad) == 0);
-    int listener = boot_claim_bind(&address, boot_claim_address(&identity, NULL, &address));
+    socklen_t len = boot_claim_address(&identity, NULL, &address);
+    start_as_guest(&address, len);
+    int listener = boot_claim_bind(&address, len);
     CHECK(listener >= 0);
     CHECK(listen(listener, 4096) == 0);
     CHECK(fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) & ~O_NONBLOCK) == 0);
