@@ -214,7 +214,7 @@ void dirs_stop(struct member *member);
  * settle the mark, or when the mark was settled. 0 or -1 with errno. */
 int orphan_watch(struct member *member, enum engine_side side, const char *upath,
                  store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg);
-/* A closer waits for one of them. */
+/* A closer waits for one of them, or the last holder of one is just gone. */
 bool orphan_pending(const struct member *member);
 /* After the guests have gone, the pool's threads were joined, and produce_stop(). */
 void orphan_stop(struct member *member);
