@@ -359,6 +359,31 @@ static int look_above(struct consume *c)
     return status == 0 ? EINPROGRESS : status;
 }
 
+static bool is_above(const char *upath, const char *below)
+{
+    size_t len = strlen(upath);
+
+    return strncmp(below, upath, len) == 0 && below[len] == '/';
+}
+
+void consume_above_changed(struct member *member, const char *upath)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (c->posted || c->transferring || c->bring || !c->lookup ||
+            !(c->flags & NET_LOOKUP_WAIT) || !is_above(upath, c->upath))
+            continue;
+        if (c->ancestor)
+            ancestor_stop(c->ancestor);
+        c->ancestor = NULL;
+        linger_activity(member);
+        if (look_above(c) == ESTALE)
+            consume_end(c, ESTALE);
+    }
+}
+
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;

@@ -31,6 +31,7 @@ struct known_dir {
     enum { LOOKING, PUBLISHING, KNOWN } state;
     bool forgotten; /* to go when what is under way has ended */
     mode_t mode;    /* as published; of the file system while that is under way */
+    bool changed;   /* its permissions may be others than those that are under way */
     struct dht_lookup *lookup;
     struct store_record record;
     struct dirs_wait *waits;
@@ -89,6 +90,23 @@ static int dir_look(struct known_dir *dir)
     return 0;
 }
 
+static void dir_publish(struct known_dir *dir);
+
+/* What was under way tells. Was it enough? A chmod may have come since dir_look(). */
+static void dir_told(struct known_dir *dir)
+{
+    mode_t told = dir->record.entry.mode;
+
+    if (dir->changed && !dir->forgotten) {
+        dir->changed = false;
+        if (dir_look(dir) == 0 && (dir->record.entry.mode & 07777) != (told & 07777)) {
+            dir_publish(dir);
+            return;
+        }
+    }
+    dir_end(dir, 0);
+}
+
 static void dir_record(struct known_dir *dir)
 {
     if (store_journal_put(dir->member->side[dir->side].journal, &dir->record) < 0)
@@ -110,8 +128,10 @@ static void published(void *arg, int status, const struct dyad_version *version)
     } else {
         log_error("directory \"%s\" could not be published: %s", dir->upath,
                   strerror(status));
+        dir_end(dir, status);
+        return;
     }
-    dir_end(dir, status);
+    dir_told(dir);
 }
 
 static void dir_publish(struct known_dir *dir)
@@ -143,7 +163,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         dir->record.entry = *entry;
         dir->record.entry.upath = dir->upath;
         dir_record(dir);
-        dir_end(dir, 0);
+        dir_told(dir);
         return;
     }
     dir_publish(dir);
@@ -194,6 +214,8 @@ int dirs_ensure(struct member *member, enum engine_side side, const char *upath,
             errno = ENOMEM;
             return -1;
         }
+    } else if (mode) {
+        dir->changed = true;
     }
     DL_APPEND(dir->waits, wait);
     wait->dir = dir;

@@ -80,6 +80,7 @@ static void invalidate_done(void *arg)
     struct invalidate *inv = arg;
 
     dht_node_invalidated(inv->member->dht, inv->token);
+    consume_above_changed(inv->member, inv->upath);
     free(inv->upath);
     free(inv);
 }

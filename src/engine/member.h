@@ -228,7 +228,7 @@ void dirs_stop(struct member *member);
  * settle the mark, or when the mark was settled. 0 or -1 with errno. */
 int orphan_watch(struct member *member, enum engine_side side, const char *upath,
                  store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg);
-/* A closer waits for one of them. */
+/* A closer waits for one of them, or the last holder of one is just gone. */
 bool orphan_pending(const struct member *member);
 /* After the guests have gone, the pool's threads were joined, and produce_stop(). */
 void orphan_stop(struct member *member);
@@ -250,6 +250,9 @@ bool consume_confirm(struct member *member, uint64_t number);
 void consume_rank_up(struct member *member, uint32_t rank);
 /* upath has a newer version: what was found of it, and is not fetched yet, must not be. */
 void consume_invalidate(struct member *member, const struct dyad_entry *newer);
+/* A directory or link was removed here, or a link made: waits for names below it look once
+ * more what is above them. */
+void consume_above_changed(struct member *member, const char *upath);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
  * homes (the news of a publish may still be on its way). */
 void consume_fail_waiting(struct member *member);

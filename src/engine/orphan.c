@@ -20,9 +20,10 @@
  * ANSWER_NS, should such a child be stopped.
  *
  * A watch does not count as work for the exit barrier, but for the milliseconds in which a
- * closer waits. The rank's own descendants are waited for there anyway; a holder that has
- * left the rank's tree (a daemon that inherited the descriptor) may live for ever, and what
- * it still has open when the job ends is not published, as a warning says then.
+ * closer waits, and those from the end of the last holder to the publish. The rank's own
+ * descendants are waited for there anyway; a holder that has left the rank's tree (a daemon
+ * that inherited the descriptor) may live for ever, and what it still has open when the job
+ * ends is not published, as a warning says then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -358,7 +359,10 @@ bool orphan_pending(const struct member *member)
 
     DL_FOREACH(member->orphans, o)
     {
-        if (o->waits)
+        /* The lock goes before its holder's death is seen. If it is free the thread is on
+         * its way back, to publish perhaps; it may have closed its descriptor by now, which
+         * then tells the same. */
+        if (o->waits || (o->spawned && !store_marks_held(o->mark, o->io->fd)))
             return true;
     }
     return false;

@@ -30,8 +30,9 @@ struct produce {
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
-    bool early; /* answer_early is posted: it must find this object */
-    bool ended; /* meanwhile, or before its directories, it ended with `status` */
+    bool early;  /* answer_early is posted: it must find this object */
+    bool ended;  /* meanwhile, or before its directories, it ended with `status` */
+    bool awaits; /* it goes on when what else is under way for this name has ended */
     struct parent *parents; /* directories that are being published for it */
 };
 
@@ -74,6 +75,8 @@ static void produce_free(struct produce *p)
     free(p);
 }
 
+static void changed_go_on(struct member *member, const char *upath);
+
 static void produce_end(struct produce *p, int status)
 {
     struct member *member = p->member;
@@ -87,9 +90,14 @@ static void produce_end(struct produce *p, int status)
         serve_published(member, upath);
         return;
     }
+    /* Removed, or a link: nobody tells us of what we do ourselves. */
+    bool changes_path = !p->record.entry.mode || S_ISLNK(p->record.entry.mode);
     p->upath = NULL;
     produce_free(p);
     serve_published(member, upath);
+    changed_go_on(member, upath);
+    if (changes_path)
+        consume_above_changed(member, upath);
     free(upath);
     linger_activity(member);
     if (fn)
@@ -352,10 +360,62 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
     changed_publish(p);
 }
 
+/* A publish of the same name is under way, and has looked at the file already. */
+static bool changed_must_wait(const struct produce *changed)
+{
+    const struct produce *p;
+
+    DL_FOREACH(changed->member->produces, p)
+    {
+        if (!p->ended && !p->awaits && p != changed &&
+            strcmp(p->upath, changed->upath) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* 0: it is under way; -1 with errno. */
+static int changed_step(struct produce *p)
+{
+    struct member_side *side = &p->member->side[p->side];
+    const struct store_record *known;
+    int rc;
+
+    if ((p->awaits = changed_must_wait(p)))
+        return 0;
+    if ((rc = look_at_file(p)) < 0)
+        return -1;
+    known = store_journal_find(side->journal, p->upath);
+    if (rc > 0 || !S_ISREG(p->record.entry.mode) || produce_being_written(side, p->upath) ||
+        (known && known->identity.ino == p->record.identity.ino &&
+         known->identity.btime == p->record.identity.btime &&
+         entry_same(&known->entry, &p->record.entry))) {
+        produce_end_later(p, 0);
+        return 0;
+    }
+    if (known)
+        return dht_node_publish(p->member->dht, &p->record.entry, publish_done, p);
+    p->lookup = dht_node_lookup(p->member->dht, p->upath, 0, NULL, changed_looked_up, p);
+    return p->lookup ? 0 : -1;
+}
+
+static void changed_go_on(struct member *member, const char *upath)
+{
+    struct produce *p;
+
+    DL_FOREACH(member->produces, p)
+    {
+        if (p->awaits && strcmp(p->upath, upath) == 0) {
+            if (changed_step(p) < 0)
+                produce_end_later(p, errno);
+            return; /* the next one goes on when this one has ended */
+        }
+    }
+}
+
 int produce_changed(struct member *member, enum engine_side side, const char *upath,
                     produce_fn fn, void *arg)
 {
-    const struct store_record *known;
     struct produce *p;
     int rc;
 
@@ -371,20 +431,8 @@ int produce_changed(struct member *member, enum engine_side side, const char *up
         produce_free(p);
         return produce_start(member, side, upath, 0, fn, arg);
     }
-    known = store_journal_find(member->side[side].journal, upath);
-    if (rc > 0 || produce_being_written(&member->side[side], upath) ||
-        (known && known->identity.ino == p->record.identity.ino &&
-         known->identity.btime == p->record.identity.btime &&
-         entry_same(&known->entry, &p->record.entry))) {
-        produce_end_later(p, 0);
-    } else if (known) {
-        if (dht_node_publish(member->dht, &p->record.entry, publish_done, p) < 0)
-            goto error;
-    } else {
-        p->lookup = dht_node_lookup(member->dht, upath, 0, NULL, changed_looked_up, p);
-        if (!p->lookup)
-            goto error;
-    }
+    if (changed_step(p) < 0)
+        goto error;
     return 0;
 error:
     rc = errno;

@@ -150,8 +150,13 @@ static bool start(char **env)
 
 bool wrapper_start_early(void)
 {
+#ifdef DYAD_SANITIZED
+    /* The runtime makes its log's directory before it has its shadow memory. */
+    return false;
+#else
     /* environ is NULL until libc itself has been initialised. */
     return environ && start(environ);
+#endif
 }
 
 __attribute__((constructor)) static void construct(int argc, char **argv, char **envp)

@@ -205,7 +205,17 @@ static bool is_followed(void)
            wrapper_mine();
 }
 
-int wrapped_munmap(void *addr, size_t len)
+/* What stands in libc's functions may be a library that watches memory (UCX, Open MPI): it
+ * makes the call by syscall(), which comes back to us. Not into our lock, and not in a
+ * circle: see wrapper_map_raw_mmap(). */
+#define INSIDE(result, call) \
+    do {                     \
+        wrapper_guard++;     \
+        (result) = (call);   \
+        wrapper_guard--;     \
+    } while (0)
+
+static int do_munmap(void *addr, size_t len, wrapper_fn_munmap *real)
 {
     uintptr_t start = (uintptr_t)addr, end = start + page_up(len);
     struct wrapper_desc *gone[NPIECES + 2];
@@ -215,15 +225,30 @@ int wrapped_munmap(void *addr, size_t len)
 
     if (__builtin_expect(atomic_load_explicit(&live, memory_order_relaxed) == 0, 1) ||
         !is_followed())
-        return REAL(munmap)(addr, len);
+        return real(addr, len);
     lock(&mask);
     fd = reopen_last(start, end);
-    rc = REAL(munmap)(addr, len);
+    INSIDE(rc, real(addr, len));
     if (rc == 0)
         ngone = cut(start, end, gone);
     unlock(&mask);
     drop_all(gone, ngone, fd);
     return rc;
+}
+
+int wrapped_munmap(void *addr, size_t len)
+{
+    return do_munmap(addr, len, REAL(munmap));
+}
+
+static int raw_munmap(void *addr, size_t len)
+{
+    return (int)syscall(SYS_munmap, addr, len);
+}
+
+int wrapper_map_raw_munmap(void *addr, size_t len)
+{
+    return do_munmap(addr, len, raw_munmap);
 }
 
 void *wrapped_mremap(void *old, size_t old_len, size_t new_len, int flags, ...)
@@ -248,7 +273,7 @@ void *wrapped_mremap(void *old, size_t old_len, size_t new_len, int flags, ...)
             desc = pieces[i].desc;
     if (desc)
         wrapper_fd_desc_again(desc); /* of the mapping's new place */
-    result = REAL(mremap)(old, old_len, new_len, flags, to);
+    INSIDE(result, REAL(mremap)(old, old_len, new_len, flags, to));
     at = (uintptr_t)result;
     if (result != MAP_FAILED) {
         if (old_len)
@@ -285,7 +310,7 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off64_
     if (!tracked && !((flags & MAP_FIXED) && is_followed()))
         return real(addr, len, prot, flags, fd, offset);
     lock(&mask);
-    p = real(addr, len, prot, flags, fd, offset);
+    INSIDE(p, real(addr, len, prot, flags, fd, offset));
     if (p != MAP_FAILED) {
         uintptr_t start = (uintptr_t)p, end = start + page_up(len);
         ngone = cut(start, end, gone);
@@ -322,6 +347,17 @@ void *wrapped_mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_
                          1))
         return REAL(mmap64)(addr, len, prot, flags, fd, offset);
     return do_mmap(addr, len, prot, flags, fd, offset, REAL(mmap64));
+}
+
+static void *raw_mmap(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+    return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+}
+
+void *wrapper_map_raw_mmap(void *addr, size_t len, int prot, int flags, int fd,
+                           off64_t offset)
+{
+    return do_mmap(addr, len, prot, flags, fd, offset, raw_mmap);
 }
 
 void wrapper_map_settle_all(void)

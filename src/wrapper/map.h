@@ -9,6 +9,14 @@
 #ifndef DYAD_WRAPPER_MAP_H
 #define DYAD_WRAPPER_MAP_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
+/* mmap and munmap by syscall(): with no function of libc's between us and the kernel, since
+ * a library that watches memory may have put itself there and called us. */
+void *wrapper_map_raw_mmap(void *addr, size_t len, int prot, int flags, int fd,
+                           off64_t offset);
+int wrapper_map_raw_munmap(void *addr, size_t len);
 /* exec and exit end all mappings: settle what they hold. */
 void wrapper_map_settle_all(void);
 /* In the child of a fork, before and after wrapper_fd_fork_child(). */

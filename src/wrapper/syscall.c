@@ -5,9 +5,6 @@
  * its functions, all others to libc's with their six arguments. (openat2, the at-forms of
  * stat, and whatever has no function of ours pass by.)
  *
- * Mappings go to the kernel: UCX's memory hooks take the place of libc's mmap and munmap
- * and map with syscall(), so our functions would come back here without end.
- *
  * The wrapper's own uses of syscall() are bound to __wrap_syscall by the linker: they must
  * not come back here.
  *
@@ -20,12 +17,12 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/map.h"
 #include "wrapper/real.h"
 
 long __wrap_syscall(long number, ...);
@@ -76,6 +73,9 @@ static bool dispatch(long number, const long a[6], long *result)
         CASE(fchdir, wrapped_fchdir(I(0)))
         CASE(execve, wrapped_execve(P(0), (char **)a[1], (char **)a[2]))
         CASE(execveat, wrapped_execveat(AT(0), (char **)a[2], (char **)a[3], I(4)))
+        CASE(munmap, wrapper_map_raw_munmap((void *)a[0], (size_t)a[1]))
+        CASE(mmap, (long)wrapper_map_raw_mmap((void *)a[0], (size_t)a[1], I(2), I(3), I(4),
+                                              (off64_t)a[5]))
 #ifdef SYS_renameat
         CASE(renameat, wrapped_renameat(AT(0), AT(2)))
 #endif

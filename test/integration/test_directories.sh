@@ -213,6 +213,77 @@ together
 on 0 2 && fails "a removed tree" "No such file" ls tree
 on 0 2 && is "what is left" $'early\nmode\nnew\nonly1' ls
 together
+
+# 5: who waits below a directory that is here, when a link takes its place or the place of one above it.
+on 0 && mkdir -p wait/a wait/b/in wait/c/in
+together
+if on 1; then
+    is "the directories" $'wait/a\nwait/b/in\nwait/c/in' ls -d wait/a wait/b/in wait/c/in
+    mkdir wait/own
+    for name in a/f b/in/f c/in/f own/f; do
+        cat "wait/$name" >"$work/below.${name%%/*}" &
+    done
+    sleep 0.4
+    rmdir wait/own
+    ln -s other wait/own
+fi
+together
+if on 0; then
+    rmdir wait/a
+    mkdir wait/other
+    ln -s other wait/a
+    echo other >wait/other/f
+fi
+if on 2; then
+    mv wait/b wait/b2
+    ln -s b2 wait/b
+    echo b2 >wait/b2/in/f
+    rmdir wait/c/in
+    ln -s ../b2/in wait/c/in
+fi
+together
+if on 1; then
+    wait
+    is "waits below directories that became links" $'other\nb2\nb2\nother' cat "$work"/below.{a,b,c,own}
+fi
+
+# 6: chmod of what is just being published.
+if on 0; then
+    is "chmod at once" "" env DYAD_WAIT=none "$python" -E -c '
+import os, random, threading, time
+random.seed(1)
+for i in range(150):
+    def chmod(name):
+        end = time.perf_counter() + random.random() * 4e-4
+        while time.perf_counter() < end: pass
+        os.chmod(name, 0o710)
+    def begin(fn, *args):
+        go = threading.Event()
+        def run():
+            go.set()
+            fn(*args)
+        thread = threading.Thread(target=run)
+        thread.start()
+        go.wait()
+        return thread
+    name = "now.f%d" % i
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(fd, b"x")
+    thread = begin(os.close, fd)
+    chmod(name)
+    thread.join()
+    name = "now.d%d" % i
+    thread = begin(os.mkdir, name)
+    while True:
+        try:
+            chmod(name)
+            break
+        except FileNotFoundError: pass
+    thread.join()'
+fi
+together
+on 1 && is "their permissions" "    300 710" bash -c 'stat -c %a now.* | sort | uniq -c'
+together
 exit $bad
 EOF
 chmod +x "$WORK/rank"

@@ -52,6 +52,7 @@ enum {
     TWO_DIRS = 1 << 5,   /* out is the producer's directory */
     LINKS = 1 << 8,      /* see publish_links() */
     NO_ASAN = 1 << 7,    /* starts a program without ASAN_OPTIONS */
+    MEMHOOK = 1 << 9,    /* with a library that watches memory */
     SYSTEM = 1 << 6,     /* not our program: cannot be run with a sanitizer's library */
 };
 
@@ -237,6 +238,16 @@ static const struct call_case
              .argv = ACTOR("mmap_pieces"),
              .log = "write_begin p f rw,creat\nrenamed p f g\n" W("mid") P("mid", "1")
                  P("g", "32768")},
+            {.name = "mmap, where a library watches memory",
+             .argv = ACTOR("mmap_pieces"),
+             .log = "write_begin p f rw,creat\nrenamed p f g\n" W("mid") P("mid", "1")
+                 P("g", "32768"),
+             .how = MEMHOOK},
+            {.name = "syscall(), where a library watches memory",
+             .argv = ACTOR("syscall"),
+             .log = W("f") P("f", "1") "write_begin p f w\n" P(
+                 "f", "0") "renamed p f g\nunlinked p g here -1\n" W("h") P("h", "1"),
+             .how = MEMHOOK},
             {.name = "mmap, to the end",
              .argv = ACTOR("mmap_exit"),
              .log = "write_begin p f rw,creat\n" W("mid")
@@ -744,7 +755,8 @@ static void run_child(const struct call_case *c)
         putenv((char *)(uintptr_t)c->env[i]);
     /* The sanitizer's runtime comes with the program, after the preloaded library. */
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
-    setenv("LD_PRELOAD", TEST_PRELOAD, 1);
+    setenv("LD_PRELOAD", c->how & MEMHOOK ? TEST_PRELOAD ":" TEST_MEMHOOK : TEST_PRELOAD,
+           1);
     path_to(path, "stdout");
     out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (dup2(out, 1) != 1 || close(out) < 0)
