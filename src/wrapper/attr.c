@@ -6,12 +6,16 @@
  * then published; if it is open, or the call was given a descriptor that is in our table,
  * its close sees the changed ctime.
  *
+ * To watch what is published brings it here; what is told of its file system is that of the
+ * managed directory.
+ *
  * Extended attributes stay on the node where they are set. To ask for them brings nothing
  * here: what is published has none.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/xattr.h>
@@ -226,3 +230,48 @@ int wrapped_futimesat(int dirfd, const char *path, const struct timeval times[2]
 
 DEFINE_XATTR(, true)
 DEFINE_XATTR(l, false)
+
+/* --- the file system ------------------------------------------------------------------ */
+
+/* Of what is published and not here: as of the managed directory. */
+#define ASK_FILE_SYSTEM(path, call)                                                       \
+    do {                                                                                  \
+        struct wrapper_path where;                                                        \
+        enum wrapper_resolved what;                                                       \
+        int saved = errno;                                                                \
+        long rc = (call);                                                                 \
+        if (__builtin_expect(rc >= 0, 1) || errno != ENOENT || !wrapper_active())         \
+            return (typeof(call))rc;                                                      \
+        what = wrapper_resolve(AT_FDCWD, path, true, &where, NULL);                       \
+        if (what == WRAPPER_NOWHERE || (what == WRAPPER_HERE && !where.moved))            \
+            return (typeof(call))rc;                                                      \
+        if (what == WRAPPER_ELSEWHERE)                                                    \
+            where.text[strlen(where.text) - strlen(where.upath[ENGINE_CONSUMER])] = '\0'; \
+        path = where.text;                                                                \
+        rc = (call);                                                                      \
+        errno = rc < 0 ? errno : saved;                                                   \
+        return (typeof(call))rc;                                                          \
+    } while (0)
+
+#define DEFINE_STATFS(name)                                \
+    int wrapped_##name(const char *path, struct name *buf) \
+    {                                                      \
+        ASK_FILE_SYSTEM(path, REAL(name)(path, buf));      \
+    }
+
+DEFINE_STATFS(statfs)
+DEFINE_STATFS(statfs64)
+DEFINE_STATFS(statvfs)
+DEFINE_STATFS(statvfs64)
+
+/* -1 with errno unchanged: no limit. */
+long wrapped_pathconf(const char *path, int name)
+{
+    ASK_FILE_SYSTEM(path, REAL(pathconf)(path, name));
+}
+
+/* Of this node's copy. */
+int wrapped_inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+    SET(path, (mask & IN_DONT_FOLLOW) == 0, REAL(inotify_add_watch)(fd, path, mask));
+}

@@ -34,6 +34,7 @@
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
 #include "wrapper/real.h"
+#include "wrapper/resolve.h"
 
 #define VANISHED              4
 #define LINKS_MAX             40
@@ -55,6 +56,24 @@ unsigned wrapper_open_how(int flags)
 bool wrapper_open_writes(int flags)
 {
     return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC));
+}
+
+bool wrapper_open_find(int dirfd, const char *path, unsigned how,
+                       struct wrapper_path *where)
+{
+    if (!wrapper_path_find_as(dirfd, path, how, where))
+        return false;
+    if (__builtin_expect(!path || !strstr(path, "/.."), 1) || !wrapper_mine())
+        return true;
+    wrapper_bring_before_dots(dirfd, path);
+    return wrapper_path_find_as(dirfd, path, how, where);
+}
+
+/* What has a ".." behind it may have come while the open waited. */
+static int real_open(const struct wrapper_opener *opener)
+{
+    wrapper_bring_before_dots(opener->dirfd, opener->path);
+    return opener->open(opener->arg);
 }
 
 static bool is_regular(int fd)
@@ -112,7 +131,7 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
 
     for (;;) {
         const char *upath = awaited(where);
-        int fd = opener->open(opener->arg), moved;
+        int fd = real_open(opener), moved;
 
         if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
             errno = saved;
@@ -200,7 +219,7 @@ static int open_name(const struct wrapper_opener *opener)
         if (moved < 0)
             return -1;
     }
-    fd = opener->open(opener->arg);
+    fd = real_open(opener);
     if (fd >= 0)
         errno = saved;
     return fd;
@@ -509,9 +528,11 @@ managed_open(int dirfd, const char *path, int flags, mode_t mode, unsigned how,
                                     .undo = undo_openat,
                                     .arg = &o,
                                     .where = &where,
-                                    .flags = flags};
+                                    .flags = flags,
+                                    .path = path,
+                                    .dirfd = dirfd};
 
-    if (!wrapper_path_find_as(dirfd, path, how, &where))
+    if (!wrapper_open_find(dirfd, path, how, &where))
         return false;
     if (where.moved)
         o.path = where.text;

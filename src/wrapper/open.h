@@ -20,11 +20,18 @@ struct wrapper_opener {
      */
     struct wrapper_path *where;
     int flags; /* as for open(2) */
+    /* What the program named; path may be NULL. */
+    const char *path;
+    int dirfd;
 };
 
 /* What open(2) would return. A descriptor open for writing is in the table when this
  * returns. */
 int wrapper_open(const struct wrapper_opener *opener);
+/* wrapper_path_find_as() for an open: where directories that have a ".." behind them are
+ * only published, it finds what the kernel would, were they here, and makes them be so. */
+bool wrapper_open_find(int dirfd, const char *path, unsigned how,
+                       struct wrapper_path *where);
 /* How the path of an open with these flags is meant: wrapper_path_how. */
 unsigned wrapper_open_how(int flags);
 /* They open for writing, or make the file. */

@@ -158,15 +158,21 @@ static __attribute__((noinline)) void bring_before_dots(int dirfd, const char *p
     }
 }
 
-enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
-                                      struct wrapper_path *where, struct stat *st)
+void wrapper_bring_before_dots(int dirfd, const char *path)
 {
-    enum wrapper_resolved what;
     int saved = errno;
 
     if (!wrapper_bad_pointer(path) && wrapper_active() && strstr(path, "/.."))
         bring_before_dots(dirfd, path);
     errno = saved;
+}
+
+enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
+                                      struct wrapper_path *where, struct stat *st)
+{
+    enum wrapper_resolved what;
+
+    wrapper_bring_before_dots(dirfd, path);
     what = resolve(dirfd, path, follow, where, st);
     heard.when = what == WRAPPER_ELSEWHERE ? now_ns() : 0;
     heard.hash = heard.when ? hash_of(dirfd, path, follow) : 0;

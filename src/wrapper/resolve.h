@@ -27,6 +27,10 @@ enum wrapper_resolved {
 enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
                                       struct wrapper_path *where, struct stat *st);
 
+/* Make the directories be here that have a ".." behind them in path: the kernel goes
+ * through them. Costs a search for "/.." in a path that has none. Keeps errno. */
+void wrapper_bring_before_dots(int dirfd, const char *path);
+
 /* This thread has just heard of *path, from wrapper_resolve(), that it is elsewhere, and
  * asks about nothing else in between: ls does, of each file, first by stat and then for
  * extended attributes. Outside of the managed directory it is false. */

@@ -81,13 +81,15 @@ static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real
                                     .undo = undo_fopen,
                                     .arg = &o,
                                     .where = &where,
-                                    .flags = parse_mode(mode)};
+                                    .flags = parse_mode(mode),
+                                    .path = path,
+                                    .dirfd = AT_FDCWD};
 
     FILE *stream;
 
     if (opener.flags == -1 || !wrapper_active())
         return real_fopen(path, mode);
-    if (!wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)) {
+    if (!wrapper_open_find(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)) {
         stream = real_fopen(path, mode);
         if (stream || !wrapper_open_dangling(AT_FDCWD, path, opener.flags))
             return stream;
@@ -147,7 +149,9 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
                                     .undo = undo_freopen,
                                     .arg = &o,
                                     .where = &where,
-                                    .flags = parse_mode(mode)};
+                                    .flags = parse_mode(mode),
+                                    .path = path,
+                                    .dirfd = AT_FDCWD};
     int old = stream ? fileno_unlocked(stream) : -1, aside = -1, error = 0, saved = errno;
     bool managed;
 
@@ -156,7 +160,7 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
     /* Without a path the descriptor's own file is opened once more, in the other mode. */
     managed =
         opener.flags != -1 &&
-        (path ? wrapper_path_find_as(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)
+        (path ? wrapper_open_find(AT_FDCWD, path, wrapper_open_how(opener.flags), &where)
               : old >= 0 && wrapper_path_find_fd(old, &where));
     if (managed && where.moved)
         o.path = where.text;
