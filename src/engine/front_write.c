@@ -285,7 +285,7 @@ static char *remaining_upath(const struct front_side *side, int fd)
 /* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
  * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
  */
-static store_mark_t mark_unseen(const struct front_side *side, int fd)
+static store_mark_t mark_unseen(const struct front_side *side, const char *upath, int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     store_mark_t mark;
@@ -294,9 +294,7 @@ static store_mark_t mark_unseen(const struct front_side *side, int fd)
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
         return 0;
-    char *upath = present_upath(side, fd);
-    mark = upath ? store_marks_begin(side->marks, upath) : 0;
-    front_name_free(upath);
+    mark = store_marks_begin(side->marks, upath);
     if (mark && store_marks_opened(side->marks, mark, fd, false) < 0) {
         store_marks_abort(side->marks, mark);
         mark = 0;
@@ -308,10 +306,16 @@ engine_token front_write_inherited(enum engine_side side, int fd)
 {
     struct front *front = front_get();
     struct store_marks *marks = front->side[side].marks;
-    store_mark_t mark = store_marks_adopt(marks, fd);
+    char *upath = present_upath(&front->side[side], fd);
+    store_mark_t mark;
 
-    if (!mark)
-        mark = mark_unseen(&front->side[side], fd);
+    /* Else it could get a second mark, which nobody clears. */
+    if (upath)
+        store_marks_await_opened(marks, upath);
+    mark = store_marks_adopt(marks, fd);
+    if (!mark && upath)
+        mark = mark_unseen(&front->side[side], upath, fd);
+    front_name_free(upath);
     return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
 

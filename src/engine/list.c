@@ -9,7 +9,9 @@
  *
  * What could be missed: an entry whose homes all died or were silent during the listing. As
  * each has `replicas` homes, that takes so many ranks; the listing then fails. Ranks that
- * were known to be dead before are no homes: what they had kept is elsewhere.
+ * were known to be dead before are no homes: what they had kept is elsewhere. Where some
+ * turn out to be dead meanwhile (an exec is a death, too) the others are asked again, as a
+ * listing would that begins now.
  */
 /* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
 #define HASH_NONFATAL_OOM 1
@@ -86,8 +88,8 @@ struct list_request {
     char *upath;
     uint32_t next_rank;
     struct list_ask *asks;
-    unsigned nasks, silent;
-    struct list_name *names; /* that have come */
+    unsigned nasks, silent, lost; /* lost: died meanwhile */
+    struct list_name *names;      /* that have come */
     int status;
     list_page_fn page;
     list_done_fn done;
@@ -106,13 +108,21 @@ static void ask_free(struct list_ask *ask)
     free(ask);
 }
 
+static void count_missing(struct list_request *list, uint32_t rank)
+{
+    if (dht_node_is_live(list->member->dht, rank))
+        list->silent++;
+    else
+        list->lost++;
+}
+
 static void ask_failed(struct list_ask *ask, const char *why)
 {
     struct list_request *list = ask->list;
 
     log_info("rank %u %s in the listing of \"%s\"", ask->rank, why, list->upath);
+    count_missing(list, ask->rank);
     ask_free(ask);
-    list->silent++;
     list_go_on(list);
 }
 
@@ -181,24 +191,36 @@ static void ask_start(struct list_request *list, uint32_t rank)
     }
     ask->list = list;
     ask->rank = rank;
+    /* Not in the list before it is sent: the news of a dead rank, from inside, would free
+     * it.
+     */
+    if (ask_send(ask) < 0) {
+        net_timer_destroy(ask->deadline);
+        free(ask);
+        count_missing(list, rank);
+        return;
+    }
     DL_APPEND(list->asks, ask);
     list->nasks++;
-    if (ask_send(ask) < 0) {
-        ask_free(ask);
-        list->silent++;
-    }
+}
+
+/* So many did not tell what they have that an entry may have been missed. */
+static bool is_partial(const struct list_request *list)
+{
+    const struct member *member = list->member;
+    uint32_t replicas = member->self.replicas < member->job->nranks ? member->self.replicas
+                                                                    : member->job->nranks;
+
+    return list->silent + list->lost >= replicas;
 }
 
 static void list_end(struct list_request *list)
 {
-    struct member *member = list->member;
-    uint32_t replicas = member->self.replicas < member->job->nranks ? member->self.replicas
-                                                                    : member->job->nranks;
     list_done_fn done = list->done;
     void *arg = list->arg;
     int status = list->status;
 
-    if (!status && list->silent >= replicas) {
+    if (!status && is_partial(list)) {
         log_warn("the listing of \"%s\" is not whole: %u ranks do not answer", list->upath,
                  list->silent);
         status = EHOSTUNREACH;
@@ -216,11 +238,16 @@ static void list_go_on(struct list_request *list)
     if (list->posted || list->going_on)
         return;
     list->going_on = true;
-    while (list->next_rank < member->job->nranks && list->nasks < RANKS_AT_ONCE &&
-           !list->status) {
-        uint32_t rank = list->next_rank++;
-        if (dht_node_is_live(member->dht, rank))
-            ask_start(list, rank);
+    for (;;) {
+        while (list->next_rank < member->job->nranks && list->nasks < RANKS_AT_ONCE &&
+               !list->status) {
+            uint32_t rank = list->next_rank++;
+            if (dht_node_is_live(member->dht, rank))
+                ask_start(list, rank);
+        }
+        if (list->nasks > 0 || list->status || list->lost == 0 || !is_partial(list))
+            break;
+        list->next_rank = list->silent = list->lost = 0;
     }
     list->going_on = false;
     if (list->nasks == 0 || list->status)
@@ -317,6 +344,27 @@ static struct list_ask *ask_find(struct member *member, uint64_t id, uint32_t ra
     return NULL;
 }
 
+/* The next page. The news of a dead rank, from inside, may free the ask. */
+static void send_again(struct list_ask *ask)
+{
+    struct list_request *list = ask->list;
+    uint32_t rank = ask->rank;
+
+    list->going_on = true;
+    int rc = ask_send(ask);
+    list->going_on = false;
+    if (rc == 0)
+        return;
+    DL_FOREACH(list->asks, ask)
+    {
+        if (ask->rank == rank) {
+            ask_failed(ask, "is gone");
+            return;
+        }
+    }
+    list_go_on(list);
+}
+
 bool list_receive(struct member *member, const struct net_msg *msg)
 {
     struct list_ask *ask = ask_find(member, msg->id, msg->source);
@@ -340,8 +388,7 @@ bool list_receive(struct member *member, const struct net_msg *msg)
     } else if (more) {
         ask->after = msg->offset;
         ask->end = msg->length;
-        if (ask_send(ask) < 0)
-            ask_failed(ask, "is gone");
+        send_again(ask);
         return true;
     }
     ask_free(ask);

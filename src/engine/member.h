@@ -323,6 +323,9 @@ void serve_get(struct member *member, const struct net_msg *msg);
 void serve_get_direct(struct member *member, const struct net_msg *msg);
 /* A publish of upath has ended: GETs that waited for it go on. */
 void serve_published(struct member *member, const char *upath);
+/* Is a newer version due for somebody who was refused, now that its writer is gone? Its end
+ * is told by linger_activity(). */
+bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
 
 /* --- linger.c --- */

@@ -193,7 +193,24 @@ static void watch_done(void *arg)
 
     DL_DELETE(w->member->serve_watches, w);
     publish_if_same(w->member, w->side, w->upath, &w->version, NULL);
+    linger_activity(w->member);
     free(w);
+}
+
+/* The thread of such a watch will come back by itself. (It may have closed its descriptor
+ * by now; then it is on its way.) */
+bool serve_pending(const struct member *member)
+{
+    const struct serve_watch *w;
+
+    DL_FOREACH(member->serve_watches, w)
+    {
+        struct store_marks *marks = member->side[w->side].marks;
+        if (!store_marks_stays_dirty(marks, w->mark, 0) ||
+            store_marks_ruling_due(marks, w->mark, w->fd))
+            return true;
+    }
+    return false;
 }
 
 static void watch_start(struct member *member, enum engine_side side, const char *upath,

@@ -757,6 +757,28 @@ static int wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_
     return rc < 0 && error != EAGAIN ? -1 : 0;
 }
 
+/* An OPENING mark of this process is of a thread that its exec has ended. */
+void store_marks_await_opened(struct store_marks *marks, const char *upath)
+{
+    struct marks_table *table = marks->table;
+    uint64_t name = hash_name(upath);
+    store_proc_t self = store_proc_self(NULL);
+    int saved = errno;
+
+    if (atomic_load(&table->names[marks_bucket(name)]) == 0)
+        return;
+    uint32_t top = atomic_load(&table->header.top);
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word;
+        while (word = atomic_load(&slot->word),
+               WORD_STATE(word) == STORE_MARK_OPENING && atomic_load(&slot->name) == name &&
+                   WORD_PID(word) != store_proc_pid(self) && opener_alive(slot, word))
+            wait_word(marks, slot, word, GRACE_MSEC);
+    }
+    errno = saved;
+}
+
 bool store_marks_left(struct store_marks *marks, store_mark_t mark)
 {
     struct marks_slot *slot;

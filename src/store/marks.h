@@ -80,6 +80,11 @@ void store_marks_abort(struct store_marks *marks, store_mark_t mark);
  * inode are freed if `truncated` or the file is empty. 0, or -1: EBADF fd, ESTALE mark. */
 int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
                        bool truncated);
+/* Before store_marks_adopt(), with the name that the file has: until no other process is in
+ * the midst of an open of it (OPENING). A process that was spawned between such an open and
+ * its mark's lock has a description whose mark cannot be told yet. ~50 ns when nobody is.
+ */
+void store_marks_await_opened(struct store_marks *marks, const char *upath);
 /* A new program image, or a process that got a descriptor in some other way: the mark that
  * fd's description carries, or 0. */
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd);

@@ -1,6 +1,7 @@
 /* store/marks.h: the life of a mark, and each way in which it can go wrong. */
 #include "scratch.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -318,6 +319,71 @@ static void file_without_its_name(void **state)
     close(fd);
     assert_true(closed_by_name(marks, mark, scratch->dir, "j", false));
     store_marks_clear(marks, mark);
+}
+
+static void *await_opened(void *arg)
+{
+    struct store_mark_info info = {0};
+
+    store_marks_await_opened(marks, "f");
+    store_marks_dirty(marks, "f", identify("f").ino, 0, &info);
+    *(enum store_mark_state *)arg = info.state;
+    return NULL;
+}
+
+static void spawned_in_the_midst_of_an_open(void **state)
+{
+    enum store_mark_state seen = STORE_MARK_FREE;
+    store_mark_t mark;
+    pthread_t thread;
+    int ready[2], go[2], status;
+    char c;
+
+    (void)state;
+    store_marks_await_opened(marks, "f"); /* nobody */
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
+    scratch_write(scratch, "f", "");
+    /* Another process has opened it and not marked it yet. */
+    pid_t pid = fork();
+    if (pid == 0) {
+        mark = store_marks_begin(marks, "f");
+        int fd = open(scratch_path(scratch, "f"), O_WRONLY);
+        if (write(ready[1], "", 1) != 1 || read(go[0], &c, 1) != 1)
+            _exit(1);
+        _exit(store_marks_opened(marks, mark, fd, false) < 0 ||
+              write(ready[1], "", 1) != 1 || read(go[0], &c, 1) != 1 || close(fd) < 0 ||
+              !closed_by_name(marks, mark, scratch->dir, "f", false));
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    store_marks_await_opened(marks, "g");
+    assert_int_equal(pthread_create(&thread, NULL, await_opened, &seen), 0);
+    poll(NULL, 0, 20); /* time to go wrong */
+    assert_int_equal(write(go[1], "", 1), 1);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(seen, STORE_MARK_DIRTY);
+    assert_int_equal(write(go[1], "", 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    struct store_mark_info info;
+    assert_true(store_marks_dirty(marks, NULL, identify("f").ino, 0, &info));
+    store_marks_abandon(marks, info.mark);
+    store_marks_clear(marks, info.mark);
+    /* One that was killed there is not waited for. */
+    if ((pid = fork()) == 0) {
+        store_marks_begin(marks, "f");
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    store_marks_await_opened(marks, "f");
+    assert_true(store_marks_dirty(marks, "f", 0, 0, &info));
+    store_marks_rule(marks, info.mark, -1);
+    store_marks_clear(marks, info.mark);
+    close(ready[0]);
+    close(ready[1]);
+    close(go[0]);
+    close(go[1]);
 }
 
 static void abandoned_and_what_ends_it(void **state)
@@ -993,6 +1059,7 @@ int main(void)
         TEST(inherited_by_exec),
         TEST(mapping_outlives_close),
         TEST(file_without_its_name),
+        TEST(spawned_in_the_midst_of_an_open),
         TEST(killed_writer_then_another),
         TEST(abandoned_and_what_ends_it),
         TEST(killed_between),
