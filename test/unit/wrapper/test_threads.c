@@ -240,12 +240,15 @@ static void again(char **argv)
 
     snprintf(dmd, sizeof(dmd), "/tmp/dyad-threads.XXXXXX");
     CHECK(mkdtemp(dmd) != NULL);
-    snprintf(name, sizeof(name), "threads.%d", (int)getpid());
+    snprintf(name, sizeof(name), "0@threads.%d", (int)getpid());
     setenv("DYAD_PATH", dmd, 1);
     setenv("DYAD_WAIT", "all", 1);
     setenv("DYAD_LOG", "warn", 1);
-    setenv("PMIX_NAMESPACE", name, 1);
-    setenv("PMIX_RANK", "0", 1);
+    /* A guest, or the wrapper would take the fake member's socket for its own; and one that
+     * is not promoted, since the fake member knows nothing of that. */
+    unsetenv("PMIX_NAMESPACE");
+    setenv("DYAD_GUEST_OF", name, 1);
+    setenv("DYAD_PROMOTE", "0", 1);
     argv[0] = realpath("/proc/self/exe", NULL); /* the wrapper finds the engine by it */
     execv(argv[0], argv);
     CHECK(!"exec");
@@ -298,7 +301,7 @@ int main(int argc, char **argv)
     int left = 0;
 
     (void)argc;
-    if (!getenv("PMIX_NAMESPACE") || strncmp(getenv("PMIX_NAMESPACE"), "threads.", 8) != 0)
+    if (!getenv("DYAD_GUEST_OF") || strncmp(getenv("DYAD_GUEST_OF"), "0@threads.", 10) != 0)
         again(argv);
     snprintf(dmd, sizeof(dmd), "%s", getenv("DYAD_PATH"));
     CHECK(boot_identity_read(&identity, environ, &bad) == 0);
@@ -322,6 +325,7 @@ int main(int argc, char **argv)
     printf("consumed %u, renamed %u\n", atomic_load(&consumed), atomic_load(&renamed));
     /* Each once. But one that is removed while a child holds it has no name to publish; and
      * what a dup() left open in a program without the library is settled by a member. */
+    fflush(stdout);
     for (size_t i = 0; i < NKINDS; i++)
         CHECK(atomic_load(&published[i]) == THREADS * ROUNDS ||
               (i < 2 && atomic_load(&published[i]) < THREADS * ROUNDS));
