@@ -18,6 +18,7 @@
 #define TURNS   9
 #define BATCHES 10
 #define FILES   256
+#define ALONE   512 /* descriptors at once: below the usual limit */
 
 static char top[200];
 static unsigned long rounds = 512;
@@ -37,6 +38,9 @@ enum call {
     STAT_ABSOLUTE,
     STAT_RELATIVE,
     STAT_ABSENT,
+    ALONE_ABSOLUTE,
+    ALONE_RELATIVE,
+    ALONE_CLOSE,
     CALLS
 };
 
@@ -55,6 +59,9 @@ static const char *const names[CALLS] = {
     [STAT_ABSOLUTE] = "stat, absolute",
     [STAT_RELATIVE] = "stat, relative",
     [STAT_ABSENT] = "stat of what is not there",
+    [ALONE_ABSOLUTE] = "open alone, absolute",
+    [ALONE_RELATIVE] = "open alone, relative, a directory",
+    [ALONE_CLOSE] = "close alone",
 };
 
 static void must(int ok, const char *what)
@@ -67,9 +74,9 @@ static void must(int ok, const char *what)
 
 static const char *at(const char *name)
 {
-    static char texts[4][512];
+    static char texts[8][512];
     static unsigned next;
-    char *text = texts[next++ % 4];
+    char *text = texts[next++ % 8];
 
     snprintf(text, sizeof(texts[0]), "%s/%s", top, name);
     return text;
@@ -127,6 +134,31 @@ static double cpu_ns(void)
     return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
+/* One batch of opens whose files are closed afterwards, or the closes after them. */
+static double alone_ns(enum call which, const char *path)
+{
+    static int fds[ALONE];
+    double opening = cpu_ns(), closing;
+
+    for (int i = 0; i < ALONE; i++)
+        fds[i] = open(path, O_RDONLY);
+    closing = cpu_ns();
+    for (int i = 0; i < ALONE; i++)
+        must(close(fds[i]) == 0, path);
+    return (which == ALONE_CLOSE ? cpu_ns() - closing : closing - opening) / ALONE;
+}
+
+static double batch_ns(enum call which, int dirfd, const char *path)
+{
+    double start = cpu_ns();
+
+    if (which >= ALONE_ABSOLUTE)
+        return alone_ns(which, path);
+    for (unsigned long i = 0; i < rounds; i++)
+        call(which, i, dirfd, path);
+    return (cpu_ns() - start) / (double)rounds;
+}
+
 /* In the child: a line of nanoseconds for each call. */
 static int measure(void)
 {
@@ -143,6 +175,9 @@ static int measure(void)
         [STAT_ABSOLUTE] = at("out/d/file"),
         [STAT_RELATIVE] = "d/file",
         [STAT_ABSENT] = "d/none",
+        [ALONE_ABSOLUTE] = at("out/d/file"),
+        [ALONE_RELATIVE] = "d/file",
+        [ALONE_CLOSE] = at("out/d/file"),
     };
     char copies[CALLS][512];
     int dirfd;
@@ -156,10 +191,7 @@ static int measure(void)
     for (int c = 0; c < CALLS; c++) {
         double best = 0;
         for (int batch = 0; batch < BATCHES; batch++) {
-            double start = cpu_ns(), ns;
-            for (unsigned long i = 0; i < rounds; i++)
-                call((enum call)c, i, dirfd, copies[c]);
-            ns = (cpu_ns() - start) / (double)rounds;
+            double ns = batch_ns((enum call)c, dirfd, copies[c]);
             if (batch == 0 || ns < best)
                 best = ns;
         }
