@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "boot/libs.h"
 #include "engine/front_impl.h"
 #include "engine/member_ops.h"
 #include "util/clock.h"
@@ -75,8 +76,11 @@ static bool may_be_apart(void)
 static void load(void)
 {
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
+    /* UCX as a program with MPI wants it writes over libc's code when it is loaded, which
+     * is no time for other threads to run (wrapper/member.c). */
+    bool hooks = (boot_libs_loaded() & (BOOT_LIBS_MPI | BOOT_LIBS_UCX)) == BOOT_LIBS_MPI;
 
-    if (!ops && (!ucs || may_be_apart()))
+    if (!ops && !hooks && (!ucs || may_be_apart()))
         ops = front_member_library(ucs != NULL);
     if (ucs)
         dlclose(ucs);

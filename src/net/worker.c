@@ -40,6 +40,10 @@ static const struct {
     {"TCP_KEEPCNT", "KEEPCNT", "2"},
     {"TCP_CONN_NB", "CONN_NB",
      "y"}, /* a connect to a silent node must not hold up the loop */
+    /* A cache of registered memory hooks mmap and brk from our thread, by writing over
+     * their code. UCX_MEM_EVENTS=n prevents it too, but is the program's own choice where
+     * that uses MPI (boot/environ.h). */
+    {"RCACHE_ENABLE", "RCACHE_ENABLE", "n"},
 };
 
 /* The user's own variables go first. */

@@ -19,9 +19,9 @@ nothing_left_but_slurm() {
     done
 }
 
-run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD"
+run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 run mpirun job_ok 60 6@n0,n1,n2 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"
-START=dyad-run run mpirun job_ok 60 3@n0,n1,n2 "$PROGS/mpi_pair" "$SSD"
+START=dyad-run run mpirun job_ok 60 3@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 
 # A program that asks PMIx itself, while its member waits for the address of a rank that is not there yet.
 clean_ssd
@@ -30,5 +30,5 @@ job_ok 30 1@n0 "$PROGS/pmix_ask" "$SSD/late" -- \
 grep -q ' answers$' "$OUT" || fail "no answers: $(cat "$OUT")"
 
 slurm_up
-run slurm slurm_job_ok 60 -N3 --ntasks-per-node=2 "$PROGS/mpi_pair" "$SSD"
+run slurm slurm_job_ok 60 -N3 --ntasks-per-node=2 "$PROGS/mpi_pair" "$SSD" first
 run slurm slurm_job_ok 60 -N3 --ntasks-per-node=1 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"
