@@ -271,6 +271,13 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->review_timer.fn = publish_review_timer;
     node->refresh_timer.fn = publish_refresh_timer;
     node->sweep_timer.fn = home_sweep;
+    if (config->absent) {
+        node->death = malloc(config->nranks * sizeof(*node->death));
+        if (node->death == NULL)
+            goto free_node;
+        for (uint32_t i = 0; i < config->nranks; i++)
+            node->death[i] = i != config->self;
+    }
     node->shard = dht_shard_create(config->depth, config->bins);
     if (node->shard == NULL || (config->listing && dht_shard_keep_index(node->shard) < 0))
         goto free_node;
@@ -282,6 +289,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
 
 free_node:
     dht_shard_destroy(node->shard);
+    free(node->death);
     free(node);
     return NULL;
 }

@@ -79,8 +79,12 @@ static const struct config_word log_words[] = {
       "nothing.")                                                                         \
     X("DYAD_SESSION_DIR", PATH, session_dir, NULL, 0, 0, NULL,                            \
       "A directory on a file system that all nodes share, through which several "         \
-      "launches (two srun of one job) meet. Read and checked; without effect in "         \
-      "this version.")                                                                    \
+      "launches (two srun of one job), and processes that no launcher started, meet. "    \
+      "It must belong to the user and be closed to all others (chmod 700); it is made "   \
+      "if it is missing.")                                                                \
+    X("DYAD_SESSION_RANKS", INT, session_ranks, "4096", 2, 65536, NULL,                   \
+      "How many processes (each with its children) may be in a session with "             \
+      "DYAD_SESSION_DIR at a time. The value of the first one counts for all.")           \
     X("DYAD_LISTING", BOOL, listing, "1", 0, 0, NULL,                                     \
       "Whether a directory below the managed directory shows what is published in "       \
       "it on other nodes as well. Reading such a directory asks every rank; writing "     \

@@ -27,6 +27,7 @@ struct engine_config {
     const char *node;
     int64_t inline_max; /* bytes */
     const char *session_dir;
+    int64_t session_ranks;
     int log_level; /* enum util_log_level */
     const char *log_file;
     bool stats;

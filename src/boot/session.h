@@ -1,0 +1,91 @@
+/*
+ * boot/session.h - several launches, or none: members meet in a directory
+ *
+ * With DYAD_SESSION_DIR, ranks of all launches, and processes that no launcher started, are
+ * one ring of a fixed number of *slots* (SESSION_RANKS of the directory). Whoever joins
+ * takes a slot, and its number is its rank in the table, in messages and in entries; a slot
+ * that nobody has counts as dead. So the ring grows and shrinks by the means by which it
+ * survives deaths. PMIx is not used.
+ *
+ * The directory is on a file system that all nodes see, and holds addresses and keys only.
+ * It, and a subdirectory for each DYAD_KVS_NAMESPACE, belongs to the user and is closed to
+ * all others (0700, files 0600). In the subdirectory:
+ *
+ *   id                 symbolic link: the session's random id, 16 hexadecimal digits
+ *   ranks              symbolic link: how many slots
+ *   slot.NNNNN         symbolic link: who has the slot (a hash of launch, rank, node)
+ *   live.NNNNN.I.H     a member: its blob (net/peer.h). I: incarnation, H: hash of its node
+ *   gone.NNNNN.I.H     one that has left, or was found dead
+ *
+ * Each comes into being in one step (symlink, rename), so whatever process is killed leaves
+ * nothing that could be half read. Names alone say who is there and on which node; a blob
+ * is read when it is needed. Members learn of others by reading the directory at their join
+ * and now and then (every `scan` seconds), and from each other, by HELLO.
+ *
+ * All file operations are made by a thread of its own: the file system may be slow.
+ */
+#ifndef DYAD_BOOT_SESSION_H
+#define DYAD_BOOT_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "boot/identity.h"
+#include "boot/pmix.h"
+#include "net/loop.h"
+
+#define BOOT_SESSION_ID_LEN 16 /* hexadecimal digits */
+
+struct boot_session;
+
+/* What a join found out. */
+struct boot_session_place {
+    char id[BOOT_SESSION_ID_LEN + 1];
+    uint32_t slot;
+    uint32_t incarnation;            /* above those of all earlier members of the slot */
+    const struct boot_pmix_job *job; /* nranks: slots; node[slot]: number of the node, of a
+                                      * slot that was never taken: one of its own. Owned by
+                                      * the session, changes only from inside found() */
+};
+
+struct boot_session_ops { /* all called on the loop's thread */
+    /* The slot is ours, or error (errno value, already logged with what to do). */
+    void (*ready)(void *arg, const struct boot_session_place *place, int error);
+    /* Our blob is there (status 0); all who were live before have been told by found(). */
+    void (*committed)(void *arg, int status);
+    /* A member that was not known, or a higher incarnation of one. */
+    void (*found)(void *arg, uint32_t slot, uint32_t incarnation);
+    /* It has left or is known to be dead: no entry of it is there any more. */
+    void (*gone)(void *arg, uint32_t slot, uint32_t incarnation);
+    /* As boot_pmix_ops.blob; error ESRCH: it has no entry. */
+    void (*blob)(void *arg, uint32_t slot, const void *blob, size_t len, int error);
+};
+
+/* Start the thread: check or make the directory, take a slot (the one that this identity
+ * had, if any). `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the
+ * session is new. The caller is an engine thread (own descriptor table, signals blocked).
+ * NULL with errno. */
+struct boot_session *boot_session_create(struct net_loop *loop, const char *dir,
+                                         const char *kvs, uint32_t ranks,
+                                         const struct boot_identity *identity,
+                                         const struct boot_session_ops *ops, void *arg);
+/* `leave`: our entry becomes gone.*. Joins the thread in bounded time (2 s, then it is left
+ * behind and ends by itself). No callback after. */
+void boot_session_destroy(struct boot_session *session, bool leave);
+
+/* Put our entry there. Copied. Once. 0 or -1 ENOMEM. */
+int boot_session_commit(struct boot_session *session, const void *blob, size_t len);
+/* Read the blob of a slot. 0 or -1 ENOMEM. */
+int boot_session_get(struct boot_session *session, uint32_t slot);
+/* A member cannot be reached. `dead`: this is known for certain (its node's kernel says
+ * so): its entry is renamed to gone.*; else the directory is read again soon. If the entry
+ * of a member that lives is renamed all the same (a partition), that member puts it back at
+ * its next look. */
+void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation,
+                       bool dead);
+/* For people: nodes (without boot ids) that have a gone.* but no live.* entry, separated by
+ * ", "; "" if none. Valid until the loop runs again. */
+const char *boot_session_empty_nodes(struct boot_session *session);
+
+#endif
