@@ -6,6 +6,7 @@
  */
 #include "boot/libs.h"
 
+#include <errno.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@ static const struct {
     {"libopen-rte", BOOT_LIBS_MPI}, {"libopen-pal", BOOT_LIBS_MPI},
     {"libpmix", BOOT_LIBS_PMIX},    {"libucp.", BOOT_LIBS_UCX},
     {"libucs.", BOOT_LIBS_UCX},     {"libuct.", BOOT_LIBS_UCX},
-    {"libucm.", BOOT_LIBS_UCX},
+    {"libucm.", BOOT_LIBS_UCX},     {"libpython", BOOT_LIBS_PYTHON},
 };
 
 static bool is_us(const struct dl_phdr_info *info)
@@ -68,4 +69,10 @@ unsigned boot_libs_loaded(void)
     struct walk walk = {.stop_at_us = false};
     dl_iterate_phdr(visit, &walk);
     return walk.found;
+}
+
+bool boot_libs_may_share(void)
+{
+    return (boot_libs_loaded() & (BOOT_LIBS_MPI | BOOT_LIBS_UCX | BOOT_LIBS_PYTHON)) ||
+           strncmp(program_invocation_short_name, "python", 6) == 0;
 }

@@ -21,9 +21,13 @@ int front_request_pages(struct front *front, const struct net_msg *request,
 /* In the child of fork: make front.c's lock new. */
 void front_lock_reset(void);
 
+/* --- front_library.c --- */
+
 /* dyad/libdyad_member.so, opened; NULL after a log line. `apart`: with libraries of its
  * own, libc included, whatever this process has loaded of them already; what is made there
- * is freed there. */
+ * is freed there. Not in two threads at once. */
 const struct member_ops *front_member_library(bool apart);
+/* Can it be? (glibc 2.34; no sanitizer.) */
+bool front_library_may_be_apart(void);
 
 #endif

@@ -7,9 +7,7 @@
  * program: it raises `leaving`, which the starting thread looks at before the member runs,
  * and waits for NONE.
  */
-#include <dlfcn.h>
 #include <errno.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +18,7 @@
 
 #include "boot/claim.h"
 #include "engine/front.h"
+#include "boot/libs.h"
 #include "engine/front_impl.h"
 #include "engine/front_peer.h"
 #include "engine/member_ops.h"
@@ -35,6 +34,7 @@ static bool
     table_private; /* of this run: the engine's threads hold nothing of the program's */
 static struct member *running;
 static const struct member_ops *ops;
+static bool apart; /* with libraries of its own (front_library.c) */
 /* The claim that front_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
 /* This process could not join: it does not try again. */
@@ -42,53 +42,12 @@ static bool hopeless;
 /* This process was the member and is past its exit: see front_member_over(). */
 static bool over;
 
-/* UCX and PMIx must see the private getenv of libdyad_member.so first; a sanitizer's
- * runtime forbids it. */
-#ifdef DYAD_SANITIZED
-#define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
-#else
-#define MEMBER_DLOPEN_FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE)
-#endif
-
-const struct member_ops *front_member_library(bool apart)
-{
-    char here[PATH_MAX], path[PATH_MAX + 64];
-    member_ops_get_fn get;
-    const struct member_ops *found;
-    Dl_info info;
-    void *handle;
-
-#ifdef DYAD_SANITIZED
-    if (apart) /* a sanitizer's runtime is there once */
-        return NULL;
-#endif
-
-    if (!dladdr((void *)(uintptr_t)&front_member_run, &info) || !info.dli_fname ||
-        !realpath(info.dli_fname, here)) {
-        log_error("cannot tell where libdyad.so.1 was loaded from; use its absolute path");
-        return NULL;
-    }
-    snprintf(path, sizeof(path), "%s/dyad/" MEMBER_LIBRARY, dirname(here));
-    handle = apart ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL)
-                   : dlopen(path, MEMBER_DLOPEN_FLAGS);
-    if (!handle && apart) {
-        log_info("this process stays a guest of its member: %s", dlerror());
-        return NULL;
-    }
-    if (!handle) {
-        log_error("cannot load %s: %s; is the installation complete?", path, dlerror());
-        return NULL;
-    }
-    get = (member_ops_get_fn)(uintptr_t)dlsym(handle, MEMBER_OPS_SYMBOL);
-    found = get ? get(MEMBER_ABI) : NULL;
-    if (!found)
-        log_error("%s is of another version than libdyad.so.1: install both anew", path);
-    return found;
-}
-
 static void load(void)
 {
-    ops = front_member_library(false);
+    if (boot_libs_may_share() && front_library_may_be_apart())
+        ops = front_member_library(apart = true);
+    if (!ops)
+        ops = front_member_library(apart = false);
 }
 
 static void table_is_ready(void)
@@ -167,6 +126,7 @@ int front_member_run(struct front *front, int claim_fd)
         errno = ELIBACC;
         goto done;
     }
+    params.apart = apart;
     if (!(member = ops->create(&params))) {
         log_error("cannot start the member of rank %u: %m", front->identity.rank);
         goto done;

@@ -12,11 +12,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "boot/libs.h"
@@ -61,27 +59,17 @@ bool front_peer_table_wait(void)
     return here;
 }
 
-/* A second libc works with threads since it is one with libpthread. */
-static bool may_be_apart(void)
-{
-    unsigned major = 0, minor = 0;
-
-    return sscanf(gnu_get_libc_version(), "%u.%u", &major, &minor) == 2 &&
-           (major > 2 || minor >= 34);
-}
-
 /* UCX does not survive a fork: it believes in threads and descriptors that are the
  * parent's. Where a process was forked from one that has it loaded (its rank's first, of
- * which a pool of workers is forked, or a program with MPI), it gets a copy of its own. */
+ * which a pool of workers is forked), or may share it with the program, it gets a copy of
+ * its own. */
 static void load(void)
 {
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
-    /* UCX as a program with MPI wants it writes over libc's code when it is loaded, which
-     * is no time for other threads to run (wrapper/member.c). */
-    bool hooks = (boot_libs_loaded() & (BOOT_LIBS_MPI | BOOT_LIBS_UCX)) == BOOT_LIBS_MPI;
+    bool apart = ucs || boot_libs_may_share();
 
-    if (!ops && !hooks && (!ucs || may_be_apart()))
-        ops = front_member_library(ucs != NULL);
+    if (!ops && (!apart || front_library_may_be_apart()))
+        ops = front_member_library(apart);
     if (ucs)
         dlclose(ucs);
 }

@@ -19,6 +19,7 @@
 
 #include "boot/claim.h"
 #include "boot/fdtable.h"
+#include "boot/modules.h"
 #include "engine/peer.h"
 #include "util/log.h"
 
@@ -39,6 +40,7 @@ static struct member *member_create(const struct member_params *params)
     member->launch = params->launch;
     member->thread_enter = params->thread_enter;
     run->table_ready = params->table_ready;
+    run->apart = params->apart;
     member->claim_fd = params->claim_fd;
     member->joined_tail = &member->joined;
     member->next_id = 1;
@@ -369,7 +371,7 @@ static void log_setup(const struct member *member)
                    tag);
 }
 
-static int member_run(struct member *member)
+static int run_here(struct member *member)
 {
     struct member_run *run = run_of(member);
 
@@ -415,6 +417,31 @@ static int member_run(struct member *member)
     return run->rc;
 }
 
+static void *run_main(void *member)
+{
+    run_of(member)->rc = run_here(member);
+    return NULL;
+}
+
+/* A libc has prepared only the threads that it made itself for its use. */
+static int member_run(struct member *member)
+{
+    struct member_run *run = run_of(member);
+    pthread_t thread;
+    int error;
+
+    if (!run->apart)
+        return run_here(member);
+    if ((error = pthread_create(&thread, NULL, run_main, member)) != 0) {
+        log_error("no thread for the member of rank %u: %s", member->identity->rank,
+                  strerror(error));
+        run->table_ready();
+        return -1;
+    }
+    pthread_join(thread, NULL);
+    return run->rc;
+}
+
 static const struct member_ops member_table = {
     .abi = MEMBER_ABI,
     .create = member_create,
@@ -434,5 +461,6 @@ __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
 
 const struct member_ops *dyad_member_ops(unsigned abi)
 {
+    boot_modules_settle();
     return abi == MEMBER_ABI ? &member_table : NULL;
 }

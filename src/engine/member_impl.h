@@ -25,6 +25,7 @@ struct member_run {
     bool exiting;    /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
+    bool apart;      /* our libc is not the caller's */
     int rc;
 };
 

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "boot/libs.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "wrapper/fd.h"
@@ -325,7 +326,9 @@ void wrapper_engine_preload(void)
      * libraries that were not constructed: libucs crashes there. Forks wait for this gate.
      */
     gate_enter();
-    for (size_t i = 0; library_dir[0] && i < sizeof(files) / sizeof(files[0]); i++) {
+    /* A member whose libraries are its own opens them itself (engine/front_library.c). */
+    size_t n = boot_libs_may_share() ? 1 : 2;
+    for (size_t i = 0; library_dir[0] && i < n; i++) {
         for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
             snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[j], files[i]);
             if (dlopen(path, ENGINE_DLOPEN))

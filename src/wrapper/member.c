@@ -17,11 +17,6 @@
  * (`unsharing`) a close of the program's is not the last, so the settling of a description
  * waits.
  *
- * A program with MPI is served otherwise. There UCX's configuration is the program's, so
- * libucm hooks mmap and brk when it is loaded: it writes over their code and tests the
- * hooks by moving the break, and takes it for granted that no other thread runs. So the
- * libraries are loaded before main, which waits; MPI_Init then finds them loaded.
- *
  * The claim is in the program's table only for the engine to take a copy, and to be handed
  * over by exec.
  */
@@ -43,7 +38,6 @@
 
 #include "boot/claim.h"
 #include "boot/identity.h"
-#include "boot/libs.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/stack.h"
@@ -203,8 +197,6 @@ static bool start_once(char *const env[])
         if (fd >= 0) {
             atomic_store(&claim, fd);
             wrapper_real_resolve_all();
-            if ((boot_libs_loaded() & (BOOT_LIBS_MPI | BOOT_LIBS_UCX)) == BOOT_LIBS_MPI)
-                run_preload(NULL);
             start_thread();
         } else if (errno != EADDRINUSE) {
             log_warn("this rank's socket cannot be bound: %s", strerror(errno));

@@ -23,6 +23,15 @@ run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 run mpirun job_ok 60 6@n0,n1,n2 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"
 START=dyad-run run mpirun job_ok 60 3@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 
+# MPI over UCX, as on InfiniBand, here over TCP: the program's UCX beside ours. In Python, MPI comes late.
+over_ucx=(OMPI_MCA_pml=ucx OMPI_MCA_btl=^tcp OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any UCX_TLS=tcp,self,sm)
+plain=("${JOB_ENV[@]}")
+JOB_ENV+=("${over_ucx[@]}")
+run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
+run mpirun job_ok 60 6@n0,n1,n2 "$PYTHON" "$TEST_DIR/integration/progs/mpi_late.py" "$SSD" 6
+JOB_ENV=("${plain[@]}")
+run mpirun job_ok 60 6@n0,n1,n2 "$PYTHON" "$TEST_DIR/integration/progs/mpi_late.py" "$SSD" 6
+
 # A program that asks PMIx itself, while its member waits for the address of a rank that is not there yet.
 clean_ssd
 job_ok 30 1@n0 "$PROGS/pmix_ask" "$SSD/late" -- \
@@ -31,4 +40,7 @@ grep -q ' answers$' "$OUT" || fail "no answers: $(cat "$OUT")"
 
 slurm_up
 run slurm slurm_job_ok 60 -N3 --ntasks-per-node=2 "$PROGS/mpi_pair" "$SSD" first
+JOB_ENV+=("${over_ucx[@]}")
+run slurm slurm_job_ok 60 -N3 --ntasks-per-node=2 "$PROGS/mpi_pair" "$SSD" first
+JOB_ENV=("${plain[@]}")
 run slurm slurm_job_ok 60 -N3 --ntasks-per-node=1 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"

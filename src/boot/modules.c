@@ -1,0 +1,124 @@
+/*
+ * modules.c - libraries in a name space of their own
+ *
+ * Where the engine is apart from the program (engine/front_library.c), two things go wrong
+ * in glibc, and are put right here, in the name space.
+ *
+ * PMIx opens its components with RTLD_GLOBAL. In a name space that dlmopen() made there is
+ * no global scope, and the loader dereferences its null pointer (add_to_global_resize,
+ * glibc 2.36). A component finds PMIx's symbols by its own dependency on libpmix, so the
+ * flag is dropped. PMIx and UCX find the dlopen below as they find getenv (environ.c).
+ *
+ * fork() prepares the program's libc for the child, and not ours, whose locks threads of
+ * ours may hold at that moment. The child never calls anything here, but its exit would:
+ * the loader runs the destructors of all name spaces. So the destructors are taken out of
+ * the objects' dynamic sections, where the loader reads them, as soon as an object is
+ * loaded. Nothing is lost: at the end of a process they would free memory.
+ */
+#include "boot/modules.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DYAD_VISIBLE __attribute__((visibility("default")))
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void *(*libc_dlopen)(const char *path, int mode);
+static bool apart;
+
+static void nothing(void)
+{
+}
+
+static void forget(ElfW(Dyn) * dyn, uintptr_t base)
+{
+    for (; dyn->d_tag != DT_NULL; dyn++) {
+        if (dyn->d_tag == DT_FINI_ARRAYSZ)
+            dyn->d_un.d_val = 0;
+        else if (dyn->d_tag == DT_FINI)
+            dyn->d_un.d_ptr = (uintptr_t)&nothing - base;
+    }
+}
+
+static bool forgotten(const ElfW(Dyn) * dyn, uintptr_t base)
+{
+    for (; dyn->d_tag != DT_NULL; dyn++)
+        if ((dyn->d_tag == DT_FINI_ARRAYSZ && dyn->d_un.d_val != 0) ||
+            (dyn->d_tag == DT_FINI && dyn->d_un.d_ptr != (uintptr_t)&nothing - base))
+            return false;
+    return true;
+}
+
+/* The loader holds its lock meanwhile: no object goes away. */
+static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = 0, end = 0, relro = 0, relro_end = 0;
+
+    (void)size;
+    (void)arg;
+    if (info->dlpi_addr == getauxval(AT_BASE)) /* the loader: one for all name spaces */
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_DYNAMIC) {
+            start = at;
+            end = at + segment->p_memsz;
+        } else if (segment->p_type == PT_GNU_RELRO) {
+            relro = at & ~(page - 1);
+            relro_end = (at + segment->p_memsz) & ~(page - 1);
+        }
+    }
+    if (!start || forgotten((const ElfW(Dyn) *)start, info->dlpi_addr))
+        return 0;
+    bool closed = start < relro_end && end > relro;
+    if (closed && mprotect((void *)relro, relro_end - relro, PROT_READ | PROT_WRITE) < 0)
+        return 0;
+    forget((ElfW(Dyn) *)start, info->dlpi_addr);
+    if (closed)
+        mprotect((void *)relro, relro_end - relro, PROT_READ);
+    return 0;
+}
+
+static void find(void)
+{
+    Dl_info info;
+    Lmid_t space = LM_ID_BASE;
+    void *self;
+
+    *(void **)&libc_dlopen = dlsym(RTLD_NEXT, "dlopen");
+    if (!libc_dlopen || !dladdr(&once, &info) ||
+        !(self = libc_dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)))
+        return;
+    apart = dlinfo(self, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE;
+    dlclose(self);
+}
+
+void boot_modules_settle(void)
+{
+    pthread_once(&once, find);
+    if (apart)
+        dl_iterate_phdr(visit, NULL); /* those of the name space of this object */
+}
+
+/* Called by libraries only: their run paths are not searched for a bare name, which none of
+ * them opens. */
+DYAD_VISIBLE void *dlopen(const char *path, int mode)
+{
+    void *handle;
+
+    pthread_once(&once, find);
+    if (!libc_dlopen)
+        return NULL;
+    handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
+    if (handle && apart)
+        dl_iterate_phdr(visit, NULL);
+    return handle;
+}
