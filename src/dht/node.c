@@ -350,6 +350,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
     kept_drop_all(node);
+    node->kept_floor = node->ops->now(node->arg);
     if (live) {
         node->death[rank] &= ~1u;
         lookup_rank_live(node);

@@ -23,6 +23,7 @@
 #include "dht/homes.h"
 #include "dht/shard.h"
 #include "net/msg.h"
+#include "util/answer.h"
 
 struct dht_node;
 struct dht_lookup;
@@ -59,6 +60,14 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* May be NULL, all three: what the members of this node share (store/answers.h). get:
+     * the answer to upath that another member keeps and that counts at `now`; never one
+     * that a dead member kept. put: share this one; returns its number, or 0. drop: when it
+     * returns, no get that begins finds that put. They return at once. */
+    bool (*answer_get)(void *arg, const char *upath, uint64_t now,
+                       struct dyad_answer *answer);
+    uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
+    void (*answer_drop)(void *arg, uint64_t put);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -92,8 +101,9 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
  * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
  * version as newer_than. Without WAIT a negative answer needs all homes. With KEEP (no
- * WAIT, no newer_than) the answer may be one that was kept, and is kept: it is as true as
- * one of the homes' (node_kept.c); with KEEP and COPY only that there is nothing. NULL:
+ * WAIT, no newer_than) the answer may be one that was kept, here or by another member of
+ * this node, and is kept: it is as true as one of the homes' (node_kept.c); with KEEP and
+ * COPY only that there is nothing. NULL:
  * ENOMEM. After fn the handle is gone. */
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
@@ -122,6 +132,7 @@ struct dht_node_stats {
     uint64_t asked;    /* LOOKUP messages to other ranks */
     uint64_t answered; /* LOOKUPs that came from other ranks */
     uint64_t kept;     /* look-ups that a kept answer ended */
+    uint64_t node;     /* look-ups that an answer of another member of this node ended */
 };
 const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node);
 unsigned dht_node_homes(struct dht_node *node, const char *upath,

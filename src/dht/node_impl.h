@@ -167,6 +167,7 @@ struct kept {
     struct kept *prev, *next; /* node->kept_order, the oldest first */
     uint64_t lookup;          /* id of the lookup that brings it; 0: it is here */
     uint64_t since;
+    uint64_t put; /* what ops->answer_put() said */
     int status;
     struct dyad_entry entry;
     char upath[];
@@ -208,6 +209,7 @@ struct dht_node {
     struct noted *noted; /* by record */
 
     struct kept *kept, *kept_order;
+    uint64_t kept_floor; /* when homes moved last: what was asked before is not true */
     struct dht_node_stats stats;
 };
 
@@ -242,6 +244,10 @@ void home_destroy(struct dht_node *node);
 /* node_kept.c */
 /* The answer that is kept for a upath, or NULL. */
 const struct kept *kept_find(struct dht_node *node, const char *upath);
+/* The answer that another member of this node keeps for the lookup; false: none that counts
+ * for us. */
+bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
+                  struct dyad_answer *answer);
 /* A lookup has begun that would bring one. */
 void kept_expect(struct dht_node *node, const struct dht_lookup *l);
 /* It has ended with `best` and `status`; `whole`: all who answered will tell us. */

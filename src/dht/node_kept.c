@@ -18,9 +18,30 @@
  *
  * The place is taken when the look-up begins, so an INVALIDATE that overtakes the answer
  * finds something to drop. KEPT_MAX bounds the number; the oldest goes first.
+ *
+ * Answers of the node. What is kept here is also put where the other members of this node
+ * look before they ask (ops->answer_put), and taken away again when it is dropped here. Who
+ * keeps it is told by the homes, who uses it is not; so for each way in which the homes may
+ * come to acknowledge a newer version, the answer must be gone by then:
+ *   - They told the keeper: it takes the answer away first and answers them then.
+ *   - The keeper publishes itself and is not told: it takes it away when it begins.
+ *   - The keeper has died, so nobody waits for it: get finds no answer of the dead, and it
+ *     knows of a death before any other node can (store/answers.c).
+ *   - The keeper is silent (stopped), and is not waited for any more after
+ *     invalidate_timeout: the answer's time, counted from before the homes counted it, is
+ * no longer than that. The same if it is stopped between its answer and the put.
+ *   - The homes that the keeper asked are none any more, or were made anew, and the
+ *     publisher and we know it while the keeper does not: we use an answer only if it comes
+ *     from the homes that we would ask, and was asked for after the last death or return
+ *     that we know of. So we rely on no other home than for an answer of our own.
+ *   - A home that has lost its connection to a keeper that lives takes it for dead. That
+ *     bound (keep_time) is the one that is left, and is the keeper's own as well.
+ * While we publish that name we ask the homes. Who uses an answer does not keep it, and
+ * does not put it again: it is looked at each time.
  */
 #include "dht/node_impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +49,8 @@
 
 static void kept_free(struct dht_node *node, struct kept *kept)
 {
+    if (kept->put != 0)
+        node->ops->answer_drop(node->arg, kept->put);
     DL_DELETE(node->kept_order, kept);
     HASH_DEL(node->kept, kept);
     free(kept);
@@ -50,6 +73,60 @@ const struct kept *kept_find(struct dht_node *node, const char *upath)
     const struct kept *kept = kept_get(node, upath);
 
     return kept != NULL && kept->lookup == 0 ? kept : NULL;
+}
+
+/* Are these the homes that we would ask? That it is published, the first of them said that
+ * has it; that it is not, all of them. */
+static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
+                           const struct dyad_answer *answer)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = node_homes(node, key, node->config.replicas, NULL, homes);
+
+    if (answer->nhomes == 0 || (answer->status != 0 && answer->nhomes != n))
+        return false;
+    for (uint32_t i = 0; i < answer->nhomes; i++) {
+        unsigned h = 0;
+        while (h < n && homes[h] != answer->homes[i])
+            h++;
+        if (h == n)
+            return false;
+    }
+    return true;
+}
+
+bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
+                  struct dyad_answer *answer)
+{
+    return node->ops->answer_get != NULL && !publish_under_way(node, l->upath) &&
+           node->ops->answer_get(node->arg, l->upath, node->ops->now(node->arg), answer) &&
+           answer->since > node->kept_floor && dht_node_is_live(node, answer->keeper) &&
+           homes_are_ours(node, &l->key, answer);
+}
+
+/* Let the other members of the node have it. */
+static void kept_share(struct dht_node *node, struct kept *kept, const struct dht_lookup *l)
+{
+    uint64_t length = node->config.keep_time < node->config.invalidate_timeout
+                          ? node->config.keep_time
+                          : node->config.invalidate_timeout;
+    struct dyad_answer answer = {.status = l->status,
+                                 .entry = l->best,
+                                 .keeper = node->config.self,
+                                 .since = kept->since,
+                                 .until = kept->since + length};
+
+    if (node->ops->answer_put == NULL || (l->status != 0 && l->status != ENOENT))
+        return;
+    answer.entry.upath = NULL;
+    for (unsigned i = 0; i < l->asks.n; i++) {
+        if (!l->asks.ask[i].answered)
+            continue;
+        if (answer.nhomes == DYAD_ANSWER_HOMES)
+            return;
+        answer.homes[answer.nhomes++] = l->asks.ask[i].rank;
+    }
+    kept->put = node->ops->answer_put(node->arg, kept->upath, &answer);
 }
 
 void kept_expect(struct dht_node *node, const struct dht_lookup *l)
@@ -93,6 +170,7 @@ void kept_settle(struct dht_node *node, const struct dht_lookup *l, bool whole)
     kept->status = l->status;
     kept->entry = l->best;
     kept->entry.upath = kept->upath;
+    kept_share(node, kept, l);
 }
 
 void kept_drop(struct dht_node *node, const char *upath)

@@ -375,16 +375,21 @@ void lookup_rank_live(struct dht_node *node)
 static bool lookup_is_kept(struct dht_node *node, struct dht_lookup *l)
 {
     const struct kept *kept;
+    struct dyad_answer answer;
 
-    if ((l->flags & NET_LOOKUP_KEEP) == 0 || (kept = kept_find(node, l->upath)) == NULL)
+    if ((l->flags & NET_LOOKUP_KEEP) == 0)
         return false;
+    kept = kept_find(node, l->upath);
+    if (kept == NULL && !kept_of_node(node, l, &answer))
+        return false;
+    l->status = kept != NULL ? kept->status : answer.status;
     /* That this rank is known as a holder must be as of now. */
-    if (kept->status == 0 && (l->flags & NET_LOOKUP_COPY) != 0)
+    if (l->status == 0 && (l->flags & NET_LOOKUP_COPY) != 0)
         return false;
-    node->stats.kept++;
-    l->status = kept->status;
-    l->best = kept->entry;
+    l->best = kept != NULL ? kept->entry : answer.entry;
     l->best.upath = l->upath;
+    node->stats.kept += kept != NULL;
+    node->stats.node += kept == NULL;
     node_ready_push(node, &l->ready, lookup_done);
     return true;
 }
@@ -411,11 +416,11 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
     l->home = DYAD_RANK_NONE;
     l->fn = fn;
     l->arg = arg;
+    dht_key_init(&l->key, upath, node->config.depth);
     if (lookup_is_kept(node, l)) {
         node_rearm(node);
         return l;
     }
-    dht_key_init(&l->key, upath, node->config.depth);
     HASH_ADD(hh, node->lookups_by_id, id, sizeof(l->id), l);
     if (l->hh.tbl == NULL) {
         free(l);

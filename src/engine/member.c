@@ -295,15 +295,16 @@ static void stats_log(const struct member *member)
         "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
         "copied "
         "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
-        "%llu; %llu promoted guests, which fetched %llu files (%llu bytes); %llu requests "
+        "%llu, node %llu; %llu promoted guests, which fetched %llu files (%llu bytes); "
+        "%llu requests "
         "sent on to them",
         (unsigned long long)s->published, (unsigned long long)s->withdrawn,
         (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
         (unsigned long long)table->asked, (unsigned long long)table->answered,
-        (unsigned long long)table->kept, (unsigned long long)s->promoted,
-        (unsigned long long)s->peer_fetches, (unsigned long long)s->peer_bytes,
-        (unsigned long long)s->redirected);
+        (unsigned long long)table->kept, (unsigned long long)table->node,
+        (unsigned long long)s->promoted, (unsigned long long)s->peer_fetches,
+        (unsigned long long)s->peer_bytes, (unsigned long long)s->redirected);
 }
 
 static int member_start(struct member *member)
@@ -333,6 +334,7 @@ static void member_teardown(struct member *member)
 {
     member->state = MEMBER_LEAVING;
     run_joined(member, ESHUTDOWN);
+    answers_close(member);
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
     list_stop(member);

@@ -7,7 +7,7 @@
  * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
  * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
  * lists, bring.c brings whole trees; peer_member.c deals with promoted guests (peer.h);
- * linger.c is the end; dump.c tells.
+ * linger.c is the end; dump.c tells; answers.c shares what was looked up.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -65,6 +65,7 @@ struct member_joined {
     void *arg;
 };
 
+struct store_answers;
 struct consume;
 struct peer_link;
 struct peer_redirect;
@@ -99,6 +100,7 @@ struct member {
     const struct boot_pmix_job *job;
     struct net_worker *worker;
     struct dht_node *dht;
+    struct store_answers *answers; /* NULL: none are shared */
     struct net_timer *dht_timer;
     struct boot_wave *wave;
     struct member_joined *joined, **joined_tail;
@@ -286,6 +288,17 @@ void ancestor_stop(struct ancestor *ancestor);
 bool ancestor_is_link(const struct ancestor *ancestor);
 /* Part of consume_confirm(). */
 void ancestor_check(struct ancestor *ancestor);
+
+/* --- answers.c --- */
+/* Share answers of look-ups with the other members of this node, if that can be: the size
+ * of the job is known. */
+void answers_open(struct member *member);
+/* Before any connection is closed: from then on nobody uses those of ours. */
+void answers_close(struct member *member);
+/* dht_node_ops */
+bool answers_get(void *arg, const char *upath, uint64_t now, struct dyad_answer *answer);
+uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer);
+void answers_drop(void *arg, uint64_t put);
 
 /* --- transfer.c --- */
 struct transfer_wait {

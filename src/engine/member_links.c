@@ -275,6 +275,9 @@ static const struct dht_node_ops table_ops = {
     .now = table_now,
     .set_timer = table_set_timer,
     .invalidate = produce_invalidate,
+    .answer_get = answers_get,
+    .answer_put = answers_put,
+    .answer_drop = answers_drop,
 };
 
 static bool wave_confirm(void *arg, uint64_t number)
@@ -320,6 +323,7 @@ int member_links_open(struct member *member)
         errno = EINVAL;
         return -1;
     }
+    answers_open(member);
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         !(run_of(member)->lost_since =

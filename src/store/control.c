@@ -128,6 +128,41 @@ int store_control_write(int fd, uint64_t offset, const void *data, uint64_t len)
     return 0;
 }
 
+int store_control_boot(char boot[STORE_BOOT_LEN + 1])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, boot, STORE_BOOT_LEN);
+    close(fd);
+    if (n != STORE_BOOT_LEN) {
+        errno = EIO;
+        return -1;
+    }
+    boot[STORE_BOOT_LEN] = '\0';
+    return 0;
+}
+
+int store_control_reserve(int fd, uint64_t offset, uint64_t len)
+{
+    static const char zeros[65536];
+    int rc;
+
+    do
+        rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len);
+    while (rc < 0 && errno == EINTR);
+    if (rc == 0 || (errno != EOPNOTSUPP && errno != ENOSYS))
+        return rc;
+    while (len > 0) {
+        size_t part = len < sizeof(zeros) ? (size_t)len : sizeof(zeros);
+        if (store_control_write(fd, offset, zeros, part) < 0)
+            return -1;
+        offset += part;
+        len -= part;
+    }
+    return 0;
+}
+
 int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE])
 {
     for (int tries = 0; tries < 16; tries++) {

@@ -13,6 +13,7 @@
 #include "store/dir.h"
 
 #define STORE_TEMP_NAME_SIZE 48
+#define STORE_BOOT_LEN       36 /* of /proc/sys/kernel/random/boot_id */
 
 /* Open (make) the private directory `name` in the directory `parent`. -1: EACCES another
  * user's. */
@@ -32,6 +33,12 @@ int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE]);
 int store_control_rename_new(int olddir, const char *old, int newdir, const char *name);
 /* Write it all. 0 or -1. */
 int store_control_write(int fd, uint64_t offset, const void *data, uint64_t len);
+/* Give disk blocks to a part of a file that will be mapped: a page without one is a SIGBUS
+ * when the disk is full. 0 or -1 (ENOSPC...). */
+int store_control_reserve(int fd, uint64_t offset, uint64_t len);
+
+/* The number that this boot of the machine has. 0 or -1. */
+int store_control_boot(char boot[STORE_BOOT_LEN + 1]);
 
 /* A descriptor of the DMD for one call, and the end of its use. */
 int store_dir_root_get(const struct store_dir *dir);

@@ -45,41 +45,6 @@ static size_t slots_end(uint32_t limit)
     return offsetof(struct marks_table, slots) + (size_t)limit * sizeof(struct marks_slot);
 }
 
-static int read_boot(char boot[MARKS_BOOT_LEN + 1])
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, boot, MARKS_BOOT_LEN);
-    close(fd);
-    if (n != MARKS_BOOT_LEN) {
-        errno = EIO;
-        return -1;
-    }
-    boot[MARKS_BOOT_LEN] = '\0';
-    return 0;
-}
-
-static int reserve(int fd, uint64_t offset, uint64_t len)
-{
-    static const char zeros[65536];
-    int rc;
-
-    do
-        rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len);
-    while (rc < 0 && errno == EINTR);
-    if (rc == 0 || (errno != EOPNOTSUPP && errno != ENOSYS))
-        return rc;
-    while (len > 0) {
-        size_t part = len < sizeof(zeros) ? (size_t)len : sizeof(zeros);
-        if (store_control_write(fd, offset, zeros, part) < 0)
-            return -1;
-        offset += part;
-        len -= part;
-    }
-    return 0;
-}
-
 /* The table in a descriptor if it is whole and of this boot (NULL: of any). */
 static struct marks_table *map(int fd, const char *boot, int protection)
 {
@@ -170,8 +135,8 @@ static int earlier_boots(int control, const char *name, const char *node,
             for (uint32_t i = 0; table && rc == 0 && i < top; i++) {
                 uint32_t limit = atomic_load(&table->header.limit);
                 if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
-                    rc = reserve(temp, slots_end(limit),
-                                 MARKS_STEP * sizeof(struct marks_slot));
+                    rc = store_control_reserve(temp, slots_end(limit),
+                                               MARKS_STEP * sizeof(struct marks_slot));
                     if (rc == 0)
                         atomic_store(&table->header.limit, limit + MARKS_STEP);
                 }
@@ -202,7 +167,7 @@ static int make(const struct store_dir *dir, int control, const char *name,
         goto out_tmpdir;
     struct stat st;
     if (fstat(fd, &st) < 0 || ftruncate(fd, sizeof(struct marks_table)) < 0 ||
-        reserve(fd, 0, slots_end(MARKS_STEP)) < 0)
+        store_control_reserve(fd, 0, slots_end(MARKS_STEP)) < 0)
         goto out_temp;
     struct marks_table *table =
         mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -242,7 +207,7 @@ struct marks_table *store_marks_table_map(const struct store_dir *dir, const cha
 
     if (boot)
         snprintf(own, sizeof(own), "%-*s", MARKS_BOOT_LEN, boot);
-    else if (read_boot(own) < 0)
+    else if (store_control_boot(own) < 0)
         goto error_log;
     snprintf(name, sizeof(name), PREFIX "%016llx",
              (unsigned long long)XXH3_64bits(own, MARKS_BOOT_LEN));
@@ -300,7 +265,8 @@ int store_marks_table_grow(struct marks_table *table, const char *path, uint32_t
     int rc = -1;
     if (fstat(fd, &st) == 0) {
         if (st.st_ino == table->header.ino)
-            rc = reserve(fd, slots_end(limit), MARKS_STEP * sizeof(struct marks_slot));
+            rc = store_control_reserve(fd, slots_end(limit),
+                                       MARKS_STEP * sizeof(struct marks_slot));
         else
             errno = ESTALE;
     }

@@ -13,13 +13,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "store/control.h"
 #include "store/dir.h"
 
 #define MARKS_MAGIC    0x314b52414d594144ull /* "DAYMARK1" */
 #define MARKS_SLOTS    65536u
 #define MARKS_BUCKETS  16384u
 #define MARKS_STEP     4096u /* slots that get their disk blocks at a time */
-#define MARKS_BOOT_LEN 36    /* of /proc/sys/kernel/random/boot_id */
+#define MARKS_BOOT_LEN STORE_BOOT_LEN
 
 /* The word of a slot: state, flag, pid of who is responsible for the state, generation. */
 #define WORD_STATE(word)      ((unsigned)((word)&7))

@@ -116,7 +116,64 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
         abort();
 }
 
-static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate};
+/* The words of the real table (store/answers.h): an answer is gone with its keeper. */
+static struct fake_answer *shared_of(struct fake_rank *self, const char *upath)
+{
+    struct fake_net *net = self->net;
+    return net->machines > 0 && strncmp(upath, "key", 3) == 0
+               ? &net->shared[self->rank % net->machines][key_index(upath)]
+               : NULL;
+}
+
+static bool op_answer_get(void *arg, const char *upath, uint64_t now,
+                          struct dyad_answer *answer)
+{
+    struct fake_rank *self = arg, *keeper;
+    const struct fake_answer *shared = shared_of(self, upath);
+
+    if (shared == NULL || shared->put == 0 || shared->answer.until <= now)
+        return false;
+    keeper = &self->net->rank[shared->rank];
+    if (keeper->node == NULL || keeper->incarnation != shared->incarnation)
+        return false;
+    *answer = shared->answer;
+    return true;
+}
+
+static uint64_t op_answer_put(void *arg, const char *upath,
+                              const struct dyad_answer *answer)
+{
+    struct fake_rank *self = arg;
+    struct fake_answer *shared = shared_of(self, upath);
+
+    if (shared == NULL)
+        return 0;
+    *shared = (struct fake_answer){.answer = *answer,
+                                   .put = ++self->net->puts,
+                                   .rank = self->rank,
+                                   .incarnation = self->incarnation};
+    return shared->put;
+}
+
+static void op_answer_drop(void *arg, uint64_t put)
+{
+    struct fake_rank *self = arg;
+    struct fake_net *net = self->net;
+
+    for (unsigned key = 0; key < FAKE_KEYS && !self->dying; key++) {
+        struct fake_answer *shared = &net->shared[self->rank % net->machines][key];
+        if (shared->put == put)
+            shared->put = 0;
+    }
+}
+
+static const struct dht_node_ops ops = {.send = op_send,
+                                        .now = op_now,
+                                        .set_timer = op_set_timer,
+                                        .invalidate = op_invalidate,
+                                        .answer_get = op_answer_get,
+                                        .answer_put = op_answer_put,
+                                        .answer_drop = op_answer_drop};
 
 static void start(struct fake_rank *rank)
 {
@@ -239,7 +296,9 @@ static void tell_live(struct fake_net *net, uint32_t rank, bool live)
 
 void fake_net_kill(struct fake_net *net, uint32_t rank, bool tell)
 {
+    net->rank[rank].dying = true;
     dht_node_destroy(net->rank[rank].node);
+    net->rank[rank].dying = false;
     net->rank[rank].node = NULL;
     net->rank[rank].nheld = 0;
     memset(net->rank[rank].copy, 0, sizeof(net->rank[rank].copy));
@@ -381,4 +440,37 @@ struct dht_record *fake_record(struct fake_net *net, uint32_t rank, unsigned key
 
     dht_key_init(&k, fake_key(key), net->config.depth);
     return dht_shard_find(dht_node_shard(net->rank[rank].node), &k, fake_key(key));
+}
+
+bool fake_is_home(struct fake_net *net, unsigned key, uint32_t rank)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = fake_homes(net, key, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        if (homes[i] == rank)
+            return true;
+    return false;
+}
+
+uint32_t fake_stranger(struct fake_net *net, unsigned key, unsigned nth)
+{
+    for (uint32_t i = 0; i < net->nranks; i++)
+        if (net->rank[i].node != NULL && !fake_is_home(net, key, i) && nth-- == 0)
+            return i;
+    abort();
+}
+
+struct dyad_version fake_publish_ok(struct fake_net *net, uint32_t rank, unsigned key,
+                                    uint64_t size, enum dyad_entry_state state)
+{
+    struct result r;
+
+    fake_publish(net, rank, key, size, state, &r);
+    if (!fake_net_run_until(net, &r.calls, 60 * SEC) || r.status != 0) {
+        fprintf(stderr, "publish of %s by rank %u: %d calls, status %d\n", fake_key(key),
+                rank, r.calls, r.status);
+        abort();
+    }
+    return r.version;
 }

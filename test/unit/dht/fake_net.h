@@ -30,7 +30,8 @@ struct fake_rank {
     struct dht_node *node; /* NULL: dead */
     uint32_t rank, incarnation;
     uint64_t timer;
-    bool hold; /* keep invalidations instead of confirming them */
+    bool dying; /* killed: takes nothing back */
+    bool hold;  /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
     struct dyad_version copy[FAKE_KEYS]; /* copies of "key<i>", by fake_consume() */
@@ -41,8 +42,19 @@ struct fake_rank {
     struct dyad_entry invalidated;        /* the last */
 };
 
+/* What the members of a machine share of one key. */
+struct fake_answer {
+    struct dyad_answer answer;
+    uint64_t put; /* 0: nothing */
+    uint32_t rank, incarnation;
+};
+
 struct fake_net {
     uint32_t nranks;
+    uint32_t
+        machines; /* rank r is on r mod machines, where answers are shared; 0: nowhere */
+    struct fake_answer shared[FAKE_RANKS][FAKE_KEYS];
+    uint64_t puts;
     struct dht_node_config config;
     struct fake_rank rank[FAKE_RANKS];
     struct packet *queue;
@@ -68,6 +80,12 @@ void fake_net_kill(struct fake_net *net, uint32_t rank, bool tell);
 void fake_net_revive(struct fake_net *net, uint32_t rank, bool tell);
 
 const char *fake_key(unsigned i);
+bool fake_is_home(struct fake_net *net, unsigned key, uint32_t rank);
+/* The nth living rank that is no home of the key. */
+uint32_t fake_stranger(struct fake_net *net, unsigned key, unsigned nth);
+/* Publish or withdraw and wait for the success; the version. */
+struct dyad_version fake_publish_ok(struct fake_net *net, uint32_t rank, unsigned key,
+                                    uint64_t size, enum dyad_entry_state state);
 void fake_publish(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
                   enum dyad_entry_state state, struct result *result);
 struct dht_lookup *fake_lookup(struct fake_net *net, uint32_t rank, unsigned key,

@@ -19,16 +19,6 @@
 #define GONE DYAD_ENTRY_WITHDRAWN
 #define KEEP NET_LOOKUP_KEEP
 
-static void publish_ok(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
-                       enum dyad_entry_state state)
-{
-    struct result r;
-
-    fake_publish(net, rank, key, size, state, &r);
-    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
-    assert_int_equal(r.status, 0);
-}
-
 static struct result poll_flags(struct fake_net *net, uint32_t rank, unsigned key,
                                 uint8_t flags)
 {
@@ -54,26 +44,6 @@ static unsigned cost(struct fake_net *net, uint32_t rank, unsigned key, uint8_t 
     return net->sent[NET_MSG_LOOKUP] - before;
 }
 
-static bool is_home(struct fake_net *net, unsigned key, uint32_t rank)
-{
-    uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n = fake_homes(net, key, homes);
-
-    for (unsigned i = 0; i < n; i++)
-        if (homes[i] == rank)
-            return true;
-    return false;
-}
-
-/* The nth rank that is no home of the key. */
-static uint32_t stranger(struct fake_net *net, unsigned key, unsigned nth)
-{
-    for (uint32_t i = 0; i < net->nranks; i++)
-        if (!is_home(net, key, i) && nth-- == 0)
-            return i;
-    abort();
-}
-
 static uint64_t occupied(struct fake_net *net)
 {
     struct dht_shard_stats stats;
@@ -89,7 +59,7 @@ static uint64_t occupied(struct fake_net *net)
 static void test_polls_cost_nothing(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0), writer = stranger(net, 0, 1);
+    uint32_t reader = fake_stranger(net, 0, 0), writer = fake_stranger(net, 0, 1);
 
     (void)state;
     assert_int_equal(cost(net, reader, 0, KEEP, ENOENT), 2);
@@ -99,15 +69,15 @@ static void test_polls_cost_nothing(void **state)
     assert_int_equal(dht_node_get_stats(net->rank[reader].node)->kept, 1000);
     assert_int_equal(cost(net, reader, 0, 0, ENOENT), 2); /* who does not want it */
 
-    publish_ok(net, writer, 0, 7, PUB);
+    fake_publish_ok(net, writer, 0, 7, PUB);
     assert_int_equal(poll(net, reader, 0).entry.size, 7); /* at the first look */
     assert_int_equal(cost(net, reader, 0, KEEP, 0), 0);   /* that there is one, too */
-    publish_ok(net, writer, 0, 8, PUB);
+    fake_publish_ok(net, writer, 0, 8, PUB);
     assert_int_equal(poll(net, reader, 0).entry.size, 8);
-    publish_ok(net, writer, 0, 0, GONE);
+    fake_publish_ok(net, writer, 0, 0, GONE);
     assert_int_equal(poll(net, reader, 0).status, ENOENT);
     assert_int_equal(cost(net, reader, 0, KEEP, ENOENT), 0); /* a tombstone */
-    publish_ok(net, writer, 0, 9, PUB);
+    fake_publish_ok(net, writer, 0, 9, PUB);
     assert_int_equal(poll(net, reader, 0).entry.size, 9);
     fake_net_destroy(net);
 }
@@ -116,7 +86,7 @@ static void test_polls_cost_nothing(void **state)
 static void test_acknowledged_after(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0), writer = stranger(net, 0, 1);
+    uint32_t reader = fake_stranger(net, 0, 0), writer = fake_stranger(net, 0, 1);
     struct result r;
 
     (void)state;
@@ -146,7 +116,7 @@ static void test_own_publish(void **state)
             fake_lookup(net, rank, rank, KEEP, NULL, &early); /* may see either */
             assert_true(fake_net_run_until(net, &r.calls, SEC));
             assert_int_equal(poll(net, rank, rank).status, 0);
-            publish_ok(net, rank, rank, 0, GONE);
+            fake_publish_ok(net, rank, rank, 0, GONE);
             assert_int_equal(poll(net, rank, rank).status, ENOENT);
             fake_net_run(net, SEC);
             assert_int_equal(early.calls, 1);
@@ -159,7 +129,7 @@ static void test_own_publish(void **state)
 static void test_expires(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0);
+    uint32_t reader = fake_stranger(net, 0, 0);
 
     (void)state;
     poll(net, reader, 0);
@@ -179,7 +149,7 @@ static void test_expires(void **state)
 static void test_homes_move(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0), writer = stranger(net, 0, 1);
+    uint32_t reader = fake_stranger(net, 0, 0), writer = fake_stranger(net, 0, 1);
     uint32_t homes[DHT_REPLICAS_MAX];
 
     (void)state;
@@ -196,7 +166,7 @@ static void test_homes_move(void **state)
     assert_int_equal(poll(net, reader, 0).status, ENOENT);
     assert_true(cost(net, reader, 0, KEEP, ENOENT) > 0);
     net->cut[reader][homes[1]] = false;
-    publish_ok(net, writer, 0, 3, PUB);
+    fake_publish_ok(net, writer, 0, 3, PUB);
     assert_int_equal(poll(net, reader, 0).entry.size, 3);
     fake_net_destroy(net);
 }
@@ -205,12 +175,12 @@ static void test_homes_move(void **state)
 static void test_copies(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0), writer = stranger(net, 0, 1);
+    uint32_t reader = fake_stranger(net, 0, 0), writer = fake_stranger(net, 0, 1);
 
     (void)state;
     assert_int_equal(cost(net, reader, 0, KEEP | NET_LOOKUP_COPY, ENOENT), 2);
     assert_int_equal(cost(net, reader, 0, KEEP | NET_LOOKUP_COPY, ENOENT), 0);
-    publish_ok(net, writer, 0, 3, PUB);
+    fake_publish_ok(net, writer, 0, 3, PUB);
     assert_int_equal(cost(net, reader, 0, KEEP, 0), 1);
     assert_int_equal(cost(net, reader, 0, KEEP | NET_LOOKUP_COPY, 0), 1);
     /* A wait is never answered from here. */
@@ -222,7 +192,7 @@ static void test_copies(void **state)
 static void test_cancelled(void **state)
 {
     struct fake_net *net = fake_net_create(8, 2, 1);
-    uint32_t reader = stranger(net, 0, 0);
+    uint32_t reader = fake_stranger(net, 0, 0);
     struct result r;
 
     (void)state;
