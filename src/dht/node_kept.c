@@ -100,8 +100,7 @@ bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
 {
     return node->ops->answer_get != NULL && !publish_under_way(node, l->upath) &&
            node->ops->answer_get(node->arg, l->upath, node->ops->now(node->arg), answer) &&
-           answer->since > node->kept_floor && dht_node_is_live(node, answer->keeper) &&
-           homes_are_ours(node, &l->key, answer);
+           answer->since > node->kept_floor && homes_are_ours(node, &l->key, answer);
 }
 
 /* Let the other members of the node have it. */
