@@ -20,6 +20,15 @@
 #define COPY NET_LOOKUP_COPY
 #define KEEP NET_LOOKUP_KEEP
 
+static void publish_ok(struct fake_net *net, uint32_t rank, unsigned key, uint64_t size,
+                       enum dyad_entry_state state, struct dyad_version *version)
+{
+    struct dyad_version v = fake_publish_ok(net, rank, key, size, state);
+
+    if (version != NULL)
+        *version = v;
+}
+
 static void lookup_is(struct fake_net *net, uint32_t rank, unsigned key, int status,
                       uint64_t size)
 {
@@ -30,6 +39,13 @@ static void lookup_is(struct fake_net *net, uint32_t rank, unsigned key, int sta
     assert_int_equal(r.status, status);
     if (status == 0)
         assert_int_equal(r.entry.size, size);
+}
+
+/* A living rank that is none of the key's homes or `other`. */
+static uint32_t stranger(struct fake_net *net, unsigned key, uint32_t other)
+{
+    uint32_t first = fake_stranger(net, key, 0);
+    return first != other ? first : fake_stranger(net, key, 1);
 }
 
 static unsigned waiters(struct fake_net *net, uint32_t rank)
@@ -82,7 +98,7 @@ static void test_publish_lookup(void **state)
                 struct dyad_version v;
                 uint32_t homes[DHT_REPLICAS_MAX];
                 lookup_is(net, (k + 1) % n, k, ENOENT, 0);
-                v = fake_publish_ok(net, k % n, k, 100 + k, PUB);
+                publish_ok(net, k % n, k, 100 + k, PUB, &v);
                 assert_int_equal(v.counter, 1);
                 assert_int_equal(v.rank, k % n);
                 assert_int_equal(dht_node_pending(net->rank[k % n].node), 0);
@@ -96,7 +112,7 @@ static void test_publish_lookup(void **state)
                 }
                 for (uint32_t i = 0; i < n; i++)
                     lookup_is(net, i, k, 0, 100 + k);
-                v = fake_publish_ok(net, k % n, k, 7, PUB);
+                publish_ok(net, k % n, k, 7, PUB, &v);
                 assert_int_equal(v.counter, 2);
                 lookup_is(net, (k + 1) % n, k, 0, 7);
             }
@@ -114,8 +130,8 @@ static void test_holders(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
-    fake_publish_ok(net, owner, 0, 5, PUB);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
     fake_lookup(net, reader, 0, 0, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     fake_lookup(net, owner, 0, COPY, NULL, &r); /* the owner's is no copy */
@@ -138,7 +154,7 @@ static void test_wait(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
     struct dht_lookup *la = fake_lookup(net, reader, 0, WAIT | COPY, NULL, &a);
     cancelled = fake_lookup(net, reader, 0, WAIT, NULL, &b);
     fake_lookup(net, homes[1], 0, WAIT | COPY, NULL, &c); /* a home waits at itself */
@@ -155,7 +171,7 @@ static void test_wait(void **state)
     assert_int_equal(all_waiters(net), 2);
 
     uint64_t start = net->now;
-    v = fake_publish_ok(net, owner, 0, 5, PUB);
+    publish_ok(net, owner, 0, 5, PUB, &v);
     assert_true(fake_net_run_until(net, &a.calls, SEC));
     assert_true(fake_net_run_until(net, &c.calls, SEC));
     assert_true(net->now - start < MSEC);
@@ -173,7 +189,7 @@ static void test_wait(void **state)
     fake_net_run(net, SEC);
     assert_int_equal(a.calls, 1);
     assert_int_equal(b.calls, 0);
-    v = fake_publish_ok(net, owner, 0, 6, PUB);
+    publish_ok(net, owner, 0, 6, PUB, &v);
     assert_true(fake_net_run_until(net, &b.calls, SEC));
     assert_int_equal(b.entry.version.counter, 2);
     fake_lookup(net, reader, 0, 0, &v, &a); /* nothing newer: no */
@@ -202,7 +218,7 @@ static void test_cancel_leaves_nothing(void **state)
         }
     }
     /* Done but not yet told: cancelling is still in time. */
-    fake_publish_ok(net, 0, 3, 1, PUB);
+    publish_ok(net, 0, 3, 1, PUB, NULL);
     struct dht_lookup *lookup = fake_lookup(net, 0, 3, 0, NULL, &r);
     dht_node_cancel(net->rank[0].node, lookup);
     fake_net_run(net, SEC);
@@ -219,10 +235,10 @@ static void test_tombstone(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), other = fake_stranger(net, 0, 1);
-    v1 = fake_publish_ok(net, owner, 0, 5, PUB);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), other = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, &v1);
     struct dyad_entry old = net->rank[owner].journal[0];
-    v2 = fake_publish_ok(net, other, 0, 0, GONE); /* unlinked on another node */
+    publish_ok(net, other, 0, 0, GONE, &v2); /* unlinked on another node */
     assert_true(dyad_version_cmp(&v2, &v1) > 0);
     assert_int_equal(net->rank[owner].ninvalidated,
                      3); /* by each home, before it acknowledged */
@@ -251,7 +267,7 @@ static void test_tombstone(void **state)
     fake_lookup(net, owner, 0, WAIT, &v2, &r);
     fake_net_run(net, 20 * SEC);
     assert_int_equal(r.calls, 0);
-    v1 = fake_publish_ok(net, owner, 0, 9, PUB);
+    publish_ok(net, owner, 0, 9, PUB, &v1);
     assert_true(dyad_version_cmp(&v1, &v2) > 0);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     assert_int_equal(r.status, 0);
@@ -269,11 +285,11 @@ static void test_tombstone_moves(void **state)
         uint32_t homes[DHT_REPLICAS_MAX];
         struct dyad_entry old;
         fake_homes(net, 0, homes);
-        uint32_t owner = fake_stranger(net, 0, 0), other = fake_stranger(net, 0, 1);
-        fake_publish_ok(net, owner, 0, 5, PUB);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), other = stranger(net, 0, owner);
+        publish_ok(net, owner, 0, 5, PUB, NULL);
         old = net->rank[owner].journal[0];
         old.upath = fake_key(0);
-        fake_publish_ok(net, other, 0, 0, GONE);
+        publish_ok(net, other, 0, 0, GONE, NULL);
         fake_net_kill(net, homes[0], true);
         fake_net_kill(net, homes[1], true);
         if (first)
@@ -368,8 +384,8 @@ static void test_invalidate_before_ack(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
-    fake_publish_ok(net, owner, 0, 5, PUB);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
     fake_lookup(net, reader, 0, COPY, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
 
@@ -428,8 +444,8 @@ static void test_duplicate_waits_too(void **state)
     struct result r;
 
     (void)state;
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
-    fake_publish_ok(net, owner, 0, 5, PUB);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
     fake_lookup(net, reader, 0, COPY, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     net->rank[reader].hold = true;
@@ -453,7 +469,7 @@ static void test_invalidate_during_publish(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t w = fake_stranger(net, 0, 0);
+    uint32_t w = stranger(net, 0, DYAD_RANK_NONE);
     struct dyad_entry newer = {.upath = fake_key(0),
                                .version = {.counter = 50, .rank = homes[0]},
                                .owner = homes[0],
@@ -489,7 +505,7 @@ static void test_home_dies_with_waiters(void **state)
         uint32_t homes[DHT_REPLICAS_MAX], after[DHT_REPLICAS_MAX];
         struct result r;
         fake_homes(net, 0, homes);
-        uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
         struct dht_lookup *lookup = fake_lookup(net, reader, 0, WAIT, NULL, &r);
         fake_net_run(net, SEC);
         net->refuse = false;
@@ -519,19 +535,19 @@ static void test_disjoint_views(void **state)
         uint32_t homes[DHT_REPLICAS_MAX], used[DHT_REPLICAS_MAX];
         struct result r;
         fake_homes(net, 0, homes);
-        uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
         dht_node_set_live(net->rank[owner].node, homes[0], false);
         dht_node_set_live(net->rank[owner].node, homes[1], false);
         dht_node_homes(net->rank[owner].node, fake_key(0), used);
         if (reader == used[0] || reader == used[1])
             reader = homes[0];
         if (before)
-            fake_publish_ok(net, owner, 0, 5, PUB);
+            publish_ok(net, owner, 0, 5, PUB, NULL);
         fake_lookup(net, reader, 0, WAIT, NULL, &r);
         fake_net_run(net, SEC);
         assert_int_equal(r.calls, 0);
         if (!before)
-            fake_publish_ok(net, owner, 0, 5, PUB);
+            publish_ok(net, owner, 0, 5, PUB, NULL);
         assert_true(fake_net_run_until(net, &r.calls, 5 * SEC)); /* retry_interval */
         assert_int_equal(r.status, 0);
 
@@ -555,10 +571,10 @@ static void test_negative_needs_all(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
     net->refuse = true;
     net->cut[owner][homes[0]] = net->cut[owner][homes[1]] = true;
-    v = fake_publish_ok(net, owner, 0, 5, PUB); /* reaches the third, and two more */
+    publish_ok(net, owner, 0, 5, PUB, &v); /* reaches the third, and two more */
     assert_null(fake_record(net, homes[0], 0));
     assert_null(fake_record(net, homes[1], 0));
     lookup_is(net, reader, 0, 0, 5);
@@ -584,7 +600,7 @@ static void test_silent_home(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
     net->refuse = false;
     fake_net_kill(net, homes[0], false);
     uint64_t start = net->now;
@@ -643,7 +659,7 @@ static void test_homes_die_and_return(void **state)
 
     (void)state;
     for (unsigned k = 0; k < FAKE_KEYS; k++)
-        fake_publish_ok(net, 1, k, k, PUB);
+        publish_ok(net, 1, k, k, PUB, NULL);
     fake_homes(net, 0, homes);
     for (int i = 0; i < 2; i++)
         if (homes[i] != 1)
@@ -688,8 +704,8 @@ static void test_restore(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
-    v1 = fake_publish_ok(net, owner, 0, 5, PUB);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, &v1);
     fake_lookup(net, reader, 0, COPY, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     fake_lookup(net, reader, 0, WAIT, &v1, &w);
@@ -701,7 +717,7 @@ static void test_restore(void **state)
     struct dht_record *record = fake_record(net, homes[0], 0);
     assert_int_equal(dyad_version_cmp(&record->entry.version, &v1), 0);
     assert_int_equal(record->owner_incarnation, 1);
-    v1 = fake_publish_ok(net, owner, 0, 6, PUB);
+    publish_ok(net, owner, 0, 6, PUB, &v1);
     assert_int_equal(v1.counter, 2);
     assert_int_equal(v1.incarnation, 1);
     assert_int_equal(net->rank[reader].ninvalidated, 1);
@@ -734,9 +750,9 @@ static void test_dead_waiters_swept(void **state)
 
     (void)state;
     fake_homes(net, 0, homes);
-    uint32_t owner = fake_stranger(net, 0, 0), reader = fake_stranger(net, 0, 1);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
     fake_lookup(net, reader, 0, WAIT, NULL, &r);
-    fake_publish_ok(net, owner, 1, 1, PUB);
+    publish_ok(net, owner, 1, 1, PUB, NULL);
     fake_lookup(net, reader, 1, COPY, NULL, &r);
     fake_net_run(net, SEC);
     assert_int_equal(all_waiters(net), 1);
@@ -763,7 +779,7 @@ static void test_refresh(void **state)
         fake_net_kill(net, i, false);
         fake_net_revive(net, i, false);
     }
-    fake_publish_ok(net, 3, 0, 5, PUB);
+    publish_ok(net, 3, 0, 5, PUB, NULL);
     fake_homes(net, 0, homes);
     /* A home that lost its shard without anybody's notice. */
     uint32_t home = homes[0] == 3 ? homes[1] : homes[0];
@@ -1098,16 +1114,16 @@ static void test_listing(void **state)
     (void)state;
     fake_lookup(net, 1, 7, WAIT, NULL, &r); /* a record without an entry */
     for (unsigned k = 0; k < 5; k++)
-        fake_publish_ok(net, k, k, k, PUB);
+        publish_ok(net, k, k, k, PUB, NULL);
     assert_int_equal(all_listed(net), 10);
-    fake_publish_ok(net, 4, 0, 1, PUB); /* superseded: as before */
+    publish_ok(net, 4, 0, 1, PUB, NULL); /* superseded: as before */
     assert_int_equal(all_listed(net), 10);
-    fake_publish_ok(net, 2, 2, 0, GONE);
+    publish_ok(net, 2, 2, 0, GONE, NULL);
     assert_int_equal(all_listed(net), 8);
-    fake_publish_ok(net, 3, 2, 9, PUB);
+    publish_ok(net, 3, 2, 9, PUB, NULL);
     assert_int_equal(all_listed(net), 10);
-    fake_publish_ok(net, 3, 9, 0, GONE); /* never published: a tombstone only */
-    fake_publish_ok(net, 0, 7, 9, PUB);
+    publish_ok(net, 3, 9, 0, GONE, NULL); /* never published: a tombstone only */
+    publish_ok(net, 0, 7, 9, PUB, NULL);
     assert_int_equal(r.calls, 1);
     assert_int_equal(all_listed(net), 12);
     fake_net_destroy(net);
