@@ -260,12 +260,6 @@ API dyad_rc_t dyad_finalize(void)
 
 /* --- paths --- */
 
-static bool is_control(const char *upath)
-{
-    size_t n = strlen(STORE_CONTROL_DIR);
-    return strncmp(upath, STORE_CONTROL_DIR, n) == 0 && (upath[n] == '/' || !upath[n]);
-}
-
 /* The upath of a path for one side, in buf[PATH_MAX], or NULL. */
 static const char *upath_of(const struct front *front, enum engine_side side,
                             const char *path, char *buf)
@@ -292,7 +286,7 @@ static const char *upath_of(const struct front *front, enum engine_side side,
         return NULL;
     if (!(below = front_below(s->path, buf)))
         below = front_below(s->real, buf);
-    return below && !is_control(below) ? below : NULL;
+    return below && !util_path_is_control(below) ? below : NULL;
 }
 
 static struct front *ready_front(void)

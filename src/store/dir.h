@@ -8,8 +8,8 @@
  * (and store_dir_detach). No result depends on the umask, and umask() is never called.
  *
  * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
- * (store/marks.h), owner/ (store/journal.h), tmp/ (files being fetched). It is made again
- * if it was removed.
+ * (store/marks.h), answers (store/answers.h), owner/ (store/journal.h), tmp/ (files being
+ * fetched). It is made again if it was removed.
  */
 #ifndef DYAD_STORE_DIR_H
 #define DYAD_STORE_DIR_H
@@ -21,8 +21,9 @@
 #include <time.h>
 
 #include "util/entry.h"
+#include "util/path.h"
 
-#define STORE_CONTROL_DIR ".dyad"
+#define STORE_CONTROL_DIR UTIL_PATH_CONTROL_DIR
 
 struct store_dir;
 

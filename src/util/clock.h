@@ -18,4 +18,13 @@ static inline uint64_t util_clock_now(void)
     return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+/* The same clock as of its last tick (1 to 10 ms ago), for a third of the cost: what is put
+ * by it is compared with what it says itself. Async-signal-safe. */
+static inline uint64_t util_clock_coarse(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
 #endif

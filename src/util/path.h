@@ -6,6 +6,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+
+/* The directory below a managed one that is ours. */
+#define UTIL_PATH_CONTROL_DIR ".dyad"
+
+/* Is this upath our directory, or something in it? Async-signal-safe. */
+static inline bool util_path_is_control(const char *upath)
+{
+    size_t len = sizeof(UTIL_PATH_CONTROL_DIR) - 1;
+
+    return strncmp(upath, UTIL_PATH_CONTROL_DIR, len) == 0 &&
+           (upath[len] == '/' || upath[len] == '\0');
+}
 
 /* Resolve "//", "." and ".." of the absolute path `in` into out[size], without looking at
  * the disk. Returns the length, or 0 if it does not fit. A final slash (or "/.", "/..") is

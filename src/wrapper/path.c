@@ -47,7 +47,6 @@
 #include "wrapper/core.h"
 #include "wrapper/pointer.h"
 
-#define CONTROL_DIR  ".dyad"
 #define DELETED_MARK " (deleted)"
 #define LINKS_MAX    40 /* the kernel's own bound */
 
@@ -233,14 +232,6 @@ static inline const char *below(const struct prefix *prefix, const char *path, s
     return path[0] == '/' ? path + 1 : path[0] ? NULL : path;
 }
 
-static bool is_control(const char *upath)
-{
-    size_t len = sizeof(CONTROL_DIR) - 1;
-
-    return strncmp(upath, CONTROL_DIR, len) == 0 &&
-           (upath[len] == '/' || upath[len] == '\0');
-}
-
 /* where->text is a physical path. */
 static bool match(struct wrapper_path *where)
 {
@@ -248,7 +239,8 @@ static bool match(struct wrapper_path *where)
 
     for (int side = 0; side < 2; side++) {
         const char *upath = below(&managed[side], where->text, len);
-        if (upath && (is_control(upath) || (!*upath && !(where->how & WRAPPER_PATH_DIR))))
+        if (upath &&
+            (util_path_is_control(upath) || (!*upath && !(where->how & WRAPPER_PATH_DIR))))
             upath = NULL;
         where->upath[side] = upath;
     }
@@ -738,7 +730,7 @@ bool wrapper_path_find_fd_as(int fd, unsigned how, struct wrapper_path *where)
 
 bool wrapper_path_is_control(const char *name)
 {
-    return strcmp(name, CONTROL_DIR) == 0;
+    return strcmp(name, UTIL_PATH_CONTROL_DIR) == 0;
 }
 
 bool wrapper_path_ends_in_directory(const char *path)

@@ -6,6 +6,7 @@
  * a link that is. Each link that is made here makes the path mean something else, so it
  * is resolved again, as often as the kernel would.
  */
+#include "util/clock.h"
 #include "wrapper/resolve.h"
 
 #include <errno.h>
@@ -21,21 +22,13 @@
 
 #define MAX_LINKS 40
 
-#define FRESH_NS 50000000 /* 50 ms */
+#define FRESH_NS (50 * UTIL_NSEC_PER_MSEC)
 
 /* What this thread was told last: the path as it was given, and when. */
 static __thread struct {
     uint64_t hash;
-    int64_t when;
+    uint64_t when;
 } heard __attribute__((tls_model("initial-exec")));
-
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 static uint64_t hash_of(int dirfd, const char *path, bool follow)
 {
@@ -50,7 +43,8 @@ static uint64_t hash_of(int dirfd, const char *path, bool follow)
 bool wrapper_resolved_before(int dirfd, const char *path, bool follow)
 {
     return !wrapper_bad_pointer(path) && heard.when != 0 &&
-           now_ns() - heard.when < FRESH_NS && heard.hash == hash_of(dirfd, path, follow);
+           util_clock_coarse() - heard.when < FRESH_NS &&
+           heard.hash == hash_of(dirfd, path, follow);
 }
 
 static enum wrapper_resolved nowhere(int error)
@@ -174,7 +168,7 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
 
     wrapper_bring_before_dots(dirfd, path);
     what = resolve(dirfd, path, follow, where, st);
-    heard.when = what == WRAPPER_ELSEWHERE ? now_ns() : 0;
+    heard.when = what == WRAPPER_ELSEWHERE ? util_clock_coarse() : 0;
     heard.hash = heard.when ? hash_of(dirfd, path, follow) : 0;
     return what;
 }

@@ -8,7 +8,8 @@
  * guest, and how much later main of the rank's first process begins. With and without the
  * preload in turns, so that both see the same machine. Starts: medians of elapsed time;
  * calls: the least processor time of many turns, which a busy machine disturbs little. The
- * last column compares with what is allowed. Nothing is asserted.
+ * last column compares with what is allowed. Nothing is asserted. BENCH_OUTSIDE in the
+ * environment names a directory for the calls, with a file some/file in it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -160,12 +161,14 @@ static void missing(int rc)
         die("a call of what is missing");
 }
 
+/* $BENCH_OUTSIDE: a directory outside, with some/file in it; absolute names in it. */
+static char some_file[PATH_MAX], some_none[PATH_MAX];
 static int dirfd_tmp;
 static struct stat st;
 
 static void open_absolute(void)
 {
-    int fd = open("/tmp/bench-outside/some/file", O_RDONLY);
+    int fd = open(some_file, O_RDONLY);
     check(fd);
     close(fd);
 }
@@ -189,7 +192,7 @@ static void open_at(void)
 }
 static void stat_absolute(void)
 {
-    check(stat("/tmp/bench-outside/some/file", &st));
+    check(stat(some_file, &st));
 }
 static void stat_relative(void)
 {
@@ -197,7 +200,7 @@ static void stat_relative(void)
 }
 static void stat_missing(void)
 {
-    missing(stat("/tmp/bench-outside/some/none", &st));
+    missing(stat(some_none, &st));
 }
 static void stat_missing_relative(void)
 {
@@ -205,7 +208,7 @@ static void stat_missing_relative(void)
 }
 static void access_absolute(void)
 {
-    check(access("/tmp/bench-outside/some/file", R_OK));
+    check(access(some_file, R_OK));
 }
 static void access_missing_relative(void)
 {
@@ -248,8 +251,11 @@ static int run_calls(void)
     double t[NCALLS];
     char byte;
 
-    if (chdir("/tmp/bench-outside") < 0)
-        die("chdir");
+    const char *outside = getenv("BENCH_OUTSIDE");
+    if (!outside || chdir(outside) < 0)
+        die("chdir to $BENCH_OUTSIDE");
+    snprintf(some_file, sizeof(some_file), "%s/some/file", outside);
+    snprintf(some_none, sizeof(some_none), "%s/some/none", outside);
     dirfd_tmp = open(".", O_RDONLY | O_DIRECTORY);
     while (read(STDIN_FILENO, &byte, 1) == 1) {
         for (size_t c = 0; c < NCALLS; c++) {

@@ -9,9 +9,11 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd -P)
 build=${1:-$top/build/release}
 work=$(mktemp -d /tmp/dyad-bench.XXXXXX)
-trap 'rm -rf "$work" /tmp/bench-outside' EXIT
-mkdir -p "$work/dmd" /tmp/bench-outside/some
-echo some >/tmp/bench-outside/some/file
+BENCH_OUTSIDE=$(mktemp -d /tmp/bench-outside.XXXXXX)
+export BENCH_OUTSIDE
+trap 'rm -rf "$work" "$BENCH_OUTSIDE"' EXIT
+mkdir -p "$work/dmd" "$BENCH_OUTSIDE/some"
+echo some >"$BENCH_OUTSIDE/some/file"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cc -O2 -D_GNU_SOURCE -o "$work/bench_outside" "$top/test/bench/bench_outside.c"
 wrapper=$build/lib/libdyad_wrapper.so

@@ -3,7 +3,7 @@
  * directory)
  *
  * actor NAME [ARGS]. Exits 0 if what the program itself can see was right; the test looks
- * at what the engine was asked. Checks are not assert(): NDEBUG must not disable them.
+ * at what the engine was asked.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,14 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                     \
-    do {                                                                                \
-        if (!(what)) {                                                                  \
-            fprintf(stderr, "actor: %s:%d: %s (errno %d)\n", __func__, __LINE__, #what, \
-                    errno);                                                             \
-            _exit(99);                                                                  \
-        }                                                                               \
-    } while (0)
+#include "actor.h"
 
 static char **args;
 static int shared_fd;
@@ -1053,14 +1046,7 @@ static int act_two_dirs(void)
     return 0;
 }
 
-#define ACT(name)         \
-    {                     \
-#name, act_##name \
-    }
-static const struct {
-    const char *name;
-    int (*fn)(void);
-} acts[] = {
+static const struct act acts[] = {
     ACT(unflushed),
     ACT(unflushed_busy),
     ACT(exit_now),
@@ -1127,11 +1113,6 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    if (argc < 2)
-        return 97;
-    args = argv + 2;
-    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
-        if (strcmp(acts[i].name, argv[1]) == 0)
-            return acts[i].fn();
-    return 97;
+    args = argv + 2; /* if there are so many */
+    return act(acts, sizeof(acts) / sizeof(acts[0]), argc, argv);
 }

@@ -24,14 +24,7 @@
 #include <unistd.h>
 #include <utime.h>
 
-#define CHECK(what)                                                                     \
-    do {                                                                                \
-        if (!(what)) {                                                                  \
-            fprintf(stderr, "actor: %s:%d: %s (errno %d)\n", __func__, __LINE__, #what, \
-                    errno);                                                             \
-            _exit(99);                                                                  \
-        }                                                                               \
-    } while (0)
+#include "actor.h"
 
 #define NAMES_MAX 64
 
@@ -431,14 +424,7 @@ static int act_threads(void)
     return 0;
 }
 
-#define ACT(name)         \
-    {                     \
-#name, act_##name \
-    }
-static const struct {
-    const char *name;
-    int (*fn)(void);
-} acts[] = {
+static const struct act acts[] = {
     ACT(listing), ACT(listing_published), ACT(listing_off), ACT(scandir), ACT(glob),
     ACT(walk),    ACT(realpath),          ACT(links),       ACT(make),    ACT(remove),
     ACT(move),    ACT(unnamed),           ACT(attributes),  ACT(threads),
@@ -446,10 +432,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    if (argc < 2)
-        return 97;
-    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
-        if (strcmp(acts[i].name, argv[1]) == 0)
-            return acts[i].fn();
-    return 97;
+    return act(acts, sizeof(acts) / sizeof(acts[0]), argc, argv);
 }
