@@ -13,11 +13,13 @@
  * block of up to half the ranks in two steps, and with ranks dealt out in turn the
  * wrap-around moves on.
  *
- * The ranks on distinct nodes are sought among the first 4R probes only, so a key's homes
- * do not depend on ranks far down its order, and a job of one node stops looking. If that
- * does not give R homes, those found are kept and the first live others of the order fill
- * the gap. When most ranks are dead the walk goes on to the end of the order at one
- * addition and one look at the rank per probe, without divisions.
+ * The ranks on distinct nodes are sought among the first 4R live ranks of the order only,
+ * so a key's homes do not depend on ranks far down its order, and a job of one node stops
+ * looking. The dead do not count: of a session directory's slots only few may be live, and
+ * the first 4R slots of an order then hold no two of them. (With all ranks live these are
+ * the first 4R probes.) If that does not give R homes, those found are kept and the first
+ * others of these fill the gap. When most ranks are dead the walk goes on to the end of the
+ * order at one addition and one look at the rank per probe, without divisions.
  */
 #include "dht/homes.h"
 
@@ -78,7 +80,7 @@ unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
 {
     struct candidate near[4 * DHT_REPLICAS_MAX];
     unsigned nnear = 0, nchosen = 0, nhomes = 0;
-    uint32_t want = ring->replicas, j;
+    uint32_t want = ring->replicas;
     struct walk walk;
 
     if (want > DHT_REPLICAS_MAX)
@@ -89,7 +91,8 @@ unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
         return 0;
 
     walk_start(&walk, ring->nranks, key);
-    for (j = 0; j < ring->nranks && j < 4 * want && nchosen < want; j++, walk_next(&walk)) {
+    for (uint32_t j = 0; j < ring->nranks && nnear < 4 * want && nchosen < want;
+         j++, walk_next(&walk)) {
         struct candidate *c = &near[nnear];
         if (!is_live(ring, walk.at))
             continue;
@@ -112,8 +115,5 @@ unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
             spare--;
         homes[nhomes++] = near[i].rank;
     }
-    for (; nhomes < want && j < ring->nranks; j++, walk_next(&walk))
-        if (is_live(ring, walk.at))
-            homes[nhomes++] = walk.at;
     return nhomes;
 }

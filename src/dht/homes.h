@@ -2,8 +2,8 @@
  * dht/homes.h - which ranks keep a key
  *
  * probe_j = (a + j*b) mod N, b coprime to N (double hashing) and far from 0 and N; the
- * homes are the first R live ranks of that order, on distinct nodes if 4R probes find them,
- * else any. O(1) in N, no ring table.
+ * homes are the first R live ranks of that order, on distinct nodes if the first 4R live
+ * ranks have them, else any. O(1) in N, no ring table.
  */
 #ifndef DYAD_DHT_HOMES_H
 #define DYAD_DHT_HOMES_H
@@ -30,7 +30,8 @@ uint32_t dht_homes_probe(const struct dht_ring *ring, const struct dht_key *key,
                          uint32_t j);
 
 /* Fill homes[], in probe order; returns how many: min(replicas, live ranks). A few probes
- * while most ranks live; never more than nranks (some 2 ns each and no division). */
+ * while most ranks live; never more than nranks (some 2 ns each and no division), which is
+ * what it takes where fewer than 4R live on fewer than R nodes. */
 unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 

@@ -95,7 +95,8 @@ void node_rearm(struct dht_node *node)
     for (int i = 0; i < TIMER_CLASSES; i++)
         if (node->timers[i] != NULL && node->timers[i]->when < when)
             when = node->timers[i]->when;
-    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW))
+    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW) ||
+        (node->copies_reviewing && node->ncopies_asking < DHT_REPAIR_WINDOW))
         when = node->ops->now(node->arg);
     if (when < node->armed) {
         node->armed = when;
@@ -115,6 +116,7 @@ static void node_run(struct dht_node *node)
         ready->fn(node, ready);
     }
     publish_review_step(node);
+    copies_review_step(node);
     node->running = false;
     node_rearm(node);
 }
@@ -271,6 +273,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->review_timer.fn = publish_review_timer;
     node->refresh_timer.fn = publish_refresh_timer;
     node->sweep_timer.fn = home_sweep;
+    node->copy_timer.fn = copies_timer;
     if (config->absent) {
         node->death = malloc(config->nranks * sizeof(*node->death));
         if (node->death == NULL)
@@ -301,6 +304,7 @@ void dht_node_destroy(struct dht_node *node)
     self_msg_drop(node);
     kept_drop_all(node);
     lookup_destroy(node);
+    copies_destroy(node);
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
@@ -362,6 +366,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     }
     publish_review(node, false);
+    copies_review(node);
     node_rearm(node);
 }
 
