@@ -17,7 +17,7 @@ struct churn_event {
     enum event_kind kind;
     uint32_t to, to_incarnation;
     uint32_t about, about_incarnation; /* news; an incarnation that is gone is no news */
-    bool live, rumour;                 /* rumour: true of nobody's process */
+    bool live, rumour, cut;            /* rumour: true of nobody's process */
     struct net_msg msg;
     char upath[];
 };
@@ -144,9 +144,8 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
     net->invalidated++;
     if (self->copy != NULL && dyad_version_cmp(&self->copy[key], &newer->version) < 0)
         self->copy[key] = (struct dyad_version){0};
-    if (self->file != NULL &&
-        dyad_version_cmp(&self->file[key].version, &newer->version) < 0)
-        memset(&self->file[key], 0, sizeof(self->file[key]));
+    if (self->file != NULL && dyad_version_cmp(&self->file[key], &newer->version) < 0)
+        self->file[key] = (struct dyad_version){0};
     dht_node_invalidated(self->node, token);
 }
 
@@ -164,7 +163,7 @@ struct dht_node *churn_node(struct churn_net *net, uint32_t rank)
     r->timer = CHURN_NEVER;
     r->node = must(dht_node_create(&config, &ops, r));
     /* It knows who is there: its start was behind the news so far. */
-    for (uint32_t i = 0; i < net->nranks; i++)
+    for (uint32_t i = 0; i < net->nranks && !net->told_only; i++)
         dht_node_set_live(r->node, i, net->rank[i].there);
     return r->node;
 }
@@ -241,9 +240,12 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
         return; /* overtaken by what happened since */
     if (event->rumour && !event->live && !about->there)
         return;
+    if (event->cut && !event->live && about->group == net->rank[event->to].group)
+        return;
     if (event->live && (!about->there || about->group != net->rank[event->to].group))
         return;
-    net->changed[event->about] = net->now;
+    if (net->changed[event->about] < net->now)
+        net->changed[event->about] = net->now;
     /* A new member of a rank is an empty shard: dead, then live. */
     if (event->live && !event->rumour && about->incarnation > 0)
         dht_node_set_live(net->rank[event->to].node, event->about, false);
@@ -288,8 +290,8 @@ void churn_run(struct churn_net *net, uint64_t ns)
 
 /* --- changes --- */
 
-static void tell(struct churn_net *net, uint32_t to, uint32_t about, bool live, bool rumour,
-                 uint64_t delay)
+static struct churn_event *tell(struct churn_net *net, uint32_t to, uint32_t about,
+                                bool live, bool rumour, uint64_t delay)
 {
     struct churn_event *event = event_make(net, EVENT_NEWS, net->now + delay, to, NULL);
 
@@ -298,6 +300,7 @@ static void tell(struct churn_net *net, uint32_t to, uint32_t about, bool live, 
     event->live = live;
     event->rumour = rumour;
     heap_push(net, event);
+    return event;
 }
 
 static bool hears(struct churn_net *net, uint32_t rank, uint32_t about)
@@ -305,7 +308,7 @@ static bool hears(struct churn_net *net, uint32_t rank, uint32_t about)
     if (rank == about || !net->rank[rank].there)
         return false;
     if (net->told_only)
-        return net->rank[rank].node != NULL;
+        return net->rank[rank].file != NULL || net->rank[rank].copy != NULL;
     return churn_node(net, rank) != NULL;
 }
 
@@ -315,6 +318,17 @@ static void tell_all(struct churn_net *net, uint32_t about, bool live, uint64_t 
     for (uint32_t i = 0; i < net->nranks; i++)
         if (hears(net, i, about))
             tell(net, i, about, live, false, random_ns(net, spread));
+}
+
+static struct dyad_entry file_entry(const struct churn_net *net, uint32_t rank,
+                                    uint32_t key)
+{
+    return (struct dyad_entry){.upath = net->key[key].upath,
+                               .owner = rank,
+                               .state = DYAD_ENTRY_PUBLISHED,
+                               .mode = S_IFREG | 0644,
+                               .size = 1,
+                               .version = net->rank[rank].file[key]};
 }
 
 void churn_kill(struct churn_net *net, uint32_t rank, uint64_t spread)
@@ -343,9 +357,8 @@ void churn_join(struct churn_net *net, uint32_t rank, uint64_t spread)
     r->group = 0;
     churn_node(net, rank);
     for (uint32_t k = 0; r->file != NULL && k < net->nkeys; k++) {
-        struct dyad_entry entry = r->file[k];
-        entry.upath = net->key[k].upath;
-        if (entry.state == DYAD_ENTRY_PUBLISHED && dht_node_restore(r->node, &entry) < 0)
+        struct dyad_entry entry = file_entry(net, rank, k);
+        if (entry.version.counter > 0 && dht_node_restore(r->node, &entry) < 0)
             must(NULL);
     }
     tell_all(net, rank, true, spread);
@@ -361,6 +374,9 @@ void churn_suspect(struct churn_net *net, uint32_t rank, uint32_t part, uint64_t
         uint64_t delay = random_ns(net, spread);
         tell(net, i, rank, false, true, delay);
         tell(net, i, rank, true, true, delay + length);
+        /* It broke the connection, which the other end sees. */
+        tell(net, rank, i, false, true, delay + random_ns(net, SEC));
+        tell(net, rank, i, true, true, delay + length + random_ns(net, SEC));
     }
 }
 
@@ -369,11 +385,11 @@ static void tell_groups(struct churn_net *net, bool live, uint64_t spread)
     for (uint32_t i = 0; i < net->nranks; i++)
         for (uint32_t j = 0; j < net->nranks; j++)
             if (net->rank[i].group == 0 && net->rank[j].group == 1) {
-                net->changed[i] = net->changed[j] = net->now + spread;
+                net->changed[i] = net->changed[j] = live ? net->now + spread : CHURN_CUT;
                 if (hears(net, i, j))
-                    tell(net, i, j, live, true, random_ns(net, spread));
+                    tell(net, i, j, live, true, random_ns(net, spread))->cut = true;
                 if (hears(net, j, i))
-                    tell(net, j, i, live, true, random_ns(net, spread));
+                    tell(net, j, i, live, true, random_ns(net, spread))->cut = true;
             }
 }
 
@@ -387,6 +403,7 @@ void churn_cut(struct churn_net *net, uint64_t spread)
 void churn_heal(struct churn_net *net, uint64_t spread)
 {
     tell_groups(net, true, spread);
+    net->healed = net->now + spread;
     for (uint32_t i = 0; i < net->nranks; i++)
         net->rank[i].group = 0;
 }
@@ -403,7 +420,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     struct publish_call *call = arg;
     struct churn_net *net = call->rank->net;
     struct churn_key *key = &net->key[call->key];
-    struct dyad_entry *file = &call->rank->file[call->key];
+    struct dyad_version *file = &call->rank->file[call->key];
 
     net->publishes--;
     call->rank->publishing--;
@@ -412,28 +429,20 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         key->acked = *version;
         key->acked_at = net->now;
     }
-    if (status == 0 && dyad_version_cmp(version, &file->version) > 0)
-        *file = (struct dyad_entry){.owner = call->rank->rank,
-                                    .state = DYAD_ENTRY_PUBLISHED,
-                                    .mode = S_IFREG | 0644,
-                                    .size = 1,
-                                    .version = *version};
+    if (status == 0 && dyad_version_cmp(version, file) > 0)
+        *file = *version;
     free(call);
 }
 
 void churn_publish(struct churn_net *net, uint32_t rank, uint32_t key)
 {
     struct churn_rank *r = &net->rank[rank];
-    struct dyad_entry entry = {.upath = net->key[key].upath,
-                               .owner = rank,
-                               .state = DYAD_ENTRY_PUBLISHED,
-                               .mode = S_IFREG | 0644,
-                               .size = 1};
+    struct dyad_entry entry;
     struct publish_call *call = must(calloc(1, sizeof(*call)));
 
     if (r->file == NULL)
         r->file = must(calloc(net->nkeys, sizeof(*r->file)));
-    entry.version = r->file[key].version;
+    entry = file_entry(net, rank, key);
     call->rank = r;
     call->key = key;
     r->publishing++;

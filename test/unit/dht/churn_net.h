@@ -19,6 +19,7 @@
 #define MSEC 1000000ull
 
 #define CHURN_NEVER UINT64_MAX
+#define CHURN_CUT   (UINT64_MAX / 2) /* for `changed`: until it is healed */
 
 struct churn_rank {
     struct churn_net *net;
@@ -29,7 +30,7 @@ struct churn_rank {
     uint64_t timer;
     uint64_t sent;
     unsigned publishing;       /* begun and not ended: it is not killed meanwhile */
-    struct dyad_entry *file;   /* [keys] what its disk remembers, or NULL: nothing */
+    struct dyad_version *file; /* [keys] its own, as its disk remembers them, or NULL */
     struct dyad_version *copy; /* [keys] or NULL: it has copied nothing */
 };
 
@@ -50,9 +51,9 @@ struct churn_net {
         *changed; /* [rank]: last time that anybody's view of it was wrong or changed */
     struct churn_event **heap;
     size_t nheap, heap_cap;
-    uint64_t now, rng, order;
+    uint64_t now, rng, order, healed;
     bool refuse;    /* sending to who is not there fails; else it is silence */
-    bool told_only; /* news go to ranks that have a node already */
+    bool told_only; /* news go to owners and holders only: others would not act on them */
     uint64_t sent, sent_type[NET_MSG_TYPE_END];
     uint64_t invalidated; /* ops->invalidate() */
     unsigned publishes;   /* begun and not ended */
@@ -77,7 +78,7 @@ void churn_run(struct churn_net *net, uint64_t ns);
 void churn_kill(struct churn_net *net, uint32_t rank, uint64_t spread);
 void churn_join(struct churn_net *net, uint32_t rank, uint64_t spread);
 /* One rank in `part` believes that a live rank is dead, for `length` ns from a time within
- * `spread`. */
+ * `spread`; that one sees its connection to them break and return. */
 void churn_suspect(struct churn_net *net, uint32_t rank, uint32_t part, uint64_t spread,
                    uint64_t length);
 /* Ranks go to group 0 or 1, and believe those of the other dead; heal: the opposite. */
