@@ -132,6 +132,9 @@ struct dht_node_stats {
 const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node);
 unsigned dht_node_homes(struct dht_node *node, const char *upath,
                         uint32_t homes[DHT_REPLICAS_MAX]);
+/* Is a publish or withdrawal of ours of this upath under way, or is an entry of ours not
+ * yet at all its homes? */
+bool dht_node_is_unsettled(struct dht_node *node, const char *upath);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);

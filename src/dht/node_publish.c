@@ -114,6 +114,17 @@ static bool own_is_in_place(struct dht_node *node, const struct own *own)
     return true;
 }
 
+bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
+{
+    const struct own *own;
+    struct dht_key key;
+
+    dht_key_init(&key, upath, 0);
+    own = own_find(node, upath, (uint32_t)key.full);
+    return own != NULL &&
+           (own->queue != NULL || own->deferred != NULL || !own_is_in_place(node, own));
+}
+
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;

@@ -11,22 +11,18 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <jansson.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/dump.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-#define PAGE_MAX                                                             \
-    (NET_MSG_BLOB_MAX - 12288) /* one entry of any size still fits behind it \
-                                */
 #define WAITING_MAX   100
 #define RANKS_AT_ONCE 16
 
 /* --- one shard's page --- */
 
-static void set_name(json_t *object, const char *upath)
+void dump_set_name(json_t *object, const char *upath)
 {
     json_t *name = json_string(upath); /* NULL: not UTF-8 */
     char *hex;
@@ -44,12 +40,28 @@ static void set_name(json_t *object, const char *upath)
     free(hex);
 }
 
+void dump_set_homes(struct member *member, json_t *object, const char *upath)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    json_t *list = json_array();
+    unsigned n = dht_node_homes(member->dht, upath, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(homes[i]));
+    json_object_set_new(object, "homes", list);
+}
+
+json_t *dump_version_json(const struct dyad_version *version)
+{
+    return json_pack("{s:I, s:I, s:I}", "counter", (json_int_t)version->counter, "rank",
+                     (json_int_t)version->rank, "incarnation",
+                     (json_int_t)version->incarnation);
+}
+
 static void set_hashes(struct member *member, json_t *object, const char *upath)
 {
     struct dht_key key;
-    uint32_t homes[DHT_REPLICAS_MAX];
-    json_t *hash = json_array(), *bins = json_array(), *list = json_array();
-    unsigned n = dht_node_homes(member->dht, upath, homes);
+    json_t *hash = json_array(), *bins = json_array();
     char text[20];
 
     dht_key_init(&key, upath, member->self.depth);
@@ -59,11 +71,9 @@ static void set_hashes(struct member *member, json_t *object, const char *upath)
         json_array_append_new(bins,
                               json_integer((json_int_t)(key.level[i] % member->self.bins)));
     }
-    for (unsigned i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(homes[i]));
     json_object_set_new(object, "hash", hash);
     json_object_set_new(object, "bins", bins);
-    json_object_set_new(object, "homes", list);
+    dump_set_homes(member, object, upath);
 }
 
 static json_t *waiters_json(const struct dht_record *record, uint64_t now)
@@ -92,7 +102,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     const struct dyad_entry *e = &record->entry;
     json_t *o = json_object(), *holders = json_array();
 
-    set_name(o, e->upath);
+    dump_set_name(o, e->upath);
     set_hashes(member, o, e->upath);
     json_object_set_new(o, "owner",
                         e->owner == DYAD_RANK_NONE ? json_null() : json_integer(e->owner));
@@ -102,11 +112,9 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
         e->state == DYAD_ENTRY_PUBLISHED ? json_string(type_name(e->mode)) : json_null());
     json_object_set_new(o, "mode", json_integer(e->mode));
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));
-    json_object_set_new(
-        o, "version",
-        json_pack("{s:I, s:I, s:I}", "counter", (json_int_t)e->version.counter, "rank",
-                  (json_int_t)e->version.rank, "incarnation",
-                  (json_int_t)e->version.incarnation));
+    json_object_set_new(o, "version", dump_version_json(&e->version));
+    if (e->state == DYAD_ENTRY_PUBLISHED)
+        json_object_set_new(o, "adopted", json_boolean(e->version.rank != e->owner));
     json_object_set_new(o, "state",
                         json_string(e->state == DYAD_ENTRY_PUBLISHED   ? "published"
                                     : e->state == DYAD_ENTRY_WITHDRAWN ? "withdrawn"
@@ -134,7 +142,7 @@ static int page_add(struct dht_record *record, void *arg)
 
     if (page->at++ < page->first)
         return 0;
-    if (page->bytes >= PAGE_MAX / 2) {
+    if (page->bytes >= DUMP_PAGE_MAX / 2) {
         page->more = true;
         return 1;
     }
@@ -161,7 +169,7 @@ static void waiting_add(const struct consume_info *info, void *arg)
     if (waiting->n++ >= WAITING_MAX)
         return;
     o = json_object();
-    set_name(o, info->upath);
+    dump_set_name(o, info->upath);
     if (info->writer > 0)
         snprintf(reason, sizeof(reason), "being written by pid %d", (int)info->writer);
     else
@@ -231,7 +239,7 @@ static json_t *key_json(struct member *member, const char *upath)
 
     dht_key_init(&key, upath, member->self.depth);
     record = dht_shard_find(dht_node_shard(member->dht), &key, upath);
-    set_name(o, upath);
+    dump_set_name(o, upath);
     set_hashes(member, o, upath);
     json_object_set_new(o, "entry",
                         record && record->entry.state != DYAD_ENTRY_NONE
@@ -239,15 +247,16 @@ static json_t *key_json(struct member *member, const char *upath)
                             : json_null());
     json_object_set_new(o, "waiters",
                         record ? waiters_json(record, util_clock_now()) : json_array());
+    json_object_set_new(o, "pending",
+                        json_boolean(produce_pending(member, upath) ||
+                                     dht_node_is_unsettled(member->dht, upath)));
     return o;
 }
 
-/* One page of our shard; malloc'ed text or NULL. */
-static char *page_text(struct member *member, const struct net_msg *ask, bool *more)
+json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more)
 {
     json_t *o = summary_json(member);
     struct page page = {.member = member, .first = ask->offset};
-    char *text;
 
     if (ask->flags & NET_DUMP_ENTRIES) {
         page.entries = json_array();
@@ -261,19 +270,17 @@ static char *page_text(struct member *member, const struct net_msg *ask, bool *m
     }
     if (ask->flags & NET_DUMP_KEY)
         json_object_set_new(o, "key", key_json(member, ask->entry.upath));
-    text = json_dumps(o, JSON_COMPACT);
-    json_decref(o);
-    *more = page.more;
-    return text;
+    if (more)
+        *more = page.more;
+    return o;
 }
 
-void dump_serve(struct member *member, const struct net_msg *msg)
+void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, bool more)
 {
-    bool more = false;
-    char *text = page_text(member, msg, &more);
+    char *text = json_dumps(page, JSON_COMPACT);
     struct net_msg reply = {
         .type = NET_MSG_DUMP_REPLY,
-        .id = msg->id,
+        .id = ask->id,
         .flags = more ? NET_DUMP_MORE : 0,
         .status = text && strlen(text) <= NET_MSG_BLOB_MAX ? 0 : EMSGSIZE,
         .entry = {.upath = "", .owner = member->self.rank},
@@ -285,8 +292,20 @@ void dump_serve(struct member *member, const struct net_msg *msg)
         reply.blob = NULL;
         reply.blob_len = 0;
     }
-    member_send(member, msg->source, &reply);
+    member_send(member, ask->source, &reply);
     free(text);
+    json_decref(page);
+}
+
+void dump_serve(struct member *member, const struct net_msg *msg)
+{
+    bool more = false;
+    json_t *page;
+
+    if ((msg->flags & NET_DUMP_CHECK) && dump_check_serve(member, msg) == 0)
+        return;
+    page = dump_page_json(member, msg, &more);
+    dump_reply(member, msg, page, more);
 }
 
 /* --- the asker --- */
@@ -475,7 +494,8 @@ bool dump_receive(struct member *member, const struct net_msg *msg)
     }
     bool more = (msg->flags & NET_DUMP_MORE) != 0;
     json_t *page = more ? json_loadb(msg->blob, msg->blob_len, 0, NULL) : NULL;
-    uint64_t got = json_array_size(json_object_get(page, "entries"));
+    uint64_t got = json_array_size(json_object_get(page, "entries")) +
+                   json_array_size(json_object_get(page, "own")); /* one of them */
 
     json_decref(page);
     dump = found->dump;

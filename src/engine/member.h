@@ -120,6 +120,7 @@ struct member {
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
     struct dump_request *dumps;
+    struct dump_check *dump_checks; /* utlist */
     struct orphan *orphans; /* utlist */
     struct linger *linger;
     /* engine/peer.h */
@@ -354,6 +355,8 @@ void dump_cancel(struct dump_request *dump);
 bool dump_receive(struct member *member, const struct net_msg *msg);
 void dump_peer_down(struct member *member, uint32_t rank);
 void dump_stop(struct member *member);
+/* dump_check.c; after the pool's threads were joined */
+void dump_check_stop(struct member *member);
 
 /* --- list.c --- */
 
