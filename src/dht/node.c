@@ -375,6 +375,12 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
     return rank < node->config.nranks && node_rank_live(node, rank);
 }
 
+bool dht_node_is_absent(const struct dht_node *node, uint32_t rank)
+{
+    /* Dead, and by none of the deaths that were counted. */
+    return rank < node->config.nranks && node->death != NULL && node->death[rank] == 1;
+}
+
 struct dht_shard *dht_node_shard(struct dht_node *node)
 {
     return node->shard;

@@ -121,6 +121,8 @@ void dht_node_tick(struct dht_node *node);
  * is always live. */
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
+/* With config.absent: it has never been live as far as this node knows. */
+bool dht_node_is_absent(const struct dht_node *node, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 

@@ -188,13 +188,15 @@ static json_t *summary_json(struct member *member)
     struct dht_shard_stats shard;
     struct net_worker_stats net;
     char node[NET_PEER_NODE_MAX + 1];
-    uint32_t live = 0;
+    uint32_t live = 0, absent = 0;
     json_t *o = json_object();
 
     dht_shard_get_stats(dht_node_shard(member->dht), &shard);
     net_worker_get_stats(member->worker, &net);
-    for (uint32_t r = 0; r < member->job->nranks; r++)
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
         live += dht_node_is_live(member->dht, r);
+        absent += dht_node_is_absent(member->dht, r);
+    }
     snprintf(node, sizeof(node), "%s", member_node_name(member, member->self.rank));
 #define SET(name, value) json_object_set_new(o, name, json_integer((json_int_t)(value)))
     SET("rank", member->self.rank);
@@ -223,6 +225,8 @@ static json_t *summary_json(struct member *member)
     SET("published", member->stats.published);
     SET("rejected_frames", net.rejected);
     SET("live_ranks", live);
+    if (absent > 0)
+        SET("absent_ranks", absent);
 #undef SET
     json_object_set_new(o, "uptime",
                         json_real((double)(util_clock_now() - member->started) / 1e9));
@@ -412,6 +416,10 @@ static void dump_go_on(struct dump_request *dump)
         uint32_t rank = dump->next_rank++;
         int error = ENOMEM;
 
+        if (ask && dht_node_is_absent(dump->member->dht, rank)) {
+            free(ask);
+            continue;
+        }
         if (ask &&
             (ask->deadline = net_timer_create(dump->member->loop, ask_deadline, ask))) {
             ask->dump = dump;
