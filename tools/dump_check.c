@@ -326,23 +326,36 @@ static bool owner_is_wrong(struct view *view, const struct name *name,
     return true;
 }
 
+/* Of equal ones that of the lower rank, so that all rounds name the same. */
+static bool is_newer(const struct part *part, const struct part *than)
+{
+    int order = than ? compare(part_version(part), part_version(than)) : 1;
+    return order > 0 || (order == 0 && part->rank < than->rank);
+}
+
 static enum verdict judge(struct view *view, const struct name *name, struct finding *f)
 {
     const struct part *newest = NULL, *entry = NULL;
     const char *state;
+    bool published;
 
     if (name->pending)
         return UNSETTLED;
     for (const struct part *p = name->parts; p; p = p->next) {
         if (!part_counts(p))
             continue;
-        if (!newest || compare(part_version(p), part_version(newest)) > 0)
+        if (is_newer(p, newest))
             newest = p;
-        if (p->entry && (!entry || compare(part_version(p), part_version(entry)) > 0))
+        if (p->entry && is_newer(p, entry))
             entry = p;
     }
     if (!newest)
         return RIGHT;
+    state = json_string_value(json_object_get(entry ? entry->entry : NULL, "state"));
+    published = state && strcmp(state, "published") == 0;
+    /* Nobody is left who would bring it to a new home: that is no news then. */
+    if (published && !answered(view, number(entry->entry, "owner")))
+        return owner_is_wrong(view, name, entry, f) ? WRONG : RIGHT;
     for (const struct part *p = name->parts; p; p = p->next) {
         const json_t *homes = part_homes(p);
         if (!part_counts(p) || compare(part_version(p), part_version(newest)) != 0)
@@ -353,10 +366,7 @@ static enum verdict judge(struct view *view, const struct name *name, struct fin
                 return WRONG;
         }
     }
-    state = json_string_value(json_object_get(entry ? entry->entry : NULL, "state"));
-    if (!entry || !state || strcmp(state, "published") != 0)
-        return RIGHT;
-    return owner_is_wrong(view, name, entry, f) ? WRONG : RIGHT;
+    return published && owner_is_wrong(view, name, entry, f) ? WRONG : RIGHT;
 }
 
 /* --- once more, by name --- */
