@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "engine/dump.h"
+#include "engine/gather.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -314,229 +315,121 @@ void dump_serve(struct member *member, const struct net_msg *msg)
 
 /* --- the asker --- */
 
-struct dump_ask {
-    struct dump_ask *prev, *next; /* utlist */
-    struct dump_request *dump;
-    uint32_t rank;
-    uint64_t id, first;
-    struct net_timer *deadline;
-};
-
 struct dump_request {
     struct dump_request *prev, *next; /* utlist */
     struct member *member;
+    struct gather *gather;
     uint8_t flags;
     char *upath;
-    uint32_t next_rank, last_rank; /* last_rank excluded */
-    struct dump_ask *asks;
-    unsigned nasks;
     dump_page_fn page;
     dump_done_fn done;
     void *arg;
-    struct net_post post;
-    bool posted, cancelled;
 };
-
-static void dump_go_on(struct dump_request *dump);
-
-static void ask_free(struct dump_ask *ask)
-{
-    DL_DELETE(ask->dump->asks, ask);
-    ask->dump->nasks--;
-    net_timer_destroy(ask->deadline);
-    free(ask);
-}
-
-static void ask_failed(struct dump_ask *ask, int error)
-{
-    struct dump_request *dump = ask->dump;
-    uint32_t rank = ask->rank;
-
-    ask_free(ask);
-    dump->page(dump->arg, rank, error, NULL, 0, false);
-    dump_go_on(dump);
-}
-
-static void ask_deadline(void *arg)
-{
-    ask_failed(arg, ETIMEDOUT);
-}
-
-static int ask_send(struct dump_ask *ask)
-{
-    struct member *member = ask->dump->member;
-    struct net_msg msg = {
-        .type = NET_MSG_DUMP,
-        .flags = ask->dump->flags,
-        .entry = {.upath = ask->dump->upath},
-        .offset = ask->first,
-    };
-
-    ask->id = msg.id = member->next_id;
-    member->next_id += 2;
-    if (member_send(member, ask->rank, &msg) < 0)
-        return -1;
-    net_timer_start(ask->deadline,
-                    util_clock_now() + (uint64_t)(member->config->peer_timeout *
-                                                  (double)UTIL_NSEC_PER_SEC));
-    return 0;
-}
 
 static void dump_free(struct dump_request *dump)
 {
-    struct dump_ask *ask, *tmp;
-
     DL_DELETE(dump->member->dumps, dump);
-    DL_FOREACH_SAFE(dump->asks, ask, tmp)
-    {
-        ask_free(ask);
-    }
     free(dump->upath);
     free(dump);
 }
 
-static void dump_posted(void *arg)
+/* Slots that nobody has had are nobody that could answer. */
+static bool dump_wanted(void *arg, uint32_t rank)
+{
+    const struct dump_request *dump = arg;
+    return !dht_node_is_absent(dump->member->dht, rank);
+}
+
+static void dump_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
+{
+    const struct dump_request *dump = arg;
+
+    msg->type = NET_MSG_DUMP;
+    msg->flags = dump->flags;
+    msg->entry.upath = dump->upath;
+    msg->offset = at->first;
+}
+
+static void dump_failed(void *arg, uint32_t rank, int error)
 {
     struct dump_request *dump = arg;
-
-    dump->posted = false;
-    if (dump->cancelled)
-        dump_free(dump);
-    else
-        dump_go_on(dump);
+    dump->page(dump->arg, rank, error, NULL, 0, false);
 }
 
-/* Ask the next ranks; all is done when nothing is out. */
-static void dump_go_on(struct dump_request *dump)
+static enum gather_step dump_answer(void *arg, struct gather_at *at,
+                                    const struct net_msg *msg)
 {
-    if (dump->posted)
-        return;
-    while (dump->next_rank < dump->last_rank && dump->nasks < RANKS_AT_ONCE) {
-        struct dump_ask *ask = calloc(1, sizeof(*ask));
-        uint32_t rank = dump->next_rank++;
-        int error = ENOMEM;
+    struct dump_request *dump = arg;
+    bool more = (msg->flags & NET_DUMP_MORE) != 0;
 
-        if (ask && dht_node_is_absent(dump->member->dht, rank)) {
-            free(ask);
-            continue;
-        }
-        if (ask &&
-            (ask->deadline = net_timer_create(dump->member->loop, ask_deadline, ask))) {
-            ask->dump = dump;
-            ask->rank = rank;
-            DL_APPEND(dump->asks, ask);
-            dump->nasks++;
-            if (ask_send(ask) == 0)
-                continue;
-            error = errno;
-            ask_free(ask);
-        } else {
-            free(ask);
-        }
-        dump->page(dump->arg, rank, error, NULL, 0, false);
+    if (msg->status) {
+        dump_failed(dump, at->rank, msg->status);
+        return GATHER_LAST;
     }
-    if (dump->nasks == 0) {
-        dump_done_fn done = dump->done;
-        void *arg = dump->arg;
-        dump_free(dump);
-        done(arg);
+    if (more) {
+        json_t *page = json_loadb(msg->blob, msg->blob_len, 0, NULL);
+        uint64_t got = json_array_size(json_object_get(page, "entries")) +
+                       json_array_size(json_object_get(page, "own")); /* one of them */
+        json_decref(page);
+        at->first += got;
+        more = got > 0;
     }
+    dump->page(dump->arg, at->rank, 0, msg->blob, msg->blob_len, more);
+    return more ? GATHER_MORE : GATHER_LAST;
 }
+
+static bool dump_done(void *arg)
+{
+    struct dump_request *dump = arg;
+    dump_done_fn done = dump->done;
+
+    arg = dump->arg;
+    dump_free(dump);
+    done(arg);
+    return false;
+}
+
+static const struct gather_ops dump_ops = {dump_wanted, dump_ask, dump_answer, dump_failed,
+                                           dump_done};
 
 struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
                                 dump_page_fn page, dump_done_fn done, void *arg)
 {
-    struct dump_request *dump = calloc(1, sizeof(*dump));
+    bool all = ask->length == UINT64_MAX;
+    struct dump_request *dump;
 
-    if (!dump || !(dump->upath = strdup(ask->entry.upath ? ask->entry.upath : ""))) {
-        free(dump);
-        errno = ENOMEM;
-        return NULL;
-    }
-    if (ask->length != UINT64_MAX && ask->length >= member->job->nranks) {
-        free(dump->upath);
-        free(dump);
+    if (!all && ask->length >= member->job->nranks) {
         errno = EINVAL;
         return NULL;
     }
+    dump = calloc(1, sizeof(*dump));
+    if (!dump || !(dump->upath = strdup(ask->entry.upath ? ask->entry.upath : "")))
+        goto free_dump;
     dump->member = member;
     dump->flags = ask->flags;
-    dump->next_rank = ask->length == UINT64_MAX ? 0 : (uint32_t)ask->length;
-    dump->last_rank =
-        ask->length == UINT64_MAX ? member->job->nranks : (uint32_t)ask->length + 1;
     dump->page = page;
     dump->done = done;
     dump->arg = arg;
+    dump->gather = gather_start(member, all ? 0 : (uint32_t)ask->length,
+                                all ? member->job->nranks : (uint32_t)ask->length + 1,
+                                RANKS_AT_ONCE, &dump_ops, dump);
+    if (!dump->gather)
+        goto free_upath;
     DL_APPEND(member->dumps, dump);
-    dump->posted = true;
-    net_loop_post(member->loop, &dump->post, dump_posted, dump);
     return dump;
+
+free_upath:
+    free(dump->upath);
+free_dump:
+    free(dump);
+    errno = ENOMEM;
+    return NULL;
 }
 
 void dump_cancel(struct dump_request *dump)
 {
-    if (dump->posted)
-        dump->cancelled = true;
-    else
-        dump_free(dump);
-}
-
-bool dump_receive(struct member *member, const struct net_msg *msg)
-{
-    struct dump_request *dump;
-    struct dump_ask *ask, *found = NULL;
-
-    DL_FOREACH(member->dumps, dump)
-    {
-        DL_FOREACH(dump->asks, ask)
-        {
-            if (ask->id == msg->id && ask->rank == msg->source)
-                found = ask;
-        }
-    }
-    if (!found)
-        return false;
-    if (msg->status) {
-        ask_failed(found, msg->status);
-        return true;
-    }
-    bool more = (msg->flags & NET_DUMP_MORE) != 0;
-    json_t *page = more ? json_loadb(msg->blob, msg->blob_len, 0, NULL) : NULL;
-    uint64_t got = json_array_size(json_object_get(page, "entries")) +
-                   json_array_size(json_object_get(page, "own")); /* one of them */
-
-    json_decref(page);
-    dump = found->dump;
-    found->first += got;
-    more = more && got > 0;
-    dump->page(dump->arg, found->rank, 0, msg->blob, msg->blob_len, more);
-    if (more && ask_send(found) == 0)
-        return true;
-    if (more) {
-        ask_failed(found, EHOSTUNREACH);
-        return true;
-    }
-    ask_free(found);
-    dump_go_on(dump);
-    return true;
-}
-
-void dump_peer_down(struct member *member, uint32_t rank)
-{
-    struct dump_request *dump, *dump_tmp;
-    struct dump_ask *ask, *tmp;
-
-    DL_FOREACH_SAFE(member->dumps, dump, dump_tmp)
-    {
-        DL_FOREACH_SAFE(dump->asks, ask, tmp)
-        {
-            if (ask->rank == rank) {
-                ask_failed(ask,
-                           EHOSTUNREACH); /* may free the dump: one ask per rank and dump */
-                break;
-            }
-        }
-    }
+    gather_cancel(dump->gather);
+    dump_free(dump);
 }
 
 void dump_stop(struct member *member)
@@ -545,6 +438,6 @@ void dump_stop(struct member *member)
 
     DL_FOREACH_SAFE(member->dumps, dump, tmp)
     {
-        dump_free(dump);
+        dump_cancel(dump);
     }
 }
