@@ -133,6 +133,10 @@ static void gather_go_on(struct gather *gather)
         return;
     gather->busy = true;
     for (;;) {
+        if (gather->cancelled) { /* from inside of what was called below */
+            gather_free(gather);
+            return;
+        }
         if (gather->stopped)
             break;
         if (gather_step(gather))
@@ -189,7 +193,7 @@ struct gather *gather_start(struct member *member, uint32_t first, uint32_t end,
 
 void gather_cancel(struct gather *gather)
 {
-    if (gather->posted)
+    if (gather->posted || gather->busy)
         gather->cancelled = true;
     else
         gather_free(gather);

@@ -48,7 +48,7 @@ struct gather_ops {
  * NULL: ENOMEM. */
 struct gather *gather_start(struct member *member, uint32_t first, uint32_t end,
                             unsigned at_once, const struct gather_ops *ops, void *arg);
-/* Not from inside of an operation. No call after it. */
+/* No call after it; also from inside of one. */
 void gather_cancel(struct gather *gather);
 /* An answer, or an ERROR: false if it is not of a gather's question. */
 bool gather_receive(struct member *member, const struct net_msg *msg);

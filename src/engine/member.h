@@ -121,10 +121,10 @@ struct member {
     struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
-    struct gather *gathers; /* utlist */
+    struct gather *gathers;            /* utlist */
     struct dump_request *dumps;
     struct dump_check *dump_checks; /* utlist */
-    struct orphan *orphans; /* utlist */
+    struct orphan *orphans;         /* utlist */
     struct linger *linger;
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
