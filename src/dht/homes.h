@@ -14,6 +14,7 @@
 #include "dht/key.h"
 
 #define DHT_REPLICAS_MAX 8
+#define DHT_FEW_LIVE     32
 
 struct dht_ring {
     uint32_t nranks;
@@ -23,6 +24,10 @@ struct dht_ring {
     /* false: known to be dead or absent; NULL: all live */
     bool (*live)(const void *arg, uint32_t rank);
     const void *arg;
+    /* If there are no more than DHT_FEW_LIVE: all for which live() may be true, in any
+     * order. It only saves the walk over the others. nfew 0: not given. */
+    const uint32_t *few;
+    uint32_t nfew;
 };
 
 /* j-th rank of the key's probe order; visits every rank once for j = 0 .. nranks-1. */

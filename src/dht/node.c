@@ -266,7 +266,11 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
                                    .replicas = node->config.replicas,
                                    .node = config->node,
                                    .live = node_rank_live,
-                                   .arg = node};
+                                   .arg = node,
+                                   .few = node->few};
+    node->nlive = config->nranks;
+    for (uint32_t i = 0; i < config->nranks && i < DHT_FEW_LIVE; i++)
+        node->few[i] = i;
     node->last_id = (uint64_t)config->incarnation << 40;
     node->last_token = node->last_id;
     node->armed = UINT64_MAX;
@@ -280,6 +284,8 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
             goto free_node;
         for (uint32_t i = 0; i < config->nranks; i++)
             node->death[i] = i != config->self;
+        node->few[0] = config->self;
+        node->nlive = node->ring.nfew = 1;
     }
     node->shard = dht_shard_create(config->depth, config->bins);
     if (node->shard == NULL || (config->listing && dht_shard_keep_index(node->shard) < 0))
@@ -343,6 +349,27 @@ void dht_node_tick(struct dht_node *node)
     node_run(node);
 }
 
+/* Keep nlive and few after a change; the death table says what holds now. */
+static void few_update(struct dht_node *node, uint32_t rank, bool live)
+{
+    uint32_t n = 0;
+
+    if (live) {
+        if (node->nlive < DHT_FEW_LIVE)
+            node->few[node->nlive] = rank;
+        node->nlive++;
+    } else if (--node->nlive < DHT_FEW_LIVE) {
+        for (; n < node->nlive && node->few[n] != rank; n++)
+            ;
+        node->few[n] = node->few[node->nlive];
+    } else if (node->nlive == DHT_FEW_LIVE) {
+        for (uint32_t i = 0; i < node->config.nranks; i++)
+            if (node_rank_live(node, i))
+                node->few[n++] = i;
+    }
+    node->ring.nfew = node->nlive <= DHT_FEW_LIVE ? node->nlive : 0;
+}
+
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
 {
     if (rank >= node->config.nranks || rank == node->config.self ||
@@ -356,9 +383,11 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
     kept_drop_all(node);
     if (live) {
         node->death[rank] &= ~1u;
+        few_update(node, rank, true);
         lookup_rank_live(node);
     } else {
         node->death[rank] = ++node->epoch << 1 | 1;
+        few_update(node, rank, false);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
         home_rank_dead(node, rank);

@@ -182,7 +182,8 @@ struct dht_node {
 
     /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
     uint32_t *death;
-    uint32_t epoch; /* deaths so far */
+    uint32_t epoch;                    /* deaths so far */
+    uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];

@@ -496,6 +496,7 @@ static bool slot_live(const void *arg, uint32_t rank)
 static void slots_load(uint32_t live, uint32_t nodes)
 {
     struct slots *slots = calloc(1, sizeof(*slots));
+    uint32_t few[DHT_FEW_LIVE];
     struct dht_ring ring = {.nranks = 4096, .replicas = 2, .live = slot_live, .arg = slots};
     struct churn_net *random = churn_create(1, 1, 1, 1, live);
     uint32_t homes[DHT_REPLICAS_MAX], most = 0, least = UINT32_MAX, together = 0;
@@ -505,6 +506,8 @@ static void slots_load(uint32_t live, uint32_t nodes)
     if (slots == NULL)
         exit(1);
     ring.node = slots->node;
+    ring.few = few;
+    ring.nfew = live <= DHT_FEW_LIVE ? live : 0;
     for (uint32_t i = 0; i < 4096; i++)
         slots->node[i] = nodes + i; /* never taken: one of its own */
     for (uint32_t left = live; left > 0;) {
@@ -513,6 +516,8 @@ static void slots_load(uint32_t live, uint32_t nodes)
             continue;
         slots->live[i] = 1;
         slots->node[i] = --left % nodes;
+        if (left < DHT_FEW_LIVE)
+            few[left] = i;
     }
     for (uint32_t k = 0; k < nkeys; k++) {
         struct dht_key key;

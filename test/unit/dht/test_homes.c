@@ -240,6 +240,44 @@ static void test_few_live(void **state)
     assert_in_range(apart, 1960, 2000);
 }
 
+/* Where the live ones are given, the result is the same as without. */
+static void test_given_few(void **state)
+{
+    static char live[5000];
+    static uint32_t node[5000];
+
+    (void)state;
+    srand(21);
+    for (unsigned k = 0; k < 5000; k++) {
+        struct dht_ring ring = {.nranks = 1 + rand() % 5000, .replicas = 1 + rand() % 8};
+        struct dht_key key = make_key(k);
+        uint32_t few[DHT_FEW_LIVE], a[DHT_REPLICAS_MAX], b[DHT_REPLICAS_MAX];
+        uint32_t n = 1 + rand() % (DHT_FEW_LIVE < ring.nranks ? DHT_FEW_LIVE : ring.nranks);
+        memset(live, 0, sizeof(live));
+        for (uint32_t i = 0; i < n;) {
+            uint32_t r = rand() % ring.nranks;
+            if (live[r])
+                continue;
+            live[r] = 1;
+            node[r] = rand() % 5;
+            few[i++] = r;
+        }
+        for (unsigned i = 0; i < 3; i++) /* more than live: allowed */
+            live[few[rand() % n]] = 0;
+        ring.live = live_table;
+        ring.arg = live;
+        ring.node = k % 3 ? node : NULL;
+        unsigned found = dht_homes_find(&ring, &key, a);
+        ring.few = few;
+        ring.nfew = n;
+        live_calls = 0;
+        assert_int_equal(dht_homes_find(&ring, &key, b), found);
+        assert_memory_equal(a, b, found * sizeof(a[0]));
+        if (ring.nranks / 16 >= n)
+            assert_true(live_calls <= n);
+    }
+}
+
 /* A death moves only the keys of the dead. */
 static void test_stable(void **state)
 {
@@ -275,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_first_probes),     cmocka_unit_test(test_against_model),
         cmocka_unit_test(test_distinct_nodes),   cmocka_unit_test(test_most_dead),
         cmocka_unit_test(test_stable),           cmocka_unit_test(test_few_live),
+        cmocka_unit_test(test_given_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

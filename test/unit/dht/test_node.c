@@ -79,6 +79,18 @@ static unsigned all_waiters(struct fake_net *net)
     return n;
 }
 
+static uint64_t no_time(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void no_timer(void *arg, uint64_t when)
+{
+    (void)arg;
+    (void)when;
+}
+
 static void test_create(void **state)
 {
     struct dht_node_ops ops = {0};
@@ -754,6 +766,57 @@ static void test_restore(void **state)
 }
 
 /* Waiters of the dead go; so do the records that were made for them. */
+static bool in_table(const void *arg, uint32_t rank)
+{
+    return ((const bool *)arg)[rank];
+}
+
+/* A ring of slots that fills and empties: the node's homes are those of the rule. */
+static void test_slots(void **state)
+{
+    enum { SLOTS = 1000 };
+    static bool live[SLOTS];
+    struct fake_net *net = fake_net_create(2, 3, 5); /* for its random numbers */
+    struct dht_node_ops ops = {.now = no_time, .set_timer = no_timer};
+    struct dht_node_config config = net->config;
+    struct dht_ring ring = {.nranks = SLOTS, .replicas = 3, .live = in_table, .arg = live};
+    uint32_t n = 1, self = 77;
+
+    (void)state;
+    config.nranks = SLOTS;
+    config.self = self;
+    config.absent = true;
+    struct dht_node *node = dht_node_create(&config, &ops, NULL);
+    assert_non_null(node);
+    live[self] = true;
+    for (unsigned i = 0; i < 4000; i++) {
+        uint32_t homes[DHT_REPLICAS_MAX], expect[DHT_REPLICAS_MAX];
+        uint32_t rank = fake_net_random(net, SLOTS), most = i / 1000 % 2 ? 5 : 60;
+        char upath[32];
+        struct dht_key key;
+        if (rank != self && (live[rank] || n < most)) {
+            n += live[rank] ? -1 : 1;
+            live[rank] = !live[rank];
+            dht_node_set_live(node, rank, live[rank]);
+        }
+        for (uint32_t r = 0; r < SLOTS && n > most; r++) {
+            if (live[r] && r != self) {
+                n--;
+                live[r] = false;
+                dht_node_set_live(node, r, false);
+                assert_false(dht_node_is_absent(node, r));
+            }
+        }
+        snprintf(upath, sizeof(upath), "k/%u", i);
+        dht_key_init(&key, upath, config.depth);
+        unsigned found = dht_homes_find(&ring, &key, expect);
+        assert_int_equal(dht_node_homes(node, upath, homes), found);
+        assert_memory_equal(homes, expect, found * sizeof(homes[0]));
+    }
+    dht_node_destroy(node);
+    fake_net_destroy(net);
+}
+
 /* Copies stay known: whichever home dies, or is displaced, the next version reaches who was
  * given a copy. */
 static void test_copies(void **state)
@@ -1274,6 +1337,7 @@ int main(void)
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
+        cmocka_unit_test(test_slots),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_hold),
         cmocka_unit_test(test_dead_waiters_swept),
