@@ -285,7 +285,7 @@ static const char *describe(int error)
 /* Append the arrays of a further page. 0 or -1 ENOMEM. */
 static int merge_page(json_t *first, json_t *page)
 {
-    static const char *const arrays[] = {"entries", "waiting"};
+    static const char *const arrays[] = {"entries", "waiting", "own"};
 
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
         json_t *more = json_object_get(page, arrays[i]);
@@ -337,24 +337,29 @@ no_memory:
 }
 
 /* Every rank that ought to have answered has a shard or a reason. `why` for those that did
- * not. */
-static int fill_missing(struct shard **shards, const struct dump_query *query,
+ * not. done: the member has told of all. */
+static int fill_missing(struct shard **shards, const struct dump_query *query, bool done,
                         const char *why)
 {
     struct shard *shard, *next;
     json_int_t nranks = 0;
+    bool slots = false;
 
     HASH_ITER(hh, *shards, shard, next)
     {
         json_int_t n = json_integer_value(json_object_get(shard->json, "nranks"));
         if (n > nranks && n < (json_int_t)1 << 24)
             nranks = n;
+        /* In a ring of slots the member passes over those that nobody has had. */
+        slots |= json_integer_value(json_object_get(shard->json, "absent_ranks")) > 0;
         if (!shard->complete && !shard->error)
             shard->error = why;
     }
     bool all = query->rank == DYAD_RANK_NONE;
     uint32_t end = all ? (uint32_t)nranks : query->rank + 1;
     for (uint32_t rank = all ? 0 : query->rank; rank < end; rank++) {
+        if (slots && all && done)
+            break;
         if (!(shard = shard_get(shards, rank)))
             return -1;
         if (!shard->json && !shard->error)
@@ -433,8 +438,8 @@ json_t *dump_client_ask(int fd, const char *session, const struct dump_query *qu
     }
     if (!shards)
         goto failed;
-    if (fill_missing(&shards, query, done && !error ? "did not answer" : describe(error)) <
-            0 ||
+    if (fill_missing(&shards, query, done && !error,
+                     done && !error ? "did not answer" : describe(error)) < 0 ||
         !(document = make_document(shards, session))) {
         error = ENOMEM;
         goto failed;

@@ -181,6 +181,27 @@ static void cell_version(struct dump_text *text, const struct row *row, const ch
     add_version(text, json_object_get(row->object, key));
 }
 
+/* "3 (from 1)": rank 1 published it, rank 3 has taken it over. */
+static void cell_owner(struct dump_text *text, const struct row *row, const char *key)
+{
+    const json_t *version = json_object_get(row->object, "version");
+
+    add_value(text, json_object_get(row->object, key));
+    if (json_is_true(json_object_get(row->object, "adopted"))) {
+        dump_text_printf(text, " (from ");
+        add_value(text, json_object_get(version, "rank"));
+        dump_text_printf(text, ")");
+    }
+}
+
+/* "64a1.3": rank 3 of that launch. */
+static void cell_launch(struct dump_text *text, const struct row *row, const char *key)
+{
+    add_value(text, json_object_get(row->object, key));
+    dump_text_printf(text, ".");
+    add_value(text, json_object_get(row->object, "launch_rank"));
+}
+
 static void cell_upath(struct dump_text *text, const struct row *row, const char *key)
 {
     (void)key;
@@ -299,10 +320,13 @@ static int print_rows(FILE *out, const json_t *document, const char *key,
 
 int dump_print_shards(FILE *out, const json_t *document)
 {
+    const json_t *shards = json_object_get(document, "shards");
     static const struct column columns[] = {
+        {"LAUNCH", "launch", cell_launch, true}, /* only where there are several */
         {"RANK", "rank", cell_value, false},
         {"HOST", NULL, cell_host, true},
         {"PID", "pid", cell_value, false},
+        {"INC", "incarnation", cell_value, false},
         {"STATE", "state", cell_value, true},
         {"DEPTH", "depth", cell_value, false},
         {"BINS", "bins", cell_value, false},
@@ -320,7 +344,13 @@ int dump_print_shards(FILE *out, const json_t *document)
         {"UPTIME", "uptime", cell_seconds, false},
     };
 
-    return PRINT_ROWS(out, document, NULL, columns);
+    _Static_assert(sizeof(columns) / sizeof(columns[0]) <= COLUMNS_MAX, "too wide");
+    size_t skip = 1;
+    for (size_t i = 0; i < json_array_size(shards); i++)
+        if (json_object_get(json_array_get(shards, i), "launch"))
+            skip = 0;
+    return print_rows(out, document, NULL, columns + skip,
+                      sizeof(columns) / sizeof(columns[0]) - skip);
 }
 
 int dump_print_entries(FILE *out, const json_t *document)
@@ -330,7 +360,7 @@ int dump_print_entries(FILE *out, const json_t *document)
         {"HASH", "hash", cell_path, true},
         {"BINS", "bins", cell_path, true},
         {"HOMES", "homes", cell_list, true},
-        {"OWNER", "owner", cell_value, false},
+        {"OWNER", "owner", cell_owner, true},
         {"TYPE", "type", cell_value, true},
         {"SIZE", "size", cell_value, false},
         {"VERSION", "version", cell_version, true},
@@ -405,6 +435,11 @@ static void add_entry(struct dump_text *text, const json_t *entry)
     add_value(text, json_object_get(entry, "state"));
     dump_text_printf(text, ", owner ");
     add_value(text, json_object_get(entry, "owner"));
+    if (json_is_true(json_object_get(entry, "adopted"))) {
+        dump_text_printf(text, " (adopted from rank ");
+        add_value(text, json_object_get(json_object_get(entry, "version"), "rank"));
+        dump_text_printf(text, ")");
+    }
     dump_text_printf(text, ", type ");
     add_value(text, json_object_get(entry, "type"));
     dump_text_printf(text, ", size ");

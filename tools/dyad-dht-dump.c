@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dump_check.h"
 #include "dump_client.h"
 #include "dump_print.h"
 #include "dyad/dyad.h"
@@ -23,7 +24,7 @@
 #include "net/msg.h"
 #include "util/clock.h"
 
-enum { EXIT_SHOWN = 0, EXIT_FAILED = 1, EXIT_PARTLY = 2 };
+enum { EXIT_SHOWN = 0, EXIT_FAILED = 1, EXIT_PARTLY = 2, EXIT_WRONG = 3 };
 
 #define TIMEOUT_MAX 86400.0
 
@@ -33,7 +34,7 @@ enum { EXIT_SHOWN = 0, EXIT_FAILED = 1, EXIT_PARTLY = 2 };
 
 static struct {
     const char *session, *key;
-    bool entries, waiting, json, list;
+    bool entries, waiting, check, json, list;
     uint32_t rank;
     double timeout;
 } opt = {.rank = DYAD_RANK_NONE, .timeout = 10};
@@ -323,6 +324,7 @@ static void print_help(void)
         "  --waiting       who waits for which file, and since when\n"
         "  --key PATH      explain one file: below the managed directory, or relative to "
         "it\n"
+        "  --check         compare every entry with its homes and with its owner's disk\n"
         "  --rank N        ask only rank N\n"
         "  --json          print one JSON document\n"
         "  --session HASH  which session, if there are several\n"
@@ -330,7 +332,8 @@ static void print_help(void)
         "  --timeout S     seconds to wait for each answer (10)\n"
         "  --version       print the version and exit\n"
         "  --help          print this and exit\n\n"
-        "Exit status: 0; 1 if nothing could be shown; 2 if some rank did not answer.\n");
+        "Exit status: 0; 1 if nothing could be shown; 2 if some rank did not answer;\n"
+        "3 if --check found something wrong.\n");
 }
 
 static double parse_timeout(const char *text)
@@ -358,11 +361,24 @@ static uint32_t parse_rank(const char *text)
 
 static void parse(int argc, char *argv[])
 {
-    enum { ENTRIES = 256, WAITING, KEY, RANK, JSON, SESSION, LIST, TIMEOUT, VERSION, HELP };
+    enum {
+        ENTRIES = 256,
+        WAITING,
+        KEY,
+        CHECK,
+        RANK,
+        JSON,
+        SESSION,
+        LIST,
+        TIMEOUT,
+        VERSION,
+        HELP
+    };
     static const struct option options[] = {
         {"entries", no_argument, NULL, ENTRIES},
         {"waiting", no_argument, NULL, WAITING},
         {"key", required_argument, NULL, KEY},
+        {"check", no_argument, NULL, CHECK},
         {"rank", required_argument, NULL, RANK},
         {"json", no_argument, NULL, JSON},
         {"session", required_argument, NULL, SESSION},
@@ -384,6 +400,9 @@ static void parse(int argc, char *argv[])
             break;
         case KEY:
             opt.key = optarg;
+            break;
+        case CHECK:
+            opt.check = true;
             break;
         case RANK:
             opt.rank = parse_rank(optarg);
@@ -417,15 +436,18 @@ static void parse(int argc, char *argv[])
     }
     if (optind < argc)
         die("%s: no argument is expected. Try 'dyad-dht-dump --help'", argv[optind]);
+    if (opt.check && (opt.entries || opt.waiting || opt.key || opt.rank != DYAD_RANK_NONE))
+        die("--check asks all ranks for everything: it does not go with --entries, "
+            "--waiting, --key or --rank");
 }
 
 /* Ask the members that were chosen, one after the other, until one answers. */
-static json_t *ask(const struct session *sessions, size_t n)
+static json_t *ask(const struct session *sessions, size_t n, uint8_t flags,
+                   const char *name)
 {
     uint64_t timeout = (uint64_t)(opt.timeout * (double)UTIL_NSEC_PER_SEC);
     char upath[PATH_MAX], err[256] = "";
     const char *asked = "";
-    const char *name = NULL;
     json_t *document = NULL;
     size_t left = 0;
 
@@ -445,9 +467,7 @@ static json_t *ask(const struct session *sessions, size_t n)
             uint64_t first =
                 others && timeout > NEXT_MEMBER_AFTER ? NEXT_MEMBER_AFTER : timeout;
             struct dump_query query = {
-                .flags = (uint8_t)((opt.entries ? NET_DUMP_ENTRIES : 0) |
-                                   (opt.waiting || opt.key ? NET_DUMP_WAITING : 0) |
-                                   (opt.key ? NET_DUMP_KEY : 0)),
+                .flags = flags,
                 .upath = name,
                 .rank = opt.rank,
                 .first = first,
@@ -471,6 +491,34 @@ static json_t *ask(const struct session *sessions, size_t n)
     return document;
 }
 
+struct chosen {
+    const struct session *sessions;
+    size_t n;
+};
+
+static json_t *check_ask(void *arg, uint8_t flags, const char *upath)
+{
+    const struct chosen *chosen = arg;
+    return ask(chosen->sessions, chosen->n, flags, upath);
+}
+
+/* The document of a check, or of what else was asked for. */
+static json_t *ask_all(const struct session *sessions, size_t n)
+{
+    struct chosen chosen = {sessions, n};
+    json_t *result;
+
+    if (!opt.check)
+        return ask(sessions, n,
+                   (uint8_t)((opt.entries ? NET_DUMP_ENTRIES : 0) |
+                             (opt.waiting || opt.key ? NET_DUMP_WAITING : 0) |
+                             (opt.key ? NET_DUMP_KEY : 0)),
+                   NULL);
+    if (!(result = dump_check(check_ask, &chosen)))
+        die("the check was not finished: %s", strerror(errno));
+    return result;
+}
+
 static int print(json_t *document)
 {
     int rc = 0;
@@ -480,6 +528,8 @@ static int print(json_t *document)
         putchar('\n');
         return rc;
     }
+    if (opt.check)
+        return dump_check_print(stdout, document);
     printf("session %s\n", json_string_value(json_object_get(document, "session")));
     if (opt.key)
         return dump_print_key(stdout, document);
@@ -518,7 +568,7 @@ int main(int argc, char *argv[])
     }
     choose(sessions, nsessions);
 
-    json_t *document = ask(sessions, nsessions);
+    json_t *document = ask_all(sessions, nsessions);
     free(sessions);
     free(members);
     if (print(document) < 0 || fflush(stdout) != 0 || ferror(stdout))
@@ -528,6 +578,8 @@ int main(int argc, char *argv[])
         fprintf(stderr, "dyad-dht-dump: some ranks did not answer:\n");
         dump_print_unreachable(stderr, document);
     }
+    bool wrong = json_array_size(json_object_get(document, "mismatches")) > 0;
+    partly |= json_integer_value(json_object_get(document, "unconfirmed")) > 0;
     json_decref(document);
-    return partly ? EXIT_PARTLY : EXIT_SHOWN;
+    return wrong ? EXIT_WRONG : partly ? EXIT_PARTLY : EXIT_SHOWN;
 }

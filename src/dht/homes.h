@@ -2,8 +2,8 @@
  * dht/homes.h - which ranks keep a key
  *
  * probe_j = (a + j*b) mod N, b coprime to N (double hashing) and far from 0 and N; the
- * homes are the first R live ranks of that order, on distinct nodes if 4R probes find them,
- * else any. O(1) in N, no ring table.
+ * homes are the first R live ranks of that order, on distinct nodes if the first 4R live
+ * ranks have them, else any. O(1) in N, no ring table.
  */
 #ifndef DYAD_DHT_HOMES_H
 #define DYAD_DHT_HOMES_H
@@ -14,6 +14,7 @@
 #include "dht/key.h"
 
 #define DHT_REPLICAS_MAX 8
+#define DHT_FEW_LIVE     32
 
 struct dht_ring {
     uint32_t nranks;
@@ -23,6 +24,10 @@ struct dht_ring {
     /* false: known to be dead or absent; NULL: all live */
     bool (*live)(const void *arg, uint32_t rank);
     const void *arg;
+    /* If there are no more than DHT_FEW_LIVE: all for which live() may be true, in any
+     * order. It only saves the walk over the others. nfew 0: not given. */
+    const uint32_t *few;
+    uint32_t nfew;
 };
 
 /* j-th rank of the key's probe order; visits every rank once for j = 0 .. nranks-1. */
@@ -30,7 +35,8 @@ uint32_t dht_homes_probe(const struct dht_ring *ring, const struct dht_key *key,
                          uint32_t j);
 
 /* Fill homes[], in probe order; returns how many: min(replicas, live ranks). A few probes
- * while most ranks live; never more than nranks (some 2 ns each and no division). */
+ * while most ranks live; never more than nranks (some 2 ns each and no division), which is
+ * what it takes where fewer than 4R live on fewer than R nodes. */
 unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 

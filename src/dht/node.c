@@ -95,7 +95,8 @@ void node_rearm(struct dht_node *node)
     for (int i = 0; i < TIMER_CLASSES; i++)
         if (node->timers[i] != NULL && node->timers[i]->when < when)
             when = node->timers[i]->when;
-    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW))
+    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW) ||
+        (node->copies_reviewing && node->ncopies_asking < DHT_REPAIR_WINDOW))
         when = node->ops->now(node->arg);
     if (when < node->armed) {
         node->armed = when;
@@ -115,6 +116,7 @@ static void node_run(struct dht_node *node)
         ready->fn(node, ready);
     }
     publish_review_step(node);
+    copies_review_step(node);
     node->running = false;
     node_rearm(node);
 }
@@ -264,19 +266,26 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
                                    .replicas = node->config.replicas,
                                    .node = config->node,
                                    .live = node_rank_live,
-                                   .arg = node};
+                                   .arg = node,
+                                   .few = node->few};
+    node->nlive = config->nranks;
+    for (uint32_t i = 0; i < config->nranks && i < DHT_FEW_LIVE; i++)
+        node->few[i] = i;
     node->last_id = (uint64_t)config->incarnation << 40;
     node->last_token = node->last_id;
     node->armed = UINT64_MAX;
     node->review_timer.fn = publish_review_timer;
     node->refresh_timer.fn = publish_refresh_timer;
     node->sweep_timer.fn = home_sweep;
+    node->copy_timer.fn = copies_timer;
     if (config->absent) {
         node->death = malloc(config->nranks * sizeof(*node->death));
         if (node->death == NULL)
             goto free_node;
         for (uint32_t i = 0; i < config->nranks; i++)
             node->death[i] = i != config->self;
+        node->few[0] = config->self;
+        node->nlive = node->ring.nfew = 1;
     }
     node->shard = dht_shard_create(config->depth, config->bins);
     if (node->shard == NULL || (config->listing && dht_shard_keep_index(node->shard) < 0))
@@ -301,6 +310,7 @@ void dht_node_destroy(struct dht_node *node)
     self_msg_drop(node);
     kept_drop_all(node);
     lookup_destroy(node);
+    copies_destroy(node);
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
@@ -339,6 +349,27 @@ void dht_node_tick(struct dht_node *node)
     node_run(node);
 }
 
+/* Keep nlive and few after a change; the death table says what holds now. */
+static void few_update(struct dht_node *node, uint32_t rank, bool live)
+{
+    uint32_t n = 0;
+
+    if (live) {
+        if (node->nlive < DHT_FEW_LIVE)
+            node->few[node->nlive] = rank;
+        node->nlive++;
+    } else if (--node->nlive < DHT_FEW_LIVE) {
+        for (; n < node->nlive && node->few[n] != rank; n++)
+            ;
+        node->few[n] = node->few[node->nlive];
+    } else if (node->nlive == DHT_FEW_LIVE) {
+        for (uint32_t i = 0; i < node->config.nranks; i++)
+            if (node_rank_live(node, i))
+                node->few[n++] = i;
+    }
+    node->ring.nfew = node->nlive <= DHT_FEW_LIVE ? node->nlive : 0;
+}
+
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
 {
     if (rank >= node->config.nranks || rank == node->config.self ||
@@ -353,9 +384,11 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
     node->kept_floor = node->ops->now(node->arg);
     if (live) {
         node->death[rank] &= ~1u;
+        few_update(node, rank, true);
         lookup_rank_live(node);
     } else {
         node->death[rank] = ++node->epoch << 1 | 1;
+        few_update(node, rank, false);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
         home_rank_dead(node, rank);
@@ -363,12 +396,19 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     }
     publish_review(node, false);
+    copies_review(node);
     node_rearm(node);
 }
 
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
 {
     return rank < node->config.nranks && node_rank_live(node, rank);
+}
+
+bool dht_node_is_absent(const struct dht_node *node, uint32_t rank)
+{
+    /* Dead, and by none of the deaths that were counted. */
+    return rank < node->config.nranks && node->death != NULL && node->death[rank] == 1;
 }
 
 struct dht_shard *dht_node_shard(struct dht_node *node)

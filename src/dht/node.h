@@ -4,7 +4,8 @@
  * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of old
  * copies before it acknowledges a newer version. As a client: publishes to the homes of a
  * key, looks up with retry at the next home, registers again after the death of a home,
- * republishes what a change of membership moved. Knows no network: it is given a function
+ * republishes what a change of membership moved, and sees to it that a home knows of each
+ * copy that was looked up with COPY. Knows no network: it is given a function
  * that sends a message to a rank, so 100,000 of them run in one process. Not thread-safe:
  * belongs to the loop.
  *
@@ -110,6 +111,11 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
                                    void *arg);
 /* fn will not be called. */
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
+/* This rank has a copy, fetched by an earlier incarnation (from the catalogue): as if it
+ * had been looked up with COPY. ops->invalidate is called if the table knows a newer
+ * version. 0 or -1 ENOMEM, EINVAL (no version). */
+int dht_node_hold(struct dht_node *node, const char *upath,
+                  const struct dyad_version *version);
 /* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
  * people. */
 uint32_t dht_lookup_home(const struct dht_lookup *lookup);
@@ -125,6 +131,8 @@ void dht_node_tick(struct dht_node *node);
  * is always live. */
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
+/* With config.absent: it has never been live as far as this node knows. */
+bool dht_node_is_absent(const struct dht_node *node, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 
@@ -137,6 +145,9 @@ struct dht_node_stats {
 const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node);
 unsigned dht_node_homes(struct dht_node *node, const char *upath,
                         uint32_t homes[DHT_REPLICAS_MAX]);
+/* Is a publish or withdrawal of ours of this upath under way, or is an entry of ours not
+ * yet at all its homes? */
+bool dht_node_is_unsettled(struct dht_node *node, const char *upath);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);

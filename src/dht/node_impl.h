@@ -3,6 +3,7 @@
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
+ * node_copies.c: who knows of our copies.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -182,7 +183,8 @@ struct dht_node {
 
     /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
     uint32_t *death;
-    uint32_t epoch; /* deaths so far */
+    uint32_t epoch;                    /* deaths so far */
+    uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -210,6 +212,12 @@ struct dht_node {
 
     struct kept *kept, *kept_order;
     uint64_t kept_floor; /* when homes moved last: what was asked before is not true */
+
+    struct copy *copies, *copy_next; /* next to be looked at */
+    bool copies_reviewing, copies_again;
+    unsigned ncopies_asking, copy_tries;
+    struct timer copy_timer;
+
     struct dht_node_stats stats;
 };
 
@@ -257,9 +265,27 @@ void kept_drop(struct dht_node *node, const char *upath);
 /* Homes may have moved. */
 void kept_drop_all(struct dht_node *node);
 
+/* node_copies.c */
+/* The home has noted us as a holder of that version. */
+void copies_note(struct dht_node *node, const char *upath,
+                 const struct dyad_version *version, uint32_t home);
+/* A home told us of a newer version, and counts us no more. */
+void copies_newer(struct dht_node *node, const struct dyad_entry *newer);
+/* We publish it ourselves. */
+void copies_drop(struct dht_node *node, const char *upath);
+/* Homes may have moved. */
+void copies_review(struct dht_node *node);
+void copies_review_step(struct dht_node *node);
+void copies_timer(struct dht_node *node, struct timer *timer);
+/* Is it of a lookup of ours, whose arg is malloc'ed? */
+bool copies_is_renewal(dht_lookup_fn fn);
+void copies_destroy(struct dht_node *node);
+
 /* node_publish.c; _reply: false if the id is not of a publish */
 bool publish_reply(struct dht_node *node, const struct net_msg *msg);
 bool publish_under_way(struct dht_node *node, const char *upath);
+/* A version that a home should have told us of, and did not. */
+void publish_missed(struct dht_node *node, const struct dyad_entry *newer);
 void publish_invalidate(struct dht_node *node, const struct net_msg *msg);
 void publish_rank_dead(struct dht_node *node, uint32_t rank);
 void publish_review(struct dht_node *node, bool all);

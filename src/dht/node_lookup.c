@@ -293,6 +293,8 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
     if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry)) {
+        if ((l->flags & NET_LOOKUP_COPY) != 0 && entry->owner != node->config.self)
+            copies_note(node, l->upath, &entry->version, ask->rank);
         lookup_finish(node, l, 0);
         return;
     }
@@ -451,6 +453,14 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
     return lookup->home;
 }
 
+/* One whose fn is not called any more. */
+static void lookup_free(struct dht_lookup *l)
+{
+    if (copies_is_renewal(l->fn))
+        free(l->arg);
+    free(l);
+}
+
 void lookup_destroy(struct dht_node *node)
 {
     struct ready *ready, *rtmp;
@@ -459,13 +469,14 @@ void lookup_destroy(struct dht_node *node)
     DL_FOREACH_SAFE(node->ready, ready, rtmp)
     {
         if (ready->fn == lookup_done) {
+            l = (struct dht_lookup *)ready;
             node_ready_remove(node, ready);
-            free(ready);
+            lookup_free(l);
         }
     }
     HASH_CLEAR(hh, node->lookups_by_id);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
-        free(l);
+        lookup_free(l);
     }
 }

@@ -114,6 +114,17 @@ static bool own_is_in_place(struct dht_node *node, const struct own *own)
     return true;
 }
 
+bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
+{
+    const struct own *own;
+    struct dht_key key;
+
+    dht_key_init(&key, upath, 0);
+    own = own_find(node, upath, (uint32_t)key.full);
+    return own != NULL &&
+           (own->queue != NULL || own->deferred != NULL || !own_is_in_place(node, own));
+}
+
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;
@@ -146,23 +157,27 @@ static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
     publish_start(node, op);
 }
 
+void publish_missed(struct dht_node *node, const struct dyad_entry *newer)
+{
+    size_t len = strlen(newer->upath);
+    struct incoming *in = calloc(1, sizeof(*in) + len + 1);
+
+    if (in == NULL)
+        return;
+    in->rank = DYAD_RANK_NONE;
+    in->newer = *newer;
+    in->newer.upath = memcpy(in->upath, newer->upath, len + 1);
+    incoming_route(node, in);
+}
+
 static void superseded(void *arg, int status, const struct dyad_entry *entry)
 {
     struct dht_node *node = arg;
-    size_t len;
-    struct incoming *in;
 
     (void)status;
     if (entry == NULL)
         return; /* the homes cannot be reached: refused again at the next review */
-    len = strlen(entry->upath);
-    in = calloc(1, sizeof(*in) + len + 1);
-    if (in == NULL)
-        return;
-    in->rank = DYAD_RANK_NONE;
-    in->newer = *entry;
-    in->newer.upath = memcpy(in->upath, entry->upath, len + 1);
-    incoming_route(node, in);
+    publish_missed(node, entry);
     relay_start(node, entry);
 }
 
@@ -301,6 +316,7 @@ static void publish_start(struct dht_node *node, struct publish *op)
         publish_send(node, op);
         return;
     }
+    copies_drop(node, own->upath);
     if (op->entry.version.counter > own->highest)
         own->highest = op->entry.version.counter;
     /* If we are a home: spares a refusal where writers take turns. */
@@ -492,6 +508,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct dht_key key;
 
     kept_drop(node, in->upath);
+    copies_newer(node, &in->newer);
     dht_key_init(&key, in->upath, 0);
     own = own_find(node, in->upath, (uint32_t)key.full);
     if (own != NULL) {

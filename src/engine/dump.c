@@ -11,22 +11,19 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <jansson.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/dump.h"
+#include "engine/gather.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-#define PAGE_MAX                                                             \
-    (NET_MSG_BLOB_MAX - 12288) /* one entry of any size still fits behind it \
-                                */
 #define WAITING_MAX   100
 #define RANKS_AT_ONCE 16
 
 /* --- one shard's page --- */
 
-static void set_name(json_t *object, const char *upath)
+void dump_set_name(json_t *object, const char *upath)
 {
     json_t *name = json_string(upath); /* NULL: not UTF-8 */
     char *hex;
@@ -44,12 +41,28 @@ static void set_name(json_t *object, const char *upath)
     free(hex);
 }
 
+void dump_set_homes(struct member *member, json_t *object, const char *upath)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    json_t *list = json_array();
+    unsigned n = dht_node_homes(member->dht, upath, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(homes[i]));
+    json_object_set_new(object, "homes", list);
+}
+
+json_t *dump_version_json(const struct dyad_version *version)
+{
+    return json_pack("{s:I, s:I, s:I}", "counter", (json_int_t)version->counter, "rank",
+                     (json_int_t)version->rank, "incarnation",
+                     (json_int_t)version->incarnation);
+}
+
 static void set_hashes(struct member *member, json_t *object, const char *upath)
 {
     struct dht_key key;
-    uint32_t homes[DHT_REPLICAS_MAX];
-    json_t *hash = json_array(), *bins = json_array(), *list = json_array();
-    unsigned n = dht_node_homes(member->dht, upath, homes);
+    json_t *hash = json_array(), *bins = json_array();
     char text[20];
 
     dht_key_init(&key, upath, member->self.depth);
@@ -59,11 +72,9 @@ static void set_hashes(struct member *member, json_t *object, const char *upath)
         json_array_append_new(bins,
                               json_integer((json_int_t)(key.level[i] % member->self.bins)));
     }
-    for (unsigned i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(homes[i]));
     json_object_set_new(object, "hash", hash);
     json_object_set_new(object, "bins", bins);
-    json_object_set_new(object, "homes", list);
+    dump_set_homes(member, object, upath);
 }
 
 static json_t *waiters_json(const struct dht_record *record, uint64_t now)
@@ -92,7 +103,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     const struct dyad_entry *e = &record->entry;
     json_t *o = json_object(), *holders = json_array();
 
-    set_name(o, e->upath);
+    dump_set_name(o, e->upath);
     set_hashes(member, o, e->upath);
     json_object_set_new(o, "owner",
                         e->owner == DYAD_RANK_NONE ? json_null() : json_integer(e->owner));
@@ -102,11 +113,9 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
         e->state == DYAD_ENTRY_PUBLISHED ? json_string(type_name(e->mode)) : json_null());
     json_object_set_new(o, "mode", json_integer(e->mode));
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));
-    json_object_set_new(
-        o, "version",
-        json_pack("{s:I, s:I, s:I}", "counter", (json_int_t)e->version.counter, "rank",
-                  (json_int_t)e->version.rank, "incarnation",
-                  (json_int_t)e->version.incarnation));
+    json_object_set_new(o, "version", dump_version_json(&e->version));
+    if (e->state == DYAD_ENTRY_PUBLISHED)
+        json_object_set_new(o, "adopted", json_boolean(e->version.rank != e->owner));
     json_object_set_new(o, "state",
                         json_string(e->state == DYAD_ENTRY_PUBLISHED   ? "published"
                                     : e->state == DYAD_ENTRY_WITHDRAWN ? "withdrawn"
@@ -134,7 +143,7 @@ static int page_add(struct dht_record *record, void *arg)
 
     if (page->at++ < page->first)
         return 0;
-    if (page->bytes >= PAGE_MAX / 2) {
+    if (page->bytes >= DUMP_PAGE_MAX / 2) {
         page->more = true;
         return 1;
     }
@@ -161,7 +170,7 @@ static void waiting_add(const struct consume_info *info, void *arg)
     if (waiting->n++ >= WAITING_MAX)
         return;
     o = json_object();
-    set_name(o, info->upath);
+    dump_set_name(o, info->upath);
     if (info->writer > 0)
         snprintf(reason, sizeof(reason), "being written by pid %d", (int)info->writer);
     else
@@ -180,13 +189,15 @@ static json_t *summary_json(struct member *member)
     struct dht_shard_stats shard;
     struct net_worker_stats net;
     char node[NET_PEER_NODE_MAX + 1];
-    uint32_t live = 0;
+    uint32_t live = 0, absent = 0;
     json_t *o = json_object();
 
     dht_shard_get_stats(dht_node_shard(member->dht), &shard);
     net_worker_get_stats(member->worker, &net);
-    for (uint32_t r = 0; r < member->job->nranks; r++)
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
         live += dht_node_is_live(member->dht, r);
+        absent += dht_node_is_absent(member->dht, r);
+    }
     snprintf(node, sizeof(node), "%s", member_node_name(member, member->self.rank));
 #define SET(name, value) json_object_set_new(o, name, json_integer((json_int_t)(value)))
     SET("rank", member->self.rank);
@@ -215,6 +226,8 @@ static json_t *summary_json(struct member *member)
     SET("published", member->stats.published);
     SET("rejected_frames", net.rejected);
     SET("live_ranks", live);
+    if (absent > 0)
+        SET("absent_ranks", absent);
 #undef SET
     json_object_set_new(o, "uptime",
                         json_real((double)(util_clock_now() - member->started) / 1e9));
@@ -231,7 +244,7 @@ static json_t *key_json(struct member *member, const char *upath)
 
     dht_key_init(&key, upath, member->self.depth);
     record = dht_shard_find(dht_node_shard(member->dht), &key, upath);
-    set_name(o, upath);
+    dump_set_name(o, upath);
     set_hashes(member, o, upath);
     json_object_set_new(o, "entry",
                         record && record->entry.state != DYAD_ENTRY_NONE
@@ -239,15 +252,16 @@ static json_t *key_json(struct member *member, const char *upath)
                             : json_null());
     json_object_set_new(o, "waiters",
                         record ? waiters_json(record, util_clock_now()) : json_array());
+    json_object_set_new(o, "pending",
+                        json_boolean(produce_pending(member, upath) ||
+                                     dht_node_is_unsettled(member->dht, upath)));
     return o;
 }
 
-/* One page of our shard; malloc'ed text or NULL. */
-static char *page_text(struct member *member, const struct net_msg *ask, bool *more)
+json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more)
 {
     json_t *o = summary_json(member);
     struct page page = {.member = member, .first = ask->offset};
-    char *text;
 
     if (ask->flags & NET_DUMP_ENTRIES) {
         page.entries = json_array();
@@ -261,19 +275,17 @@ static char *page_text(struct member *member, const struct net_msg *ask, bool *m
     }
     if (ask->flags & NET_DUMP_KEY)
         json_object_set_new(o, "key", key_json(member, ask->entry.upath));
-    text = json_dumps(o, JSON_COMPACT);
-    json_decref(o);
-    *more = page.more;
-    return text;
+    if (more)
+        *more = page.more;
+    return o;
 }
 
-void dump_serve(struct member *member, const struct net_msg *msg)
+void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, bool more)
 {
-    bool more = false;
-    char *text = page_text(member, msg, &more);
+    char *text = json_dumps(page, JSON_COMPACT);
     struct net_msg reply = {
         .type = NET_MSG_DUMP_REPLY,
-        .id = msg->id,
+        .id = ask->id,
         .flags = more ? NET_DUMP_MORE : 0,
         .status = text && strlen(text) <= NET_MSG_BLOB_MAX ? 0 : EMSGSIZE,
         .entry = {.upath = "", .owner = member->self.rank},
@@ -285,230 +297,139 @@ void dump_serve(struct member *member, const struct net_msg *msg)
         reply.blob = NULL;
         reply.blob_len = 0;
     }
-    member_send(member, msg->source, &reply);
+    member_send(member, ask->source, &reply);
     free(text);
+    json_decref(page);
+}
+
+void dump_serve(struct member *member, const struct net_msg *msg)
+{
+    bool more = false;
+    json_t *page;
+
+    if ((msg->flags & NET_DUMP_CHECK) && dump_check_serve(member, msg) == 0)
+        return;
+    page = dump_page_json(member, msg, &more);
+    dump_reply(member, msg, page, more);
 }
 
 /* --- the asker --- */
 
-struct dump_ask {
-    struct dump_ask *prev, *next; /* utlist */
-    struct dump_request *dump;
-    uint32_t rank;
-    uint64_t id, first;
-    struct net_timer *deadline;
-};
-
 struct dump_request {
     struct dump_request *prev, *next; /* utlist */
     struct member *member;
+    struct gather *gather;
     uint8_t flags;
     char *upath;
-    uint32_t next_rank, last_rank; /* last_rank excluded */
-    struct dump_ask *asks;
-    unsigned nasks;
     dump_page_fn page;
     dump_done_fn done;
     void *arg;
-    struct net_post post;
-    bool posted, cancelled;
 };
-
-static void dump_go_on(struct dump_request *dump);
-
-static void ask_free(struct dump_ask *ask)
-{
-    DL_DELETE(ask->dump->asks, ask);
-    ask->dump->nasks--;
-    net_timer_destroy(ask->deadline);
-    free(ask);
-}
-
-static void ask_failed(struct dump_ask *ask, int error)
-{
-    struct dump_request *dump = ask->dump;
-    uint32_t rank = ask->rank;
-
-    ask_free(ask);
-    dump->page(dump->arg, rank, error, NULL, 0, false);
-    dump_go_on(dump);
-}
-
-static void ask_deadline(void *arg)
-{
-    ask_failed(arg, ETIMEDOUT);
-}
-
-static int ask_send(struct dump_ask *ask)
-{
-    struct member *member = ask->dump->member;
-    struct net_msg msg = {
-        .type = NET_MSG_DUMP,
-        .flags = ask->dump->flags,
-        .entry = {.upath = ask->dump->upath},
-        .offset = ask->first,
-    };
-
-    ask->id = msg.id = member->next_id;
-    member->next_id += 2;
-    if (member_send(member, ask->rank, &msg) < 0)
-        return -1;
-    net_timer_start(ask->deadline,
-                    util_clock_now() + (uint64_t)(member->config->peer_timeout *
-                                                  (double)UTIL_NSEC_PER_SEC));
-    return 0;
-}
 
 static void dump_free(struct dump_request *dump)
 {
-    struct dump_ask *ask, *tmp;
-
     DL_DELETE(dump->member->dumps, dump);
-    DL_FOREACH_SAFE(dump->asks, ask, tmp)
-    {
-        ask_free(ask);
-    }
     free(dump->upath);
     free(dump);
 }
 
-static void dump_posted(void *arg)
+/* Slots that nobody has had are nobody that could answer. */
+static bool dump_wanted(void *arg, uint32_t rank)
+{
+    const struct dump_request *dump = arg;
+    return !dht_node_is_absent(dump->member->dht, rank);
+}
+
+static void dump_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
+{
+    const struct dump_request *dump = arg;
+
+    msg->type = NET_MSG_DUMP;
+    msg->flags = dump->flags;
+    msg->entry.upath = dump->upath;
+    msg->offset = at->first;
+}
+
+static void dump_failed(void *arg, uint32_t rank, int error)
 {
     struct dump_request *dump = arg;
-
-    dump->posted = false;
-    if (dump->cancelled)
-        dump_free(dump);
-    else
-        dump_go_on(dump);
+    dump->page(dump->arg, rank, error, NULL, 0, false);
 }
 
-/* Ask the next ranks; all is done when nothing is out. */
-static void dump_go_on(struct dump_request *dump)
+static enum gather_step dump_answer(void *arg, struct gather_at *at,
+                                    const struct net_msg *msg)
 {
-    if (dump->posted)
-        return;
-    while (dump->next_rank < dump->last_rank && dump->nasks < RANKS_AT_ONCE) {
-        struct dump_ask *ask = calloc(1, sizeof(*ask));
-        uint32_t rank = dump->next_rank++;
-        int error = ENOMEM;
+    struct dump_request *dump = arg;
+    bool more = (msg->flags & NET_DUMP_MORE) != 0;
 
-        if (ask &&
-            (ask->deadline = net_timer_create(dump->member->loop, ask_deadline, ask))) {
-            ask->dump = dump;
-            ask->rank = rank;
-            DL_APPEND(dump->asks, ask);
-            dump->nasks++;
-            if (ask_send(ask) == 0)
-                continue;
-            error = errno;
-            ask_free(ask);
-        } else {
-            free(ask);
-        }
-        dump->page(dump->arg, rank, error, NULL, 0, false);
+    if (msg->status) {
+        dump_failed(dump, at->rank, msg->status);
+        return GATHER_LAST;
     }
-    if (dump->nasks == 0) {
-        dump_done_fn done = dump->done;
-        void *arg = dump->arg;
-        dump_free(dump);
-        done(arg);
+    if (more) {
+        json_t *page = json_loadb(msg->blob, msg->blob_len, 0, NULL);
+        uint64_t got = json_array_size(json_object_get(page, "entries")) +
+                       json_array_size(json_object_get(page, "own")); /* one of them */
+        json_decref(page);
+        at->first += got;
+        more = got > 0;
     }
+    dump->page(dump->arg, at->rank, 0, msg->blob, msg->blob_len, more);
+    return more ? GATHER_MORE : GATHER_LAST;
 }
+
+static bool dump_done(void *arg)
+{
+    struct dump_request *dump = arg;
+    dump_done_fn done = dump->done;
+
+    arg = dump->arg;
+    dump_free(dump);
+    done(arg);
+    return false;
+}
+
+static const struct gather_ops dump_ops = {dump_wanted, dump_ask, dump_answer, dump_failed,
+                                           dump_done};
 
 struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
                                 dump_page_fn page, dump_done_fn done, void *arg)
 {
-    struct dump_request *dump = calloc(1, sizeof(*dump));
+    bool all = ask->length == UINT64_MAX;
+    struct dump_request *dump;
 
-    if (!dump || !(dump->upath = strdup(ask->entry.upath ? ask->entry.upath : ""))) {
-        free(dump);
-        errno = ENOMEM;
-        return NULL;
-    }
-    if (ask->length != UINT64_MAX && ask->length >= member->job->nranks) {
-        free(dump->upath);
-        free(dump);
+    if (!all && ask->length >= member->job->nranks) {
         errno = EINVAL;
         return NULL;
     }
+    dump = calloc(1, sizeof(*dump));
+    if (!dump || !(dump->upath = strdup(ask->entry.upath ? ask->entry.upath : "")))
+        goto free_dump;
     dump->member = member;
     dump->flags = ask->flags;
-    dump->next_rank = ask->length == UINT64_MAX ? 0 : (uint32_t)ask->length;
-    dump->last_rank =
-        ask->length == UINT64_MAX ? member->job->nranks : (uint32_t)ask->length + 1;
     dump->page = page;
     dump->done = done;
     dump->arg = arg;
+    dump->gather = gather_start(member, all ? 0 : (uint32_t)ask->length,
+                                all ? member->job->nranks : (uint32_t)ask->length + 1,
+                                RANKS_AT_ONCE, &dump_ops, dump);
+    if (!dump->gather)
+        goto free_upath;
     DL_APPEND(member->dumps, dump);
-    dump->posted = true;
-    net_loop_post(member->loop, &dump->post, dump_posted, dump);
     return dump;
+
+free_upath:
+    free(dump->upath);
+free_dump:
+    free(dump);
+    errno = ENOMEM;
+    return NULL;
 }
 
 void dump_cancel(struct dump_request *dump)
 {
-    if (dump->posted)
-        dump->cancelled = true;
-    else
-        dump_free(dump);
-}
-
-bool dump_receive(struct member *member, const struct net_msg *msg)
-{
-    struct dump_request *dump;
-    struct dump_ask *ask, *found = NULL;
-
-    DL_FOREACH(member->dumps, dump)
-    {
-        DL_FOREACH(dump->asks, ask)
-        {
-            if (ask->id == msg->id && ask->rank == msg->source)
-                found = ask;
-        }
-    }
-    if (!found)
-        return false;
-    if (msg->status) {
-        ask_failed(found, msg->status);
-        return true;
-    }
-    bool more = (msg->flags & NET_DUMP_MORE) != 0;
-    json_t *page = more ? json_loadb(msg->blob, msg->blob_len, 0, NULL) : NULL;
-    uint64_t got = json_array_size(json_object_get(page, "entries"));
-
-    json_decref(page);
-    dump = found->dump;
-    found->first += got;
-    more = more && got > 0;
-    dump->page(dump->arg, found->rank, 0, msg->blob, msg->blob_len, more);
-    if (more && ask_send(found) == 0)
-        return true;
-    if (more) {
-        ask_failed(found, EHOSTUNREACH);
-        return true;
-    }
-    ask_free(found);
-    dump_go_on(dump);
-    return true;
-}
-
-void dump_peer_down(struct member *member, uint32_t rank)
-{
-    struct dump_request *dump, *dump_tmp;
-    struct dump_ask *ask, *tmp;
-
-    DL_FOREACH_SAFE(member->dumps, dump, dump_tmp)
-    {
-        DL_FOREACH_SAFE(dump->asks, ask, tmp)
-        {
-            if (ask->rank == rank) {
-                ask_failed(ask,
-                           EHOSTUNREACH); /* may free the dump: one ask per rank and dump */
-                break;
-            }
-        }
-    }
+    gather_cancel(dump->gather);
+    dump_free(dump);
 }
 
 void dump_stop(struct member *member)
@@ -517,6 +438,6 @@ void dump_stop(struct member *member)
 
     DL_FOREACH_SAFE(member->dumps, dump, tmp)
     {
-        dump_free(dump);
+        dump_cancel(dump);
     }
 }

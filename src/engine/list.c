@@ -22,8 +22,8 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "engine/gather.h"
 #include "engine/member.h"
-#include "util/clock.h"
 #include "util/log.h"
 
 #define RANKS_AT_ONCE 64
@@ -74,91 +74,24 @@ struct list_name {
     char name[];
 };
 
-struct list_ask {
-    struct list_ask *prev, *next; /* utlist */
-    struct list_request *list;
-    uint32_t rank;
-    uint64_t id, after, end; /* struct dht_list_at */
-    struct net_timer *deadline;
-};
-
 struct list_request {
     struct list_request *prev, *next; /* utlist */
     struct member *member;
+    struct gather *gather;
     char *upath;
-    uint32_t next_rank;
-    struct list_ask *asks;
-    unsigned nasks, silent, lost; /* lost: died meanwhile */
-    struct list_name *names;      /* that have come */
+    unsigned silent, lost;   /* lost: died meanwhile */
+    struct list_name *names; /* that have come */
     int status;
     list_page_fn page;
     list_done_fn done;
     void *arg;
-    struct net_post post;
-    bool posted, cancelled, going_on;
 };
-
-static void list_go_on(struct list_request *list);
-
-static void ask_free(struct list_ask *ask)
-{
-    DL_DELETE(ask->list->asks, ask);
-    ask->list->nasks--;
-    net_timer_destroy(ask->deadline);
-    free(ask);
-}
-
-static void count_missing(struct list_request *list, uint32_t rank)
-{
-    if (dht_node_is_live(list->member->dht, rank))
-        list->silent++;
-    else
-        list->lost++;
-}
-
-static void ask_failed(struct list_ask *ask, const char *why)
-{
-    struct list_request *list = ask->list;
-
-    log_info("rank %u %s in the listing of \"%s\"", ask->rank, why, list->upath);
-    count_missing(list, ask->rank);
-    ask_free(ask);
-    list_go_on(list);
-}
-
-static void ask_deadline(void *arg)
-{
-    ask_failed(arg, "does not answer");
-}
-
-static int ask_send(struct list_ask *ask)
-{
-    struct member *member = ask->list->member;
-    struct net_msg msg = {.type = NET_MSG_LIST,
-                          .entry = {.upath = ask->list->upath},
-                          .offset = ask->after,
-                          .length = ask->end};
-
-    ask->id = msg.id = member->next_id;
-    member->next_id += 2;
-    if (member_send(member, ask->rank, &msg) < 0)
-        return -1;
-    net_timer_start(ask->deadline,
-                    util_clock_now() + (uint64_t)(member->config->peer_timeout *
-                                                  (double)UTIL_NSEC_PER_SEC));
-    return 0;
-}
 
 static void list_free(struct list_request *list)
 {
-    struct list_ask *ask, *tmp;
     struct list_name *name, *ntmp;
 
     DL_DELETE(list->member->lists, list);
-    DL_FOREACH_SAFE(list->asks, ask, tmp)
-    {
-        ask_free(ask);
-    }
     HASH_ITER(hh, list->names, name, ntmp)
     {
         HASH_DEL(list->names, name);
@@ -168,40 +101,39 @@ static void list_free(struct list_request *list)
     free(list);
 }
 
-static void list_posted(void *arg)
+static bool list_wanted(void *arg, uint32_t rank)
+{
+    const struct list_request *list = arg;
+    return dht_node_is_live(list->member->dht, rank);
+}
+
+static void list_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
+{
+    const struct list_request *list = arg;
+
+    msg->type = NET_MSG_LIST;
+    msg->entry.upath = list->upath;
+    msg->offset = at->first; /* struct dht_list_at */
+    msg->length = at->second;
+}
+
+static void count_missing(struct list_request *list, uint32_t rank, const char *why)
+{
+    log_info("rank %u %s in the listing of \"%s\"", rank, why, list->upath);
+    if (dht_node_is_live(list->member->dht, rank))
+        list->silent++;
+    else
+        list->lost++;
+}
+
+static void list_failed(void *arg, uint32_t rank, int error)
 {
     struct list_request *list = arg;
 
-    list->posted = false;
-    if (list->cancelled)
-        list_free(list);
-    else
-        list_go_on(list);
-}
-
-static void ask_start(struct list_request *list, uint32_t rank)
-{
-    struct list_ask *ask = calloc(1, sizeof(*ask));
-
-    if (!ask ||
-        !(ask->deadline = net_timer_create(list->member->loop, ask_deadline, ask))) {
-        free(ask);
+    if (error == ENOMEM)
         list->status = ENOMEM;
-        return;
-    }
-    ask->list = list;
-    ask->rank = rank;
-    /* Not in the list before it is sent: the news of a dead rank, from inside, would free
-     * it.
-     */
-    if (ask_send(ask) < 0) {
-        net_timer_destroy(ask->deadline);
-        free(ask);
-        count_missing(list, rank);
-        return;
-    }
-    DL_APPEND(list->asks, ask);
-    list->nasks++;
+    else
+        count_missing(list, rank, error == ETIMEDOUT ? "does not answer" : "is gone");
 }
 
 /* So many did not tell what they have that an entry may have been missed. */
@@ -214,77 +146,26 @@ static bool is_partial(const struct list_request *list)
     return list->silent + list->lost >= replicas;
 }
 
-static void list_end(struct list_request *list)
+/* Where some died meanwhile what they had is with others by now. */
+static bool list_done(void *arg)
 {
+    struct list_request *list = arg;
     list_done_fn done = list->done;
-    void *arg = list->arg;
     int status = list->status;
 
+    if (!status && list->lost > 0 && is_partial(list)) {
+        list->silent = list->lost = 0;
+        return true;
+    }
     if (!status && is_partial(list)) {
         log_warn("the listing of \"%s\" is not whole: %u ranks do not answer", list->upath,
                  list->silent);
         status = EHOSTUNREACH;
     }
+    arg = list->arg;
     list_free(list);
     done(arg, status);
-}
-
-/* Ask the next ranks; all is done when nothing is out. A failed send may bring the news of
- * a dead rank, and with it list_peer_down(), from inside. */
-static void list_go_on(struct list_request *list)
-{
-    struct member *member = list->member;
-
-    if (list->posted || list->going_on)
-        return;
-    list->going_on = true;
-    for (;;) {
-        while (list->next_rank < member->job->nranks && list->nasks < RANKS_AT_ONCE &&
-               !list->status) {
-            uint32_t rank = list->next_rank++;
-            if (dht_node_is_live(member->dht, rank))
-                ask_start(list, rank);
-        }
-        if (list->nasks > 0 || list->status || list->lost == 0 || !is_partial(list))
-            break;
-        list->next_rank = list->silent = list->lost = 0;
-    }
-    list->going_on = false;
-    if (list->nasks == 0 || list->status)
-        list_end(list);
-}
-
-struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
-                                list_done_fn done, void *arg)
-{
-    struct list_request *list;
-
-    if (!member->config->listing) {
-        errno = ENOTSUP;
-        return NULL;
-    }
-    list = calloc(1, sizeof(*list));
-    if (!list || !(list->upath = strdup(upath))) {
-        free(list);
-        errno = ENOMEM;
-        return NULL;
-    }
-    list->member = member;
-    list->page = page;
-    list->done = done;
-    list->arg = arg;
-    DL_APPEND(member->lists, list);
-    list->posted = true;
-    net_loop_post(member->loop, &list->post, list_posted, list);
-    return list;
-}
-
-void list_cancel(struct list_request *list)
-{
-    if (list->posted)
-        list->cancelled = true;
-    else
-        list_free(list);
+    return false;
 }
 
 /* 1: it is new; 0: it has come; -1: ENOMEM. */
@@ -328,89 +209,72 @@ static int list_take(struct list_request *list, const struct net_msg *msg)
     return 0;
 }
 
-static struct list_ask *ask_find(struct member *member, uint64_t id, uint32_t rank)
+static enum gather_step list_answer(void *arg, struct gather_at *at,
+                                    const struct net_msg *msg)
 {
-    struct list_request *list;
-    struct list_ask *ask;
-
-    DL_FOREACH(member->lists, list)
-    {
-        DL_FOREACH(list->asks, ask)
-        {
-            if (ask->id == id && ask->rank == rank)
-                return ask;
-        }
-    }
-    return NULL;
-}
-
-/* The next page. The news of a dead rank, from inside, may free the ask. */
-static void send_again(struct list_ask *ask)
-{
-    struct list_request *list = ask->list;
-    uint32_t rank = ask->rank;
-
-    list->going_on = true;
-    int rc = ask_send(ask);
-    list->going_on = false;
-    if (rc == 0)
-        return;
-    DL_FOREACH(list->asks, ask)
-    {
-        if (ask->rank == rank) {
-            ask_failed(ask, "is gone");
-            return;
-        }
-    }
-    list_go_on(list);
-}
-
-bool list_receive(struct member *member, const struct net_msg *msg)
-{
-    struct list_ask *ask = ask_find(member, msg->id, msg->source);
-    struct list_request *list;
+    struct list_request *list = arg;
     bool more = (msg->flags & NET_LIST_MORE) != 0;
     int status;
 
-    if (!ask)
-        return false;
-    list = ask->list;
+    if (list->status)
+        return GATHER_STOP;
     if (msg->type != NET_MSG_LIST_REPLY || msg->status) {
-        ask_failed(ask, msg->status == ENOTSUP ? "has DYAD_LISTING off" : "failed");
-        return true;
+        count_missing(list, at->rank,
+                      msg->status == ENOTSUP ? "has DYAD_LISTING off" : "failed");
+        return GATHER_LAST;
     }
     status = list_take(list, msg);
     if (status == ENOMEM) {
         list->status = status;
-    } else if (status || (more && msg->offset <= ask->after)) {
-        ask_failed(ask, "sent a page that cannot be read");
-        return true;
-    } else if (more) {
-        ask->after = msg->offset;
-        ask->end = msg->length;
-        send_again(ask);
-        return true;
+        return GATHER_STOP;
     }
-    ask_free(ask);
-    list_go_on(list);
-    return true;
+    if (status || (more && msg->offset <= at->first)) {
+        count_missing(list, at->rank, "sent a page that cannot be read");
+        return GATHER_LAST;
+    }
+    at->first = msg->offset;
+    at->second = msg->length;
+    return more ? GATHER_MORE : GATHER_LAST;
 }
 
-void list_peer_down(struct member *member, uint32_t rank)
-{
-    struct list_request *list, *ltmp;
-    struct list_ask *ask, *tmp;
+static const struct gather_ops list_ops = {list_wanted, list_ask, list_answer, list_failed,
+                                           list_done};
 
-    DL_FOREACH_SAFE(member->lists, list, ltmp)
-    {
-        DL_FOREACH_SAFE(list->asks, ask, tmp)
-        {
-            if (ask->rank == rank) {
-                ask_failed(ask, "is gone"); /* may free the list: one ask per rank */
-                break;
-            }
-        }
+struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
+                                list_done_fn done, void *arg)
+{
+    struct list_request *list;
+
+    if (!member->config->listing) {
+        errno = ENOTSUP;
+        return NULL;
     }
+    list = calloc(1, sizeof(*list));
+    if (!list || !(list->upath = strdup(upath)))
+        goto free_list;
+    list->member = member;
+    list->page = page;
+    list->done = done;
+    list->arg = arg;
+    list->gather =
+        gather_start(member, 0, member->job->nranks, RANKS_AT_ONCE, &list_ops, list);
+    if (!list->gather)
+        goto free_upath;
+    DL_APPEND(member->lists, list);
+    return list;
+
+free_upath:
+    free(list->upath);
+free_list:
+    free(list);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void list_cancel(struct list_request *list)
+{
+    gather_cancel(list->gather);
+    list_free(list);
 }
 
 void list_stop(struct member *member)
@@ -419,6 +283,6 @@ void list_stop(struct member *member)
 
     DL_FOREACH_SAFE(member->lists, list, tmp)
     {
-        list_free(list);
+        list_cancel(list);
     }
 }

@@ -341,6 +341,7 @@ static void member_teardown(struct member *member)
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
+    dump_check_stop(member);
     transfer_stop(member);
     peer_links_stop(member);
     serve_stop(member);

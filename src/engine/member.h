@@ -75,7 +75,9 @@ struct late;
 struct served;
 struct serve_watch;
 struct guest;
+struct gather;
 struct dump_request;
+struct dump_check;
 struct list_request;
 struct bring;
 struct linger;
@@ -121,8 +123,10 @@ struct member {
     struct served *served;      /* utlist: GETs being answered or waiting for a buffer */
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
+    struct gather *gathers;            /* utlist */
     struct dump_request *dumps;
-    struct orphan *orphans; /* utlist */
+    struct dump_check *dump_checks; /* utlist */
+    struct orphan *orphans;         /* utlist */
     struct linger *linger;
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
@@ -364,9 +368,9 @@ typedef void (*dump_done_fn)(void *arg);
 struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
                                 dump_page_fn page, dump_done_fn done, void *arg);
 void dump_cancel(struct dump_request *dump);
-bool dump_receive(struct member *member, const struct net_msg *msg);
-void dump_peer_down(struct member *member, uint32_t rank);
 void dump_stop(struct member *member);
+/* dump_check.c; after the pool's threads were joined */
+void dump_check_stop(struct member *member);
 
 /* --- list.c --- */
 
@@ -381,8 +385,6 @@ typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
                                 list_done_fn done, void *arg);
 void list_cancel(struct list_request *list);
-bool list_receive(struct member *member, const struct net_msg *msg);
-void list_peer_down(struct member *member, uint32_t rank);
 void list_stop(struct member *member);
 
 /* --- bring.c --- */

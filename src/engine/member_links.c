@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/gather.h"
 #include "util/log.h"
 
 struct self_message {
@@ -181,14 +182,12 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     case NET_MSG_DUMP:
         dump_serve(member, msg);
         break;
-    case NET_MSG_DUMP_REPLY:
-        dump_receive(member, msg);
-        break;
     case NET_MSG_LIST:
         list_serve(member, msg);
         break;
+    case NET_MSG_DUMP_REPLY:
     case NET_MSG_LIST_REPLY:
-        list_receive(member, msg);
+        gather_receive(member, msg);
         break;
     case NET_MSG_PING: {
         struct net_msg pong = {.type = NET_MSG_PONG, .id = msg->id};
@@ -196,8 +195,7 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         break;
     }
     case NET_MSG_ERROR:
-        if (!transfer_receive(member, msg, NULL, 0) && !dump_receive(member, msg) &&
-            !list_receive(member, msg))
+        if (!transfer_receive(member, msg, NULL, 0) && !gather_receive(member, msg))
             dht_node_receive(member->dht, msg);
         break;
     default:
@@ -247,8 +245,7 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         rank_lost(member, rank);
     member_links_set_live(member, rank, false);
     transfer_peer_down(member, rank);
-    dump_peer_down(member, rank);
-    list_peer_down(member, rank);
+    gather_peer_down(member, rank);
 }
 
 static void worker_peer_up(void *arg, const struct net_peer *peer)

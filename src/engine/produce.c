@@ -545,6 +545,9 @@ static int restore_one(const struct store_record *record, void *arg)
 
     if (produce_still_there(restore->side, record)) {
         entry.owner = restore->member->self.rank;
+        /* Homes that have changed since do not know of the copy. */
+        if (record->kind == STORE_RECORD_COPY)
+            dht_node_hold(restore->member->dht, entry.upath, &entry.version);
         if (record->kind == STORE_RECORD_ORIGINAL &&
             dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;

@@ -89,7 +89,9 @@ enum net_msg_type {
 #define NET_DUMP_ENTRIES 0x01u
 #define NET_DUMP_WAITING 0x02u
 #define NET_DUMP_KEY     0x04u /* explain the one upath */
-#define NET_DUMP_MORE    0x80u /* in a reply: ask for the next page */
+/* what the rank has published, compared with its disk; with KEY: of that upath only */
+#define NET_DUMP_CHECK 0x08u
+#define NET_DUMP_MORE  0x80u /* in a reply: ask for the next page */
 
 #define NET_LIST_MORE     0x80u /* in a reply: ask for the next page */
 #define NET_BRING_PARENTS 0x01u /* the directories above upath */

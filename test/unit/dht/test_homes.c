@@ -44,10 +44,13 @@ static unsigned model_find(const struct dht_ring *ring, const struct dht_key *ke
                            uint32_t *homes)
 {
     uint32_t want = ring->replicas < ring->nranks ? ring->replicas : ring->nranks, n = 0;
-    uint32_t near = 4 * want < ring->nranks ? 4 * want : ring->nranks;
+    uint32_t near = 0, nlive = 0; /* probes that hold the first 4R live */
     char *taken = calloc(ring->nranks, 1);
 
     assert_non_null(taken);
+    for (; near < ring->nranks && nlive < 4 * want; near++)
+        nlive +=
+            ring->live == NULL || ring->live(ring->arg, dht_homes_probe(ring, key, near));
     for (int distinct = 1; distinct >= 0; distinct--) {
         for (uint32_t j = 0; j < (distinct ? near : ring->nranks) && n < want; j++) {
             uint32_t rank = dht_homes_probe(ring, key, j);
@@ -205,6 +208,76 @@ static void test_most_dead(void **state)
     free(live);
 }
 
+/* Slots of a session directory: 16 of 4,096 are live, on two nodes. Each key still has its
+ * homes on both, and where all are on one node the walk is bounded. */
+static void test_few_live(void **state)
+{
+    static char live[4096];
+    static uint32_t node[4096];
+    struct dht_ring ring = {
+        .nranks = 4096, .replicas = 2, .node = node, .live = live_table, .arg = live};
+    unsigned apart = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4096; i++) {
+        live[i] = i % 256 == i / 256 * 37 % 256; /* 16, here and there */
+        node[i] = i / 2048;
+    }
+    for (unsigned k = 0; k < 2000; k++) {
+        struct dht_key key = make_key(k);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        assert_int_equal(dht_homes_find(&ring, &key, homes), 2);
+        apart += node[homes[0]] != node[homes[1]];
+        for (uint32_t i = 0; i < 4096; i++)
+            node[i] = 0;
+        live_calls = 0;
+        assert_int_equal(dht_homes_find(&ring, &key, homes), 2);
+        assert_true(live_calls <= 4096);
+        for (uint32_t i = 0; i < 4096; i++)
+            node[i] = i / 2048;
+    }
+    /* Of 8 live ones all on one node: 1 key in 128 by chance. */
+    assert_in_range(apart, 1960, 2000);
+}
+
+/* Where the live ones are given, the result is the same as without. */
+static void test_given_few(void **state)
+{
+    static char live[5000];
+    static uint32_t node[5000];
+
+    (void)state;
+    srand(21);
+    for (unsigned k = 0; k < 5000; k++) {
+        struct dht_ring ring = {.nranks = 1 + rand() % 5000, .replicas = 1 + rand() % 8};
+        struct dht_key key = make_key(k);
+        uint32_t few[DHT_FEW_LIVE], a[DHT_REPLICAS_MAX], b[DHT_REPLICAS_MAX];
+        uint32_t n = 1 + rand() % (DHT_FEW_LIVE < ring.nranks ? DHT_FEW_LIVE : ring.nranks);
+        memset(live, 0, sizeof(live));
+        for (uint32_t i = 0; i < n;) {
+            uint32_t r = rand() % ring.nranks;
+            if (live[r])
+                continue;
+            live[r] = 1;
+            node[r] = rand() % 5;
+            few[i++] = r;
+        }
+        for (unsigned i = 0; i < 3; i++) /* more than live: allowed */
+            live[few[rand() % n]] = 0;
+        ring.live = live_table;
+        ring.arg = live;
+        ring.node = k % 3 ? node : NULL;
+        unsigned found = dht_homes_find(&ring, &key, a);
+        ring.few = few;
+        ring.nfew = n;
+        live_calls = 0;
+        assert_int_equal(dht_homes_find(&ring, &key, b), found);
+        assert_memory_equal(a, b, found * sizeof(a[0]));
+        if (ring.nranks / 16 >= n)
+            assert_true(live_calls <= n);
+    }
+}
+
 /* A death moves only the keys of the dead. */
 static void test_stable(void **state)
 {
@@ -239,7 +312,8 @@ int main(void)
         cmocka_unit_test(test_probe_visits_all), cmocka_unit_test(test_huge),
         cmocka_unit_test(test_first_probes),     cmocka_unit_test(test_against_model),
         cmocka_unit_test(test_distinct_nodes),   cmocka_unit_test(test_most_dead),
-        cmocka_unit_test(test_stable),
+        cmocka_unit_test(test_stable),           cmocka_unit_test(test_few_live),
+        cmocka_unit_test(test_given_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

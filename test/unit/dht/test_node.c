@@ -67,6 +67,18 @@ static unsigned all_waiters(struct fake_net *net)
     return n;
 }
 
+static uint64_t no_time(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static void no_timer(void *arg, uint64_t when)
+{
+    (void)arg;
+    (void)when;
+}
+
 static void test_create(void **state)
 {
     struct dht_node_ops ops = {0};
@@ -742,6 +754,152 @@ static void test_restore(void **state)
 }
 
 /* Waiters of the dead go; so do the records that were made for them. */
+static bool in_table(const void *arg, uint32_t rank)
+{
+    return ((const bool *)arg)[rank];
+}
+
+/* A ring of slots that fills and empties: the node's homes are those of the rule. */
+static void test_slots(void **state)
+{
+    enum { SLOTS = 1000 };
+    static bool live[SLOTS];
+    struct fake_net *net = fake_net_create(2, 3, 5); /* for its random numbers */
+    struct dht_node_ops ops = {.now = no_time, .set_timer = no_timer};
+    struct dht_node_config config = net->config;
+    struct dht_ring ring = {.nranks = SLOTS, .replicas = 3, .live = in_table, .arg = live};
+    uint32_t n = 1, self = 77;
+
+    (void)state;
+    config.nranks = SLOTS;
+    config.self = self;
+    config.absent = true;
+    struct dht_node *node = dht_node_create(&config, &ops, NULL);
+    assert_non_null(node);
+    live[self] = true;
+    for (unsigned i = 0; i < 4000; i++) {
+        uint32_t homes[DHT_REPLICAS_MAX], expect[DHT_REPLICAS_MAX];
+        uint32_t rank = fake_net_random(net, SLOTS), most = i / 1000 % 2 ? 5 : 60;
+        char upath[32];
+        struct dht_key key;
+        if (rank != self && (live[rank] || n < most)) {
+            n += live[rank] ? -1 : 1;
+            live[rank] = !live[rank];
+            dht_node_set_live(node, rank, live[rank]);
+        }
+        for (uint32_t r = 0; r < SLOTS && n > most; r++) {
+            if (live[r] && r != self) {
+                n--;
+                live[r] = false;
+                dht_node_set_live(node, r, false);
+                assert_false(dht_node_is_absent(node, r));
+            }
+        }
+        snprintf(upath, sizeof(upath), "k/%u", i);
+        dht_key_init(&key, upath, config.depth);
+        unsigned found = dht_homes_find(&ring, &key, expect);
+        assert_int_equal(dht_node_homes(node, upath, homes), found);
+        assert_memory_equal(homes, expect, found * sizeof(homes[0]));
+    }
+    dht_node_destroy(node);
+    fake_net_destroy(net);
+}
+
+/* Copies stay known: whichever home dies, or is displaced, the next version reaches who was
+ * given a copy. */
+static void test_copies(void **state)
+{
+    (void)state;
+    for (unsigned how = 0; how < 4; how++) {
+        struct fake_net *net = fake_net_create(12, 2, how);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        struct dyad_version v1, v2;
+        struct result r;
+
+        fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+        if (how == 1) { /* its first home is not there yet */
+            fake_net_kill(net, homes[0], true);
+            fake_net_run(net, SEC);
+        }
+        publish_ok(net, owner, 0, 5, PUB, &v1);
+        fake_lookup(net, reader, 0, COPY, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        assert_int_equal(dyad_version_cmp(&net->rank[reader].copy[0], &v1), 0);
+        if (how == 0) { /* the home that knows of it dies */
+            assert_int_equal(fake_record(net, homes[0], 0)->nholders, 1);
+            fake_net_kill(net, homes[0], true);
+        } else if (how == 1) { /* the second home, which knows of it, is pushed aside */
+            fake_net_revive(net, homes[0], true);
+            fake_net_run(net, SEC);
+            fake_homes(net, 0, homes);
+        } else if (how == 2) { /* all homes die, and the owner brings it back later */
+            fake_net_kill(net, homes[0], true);
+            fake_net_kill(net, homes[1], true);
+            net->cut[owner][reader] = true;
+        } else { /* a version that comes while nobody knows of it is found by asking */
+            net->cut[homes[0]][reader] = net->cut[reader][homes[0]] = true;
+            fake_net_kill(net, homes[0], false);
+            dht_node_set_live(net->rank[owner].node, homes[0], false);
+            publish_ok(net, owner, 0, 6, PUB, &v2);
+            assert_int_equal(dyad_version_cmp(&net->rank[reader].copy[0], &v1), 0);
+            dht_node_set_live(net->rank[reader].node, homes[0], false);
+            fake_net_run(net, SEC);
+            assert_int_equal(net->rank[reader].copy[0].counter, 0);
+            fake_net_destroy(net);
+            continue;
+        }
+        fake_net_run(net, 10 * SEC);
+        assert_int_equal(dyad_version_cmp(&net->rank[reader].copy[0], &v1), 0);
+        publish_ok(net, owner, 0, 6, PUB, &v2); /* acknowledged: it is gone */
+        assert_int_equal(net->rank[reader].copy[0].counter, 0);
+        fake_net_destroy(net);
+    }
+}
+
+/* As one that an earlier member fetched. It is asked for until the homes have it, not for
+ * ever, and a change of membership begins that anew. */
+static void test_hold(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct dyad_version v, none = {0}, first = {.counter = 1, .rank = 9};
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    assert_int_equal(dht_node_hold(net->rank[reader].node, "key0", &none), -1);
+    assert_int_equal(errno, EINVAL);
+    net->rank[reader].copy[0] = first;
+    assert_int_equal(dht_node_hold(net->rank[reader].node, "key0", &first), 0);
+    fake_net_run(net, 600 * SEC);
+    unsigned asked = net->sent[NET_MSG_LOOKUP];
+    assert_in_range(asked, 2, 40);
+    fake_net_run(net, 600 * SEC);
+    assert_int_equal(net->sent[NET_MSG_LOOKUP], asked);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+    publish_ok(net, owner, 0, 5, PUB, &v); /* above what the reader has */
+    uint32_t third = 0;
+    while (third == owner || third == reader || third == homes[0] || third == homes[1])
+        third++;
+    fake_net_kill(net, third, true);
+    fake_net_run(net, SEC);
+    assert_int_equal(net->rank[reader].copy[0].counter, 0);
+
+    /* The same version: it is known now. */
+    net->rank[reader].copy[0] = v;
+    assert_int_equal(dht_node_hold(net->rank[reader].node, "key0", &v), 0);
+    fake_net_run(net, SEC);
+    assert_int_equal(dyad_version_cmp(&net->rank[reader].copy[0], &v), 0);
+    publish_ok(net, owner, 0, 7, PUB, NULL);
+    assert_int_equal(net->rank[reader].copy[0].counter, 0);
+
+    /* What is under way when the node goes is let go of. */
+    assert_int_equal(dht_node_hold(net->rank[reader].node, "key1", &first), 0);
+    fake_net_run(net, 20000);
+    fake_net_destroy(net);
+}
+
 static void test_dead_waiters_swept(void **state)
 {
     struct fake_net *net = fake_net_create(12, 2, 1);
@@ -1167,6 +1325,9 @@ int main(void)
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_hold),
         cmocka_unit_test(test_dead_waiters_swept),
         cmocka_unit_test(test_refresh),
         cmocka_unit_test(test_hostile),
