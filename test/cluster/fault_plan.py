@@ -1,7 +1,8 @@
 """fault_plan.py - what the ranks of a launch do and what is done to them: a function of the seed and nothing else
 
 Both the worker (test/integration/progs/fault_worker.py) and the driver (faults.py) ask for launch(seed, number); each gets the
-same plan without a word between them. `python3 fault_plan.py SEED NUMBER` shows one.
+same plan without a word between them. `python3 fault_plan.py SEED NUMBER` shows one. A seed may name the kinds of faults
+that there are to be: `1:kill,cut`.
 
 Names, below the managed directory:
   o<r>/<i>   written, replaced, removed and renamed by rank r alone, read by all
@@ -112,14 +113,14 @@ def launch(seed, number, faults=30):
     # The last part of each schedule is without new faults: what was out of reach has to come back.
     last = STEPS * 4 // 5
     victims = rng.sample(range(plan.ranks), plan.ranks - 3)
-    kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
+    kinds = str(seed).partition(":")[2].split(",")
+    kinds = kinds if kinds != [""] else list(WEIGHTS)
+    weights = [WEIGHTS[kind] for kind in kinds]
     for _ in range(faults):
         kind, k = rng.choices(kinds, weights)[0], rng.randrange(OWN, last)
         rank, node = rng.randrange(plan.ranks), rng.randrange(plan.nodes)
         if kind == "kill":
-            if not victims:
-                kind = "stop"
-            else:
+            if victims:
                 rank = victims.pop()
                 step = plan.steps[rank][k]
                 if rng.random() < 0.4:
@@ -131,8 +132,7 @@ def launch(seed, number, faults=30):
                         points += ["opened", "half", "written", "closed"]
                     step.child = False
                     step.die = (rng.choice(points), rng.random() ** 2 * 0.03)
-                continue
-        if kind == "stop":
+        elif kind == "stop":
             plan.faults.append(("stop", rank, k, seconds_of(rng, 8)))
         elif kind == "cut":
             plan.faults.append(("cut", node, k, seconds_of(rng, 8)))

@@ -18,9 +18,10 @@ renames, and is absent at first.
 3. ENOENT, and ETIMEDOUT for whoever waited: the name may be absent in the sense of 1 (nothing but its initial state, or a removal, or an
    operation of 2). A wait for what never was there may end in ENOENT only if at some moment of the wait all
    ranks were waiting, dead or at their end: else somebody was left.
-4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. Its owner (who changed the name) was killed; or the reader's
-   or the owner's node was cut, or the owner stopped, at a moment between the begin (less GRACE, in which what comes back is found again) and the
-   end. ENOENT is not among these, unless the owner is dead.
+4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
+   changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
+   among these. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
+   rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
 5. ENOSPC, EFBIG, EDQUOT, EIO: the disk of the node of this rank was full, or a limit on file sizes in force in a rank of that node, in that time.
 6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut or one of its ranks stopped.
 7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step.
@@ -238,7 +239,7 @@ class Judge:
             self.collect(rank)
 
     def collect(self, rank):
-        lines, open_op, limited, skip_child = self.logs[rank].lines, None, None, False
+        lines, open_op, limited = self.logs[rank].lines, None, None
         for event in self.faults:
             if event["kind"] == "kill" and event["target"] == rank:
                 self.died[rank] = event["end"]
@@ -285,11 +286,8 @@ class Judge:
             return
         sure = outcome == "done"
         if op.kind in ("write", "replace"):
-            # A child that was killed had not closed the file, so it cannot have been published (nor is the rank dead).
             if op.kind == "write":
                 self.in_place.append((self.plan.node(op.rank), op.name, op.begin, end))
-            if not sure or op.kind == "write":
-                pass
             self.change(op.name, op.begin, end, op.uid, sure, op.rank, torn=outcome == "failed" and op.kind == "write", dead=dead)
             if not sure:
                 self.change(op.name, op.begin, end, None, False, op.rank, dead=dead)
@@ -332,12 +330,21 @@ class Judge:
         if error == errno.ETIMEDOUT and op.kind == "read" and absent:
             return None
         owners = {c.rank for c in now if c.rank is not None}
-        if error in UNREACHABLE + (errno.ENOENT,) and any(self.died.get(r, op.end) < op.end for r in owners):
+        if error in UNREACHABLE + (errno.ENOENT,) and any(self.lost(c, op) for c in now if c.rank is not None):
             return None
         if error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                              [node] + [self.plan.node(r) for r in owners]):
             return None
         return "%s, and it may be %s" % (errno.errorcode[error], self.shown(now))
+
+    def lost(self, change, op):
+        """Rule 4: is it right that what a killed rank had cannot be had?"""
+        died, node = self.died.get(change.rank, float("inf")), self.plan.node(change.rank)
+        if died > op.end:
+            return False
+        heirs = [r for r in range(self.plan.ranks) if self.plan.node(r) == node and self.died.get(r, float("inf")) > op.end]
+        return (not change.sure or op.begin < died + GRACE or not heirs or (node, op.name) in self.broken or
+                self.hit(op.begin - GRACE, op.end, ("cut", "stop"), heirs, [node]))
 
     def shown(self, now):
         return ", ".join("%s of rank %s%s" % (c.uid or "absent", c.rank, "" if c.sure else " (unsure)") for c in now)
@@ -422,7 +429,7 @@ class Judge:
         """Rule 8."""
         for name, uid, wrong in map(json.loads, lines):
             if wrong and not name.startswith("t/") and not any(
-                    n == node and na == name for n, na, *_ in self.broken):
+                    (n, na) == (node, name) for n, na in self.broken):
                 self.wrong.append("on n%d %s is no whole version: %s %s" % (node, name, uid, wrong))
 
     def run(self):
@@ -448,6 +455,8 @@ class Judge:
             with open(path) as file:
                 self.scan(node, file)
         result["kinds"], result["wrong"] = rows, self.wrong
+        result["deserted"] = ["n%d" % node for node in range(self.plan.nodes)
+                              if all(r in self.died for r in range(self.plan.ranks) if self.plan.node(r) == node)]
         return result
 
 
@@ -478,6 +487,7 @@ def table(results):
 
 
 def main():
+    """check prints how many faults there were, and the nodes none of whose ranks lives."""
     what = sys.argv[1]
     if what == "inject":
         Injector(*sys.argv[2:7]).run()
@@ -486,7 +496,7 @@ def main():
         result = Judge(seed, number, logs, events, sys.argv[7:]).run()
         with open(results, "a") as file:
             file.write(json.dumps(result) + "\n")
-        print(result["kinds"]["all"]["count"])
+        print(result["kinds"]["all"]["count"], *result["deserted"])
         for wrong in result["wrong"]:
             print("launch %s: %s" % (number, wrong), file=sys.stderr)
         sys.exit(1 if result["wrong"] else 0)
