@@ -572,9 +572,53 @@ void store_journal_destroy(struct store_journal *journal)
     free(journal);
 }
 
-struct store_journal *store_journal_open(const struct store_dir *dir, const char *name)
+/* The label stands behind the count, or the two of a new journal. 0 or -1 ENOENT. */
+static int read_label(int fd, char label[DYAD_UPATH_MAX + 1])
+{
+    _Alignas(8) char buf[RECORD_MAX];
+    const struct disk_record *disk = (const struct disk_record *)buf;
+    off_t at = MAGIC_LEN;
+
+    for (int i = 0; i < 3; i++) {
+        ssize_t n = pread(fd, buf, sizeof(buf), at);
+        if (n < (ssize_t)sizeof(*disk) || disk->len < sizeof(*disk) ||
+            (ssize_t)disk->len > n || !valid(disk))
+            break;
+        if (disk->kind == LABEL_KIND) {
+            memcpy(label, disk + 1, disk->len - sizeof(*disk));
+            label[disk->len - sizeof(*disk)] = '\0';
+            return 0;
+        }
+        at += disk->len;
+    }
+    errno = ENOENT;
+    return -1;
+}
+
+int store_journal_read_label(const struct store_dir *dir, const char *name,
+                             char label[DYAD_UPATH_MAX + 1])
+{
+    int owner = store_control_subdir(dir, "owner");
+    int fd, rc, saved;
+
+    if (owner < 0)
+        return -1;
+    fd = openat(owner, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd < 0 ? -1 : read_label(fd, label);
+    saved = errno;
+    if (fd >= 0)
+        close(fd);
+    close(owner);
+    errno = saved;
+    return rc;
+}
+
+struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
+                                         bool (*wanted)(const char *label, void *arg),
+                                         void *arg)
 {
     struct store_journal *journal = journal_new(dir, name);
+    char label[DYAD_UPATH_MAX + 1];
     struct stat st;
     int saved;
 
@@ -584,6 +628,10 @@ struct store_journal *store_journal_open(const struct store_dir *dir, const char
         goto error_destroy;
     if (!magic_ok(journal->fd)) {
         errno = EUCLEAN;
+        goto error_destroy;
+    }
+    if (!wanted(read_label(journal->fd, label) == 0 ? label : NULL, arg)) {
+        errno = ECANCELED;
         goto error_destroy;
     }
     if (load(journal, (uint64_t)st.st_size) < 0)
@@ -622,9 +670,12 @@ int store_journal_set_label(struct store_journal *journal, const char *label)
     }
     if (journal->label && strcmp(journal->label, label) == 0)
         return 0;
+    /* It has its place: a journal that had none is new, any other is written anew. */
+    bool is_new = !journal->label && journal->end == MAGIC_LEN + 2 * record_size(0);
     if (label_keep(journal, label, strlen(label)) < 0)
         return -1;
-    if (append(journal, LABEL_KIND, label, NULL, 0) < 0) {
+    if ((is_new ? append(journal, LABEL_KIND, label, NULL, 0) : rewrite(journal, false)) <
+        0) {
         journal->behind++;
         return -1;
     }

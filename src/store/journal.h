@@ -40,9 +40,16 @@ struct store_record {
 struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
                                            uint32_t *incarnation);
 /* Open the journal that another process has left, to take it over: as it is, with no
- * opening counted, and made by nobody. NULL with errno: EBUSY another process has it open,
- * ENOENT, EUCLEAN it is no journal. */
-struct store_journal *store_journal_open(const struct store_dir *dir, const char *name);
+ * opening counted. Once nobody else can open it any more `wanted` is asked with its label
+ * (NULL: none), before its records are read. NULL with errno: EBUSY another process has it
+ * open, ECANCELED it is not wanted, ENOENT, EUCLEAN it is no journal. */
+struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
+                                         bool (*wanted)(const char *label, void *arg),
+                                         void *arg);
+/* The label of a journal that another process may have open. 0 or -1: ENOENT there is no
+ * such journal, or it has none. */
+int store_journal_read_label(const struct store_dir *dir, const char *name,
+                             char label[DYAD_UPATH_MAX + 1]);
 /* After EBUSY: block until that process has closed it or died. 0 or -1 with errno. */
 int store_journal_await(const struct store_dir *dir, const char *name);
 void store_journal_destroy(struct store_journal *journal);
