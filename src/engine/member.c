@@ -172,6 +172,7 @@ static void pmix_committed(void *arg, int status)
         member->self.incarnation, member->self.depth, member->self.bins,
         member->self.replicas);
     produce_restore(member);
+    adopt_look(member);
     run_joined(member, 0);
     if (run_of(member)->exiting && member->state == MEMBER_JOINED)
         exit_begin(member);
@@ -338,6 +339,7 @@ static void member_teardown(struct member *member)
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
+    adopt_stop(member);
     transfer_stop(member);
     peer_links_stop(member);
     serve_stop(member);
