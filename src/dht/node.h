@@ -95,7 +95,8 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
  * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
- * version as newer_than. Without WAIT a negative answer needs all homes. With KEEP (no
+ * version as newer_than. Without WAIT a negative answer needs all homes that are live, and
+ * one that has been a home all along (dht_node_set_missing()). With KEEP (no
  * WAIT, no newer_than) the answer may be one that was kept, and is kept: it is as true as
  * one of the homes' (node_kept.c); with KEEP and COPY only that there is nothing. NULL:
  * ENOMEM. After fn the handle is gone. */
@@ -119,6 +120,20 @@ void dht_node_tick(struct dht_node *node);
  * is always live. */
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
+
+/* What else is known of a rank that is not live. */
+enum dht_missing {
+    DHT_GONE,         /* dead, or never there: what it does not say is nothing */
+    DHT_MISSING,      /* it may be beyond a cut, and be back soon */
+    DHT_MISSING_LONG, /* nobody knows */
+};
+/* A negative answer counts only from a rank that would be a home if all who are missing
+ * were live. If all of these are missing or silent, a look-up goes on asking for
+ * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
+ * dht_node_set_live() makes it DHT_GONE. */
+void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+/* Is (or, if it were live: would) the rank be one of the upath's homes? */
+bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 

@@ -24,6 +24,7 @@ enum timer_class {
     TIMER_PUBLISH, /* a home may wait for holders before it answers */
     TIMER_LOOKUP,
     TIMER_RETRY,
+    TIMER_AGAIN, /* a negative answer that may not be true */
     TIMER_INVALIDATE,
     TIMER_SWEEP,
     TIMER_NOTED,
@@ -126,11 +127,11 @@ struct dht_lookup {
     uint8_t flags;
     enum lookup_state state;
     struct dyad_version newer_than;
-    struct timer timer, retry;
+    struct timer timer, retry, again;
     struct asks asks;
     uint32_t home;
     int status;
-    uint64_t since;         /* KEEP: when it began */
+    uint64_t since;         /* when it began */
     bool untold;            /* KEEP: a home that answered will not tell us of a change */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
@@ -183,7 +184,8 @@ struct dht_node {
 
     /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
     uint32_t *death;
-    uint32_t epoch; /* deaths so far */
+    uint32_t epoch;   /* deaths so far */
+    uint8_t *missing; /* NULL: none; [rank]: enum dht_missing */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -227,6 +229,9 @@ bool node_rank_live(const void *arg, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
+/* Homes of a key if all who are missing were live. */
+unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
+                        uint32_t homes[DHT_REPLICAS_MAX]);
 struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);

@@ -604,6 +604,71 @@ static void test_negative_needs_all(void **state)
     fake_net_destroy(net);
 }
 
+/* Both homes are beyond a cut: that the stand-ins have nothing does not mean that nothing
+ * is published. */
+static void test_negative_in_a_cut(void **state)
+{
+    struct fake_net *net = fake_net_create(16, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct result r;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    struct dht_node *node = net->rank[reader].node;
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+
+    /* Silent, so far. */
+    net->cut[reader][homes[0]] = net->cut[reader][homes[1]] = true;
+    uint64_t start = net->now;
+    lookup_is(net, reader, 0, EHOSTUNREACH, 0);
+    assert_in_range(net->now - start, SEC, 3 * SEC);
+
+    /* Taken for dead: asked for while they may be back, and then not any more. */
+    for (int i = 0; i < 2; i++) {
+        dht_node_set_live(node, homes[i], false);
+        dht_node_set_missing(node, homes[i], DHT_MISSING);
+    }
+    start = net->now;
+    lookup_is(net, reader, 0, EHOSTUNREACH, 0);
+    assert_in_range(net->now - start, SEC, SEC + 200 * MSEC);
+    for (int i = 0; i < 2; i++)
+        dht_node_set_missing(node, homes[i], DHT_MISSING_LONG);
+    start = net->now;
+    lookup_is(net, reader, 0, EHOSTUNREACH, 0);
+    assert_in_range(net->now - start, 0, 10 * MSEC);
+
+    /* One is back while it is asked for. */
+    dht_node_set_missing(node, homes[1], DHT_MISSING);
+    fake_lookup(net, reader, 0, 0, NULL, &r);
+    fake_net_run(net, SEC / 2);
+    assert_int_equal(r.calls, 0);
+    net->cut[reader][homes[1]] = false;
+    dht_node_set_live(node, homes[1], true);
+    assert_true(fake_net_run_until(net, &r.calls, SEC / 2));
+    assert_int_equal(r.status, 0);
+    assert_int_equal(r.entry.size, 5);
+    lookup_is(net, reader, 0, 0, 5);
+    dht_node_set_live(node, homes[1], false);
+
+    /* Known to be dead, both: who is a home now may be believed. */
+    dht_node_set_missing(node, homes[0], DHT_GONE);
+    lookup_is(net, reader, 0, ENOENT, 0);
+
+    /* A look-up that is given up while it asks leaves nothing. */
+    dht_node_set_missing(node, homes[0], DHT_MISSING);
+    dht_node_set_missing(node, homes[1], DHT_MISSING);
+    struct dht_lookup *lookup = fake_lookup(net, reader, 0, 0, NULL, &r);
+    fake_net_run(net, SEC / 2);
+    dht_node_cancel(node, lookup);
+    fake_net_run(net, 3 * SEC);
+    assert_int_equal(r.calls, 0);
+    assert_true(dht_node_concerns(node, fake_key(0), homes[0]));
+    assert_true(dht_node_concerns(node, fake_key(0), homes[1]));
+    assert_false(dht_node_concerns(node, fake_key(0), owner));
+    fake_net_destroy(net);
+}
+
 static void test_silent_home(void **state)
 {
     struct fake_net *net = fake_net_create(16, 2, 1);
@@ -1352,6 +1417,7 @@ int main(void)
         cmocka_unit_test(test_home_dies_with_waiters),
         cmocka_unit_test(test_disjoint_views),
         cmocka_unit_test(test_negative_needs_all),
+        cmocka_unit_test(test_negative_in_a_cut),
         cmocka_unit_test(test_silent_home),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
