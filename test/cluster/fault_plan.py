@@ -96,7 +96,7 @@ def seconds_of(rng, most):
     return 0.5 * (most / 0.5) ** (rng.random() ** 1.5)
 
 
-def launch(seed, number, faults=30):
+def launch(seed, number, faults=36):
     rng = random.Random("%s/%s" % (seed, number))
     plan = Launch()
     plan.nodes, per = rng.choice(((3, 3), (4, 2)))

@@ -51,6 +51,7 @@ END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
 UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off")
 KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 
 
@@ -317,24 +318,24 @@ class Judge:
                    (f["target"] in nodes if f["kind"] in ("cut", "full") else f["target"] in ranks) for f in self.faults)
 
     def refused(self, op, error, now):
-        """Rules 3 to 5. None, or what is wrong with it."""
+        """Rules 3 to 5: which of OUTCOMES it is, or what is wrong with it."""
         node = self.plan.node(op.rank)
         here = [r for r in range(self.plan.ranks) if self.plan.node(r) == node]
         if error in NO_ROOM and self.hit(op.begin, op.end, ("full", "limit"), here, [node]):
-            return None
+            return "no room"
         absent = [c for c in now if c.uid is None]
         if error == errno.ENOENT and absent:
             if op.kind == "read" and not any(c.rank is not None for c in absent) and not self.nobody_left(op):
                 return "nobody is left, it was told, and that is not so"
-            return None
+            return "absent"
         if error == errno.ETIMEDOUT and op.kind == "read" and absent:
-            return None
+            return "waited in vain"
         owners = {c.rank for c in now if c.rank is not None}
         if error in UNREACHABLE + (errno.ENOENT,) and any(self.lost(c, op) for c in now if c.rank is not None):
-            return None
+            return "out of reach"
         if error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                              [node] + [self.plan.node(r) for r in owners]):
-            return None
+            return "out of reach"
         return "%s, and it may be %s" % (errno.errorcode[error], self.shown(now))
 
     def lost(self, change, op):
@@ -394,9 +395,10 @@ class Judge:
         now = self.candidates(op.name, op.begin, op.end)
         if kind == "refused":
             why = self.refused(op, op.outcome[1], now)
-            if why:
-                self.bad(op, why)
-            return "refused"
+            if why in OUTCOMES:
+                return why
+            self.bad(op, why)
+            return "wrong"
         if kind == "there":
             if not any(c.uid for c in now):
                 self.bad(op, "it is absent: %s" % self.shown(now))
@@ -423,7 +425,8 @@ class Judge:
                 error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop", "kill"), range(self.plan.ranks),
                                                   range(self.plan.nodes))):
             self.bad(op, "%s in %s" % (errno.errorcode[error], op.outcome[2]))
-        return "refused"
+            return "wrong"
+        return "no room" if error in NO_ROOM else "out of reach"
 
     def scan(self, node, lines):
         """Rule 8."""
@@ -473,14 +476,16 @@ def table(results):
     names = {"kill": "kill -9 of a rank", "stop": "SIGSTOP, 0.5 to 8 s", "cut": "a node's link cut, 0.5 to 8 s",
              "full": "disk full, 0.5 to 3 s", "limit": "writes fail (RLIMIT_FSIZE)", "writer": "kill -9 of a writing child",
              "all": "**all**"}
-    print("| fault | how often | operations then | right | refused, as the rules allow | overtaken, torn by their writer | "
-          "worst open | worst change |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| fault | how often | operations then | done | absent | waited in vain | out of reach | no room | half written (1) | killed in it | "
+          "wrong | worst open | worst change |")
+    print("|---" * 13 + "|")
     for kind, row in total.items():
-        got = row["outcomes"]
-        print("| %s | %d | %d | %d | %d | %d | %.1f s | %.1f s |" % (
-            names[kind], row["count"], sum(got.values()), got.get("done", 0), got.get("refused", 0),
-            got.get("overtaken", 0) + got.get("torn by its writer", 0), row["read"], row["change"]))
+        if not row["count"]:
+            continue
+        got = [row["outcomes"].get(outcome, 0) for outcome in OUTCOMES + ("wrong",)]
+        got[5:7] = [got[5] + got[6]]
+        print("| %s | %d | %d | %s | %.1f s | %.1f s |" % (
+            names[kind], row["count"], sum(got), " | ".join(map(str, got)), row["read"], row["change"]))
     ends = [r["end"] for r in results if r["end"] is not None]
     print("\n%d launches, %d ranks killed, all ranks gone at most %.1f s after the last step; wrong: %d" % (
         len(results), total["kill"]["count"], max(ends, default=0), sum(len(r["wrong"]) for r in results)))

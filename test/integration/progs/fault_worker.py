@@ -208,7 +208,7 @@ class Worker:
             return
         end = getattr(self, step.kind)(step, path)
         self.note("end", *end)
-        if step.die:  # the timer is late: the step must not outlive it
+        if step.die and step.die[0] == "timer":  # it is late: no other step must come
             signal.pause()
         if end[0] == "refused" and end[1] in (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT):
             self.shy[owner] = k + 10
