@@ -59,6 +59,9 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
+     */
+    void (*silent)(void *arg, uint32_t rank);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
