@@ -182,6 +182,12 @@ bool node_rank_live(const void *arg, uint32_t rank)
     return node->death == NULL || (node->death[rank] & 1) == 0;
 }
 
+void node_silent(struct dht_node *node, uint32_t rank)
+{
+    if (node->ops->silent != NULL && rank != node->config.self)
+        node->ops->silent(node->arg, rank);
+}
+
 struct live_without {
     const struct dht_node *node;
     const struct asks *asks;

@@ -62,6 +62,9 @@ struct dht_node_ops {
     /* The same, and a rank of this node that is dead may have left such a copy here. NULL:
      * nothing is known of the node's disk, and invalidate() is called. */
     void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
+     */
+    void (*silent)(void *arg, uint32_t rank);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept

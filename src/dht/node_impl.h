@@ -226,6 +226,8 @@ uint64_t node_next_id(struct dht_node *node);
 /* To any rank; to self through the queue. 0 or -1. */
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
 bool node_rank_live(const void *arg, uint32_t rank);
+/* The rank has not answered in time. */
+void node_silent(struct dht_node *node, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);

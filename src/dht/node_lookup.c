@@ -7,6 +7,8 @@
  * is checked with all other homes at once; the highest version of all answers counts. A
  * silent or dead home is passed over and the next of the probe order takes its place.
  *
+ * Also with WAIT, once any rank has died, all homes are asked, the others without.
+ *
  * What takes its place may know nothing yet, or be on the wrong side of a cut. So that
  * nothing is published is believed only if one says so that has been a home all along: one
  * of the homes as they would be if all were live that are silent or missing. Where none of
@@ -240,8 +242,10 @@ static void lookup_timeout(struct dht_node *node, struct timer *timer)
 
     for (unsigned i = 0; i < l->asks.n; i++) {
         struct ask *ask = &l->asks.ask[i];
-        if (ask->pending && ask->sent + node->config.request_timeout <= now)
+        if (ask->pending && ask->sent + node->config.request_timeout <= now) {
             ask_fail(node, l, ask);
+            node_silent(node, ask->rank);
+        }
     }
     lookup_advance(node, l);
     if (!l->ready.queued && !l->timer.active && asks_pending(&l->asks))
@@ -295,6 +299,18 @@ static bool lookup_take(struct dht_lookup *l, const struct dyad_entry *entry)
     return true;
 }
 
+/* The home that has a waiter of ours now may stand in for one that is dead, and not know
+ * what the others do. */
+static void lookup_ask_others(struct dht_node *node, struct dht_lookup *l)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        if (asks_find(&l->asks, homes[i]) == NULL)
+            lookup_ask(node, l, homes[i], false);
+}
+
 static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struct ask *ask)
 {
     ask->waiter = true;
@@ -308,9 +324,12 @@ static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struc
             old->waiter = old->wait = false;
         }
     }
-    if (l->state == LOOKUP_FIRST)
-        node_timer_start(node, &l->retry, TIMER_RETRY);
+    bool first = l->state == LOOKUP_FIRST;
     l->state = LOOKUP_WAITING;
+    if (first)
+        node_timer_start(node, &l->retry, TIMER_RETRY);
+    if (first && node->death != NULL)
+        lookup_ask_others(node, l);
 }
 
 static struct dht_lookup *lookup_find(struct dht_node *node, const struct net_msg *msg,

@@ -322,6 +322,7 @@ static void publish_timeout(struct dht_node *node, struct timer *timer)
         if (ask->pending && ask->sent + length <= now) {
             ask->pending = false;
             ask->failed = true;
+            node_silent(node, ask->rank);
         }
     }
     publish_advance(node, op);

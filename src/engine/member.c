@@ -197,6 +197,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
 
     if (!member->worker)
         return;
+    if (error && net_worker_peer(member->worker, rank))
+        return; /* we asked whether it has a new member: not as far as PMIx knows */
     if (error) {
         log_warn(
             "rank %u has not joined (%s): going on without it; is its program static, or "
@@ -349,13 +351,12 @@ static void member_teardown(struct member *member)
     orphan_stop(member);
     consume_stop(member);
     linger_stop(member);
+    revalidate_stop(member);
+    lost_stop(member);
     dht_node_destroy(member->dht);
     boot_wave_destroy(member->wave);
     if (member->dht_timer)
         net_timer_destroy(member->dht_timer);
-    if (run_of(member)->lost_timer)
-        net_timer_destroy(run_of(member)->lost_timer);
-    free(run_of(member)->lost_since);
     member_sides_close(member);
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)

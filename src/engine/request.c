@@ -225,6 +225,11 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     if (status == 0 && S_ISREG(entry->mode))
         reserve_inode(guest);
+    if (status == EHOSTUNREACH) {
+        log_info("whether \"%s\" is published nobody can say: its homes cannot be reached",
+                 upath);
+        status = EIO; /* EHOSTUNREACH is for a process that cannot reach us */
+    }
     guest_answer(guest, status, status == 0 ? entry : NULL);
 }
 

@@ -161,7 +161,11 @@ static void source_lost(struct transfer *t, const char *why);
 
 static void deadline_passed(void *arg)
 {
-    source_lost(arg, "does not answer");
+    struct transfer *t = arg;
+
+    if (!net_is_guest(t->source))
+        lost_suspect(t->member, t->source);
+    source_lost(t, "does not answer");
 }
 
 static void deadline_move(struct transfer *t)

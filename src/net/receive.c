@@ -273,6 +273,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         reject(worker, "payload of another length", msg.source);
         return refused;
     }
+    if (peer)
+        peer->heard_at = util_clock_now();
     worker->stats.messages_received++;
     worker->stats.bytes_received += frame_len + payload_len;
     if (msg.type == NET_MSG_HELLO) {

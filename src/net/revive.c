@@ -46,6 +46,13 @@ void net_worker_heard_dead(struct net_worker *worker, struct peer *peer)
         net_worker_probe(worker, peer->rank);
 }
 
+uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank)
+{
+    const struct peer *peer = net_worker_find_peer(worker, rank);
+
+    return peer ? peer->heard_at : 0;
+}
+
 /* It lives: as if it had come now. */
 static void revive(struct net_worker *worker, struct peer *peer)
 {

@@ -124,6 +124,9 @@ int net_worker_probe(struct net_worker *worker, uint32_t rank);
 /* What is known of a peer, even if it is down, or NULL. Valid until the loop runs again. */
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank);
 
+/* When something came from the peer last (util_clock_now()); 0: never. */
+uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank);
+
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats);
 
 #endif

@@ -73,6 +73,7 @@ struct peer {
     unsigned closing;   /* conns that have failed and are not gone yet */
     struct send *queue; /* its address, or a key for it, is not known */
     unsigned queued;
+    uint64_t heard_at; /* something came from it */
     /* What the user is to be told at the next tidy. */
     struct peer *todo_next;
     bool todo_listed, todo_need, todo_down, todo_unanswered;

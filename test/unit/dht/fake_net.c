@@ -124,8 +124,11 @@ static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint64
     op_invalidate(arg, newer, token);
 }
 
-static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate,
-                                        op_invalidate_left};
+static const struct dht_node_ops ops = {.send = op_send,
+                                        .now = op_now,
+                                        .set_timer = op_set_timer,
+                                        .invalidate = op_invalidate,
+                                        .invalidate_left = op_invalidate_left};
 
 static void start(struct fake_rank *rank)
 {

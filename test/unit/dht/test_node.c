@@ -669,6 +669,33 @@ static void test_negative_in_a_cut(void **state)
     fake_net_destroy(net);
 }
 
+/* The first home has died, and the owner: its stand-in keeps our waiter and knows nothing,
+ * but the other home does. */
+static void test_stand_in_knows_nothing(void **state)
+{
+    struct fake_net *net = fake_net_create(16, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct result r;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), other = homes[1];
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+    fake_net_kill(net, owner, true);
+    fake_net_kill(net, homes[0], true);
+    for (int i = 0; i < 2; i++) { /* a stranger, and whoever is the stand-in */
+        fake_homes(net, 0, homes);
+        uint32_t reader = i == 0              ? stranger(net, 0, owner)
+                          : homes[0] == other ? homes[1]
+                                              : homes[0];
+        fake_lookup(net, reader, 0, NET_LOOKUP_WAIT, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 100 * MSEC));
+        assert_int_equal(r.status, 0);
+        assert_int_equal(r.entry.size, 5);
+    }
+    fake_net_destroy(net);
+}
+
 static void test_silent_home(void **state)
 {
     struct fake_net *net = fake_net_create(16, 2, 1);
@@ -1418,6 +1445,7 @@ int main(void)
         cmocka_unit_test(test_disjoint_views),
         cmocka_unit_test(test_negative_needs_all),
         cmocka_unit_test(test_negative_in_a_cut),
+        cmocka_unit_test(test_stand_in_knows_nothing),
         cmocka_unit_test(test_silent_home),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
