@@ -271,6 +271,7 @@ class Judge:
                 self.finished[rank] = at
         if rank not in self.died and rank not in self.finished:
             self.wrong.append("rank %d ended in step %d, and nobody had killed it" % (rank, self.logs[rank].step()))
+            self.died[rank] = lines[-1][0] if lines else 0  # so that what follows from it is not told, too
 
     def bad(self, op, why):
         self.wrong.append("rank %d (n%d) step %d, %s %s at %.3f for %.3f s: %s" % (
