@@ -241,6 +241,7 @@ void lost_add(struct member *member, uint32_t rank)
         lost->nlost++;
     *l = (struct lost_rank){.since = now, .ask_at = now + ASK_SOON, .pause = ASK_FIRST};
     due(lost, l->ask_at);
+    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     tell_table(member, rank);
     revalidate_rank(member, rank);
 }

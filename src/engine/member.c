@@ -222,10 +222,7 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
         net_worker_peer_down(member->worker, rank, EPROTO);
     } else if (net_worker_set_peer(member->worker, peer) < 0) {
         member_links_set_live(member, rank, false);
-    } else {
-        /* Whether it lives peer_up has said, if the blob was news. An old one of a rank
-         * that has died proves nothing: counted as live it would keep the exit barrier
-         * waiting for ever. */
+    } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
     }
     free(peer);

@@ -50,7 +50,7 @@ void member_links_set_live(struct member *member, uint32_t rank, bool live);
 
 int lost_start(struct member *member);
 void lost_stop(struct member *member);
-/* The rank's connection broke, or it is taken for dead. */
+/* The rank's connection broke, or it is taken for dead; it was live. */
 void lost_add(struct member *member, uint32_t rank);
 /* It is there. */
 void lost_back(struct member *member, uint32_t rank);

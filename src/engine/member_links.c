@@ -108,10 +108,12 @@ static bool wave_live(void *arg, uint32_t rank)
     return dht_node_is_live(member->dht, rank) || lost_may_return(member, rank);
 }
 
-/* The barrier takes a failed send for a death; what is lost on the way is sent again. */
+/* The barrier takes a failed send for a death; what is lost on the way is sent again. A
+ * send may fail before we are told that the connection broke: the rank may return then as
+ * well. */
 static int wave_send(void *arg, uint32_t rank, struct net_msg *msg)
 {
-    if (member_send(arg, rank, msg) == 0 || lost_may_return(arg, rank))
+    if (member_send(arg, rank, msg) == 0 || wave_live(arg, rank))
         return 0;
     return -1;
 }
@@ -189,7 +191,6 @@ void member_links_set_live(struct member *member, uint32_t rank, bool live)
 static void worker_peer_down(void *arg, uint32_t rank, int error)
 {
     struct member *member = arg;
-    bool lost = false;
 
     if (member->state == MEMBER_LEAVING)
         return;
@@ -200,9 +201,6 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
     log_info("rank %u on node %s is gone: %s", rank, member_node_name(member, rank),
              strerror(error));
     if (member->dht && dht_node_is_live(member->dht, rank))
-        lost = true;
-    member_links_set_live(member, rank, false);
-    if (lost)
         lost_add(member, rank);
     transfer_peer_down(member, rank);
     dump_peer_down(member, rank);
