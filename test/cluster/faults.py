@@ -13,6 +13,9 @@ renames, and is absent at first.
    completed change of the name came after that version's change and before the read. Exceptions: the file was being
    rewritten in place on the reader's own node while it was read (there it is one inode, as POSIX has it); or its writer's write() had failed and
    the writer has closed what it got so far (it says so, and removes it).
+   A version that is out of date may still be read where and when the news could not come through: the reader's or the newer writer's
+   node was cut, or the reader or that writer stopped, in GRACE before the read's end. Such reads are counted apart, as `outdated`. They are
+   right in what they are, whole and once true, but not what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more.
    An operation that failed with an error may have been done or not, or half.
 3. ENOENT, and ETIMEDOUT for whoever waited: the name may be absent in the sense of 1 (nothing but its initial state, or a removal, or an
@@ -51,7 +54,7 @@ END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
 UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
-OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off")
+OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off", "outdated")
 KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 
 
@@ -415,6 +418,9 @@ class Judge:
                 self.bad(op, "torn: %s, %s; it may be %s" % (uid, op.outcome[2], self.shown(now)))
             return "torn by its writer"
         known = any(c.uid == uid for c in self.changes.get(op.name, []))
+        ends = {c.rank for c in now if c.rank is not None} | {op.rank}
+        if known and kind == "read" and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), ends, {self.plan.node(r) for r in ends}):
+            return "outdated"
         self.bad(op, "%s: %s; it may be %s" % ("stale" if known else "wrong", uid, self.shown(now)))
         return "wrong"
 
@@ -477,9 +483,9 @@ def table(results):
     names = {"kill": "kill -9 of a rank", "stop": "SIGSTOP, 0.5 to 8 s", "cut": "a node's link cut, 0.5 to 8 s",
              "full": "disk full, 0.5 to 3 s", "limit": "writes fail (RLIMIT_FSIZE)", "writer": "kill -9 of a writing child",
              "all": "**all**"}
-    print("| fault | how often | operations then | done | absent | waited in vain | out of reach | no room | half written (1) | killed in it | "
+    print("| fault | how often | operations then | done | absent | waited in vain | out of reach | no room | half written | killed in it | outdated | "
           "wrong | worst open | worst change |")
-    print("|---" * 13 + "|")
+    print("|---" * 14 + "|")
     for kind, row in total.items():
         if not row["count"]:
             continue
