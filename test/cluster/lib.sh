@@ -177,7 +177,7 @@ job() {
 
 # mpirun's arguments for the words of a job, in ARGS. CONTEXT NP WHERE adds what goes ahead of a program.
 job_args() { # CONTEXT WORD...
-    local context=$1 begun= word
+    local context=$1 begun='' word
     shift
     ARGS=()
     for word in "$@"; do
@@ -186,7 +186,7 @@ job_args() { # CONTEXT WORD...
             "$context" "${word%%@*}" "${word#*@}"
         elif [ "$word" = -- ]; then
             ARGS+=(:)
-            begun=
+            begun=''
         else
             ARGS+=("$word")
         fi
