@@ -278,6 +278,11 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node == NULL)
         return NULL;
     node->config = *config;
+    /* A home waits no longer than that for who keeps an answer before a newer version
+     * counts.
+     */
+    if (node->config.keep_time > config->invalidate_timeout)
+        node->config.keep_time = config->invalidate_timeout;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)

@@ -37,7 +37,8 @@ struct dht_node_config {
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
     uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
-    uint64_t keep_time;          /* ns for which a kept answer counts; 0: none is kept */
+    uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
+                         * none is kept */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
