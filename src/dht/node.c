@@ -379,7 +379,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
-    if (node->missing != NULL)
+    if (node->missing != NULL && live)
         node->missing[rank] = DHT_GONE;
     kept_drop_all(node);
     if (live) {
@@ -404,7 +404,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
 
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    if (rank >= node->config.nranks || node_rank_live(node, rank))
+    if (rank >= node->config.nranks)
         return;
     if (node->missing == NULL && missing != DHT_GONE)
         node->missing = calloc(node->config.nranks, sizeof(*node->missing));

@@ -130,7 +130,9 @@ enum dht_missing {
 /* A negative answer counts only from a rank that would be a home if all who are missing
  * were live. If all of these are missing or silent, a look-up goes on asking for
  * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
- * dht_node_set_live() makes it DHT_GONE. */
+ * Say it
+ * before dht_node_set_live(false), which ends what waits for the rank; when it is live
+ * again it is DHT_GONE. */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);

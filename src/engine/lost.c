@@ -241,8 +241,8 @@ void lost_add(struct member *member, uint32_t rank)
         lost->nlost++;
     *l = (struct lost_rank){.since = now, .ask_at = now + ASK_SOON, .pause = ASK_FIRST};
     due(lost, l->ask_at);
-    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     tell_table(member, rank);
+    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     revalidate_rank(member, rank);
 }
 

@@ -137,3 +137,29 @@ go go.write
 reached soon 0 1
 go go.late
 job_end_ok 60
+
+# Stopped for good, as far as the others can tell, while they wait: that ends, but not by saying that there is no such
+# file. Whoever asks again when it goes on gets it.
+next
+job_begin 90 2@n0,n1 bash -c '. "$WORK/rank.sh"
+    await go.stopped
+    begin=$EPOCHREALTIME
+    "$X" read -d "$SSD" -p late -E $EHOSTUNREACH || exit 4
+    took given.up
+    reached done
+    await go.again
+    "$X" read -d "$SSD" -p late || exit 5' -- \
+    1@n2 bash -c '. "$WORK/rank.sh"
+    echo >"$SSD/here"
+    reached ready
+    await go.again
+    "$X" write -d "$SSD" -p late'
+reached ready 2
+signal_rank2 STOP
+go go.stopped
+reached done 0 1
+between given.up.0 3 16
+signal_rank2 CONT
+until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 is back after" "$1")" = 2 ]' _ "$LOG"
+go go.again
+job_end_ok 90
