@@ -278,6 +278,11 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node == NULL)
         return NULL;
     node->config = *config;
+    /* A home waits no longer than that for who keeps an answer before a newer version
+     * counts.
+     */
+    if (node->config.keep_time > config->invalidate_timeout)
+        node->config.keep_time = config->invalidate_timeout;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)
@@ -374,7 +379,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
-    if (node->missing != NULL)
+    if (node->missing != NULL && live)
         node->missing[rank] = DHT_GONE;
     kept_drop_all(node);
     if (live) {
@@ -399,7 +404,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
 
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    if (rank >= node->config.nranks || node_rank_live(node, rank))
+    if (rank >= node->config.nranks)
         return;
     if (node->missing == NULL && missing != DHT_GONE)
         node->missing = calloc(node->config.nranks, sizeof(*node->missing));

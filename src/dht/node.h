@@ -37,7 +37,8 @@ struct dht_node_config {
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
     uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
-    uint64_t keep_time;          /* ns for which a kept answer counts; 0: none is kept */
+    uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
+                         * none is kept */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
@@ -133,7 +134,9 @@ enum dht_missing {
 /* A negative answer counts only from a rank that would be a home if all who are missing
  * were live. If all of these are missing or silent, a look-up goes on asking for
  * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
- * dht_node_set_live() makes it DHT_GONE. */
+ * Say it
+ * before dht_node_set_live(false), which ends what waits for the rank; when it is live
+ * again it is DHT_GONE. */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);

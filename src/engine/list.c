@@ -244,6 +244,8 @@ static void list_go_on(struct list_request *list)
             uint32_t rank = list->next_rank++;
             if (dht_node_is_live(member->dht, rank))
                 ask_start(list, rank);
+            else if (lost_is_missing(member, rank))
+                list->silent++;
         }
         if (list->nasks > 0 || list->status || list->lost == 0 || !is_partial(list))
             break;

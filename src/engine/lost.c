@@ -241,8 +241,8 @@ void lost_add(struct member *member, uint32_t rank)
         lost->nlost++;
     *l = (struct lost_rank){.since = now, .ask_at = now + ASK_SOON, .pause = ASK_FIRST};
     due(lost, l->ask_at);
-    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     tell_table(member, rank);
+    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     revalidate_rank(member, rank);
 }
 
@@ -271,12 +271,19 @@ uint64_t lost_since(const struct member *member, uint32_t rank)
     return rank < member->job->nranks ? of(member)->rank[rank].since : 0;
 }
 
+bool lost_is_missing(const struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    return l->since && !l->gone;
+}
+
 uint32_t lost_missing(const struct member *member, bool long_ago)
 {
     const struct lost *lost = of(member);
 
     for (uint32_t r = 0; lost->nlost && r < member->job->nranks; r++)
-        if (lost->rank[r].since && !lost->rank[r].gone && (!long_ago || lost->rank[r].over))
+        if (lost_is_missing(member, r) && (!long_ago || lost->rank[r].over))
             return r;
     return DYAD_RANK_NONE;
 }

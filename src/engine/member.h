@@ -360,6 +360,8 @@ void lost_ask(struct member *member, uint32_t rank);
 /* It has not answered in time: if nothing at all is heard of it in the same time again it
  * is taken for dead. */
 void lost_suspect(struct member *member, uint32_t rank);
+/* It cannot be reached, and is not known to be dead. */
+bool lost_is_missing(const struct member *member, uint32_t rank);
 /* Of the ranks that cannot be reached, one that is not known to be dead; `long_ago`: for
  * longer than DYAD_JOIN_TIMEOUT. DYAD_RANK_NONE: there is none. */
 uint32_t lost_missing(const struct member *member, bool long_ago);

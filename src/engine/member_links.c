@@ -283,9 +283,7 @@ int member_links_open(struct member *member)
         .request_timeout = seconds_ns(config->peer_timeout),
         .retry_interval = seconds_ns(MEMBER_ASK_AGAIN),
         .invalidate_timeout = seconds_ns(config->peer_timeout) / 2,
-        .keep_time =
-            seconds_ns(config->peer_timeout / 2 < MEMBER_KEEP ? config->peer_timeout / 2
-                                                              : MEMBER_KEEP),
+        .keep_time = seconds_ns(MEMBER_KEEP),
         .refresh_interval = seconds_ns(MEMBER_REFRESH),
     };
 

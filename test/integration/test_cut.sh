@@ -137,3 +137,19 @@ sleep 0.7
 begin=$EPOCHREALTIME
 job_end_ok 120
 say "a cut of 0.7 s: the job ended $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME - $begin}") s later"
+
+# Cut off when all are at exit: nobody stays for longer than DYAD_JOIN_TIMEOUT and the barrier's next question.
+next
+job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
+    echo "$PMIX_RANK" >"$SSD/end.$PMIX_RANK"
+    for q in 0 1 2; do cat "$SSD/end.$q" || exit 3; done
+    reached over
+    await go.end'
+all over
+"$CLUSTER_SH" cut n2
+begin=$EPOCHREALTIME
+go go.end
+until_true 20 "members leave on both sides of a cut" sh -c '[ "$(grep -c "statistics:" "$1")" = 3 ]' _ "$LOG"
+say "left after $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME - $begin}") s"
+"$CLUSTER_SH" heal n2
+job_end_ok 120

@@ -29,17 +29,16 @@ between() {
 }
 # The shell of rank 2, which is its member, and all below it.
 signal_rank2() { node_exec n2 sh -c 'for p in /proc/[0-9]*; do
-    tr "\0" "\n" <$p/environ 2>/dev/null | grep -qx PMIX_RANK=2 && kill -'"$1"' ${p#/proc/}; done; true'; }
+    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK=2 && kill -'"$1"' ${p#/proc/}; done; true'; }
 
 # For 3 s, with the default bounds: the open of a file of its own waits, and so does what it is home to.
 job_begin 60 2@n0,n1 bash -c '. "$WORK/rank.sh"
     await go.stopped
     begin=$EPOCHREALTIME
-    "$X" read -d "$SSD" -p own -n 3 || exit 4
-    took own
-    begin=$EPOCHREALTIME
+    ("$X" read -d "$SSD" -p own -n 3 && took own) &
     "$X" write -d "$SSD" -p "w.$PMIX_RANK" -n 20 || exit 5
     took write
+    wait $! || exit 4
     reached done
     await go.end
     for r in 0 1; do "$X" read -d "$SSD" -p "w.$r" -n 20 || exit 6; done' -- \
@@ -55,7 +54,7 @@ sleep 3
 signal_rank2 CONT
 reached done 0 1
 between own.0 2 6
-between write.0 0 10
+between write.0 0 9
 go go.end
 job_end_ok 60
 ! grep -q 'going on without it' "$LOG" || fail "a rank that was stopped for 3 s was given up"
@@ -138,3 +137,29 @@ go go.write
 reached soon 0 1
 go go.late
 job_end_ok 60
+
+# Stopped for good, as far as the others can tell, while they wait: that ends, but not by saying that there is no such
+# file. Whoever asks again when it goes on gets it.
+next
+job_begin 90 2@n0,n1 bash -c '. "$WORK/rank.sh"
+    await go.stopped
+    begin=$EPOCHREALTIME
+    "$X" read -d "$SSD" -p late -E $EHOSTUNREACH || exit 4
+    took given.up
+    reached done
+    await go.again
+    "$X" read -d "$SSD" -p late || exit 5' -- \
+    1@n2 bash -c '. "$WORK/rank.sh"
+    echo >"$SSD/here"
+    reached ready
+    await go.again
+    "$X" write -d "$SSD" -p late'
+reached ready 2
+signal_rank2 STOP
+go go.stopped
+reached done 0 1
+between given.up.0 3 16
+signal_rank2 CONT
+until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 is back after" "$1")" = 2 ]' _ "$LOG"
+go go.again
+job_end_ok 90

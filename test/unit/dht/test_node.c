@@ -625,10 +625,14 @@ static void test_negative_in_a_cut(void **state)
     assert_in_range(net->now - start, SEC, 3 * SEC);
 
     /* Taken for dead: asked for while they may be back, and then not any more. */
+    fake_lookup(net, reader, 0, 0, NULL, &r);
+    fake_net_run(net, SEC / 2);
     for (int i = 0; i < 2; i++) {
-        dht_node_set_live(node, homes[i], false);
         dht_node_set_missing(node, homes[i], DHT_MISSING);
+        dht_node_set_live(node, homes[i], false);
     }
+    assert_true(fake_net_run_until(net, &r.calls, 2 * SEC));
+    assert_int_equal(r.status, EHOSTUNREACH);
     start = net->now;
     lookup_is(net, reader, 0, EHOSTUNREACH, 0);
     assert_in_range(net->now - start, SEC, SEC + 200 * MSEC);
