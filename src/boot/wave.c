@@ -575,3 +575,20 @@ void boot_wave_kick(struct boot_wave *wave)
         wave->wave = 0; /* an answer was lost */
     settle(wave);
 }
+
+void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t rank),
+                          void *arg)
+{
+    bool outer = wave->busy;
+
+    if (wave->final || !find_places(wave))
+        return;
+    wave->busy = true; /* the lists stay as they are until all have been named */
+    if (!wave->root)
+        fn(arg, wave->parent);
+    for (size_t i = 0; i < wave->nchildren; i++)
+        fn(arg, wave->children[i]);
+    wave->busy = outer;
+    if (wave->again && !outer)
+        settle(wave);
+}

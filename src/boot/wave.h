@@ -67,5 +67,10 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
 /* Nothing was heard for a while (seconds) though this rank is quiet: send the present state
  * once more (lost messages, changed parents, failed sends). */
 void boot_wave_kick(struct boot_wave *wave);
+/* The ranks on whose messages this one depends: its parent and children in the tree. If
+ * they are silent it may be that they cannot be heard: `fn` is to see to it. It may call
+ * boot_wave_rank_changed(). */
+void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t rank),
+                          void *arg);
 
 #endif

@@ -48,6 +48,7 @@ void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_cla
         [TIMER_PUBLISH] = node->config.request_timeout + node->config.invalidate_timeout,
         [TIMER_LOOKUP] = node->config.request_timeout,
         [TIMER_RETRY] = node->config.retry_interval,
+        [TIMER_AGAIN] = node->config.request_timeout / 10,
         [TIMER_INVALIDATE] = node->config.invalidate_timeout,
         [TIMER_SWEEP] = SWEEP_INTERVAL,
         /* Longer than who is noted keeps the answer, which began to count before. */
@@ -183,6 +184,12 @@ bool node_rank_live(const void *arg, uint32_t rank)
     return node->death == NULL || (node->death[rank] & 1) == 0;
 }
 
+void node_silent(struct dht_node *node, uint32_t rank)
+{
+    if (node->ops->silent != NULL && rank != node->config.self)
+        node->ops->silent(node->arg, rank);
+}
+
 struct live_without {
     const struct dht_node *node;
     const struct asks *asks;
@@ -211,6 +218,23 @@ unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned r
         ring.live = rank_live_without;
         ring.arg = &live;
     }
+    return dht_homes_find(&ring, key, homes);
+}
+
+static bool rank_live_or_missing(const void *arg, uint32_t rank)
+{
+    const struct dht_node *node = arg;
+
+    return node_rank_live(node, rank) ||
+           (node->missing != NULL && node->missing[rank] != DHT_GONE);
+}
+
+unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
+                        uint32_t homes[DHT_REPLICAS_MAX])
+{
+    struct dht_ring ring = node->ring;
+
+    ring.live = rank_live_or_missing;
     return dht_homes_find(&ring, key, homes);
 }
 
@@ -256,6 +280,11 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node == NULL)
         return NULL;
     node->config = *config;
+    /* A home waits no longer than that for who keeps an answer before a newer version
+     * counts.
+     */
+    if (node->config.keep_time > config->invalidate_timeout)
+        node->config.keep_time = config->invalidate_timeout;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)
@@ -314,6 +343,7 @@ void dht_node_destroy(struct dht_node *node)
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
+    free(node->missing);
     free(node->death);
     free(node);
 }
@@ -380,6 +410,8 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
+    if (node->missing != NULL && live)
+        node->missing[rank] = DHT_GONE;
     kept_drop_all(node);
     node->kept_floor = node->ops->now(node->arg);
     if (live) {
@@ -409,6 +441,43 @@ bool dht_node_is_absent(const struct dht_node *node, uint32_t rank)
 {
     /* Dead, and by none of the deaths that were counted. */
     return rank < node->config.nranks && node->death != NULL && node->death[rank] == 1;
+}
+
+void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
+{
+    if (rank >= node->config.nranks)
+        return;
+    if (node->missing == NULL && missing != DHT_GONE)
+        node->missing = calloc(node->config.nranks, sizeof(*node->missing));
+    if (node->missing != NULL) /* else it is as dead as the others */
+        node->missing[rank] = (uint8_t)missing;
+}
+
+struct live_with {
+    const struct dht_node *node;
+    uint32_t rank;
+};
+
+static bool rank_live_with(const void *arg, uint32_t rank)
+{
+    const struct live_with *with = arg;
+    return rank == with->rank || node_rank_live(with->node, rank);
+}
+
+bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank)
+{
+    struct live_with with = {node, rank};
+    struct dht_ring ring = node->ring;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct dht_key key;
+    bool found = false;
+
+    dht_key_init(&key, upath, node->config.depth);
+    ring.live = rank_live_with;
+    ring.arg = &with;
+    for (unsigned i = dht_homes_find(&ring, &key, homes); i > 0 && !found; i--)
+        found = homes[i - 1] == rank;
+    return found;
 }
 
 struct dht_shard *dht_node_shard(struct dht_node *node)

@@ -39,7 +39,8 @@ struct dht_node_config {
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
     uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
-    uint64_t keep_time;          /* ns for which a kept answer counts; 0: none is kept */
+    uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
+                         * none is kept */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
@@ -69,6 +70,12 @@ struct dht_node_ops {
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
+    /* The same, and a rank of this node that is dead may have left such a copy here. NULL:
+     * nothing is known of the node's disk, and invalidate() is called. */
+    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
+     */
+    void (*silent)(void *arg, uint32_t rank);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -92,8 +99,9 @@ void dht_node_destroy(struct dht_node *node);
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
 
-/* Put an entry of ours back that an earlier incarnation of this rank published (from the
- * catalogue): same version, owner's new incarnation. Asynchronous, no completion. */
+/* Put an entry back that an earlier incarnation of this rank published, or a rank of this
+ * storage that is dead (from the catalogue): same version, entry->owner == self.
+ * Asynchronous, no completion. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
@@ -101,10 +109,11 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
  * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
- * version as newer_than. Without WAIT a negative answer needs all homes. With KEEP (no
- * WAIT, no newer_than) the answer may be one that was kept, here or by another member of
- * this node, and is kept: it is as true as one of the homes' (node_kept.c); with KEEP and
- * COPY only that there is nothing. NULL:
+ * version as newer_than. Without WAIT a negative answer needs all homes that are live, and
+ * one that has been a home all along (dht_node_set_missing()). With KEEP (no WAIT, no
+ * newer_than) the answer may be one that was kept, here or by another member of this node,
+ * and is kept: it is as true as one of the homes' (node_kept.c); with KEEP and COPY only
+ * that there is nothing. NULL:
  * ENOMEM. After fn the handle is gone. */
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
@@ -133,6 +142,22 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
 /* With config.absent: it has never been live as far as this node knows. */
 bool dht_node_is_absent(const struct dht_node *node, uint32_t rank);
+
+/* What else is known of a rank that is not live. */
+enum dht_missing {
+    DHT_GONE,         /* dead, or never there: what it does not say is nothing */
+    DHT_MISSING,      /* it may be beyond a cut, and be back soon */
+    DHT_MISSING_LONG, /* nobody knows */
+};
+/* A negative answer counts only from a rank that would be a home if all who are missing
+ * were live. If all of these are missing or silent, a look-up goes on asking for
+ * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
+ * Say it
+ * before dht_node_set_live(false), which ends what waits for the rank; when it is live
+ * again it is DHT_GONE. */
+void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+/* Is (or, if it were live: would) the rank be one of the upath's homes? */
+bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 

@@ -25,6 +25,7 @@ enum timer_class {
     TIMER_PUBLISH, /* a home may wait for holders before it answers */
     TIMER_LOOKUP,
     TIMER_RETRY,
+    TIMER_AGAIN, /* a negative answer that may not be true */
     TIMER_INVALIDATE,
     TIMER_SWEEP,
     TIMER_NOTED,
@@ -94,6 +95,7 @@ struct incoming {
     struct dyad_entry newer;
     bool busy; /* in ops->invalidate() */
     bool gone; /* dht_node_invalidated() came meanwhile */
+    bool left; /* NET_INVALIDATE_LEFT */
     char upath[];
 };
 
@@ -126,11 +128,11 @@ struct dht_lookup {
     uint8_t flags;
     enum lookup_state state;
     struct dyad_version newer_than;
-    struct timer timer, retry;
+    struct timer timer, retry, again;
     struct asks asks;
     uint32_t home;
     int status;
-    uint64_t since;         /* KEEP: when it began */
+    uint64_t since;         /* when it began */
     bool untold;            /* KEEP: a home that answered will not tell us of a change */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
@@ -153,6 +155,7 @@ struct told {
     unsigned nreplies;
     uint32_t *ranks; /* still to answer */
     unsigned nranks;
+    bool left; /* some are told in place of a dead rank of their node */
 };
 
 /* Holders of nothing: ranks that keep the answer that nothing is published here. */
@@ -185,6 +188,7 @@ struct dht_node {
     uint32_t *death;
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
+    uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -232,9 +236,14 @@ uint64_t node_next_id(struct dht_node *node);
 /* To any rank; to self through the queue. 0 or -1. */
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
 bool node_rank_live(const void *arg, uint32_t rank);
+/* The rank has not answered in time. */
+void node_silent(struct dht_node *node, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
+/* Homes of a key if all who are missing were live. */
+unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
+                        uint32_t homes[DHT_REPLICAS_MAX]);
 struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);

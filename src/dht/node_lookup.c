@@ -7,6 +7,14 @@
  * is checked with all other homes at once; the highest version of all answers counts. A
  * silent or dead home is passed over and the next of the probe order takes its place.
  *
+ * Also with WAIT, once any rank has died, all homes are asked, the others without.
+ *
+ * What takes its place may know nothing yet, or be on the wrong side of a cut. So that
+ * nothing is published is believed only if one says so that has been a home all along: one
+ * of the homes as they would be if all were live that are silent or missing. Where none of
+ * them can be reached it is asked again for request_timeout (owners that know of a death
+ * publish again at once), and then the answer is that nobody can say: EHOSTUNREACH.
+ *
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
  * that the publisher believes alive, at once or, where a home was silent or has come back,
@@ -48,6 +56,7 @@ static void lookup_unlink(struct dht_node *node, struct dht_lookup *l)
             lookup_send_cancel(node, l, l->asks.ask[i].rank);
     node_timer_stop(node, &l->timer);
     node_timer_stop(node, &l->retry);
+    node_timer_stop(node, &l->again);
     HASH_DELETE(hh, node->lookups_by_id, l);
     DL_DELETE(node->lookups, l);
 }
@@ -75,13 +84,47 @@ static void lookup_finish(struct dht_node *node, struct dht_lookup *l, int statu
     node_ready_push(node, &l->ready, lookup_done);
 }
 
+/* Has one answered that would know? `soon`: one that has not may yet. */
+static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *soon)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = node_homes_all(node, &l->key, homes);
+
+    *soon = false;
+    for (unsigned i = 0; i < n; i++) {
+        const struct ask *ask = asks_find(&l->asks, homes[i]);
+        if (ask != NULL && ask->answered)
+            return true;
+        if (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING)
+            *soon = true;
+    }
+    return false;
+}
+
+static void lookup_again(struct dht_node *node, struct timer *timer)
+{
+    struct dht_lookup *l =
+        (struct dht_lookup *)((char *)timer - offsetof(struct dht_lookup, again));
+
+    l->asks.n = 0; /* all have answered or failed */
+    l->state = LOOKUP_FIRST;
+    lookup_advance(node, l);
+}
+
 /* What the answers so far amount to. */
 static void lookup_finish_negative(struct dht_node *node, struct dht_lookup *l)
 {
-    bool answered = false;
+    bool answered = false, soon;
 
     for (unsigned i = 0; i < l->asks.n; i++)
         answered |= l->asks.ask[i].answered;
+    if (answered && l->best.state == DYAD_ENTRY_NONE && !negative_is_sure(node, l, &soon)) {
+        if (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout) {
+            node_timer_start(node, &l->again, TIMER_AGAIN);
+            return;
+        }
+        answered = false;
+    }
     lookup_finish(node, l, answered ? ENOENT : EHOSTUNREACH);
 }
 
@@ -199,8 +242,10 @@ static void lookup_timeout(struct dht_node *node, struct timer *timer)
 
     for (unsigned i = 0; i < l->asks.n; i++) {
         struct ask *ask = &l->asks.ask[i];
-        if (ask->pending && ask->sent + node->config.request_timeout <= now)
+        if (ask->pending && ask->sent + node->config.request_timeout <= now) {
             ask_fail(node, l, ask);
+            node_silent(node, ask->rank);
+        }
     }
     lookup_advance(node, l);
     if (!l->ready.queued && !l->timer.active && asks_pending(&l->asks))
@@ -254,6 +299,18 @@ static bool lookup_take(struct dht_lookup *l, const struct dyad_entry *entry)
     return true;
 }
 
+/* The home that has a waiter of ours now may stand in for one that is dead, and not know
+ * what the others do. */
+static void lookup_ask_others(struct dht_node *node, struct dht_lookup *l)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        if (asks_find(&l->asks, homes[i]) == NULL)
+            lookup_ask(node, l, homes[i], false);
+}
+
 static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struct ask *ask)
 {
     ask->waiter = true;
@@ -267,9 +324,12 @@ static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struc
             old->waiter = old->wait = false;
         }
     }
-    if (l->state == LOOKUP_FIRST)
-        node_timer_start(node, &l->retry, TIMER_RETRY);
+    bool first = l->state == LOOKUP_FIRST;
     l->state = LOOKUP_WAITING;
+    if (first)
+        node_timer_start(node, &l->retry, TIMER_RETRY);
+    if (first && node->death != NULL)
+        lookup_ask_others(node, l);
 }
 
 static struct dht_lookup *lookup_find(struct dht_node *node, const struct net_msg *msg,
@@ -415,6 +475,8 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         l->flags &= ~NET_LOOKUP_KEEP;
     l->timer.fn = lookup_timeout;
     l->retry.fn = lookup_retry;
+    l->again.fn = lookup_again;
+    l->since = node->ops->now(node->arg);
     l->home = DYAD_RANK_NONE;
     l->fn = fn;
     l->arg = arg;

@@ -338,6 +338,7 @@ static void publish_timeout(struct dht_node *node, struct timer *timer)
         if (ask->pending && ask->sent + length <= now) {
             ask->pending = false;
             ask->failed = true;
+            node_silent(node, ask->rank);
         }
     }
     publish_advance(node, op);
@@ -480,7 +481,10 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
         return;
     }
     in->busy = true;
-    node->ops->invalidate(node->arg, &in->newer, in->token);
+    if (in->left && node->ops->invalidate_left != NULL)
+        node->ops->invalidate_left(node->arg, &in->newer, in->token);
+    else
+        node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
     if (in->gone)
         free(in);
@@ -541,6 +545,7 @@ void publish_invalidate(struct dht_node *node, const struct net_msg *msg)
         return; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
+    in->left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
     in->newer = msg->entry;
     in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
     incoming_route(node, in);

@@ -110,10 +110,12 @@ static const struct config_word log_words[] = {
       "Files up to this size may travel with the answer that says where they are. "       \
       "Read and checked; without effect in this version.")                                \
     X("DYAD_JOIN_TIMEOUT", SECONDS, join_timeout, "10", 0.1, 86400, NULL,                 \
-      "How long a rank may take to join before the others go on without it. It may "      \
-      "still join later.")                                                                \
+      "How long a rank may take to join, or to come back after it was lost, before the "  \
+      "others go on without it. It may still come later. An open of a file whose owner "  \
+      "is lost fails after this time.")                                                   \
     X("DYAD_PEER_TIMEOUT", SECONDS, peer_timeout, "5", 0.1, 86400, NULL,                  \
-      "How long a rank may leave a request unanswered before it counts as dead.")         \
+      "How long a rank may leave a request unanswered before another is asked. If "       \
+      "nothing at all is heard of it for as long again it counts as dead.")               \
     X("DYAD_DTL_MODE", DTL, dtl_mode, "UCX", 0, 0, dtl_words,                             \
       "How data move. There is one way.")                                                 \
     X("DYAD_LOG", ENUM, log_level, "warn", 0, 0, log_words,                               \

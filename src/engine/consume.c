@@ -29,6 +29,8 @@
 
 #define SAY_AFTER  (10 * UTIL_NSEC_PER_SEC)
 #define LOST_AGAIN (UTIL_NSEC_PER_SEC)
+/* An owner that comes and goes does not make a wait endless. */
+#define RETURNS_MAX 4
 
 struct consume {
     struct consume *prev, *next; /* utlist */
@@ -59,6 +61,7 @@ struct consume {
     bool late;      /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
+    unsigned returns;       /* of lost owners */
     struct net_timer *lost; /* runs while we wait for the owner */
     bool lost_waiting;
     struct writer_watch *watch;
@@ -238,19 +241,24 @@ static void lost_look(void *arg)
     consume_step(c);
 }
 
-/* The owner is gone. It may come back (exec), or the file with another owner; within a
- * bound. */
+/* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
+ * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
+ * file looked up once more in any case, however long ago that was. */
 static void owner_lost(struct consume *c, uint32_t owner)
 {
     struct member *member = c->member;
     uint64_t now = util_clock_now();
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+    bool first = !c->lost_since || c->lost_owner != owner;
 
-    if (!c->lost_since || c->lost_owner != owner) {
-        c->lost_since = now;
+    if (first) {
+        c->lost_since = lost_since(member, owner);
+        if (!c->lost_since)
+            c->lost_since =
+                now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
         c->lost_owner = owner;
     }
-    if (now - c->lost_since >= bound) {
+    if (!first && now - c->lost_since >= bound) {
         log_error(
             "\"%s\" cannot be fetched: its owner, rank %u on node %s, has been gone for "
             "%.0f s",
@@ -260,6 +268,7 @@ static void owner_lost(struct consume *c, uint32_t owner)
         return;
     }
     member_find_again(member, owner);
+    lost_ask(member, owner);
     c->lost_waiting = true;
     net_timer_start(c->lost, now + LOST_AGAIN);
 }
@@ -272,7 +281,8 @@ void consume_rank_up(struct member *member, uint32_t rank)
     {
         if (c->lost_owner != rank)
             continue;
-        c->lost_since = 0; /* if it goes again, that is another time */
+        if (c->returns++ < RETURNS_MAX)
+            c->lost_since = 0; /* if it goes again, that is another time */
         if (c->lost_waiting && !c->posted)
             net_timer_start(c->lost,
                             util_clock_now()); /* not from inside the worker's callback */
@@ -602,6 +612,16 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
         return;
     }
     c->lookup = NULL;
+    uint32_t missing = lost_missing(c->member, false);
+    if (missing != DYAD_RANK_NONE || status == EHOSTUNREACH) {
+        log_error(
+            "\"%s\": nobody who can be reached could publish it; rank %d on node %s cannot "
+            "be reached",
+            c->upath, missing == DYAD_RANK_NONE ? -1 : (int)missing,
+            missing == DYAD_RANK_NONE ? "unknown" : member_node_name(c->member, missing));
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
     log_error(
         "\"%s\": nobody is left who could publish it: all processes of the job have ended "
         "or "
@@ -636,7 +656,9 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
         looked_up(c, 0, entry); /* raises the activity */
         return;
     }
-    if (status != ENOENT) /* not known: no verdict on that ground */
+    /* Not known: no verdict on that ground, unless it has been so for too long. */
+    if (status != ENOENT &&
+        !(status == EHOSTUNREACH && lost_missing(member, true) != DYAD_RANK_NONE))
         linger_activity(member);
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);

@@ -95,7 +95,8 @@ struct engine_ops {
     int (*consume)(enum engine_side side, const char *upath, bool wait);
     /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
      * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
-     * nlink 1 (a directory: 2), blksize 4096), or -1: ENOENT; ESTALE as for consume(). No
+     * nlink 1 (a directory: 2), blksize 4096), or -1: ENOENT; EIO: the ranks that would
+     * know cannot be reached; ESTALE as for consume(). No
      * waiting, no fetching; but where it is not published, the directories above it are
      * made here if these are, so that the next time costs less. */
     int (*lookup)(enum engine_side side, const char *upath, struct stat *st);

@@ -151,7 +151,8 @@ static uint32_t present_state(struct linger *l, bool *look_again)
     size_t alive;
 
     *look_again = false;
-    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member))
+    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member) ||
+        adopt_pending(l->member))
         return 0; /* its end is told */
     if (!l->exiting) {
         *look_again = l->member->consumes != NULL;
@@ -210,14 +211,23 @@ static void linger_look(struct linger *l)
         boot_wave_set(member->wave, state, l->activity);
 }
 
+static void suspect(void *arg, uint32_t rank)
+{
+    lost_suspect(arg, rank);
+}
+
 static void linger_tick(void *arg)
 {
     struct linger *l = arg;
     struct member *member = l->member;
 
     linger_look(l);
-    if (member->state != MEMBER_LEAVING && member->wave && ++l->looks % KICK_AFTER == 0)
-        boot_wave_kick(member->wave);
+    if (member->state == MEMBER_LEAVING || !member->wave || ++l->looks % KICK_AFTER != 0)
+        return;
+    boot_wave_kick(member->wave);
+    /* A cut link is silent, as who is busy is. */
+    if (member->state != MEMBER_LEAVING)
+        boot_wave_neighbours(member->wave, suspect, member);
 }
 
 static void linger_posted(void *arg)

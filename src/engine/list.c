@@ -103,8 +103,13 @@ static void list_free(struct list_request *list)
 
 static bool list_wanted(void *arg, uint32_t rank)
 {
-    const struct list_request *list = arg;
-    return dht_node_is_live(list->member->dht, rank);
+    struct list_request *list = arg;
+
+    if (dht_node_is_live(list->member->dht, rank))
+        return true;
+    if (lost_is_missing(list->member, rank))
+        list->silent++;
+    return false;
 }
 
 static void list_ask(void *arg, const struct gather_at *at, struct net_msg *msg)

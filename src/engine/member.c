@@ -174,6 +174,7 @@ static void pmix_committed(void *arg, int status)
         member->self.incarnation, member->self.depth, member->self.bins,
         member->self.replicas);
     produce_restore(member);
+    adopt_look(member);
     run_joined(member, 0);
     if (run_of(member)->exiting && member->state == MEMBER_JOINED)
         exit_begin(member);
@@ -198,6 +199,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
 
     if (!member->worker)
         return;
+    if (error && net_worker_peer(member->worker, rank))
+        return; /* we asked whether it has a new member: not as far as PMIx knows */
     if (error) {
         log_warn(
             "rank %u has not joined (%s): going on without it; is its program static, or "
@@ -221,8 +224,7 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
         net_worker_peer_down(member->worker, rank, EPROTO);
     } else if (net_worker_set_peer(member->worker, peer) < 0) {
         member_links_set_live(member, rank, false);
-    } else {
-        member_links_set_live(member, rank, true);
+    } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
     }
     free(peer);
@@ -342,6 +344,7 @@ static void member_teardown(struct member *member)
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     boot_pmix_destroy(member->pmix);
     dump_check_stop(member);
+    adopt_stop(member);
     transfer_stop(member);
     peer_links_stop(member);
     serve_stop(member);
@@ -351,13 +354,12 @@ static void member_teardown(struct member *member)
     orphan_stop(member);
     consume_stop(member);
     linger_stop(member);
+    revalidate_stop(member);
+    lost_stop(member);
     dht_node_destroy(member->dht);
     boot_wave_destroy(member->wave);
     if (member->dht_timer)
         net_timer_destroy(member->dht_timer);
-    if (run_of(member)->lost_timer)
-        net_timer_destroy(run_of(member)->lost_timer);
-    free(run_of(member)->lost_since);
     member_sides_close(member);
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)

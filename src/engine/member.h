@@ -7,7 +7,9 @@
  * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
  * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
  * lists, bring.c brings whole trees; peer_member.c deals with promoted guests (peer.h);
- * linger.c is the end; dump.c tells; answers.c shares what was looked up.
+ * lost.c knows who cannot be reached, revalidate.c looks at copies again after that;
+ * adopt.c takes over what dead ranks of the node have left; linger.c is the end; dump.c
+ * tells; answers.c shares what was looked up.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -32,8 +34,9 @@
 #define MEMBER_SERVE_BUFFERS 16
 /* Seconds after which a waiting look-up asks its homes again. */
 #define MEMBER_ASK_AGAIN 5.0
-/* Seconds for which the answer of a look-up may be kept (dht/node_kept.c): so long a rank
- * that its homes have lost sight of may be told what is not so any more. */
+/* Seconds for which the answer of a look-up may be kept (dht/node_kept.c), or half of
+ * DYAD_PEER_TIMEOUT if that is less, for a home waits no longer than that for a holder: so
+ * long a rank that its homes have lost sight of may be told what is not so any more. */
 #define MEMBER_KEEP 2.0
 /* Seconds between the slow rounds in which a rank tells the homes again what it has
  * published. */
@@ -82,6 +85,7 @@ struct list_request;
 struct bring;
 struct linger;
 struct orphan;
+struct adopt;
 
 struct member {
     const struct engine_config *config;
@@ -128,6 +132,7 @@ struct member {
     struct dump_check *dump_checks; /* utlist */
     struct orphan *orphans;         /* utlist */
     struct linger *linger;
+    struct adopt *adopt;
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
     struct peer_redirect *redirects; /* uthash by upath */
@@ -344,6 +349,39 @@ void serve_published(struct member *member, const char *upath);
  * is told by linger_activity(). */
 bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
+
+/* --- adopt.c --- */
+
+/* Look whether a rank of our session on our node is dead, and take over what it has left:
+ * after the join, and when one may have died. Cheap if there is nothing. */
+void adopt_look(struct member *member);
+/* The process is, or was, a member of our node, and has closed its connection: look when it
+ * has ended. */
+void adopt_watch(struct member *member, pid_t pid);
+/* dht_node_ops.invalidate_left: a look first, then produce_invalidate(). */
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token);
+/* A copy of our journal was no holder's for some time: is it still what is published? */
+void adopt_check_copy(struct member *member, enum engine_side side,
+                      const struct store_record *record);
+/* Something is being taken over or checked; its end is told by linger_activity(). */
+bool adopt_pending(const struct member *member);
+/* After the pool's threads were joined, before the table goes. */
+void adopt_stop(struct member *member);
+
+/* --- lost.c --- */
+/* Since when the rank cannot be reached (util_clock_now()); 0: it can, as far as we know.
+ */
+uint64_t lost_since(const struct member *member, uint32_t rank);
+/* Somebody needs the rank, which is lost: ask now whether it is there. */
+void lost_ask(struct member *member, uint32_t rank);
+/* It has not answered in time: if nothing at all is heard of it in the same time again it
+ * is taken for dead. */
+void lost_suspect(struct member *member, uint32_t rank);
+/* It cannot be reached, and is not known to be dead. */
+bool lost_is_missing(const struct member *member, uint32_t rank);
+/* Of the ranks that cannot be reached, one that is not known to be dead; `long_ago`: for
+ * longer than DYAD_JOIN_TIMEOUT. DYAD_RANK_NONE: there is none. */
+uint32_t lost_missing(const struct member *member, bool long_ago);
 
 /* --- linger.c --- */
 int linger_start(struct member *member);

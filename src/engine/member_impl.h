@@ -18,11 +18,10 @@ struct member_run {
     pthread_mutex_t lock;
     bool leave_wanted, leave_linger, running;
     void (*table_ready)(void);
-    uint64_t
-        *lost_since; /* loop only; [rank]: when its connection broke, 0: not, or long ago */
-    struct net_timer *lost_timer;
-    bool image_ends; /* under `lock`: the process exits or execs behind this */
-    bool exiting;    /* loop only: linger as soon as we have joined */
+    struct lost *lost;        /* loop only */
+    struct revalidate *again; /* loop only */
+    bool image_ends;          /* under `lock`: the process exits or execs behind this */
+    bool exiting;             /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
     bool apart;      /* our libc is not the caller's */
@@ -47,11 +46,35 @@ int member_links_open(struct member *member);
 /* The rank was found, or is known to be absent. */
 void member_links_set_live(struct member *member, uint32_t rank, bool live);
 
+/* --- lost.c: who cannot be reached, for how long, and asking whether that is still so ---
+ */
+
+int lost_start(struct member *member);
+void lost_stop(struct member *member);
+/* The rank's connection broke, or it is taken for dead; it was live. */
+void lost_add(struct member *member, uint32_t rank);
+/* It is there. */
+void lost_back(struct member *member, uint32_t rank);
+/* A question of ours found nobody. */
+void lost_unanswered(struct member *member, uint32_t rank);
+/* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */
+bool lost_may_return(const struct member *member, uint32_t rank);
+
+/* --- revalidate.c: copies whose homes have changed --- */
+
+int revalidate_start(struct member *member);
+void revalidate_stop(struct member *member);
+/* The rank was lost, or is back. */
+void revalidate_rank(struct member *member, uint32_t rank);
+
 /* --- member_sides.c: what a member has of the disk --- */
 
 /* Open the DMDs with their marks and journals; sets self.incarnation. 0 or -1, logged. */
 int member_sides_open(struct member *member);
 void member_sides_close(struct member *member);
+/* The name of this member's journals. What has all of it up to the last dot belongs to the
+ * same session. */
+void member_sides_journal_name(const struct member *member, char *name, size_t size);
 /* Fill member->self but for what the worker adds. */
 void member_sides_describe(struct member *member);
 /* Let go of a standard output or error that is a file below a DMD: in the private table. */

@@ -103,63 +103,20 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
     }
 }
 
-/* A rank whose connection broke may be on its way through exec. For so long it counts as
- * there, and busy, in the questions whether all are at exit and whether anybody is left. */
-static bool may_return(const struct member *member, uint32_t rank, uint64_t now)
-{
-    uint64_t since = run_of((struct member *)member)->lost_since[rank];
-    return since && now - since < seconds_ns(member->config->join_timeout);
-}
-
 static bool wave_live(void *arg, uint32_t rank)
 {
     struct member *member = arg;
-    return dht_node_is_live(member->dht, rank) ||
-           may_return(member, rank, util_clock_now());
+    return dht_node_is_live(member->dht, rank) || lost_may_return(member, rank);
 }
 
-/* The barrier takes a failed send for a death; what is lost on the way is sent again. */
+/* The barrier takes a failed send for a death; what is lost on the way is sent again. A
+ * send may fail before we are told that the connection broke: the rank may return then as
+ * well. */
 static int wave_send(void *arg, uint32_t rank, struct net_msg *msg)
 {
-    if (member_send(arg, rank, msg) == 0 || may_return(arg, rank, util_clock_now()))
+    if (member_send(arg, rank, msg) == 0 || wave_live(arg, rank))
         return 0;
     return -1;
-}
-
-/* The time of some is over. */
-static void lost_look(void *arg)
-{
-    struct member *member = arg;
-    struct member_run *run = run_of(member);
-    uint64_t now = util_clock_now(), next = 0;
-
-    for (uint32_t r = 0; r < member->job->nranks; r++) {
-        if (!run->lost_since[r])
-            continue;
-        uint64_t end = run->lost_since[r] + seconds_ns(member->config->join_timeout);
-        if (end > now) {
-            next = !next || end < next ? end : next;
-            continue;
-        }
-        run->lost_since[r] = 0;
-        log_info("rank %u has not come back: going on without it", r);
-        boot_wave_rank_changed(member->wave, r);
-    }
-    if (next)
-        net_timer_start(run->lost_timer, next);
-}
-
-static void rank_lost(struct member *member, uint32_t rank)
-{
-    struct member_run *run = run_of(member);
-    bool first = true;
-
-    for (uint32_t r = 0; r < member->job->nranks && first; r++)
-        first = run->lost_since[r] == 0;
-    run->lost_since[rank] = util_clock_now();
-    if (first)
-        net_timer_start(run->lost_timer,
-                        run->lost_since[rank] + seconds_ns(member->config->join_timeout));
 }
 
 static void dispatch(struct member *member, const struct net_msg *msg, void *payload,
@@ -242,10 +199,11 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
     log_info("rank %u on node %s is gone: %s", rank, member_node_name(member, rank),
              strerror(error));
     if (member->dht && dht_node_is_live(member->dht, rank))
-        rank_lost(member, rank);
-    member_links_set_live(member, rank, false);
+        lost_add(member, rank);
     transfer_peer_down(member, rank);
     gather_peer_down(member, rank);
+    if (member->job->node[rank] == member->job->node[member->self.rank])
+        adopt_look(member);
 }
 
 static void worker_peer_up(void *arg, const struct net_peer *peer)
@@ -254,13 +212,26 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
 
     if (member->state == MEMBER_LEAVING || net_is_guest(peer->rank))
         return;
-    if (run_of(member)->lost_since)
-        run_of(member)->lost_since[peer->rank] = 0;
     member_links_set_live(member, peer->rank, true);
+    lost_back(member, peer->rank);
     consume_rank_up(member, peer->rank);
 }
 
+static void worker_unanswered(void *arg, uint32_t rank)
+{
+    struct member *member = arg;
+
+    if (member->state != MEMBER_LEAVING && !net_is_guest(rank))
+        lost_unanswered(member, rank);
+}
+
+static void table_silent(void *arg, uint32_t rank)
+{
+    lost_suspect(arg, rank);
+}
+
 static const struct net_worker_ops worker_ops = {
+    .unanswered = worker_unanswered,
     .receive = worker_receive,
     .need_peer = worker_need_peer,
     .peer_down = worker_peer_down,
@@ -275,6 +246,8 @@ static const struct dht_node_ops table_ops = {
     .answer_get = answers_get,
     .answer_put = answers_put,
     .answer_drop = answers_drop,
+    .invalidate_left = adopt_invalidate_left,
+    .silent = table_silent,
 };
 
 static bool wave_confirm(void *arg, uint64_t number)
@@ -323,9 +296,7 @@ int member_links_open(struct member *member)
     answers_open(member);
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
-        !(run_of(member)->lost_since =
-              calloc(member->job->nranks, sizeof(*run_of(member)->lost_since))) ||
-        !(run_of(member)->lost_timer = net_timer_create(member->loop, lost_look, member)) ||
+        lost_start(member) < 0 || revalidate_start(member) < 0 ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =

@@ -225,6 +225,11 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     if (status == 0 && S_ISREG(entry->mode))
         reserve_inode(guest);
+    if (status == EHOSTUNREACH) {
+        log_info("whether \"%s\" is published nobody can say: its homes cannot be reached",
+                 upath);
+        status = EIO; /* EHOSTUNREACH is for a process that cannot reach us */
+    }
     guest_answer(guest, status, status == 0 ? entry : NULL);
 }
 
@@ -422,6 +427,8 @@ static void guest_readable(struct guest *guest)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
+        if (guest->in_len == 0) /* a member of this node, which watches us and we it */
+            adopt_watch(guest->member, guest->pid);
         guest_drop(guest);
         return;
     }

@@ -2,9 +2,9 @@
  * endpoint.c - peers, their connections, and what is sent to them
  *
  * A peer is up (its address and a key that both ends know are there), unknown (sends wait
- * in its queue and the user was asked for its blob), or down (sends are refused until a
- * higher incarnation shows itself). Its connection is made by the first send, whose way
- * HELLO goes ahead of.
+ * in its queue and the user was asked for its blob), or down (sends are refused until it
+ * answers a question of revive.c, or a higher incarnation shows itself). Its connection is
+ * made by the first send, whose way HELLO goes ahead of.
  *
  * A connection that fails leaves its peer at once and is closed by tidy, outside of UCX's
  * callbacks. UCX then gives back every send with an error; only then are the payloads free,
@@ -88,7 +88,7 @@ static struct peer *guest_add(struct net_worker *worker, uint32_t id)
     return peer;
 }
 
-static void todo_add(struct net_worker *worker, struct peer *peer)
+void net_worker_todo(struct net_worker *worker, struct peer *peer)
 {
     if (peer->todo_listed)
         return;
@@ -147,8 +147,7 @@ void net_worker_cancel_queued(struct net_worker *worker, int error)
 
 /* --- connections --- */
 
-/* Take the connection away from its peer, to be closed by tidy. */
-static void conn_detach(struct conn *conn, int error)
+void net_worker_conn_detach(struct conn *conn, int error)
 {
     if (conn->failed)
         return;
@@ -159,24 +158,32 @@ static void conn_detach(struct conn *conn, int error)
     conn->worker->failed_conns++;
 }
 
-static void peer_fail(struct net_worker *worker, struct peer *peer, int error)
+void net_worker_fail(struct net_worker *worker, struct peer *peer, int error)
 {
     if (peer->down)
         return;
     peer->down = true;
+    peer->losses++;
     peer->wanted = peer->todo_need = false;
     peer->todo_down = true;
     peer->down_error = error;
-    todo_add(worker, peer);
+    net_worker_todo(worker, peer);
     if (peer->conn)
-        conn_detach(peer->conn, error);
+        net_worker_conn_detach(peer->conn, error);
     cancel_queue(worker, peer, EHOSTUNREACH);
 }
 
 void net_worker_conn_failed(struct conn *conn, int error)
 {
-    if (!conn->failed)
-        peer_fail(conn->worker, conn->peer, error);
+    if (conn->failed)
+        return;
+    if (conn->peer->down) { /* a question whether it is there after all */
+        net_worker_conn_detach(conn, error);
+        conn->peer->todo_unanswered = true;
+        net_worker_todo(conn->worker, conn->peer);
+        return;
+    }
+    net_worker_fail(conn->worker, conn->peer, error);
 }
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
@@ -213,7 +220,7 @@ void net_worker_close_all(struct net_worker *worker)
 
     DL_FOREACH(worker->conns, conn)
     {
-        conn_detach(conn, ECANCELED);
+        net_worker_conn_detach(conn, ECANCELED);
         conn_close(conn);
     }
 }
@@ -229,7 +236,7 @@ static void conn_free(struct conn *conn)
 
 /* --- sending --- */
 
-static bool can_sign(const struct peer *peer)
+bool net_worker_can_sign(const struct peer *peer)
 {
     return peer->info && (peer->auth || peer->knows_ours);
 }
@@ -325,17 +332,21 @@ static struct send *send_create(struct net_worker *worker, struct net_msg *msg,
 }
 
 /* HELLO, with our blob but not our key. */
-static struct send *hello_create(struct net_worker *worker)
+static struct send *hello_create(struct net_worker *worker, const struct peer *peer,
+                                 bool ask)
 {
     uint8_t blob[NET_PEER_BLOB_MAX];
     int len = net_peer_encode(&worker->self, 0, blob, sizeof(blob));
-    struct net_msg msg = {.type = NET_MSG_HELLO, .blob = blob, .blob_len = (size_t)len};
+    struct net_msg msg = {.type = NET_MSG_HELLO,
+                          .flags = ask ? NET_HELLO_ANSWER : 0,
+                          .id = (uint64_t)peer->asks << 32 | peer->losses,
+                          .blob = blob,
+                          .blob_len = (size_t)len};
 
     return len < 0 ? NULL : send_create(worker, &msg, NULL, 0);
 }
 
-/* The peer's connection, made if there is none, with HELLO on its way; NULL with errno. */
-static struct conn *peer_connect(struct net_worker *worker, struct peer *peer)
+struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bool ask)
 {
     if (peer->conn)
         return peer->conn;
@@ -346,7 +357,7 @@ static struct conn *peer_connect(struct net_worker *worker, struct peer *peer)
         return NULL;
     conn->worker = worker;
     conn->peer = peer;
-    hello = hello_create(worker);
+    hello = hello_create(worker, peer, ask);
     if (!hello)
         goto free_conn;
 
@@ -387,9 +398,9 @@ free_conn:
 static void flush_queue(struct net_worker *worker, struct peer *peer)
 {
     while (peer->queue && !peer->down) {
-        struct conn *conn = peer_connect(worker, peer);
+        struct conn *conn = net_worker_connect(worker, peer, false);
         if (!conn) {
-            peer_fail(worker, peer, errno);
+            net_worker_fail(worker, peer, errno);
             return;
         }
         struct send *send = peer->queue;
@@ -419,7 +430,7 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
         errno = EHOSTUNREACH;
         return -1;
     }
-    if (!can_sign(peer) && peer->queued >= WORKER_QUEUED) {
+    if (!net_worker_can_sign(peer) && peer->queued >= WORKER_QUEUED) {
         errno = ENOBUFS;
         return -1;
     }
@@ -429,21 +440,21 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
         return -1;
     send->fn = fn;
     send->arg = arg;
-    if (!can_sign(peer)) {
+    if (!net_worker_can_sign(peer)) {
         DL_APPEND(peer->queue, send);
         peer->queued++;
         if (!peer->wanted) {
             peer->wanted = peer->todo_need = true;
-            todo_add(worker, peer);
+            net_worker_todo(worker, peer);
         }
         return 0;
     }
 
-    struct conn *conn = peer_connect(worker, peer);
+    struct conn *conn = net_worker_connect(worker, peer, false);
     if (!conn) {
         int saved = errno;
         if (saved != ENOMEM)
-            peer_fail(worker, peer, saved);
+            net_worker_fail(worker, peer, saved);
         free(send);
         errno = saved;
         return -1;
@@ -534,7 +545,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     bool tell_down = peer->info && (!peer->down || peer->todo_down);
     int error = peer->down ? peer->down_error : ECONNRESET;
     if (peer->conn)
-        conn_detach(peer->conn, ECONNRESET);
+        net_worker_conn_detach(peer->conn, ECONNRESET);
     net_auth_destroy(peer->auth);
     if (peer->info)
         explicit_bzero(peer->info->key, sizeof(peer->info->key));
@@ -542,7 +553,8 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     peer->info = copy;
     peer->auth = auth;
     peer->knows_ours = knows_ours;
-    peer->down = peer->todo_down = peer->refused = false;
+    peer->down = peer->todo_down = peer->todo_unanswered = peer->refused = false;
+    peer->losses = peer->asks = peer->their_losses = peer->their_asks = 0;
     if (tell_down)
         worker->ops->peer_down(worker->arg, peer->rank, error);
     return 1;
@@ -569,7 +581,7 @@ static int learn(struct net_worker *worker, struct peer *peer, const struct net_
         learnt = learn_new(worker, peer, info, knows_ours);
     if (learnt < 0)
         return -1;
-    if (can_sign(peer)) {
+    if (net_worker_can_sign(peer)) {
         peer->wanted = peer->todo_need = false;
         flush_queue(worker, peer);
     }
@@ -606,14 +618,14 @@ int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
     if (!peer)
         return -1;
     if (net_worker_learn(worker, info, false) == 0) {
-        if (can_sign(peer) || peer->down)
+        if (net_worker_can_sign(peer) && !peer->down)
             return 0;
-        errno = EINVAL; /* a blob without a key */
+        errno = peer->down ? EHOSTUNREACH : EINVAL; /* EINVAL: a blob without a key */
     }
     /* What waits for this blob would wait for ever. */
     int saved = errno;
-    if (!can_sign(peer))
-        peer_fail(worker, peer, EHOSTUNREACH);
+    if (!net_worker_can_sign(peer))
+        net_worker_fail(worker, peer, EHOSTUNREACH);
     errno = saved;
     return -1;
 }
@@ -623,7 +635,7 @@ void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error)
     struct peer *peer = net_worker_get_peer(worker, rank);
 
     if (peer)
-        peer_fail(worker, peer, error);
+        net_worker_fail(worker, peer, error);
 }
 
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
@@ -672,10 +684,16 @@ static unsigned run_todo(struct net_worker *worker)
             n++;
             worker->ops->need_peer(worker->arg, peer->rank);
         }
-        if (!peer->todo_down)
+        if (!peer->todo_down) {
+            if (peer->todo_unanswered && worker->ops->unanswered) {
+                n++;
+                worker->ops->unanswered(worker->arg, peer->rank);
+            }
+            peer->todo_unanswered = false;
             continue;
+        }
         if (peer->closing > 0 || worker->done) {
-            todo_add(worker, peer);
+            net_worker_todo(worker, peer);
             n += worker->done ? 1 : 0;
             continue;
         }

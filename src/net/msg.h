@@ -23,7 +23,9 @@
 #define NET_MSG_BLOB_MAX 65536
 
 enum net_msg_type {
-    NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob */
+    NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob, id =
+                        * how often it has taken the receiver for dead, and asked it then
+                        * (upper half); NET_HELLO_ANSWER */
     NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
     NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
     NET_MSG_LOOKUP,        /* upath, flags (NET_LOOKUP_*), newer_than -> home */
@@ -77,13 +79,19 @@ enum net_msg_type {
     NET_MSG_TYPE_END
 };
 
-#define NET_LOOKUP_WAIT 0x01u /* keep a waiter and notify it at the publish */
-#define NET_LOOKUP_COPY 0x02u /* the asker will hold a copy: tell it of newer versions */
+/* HELLO: the sender takes the receiver for dead and asks for a HELLO of its own. */
+#define NET_HELLO_ANSWER 0x01u
+#define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
+#define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
 /* The asker keeps the answer: tell it of newer versions, also where there is nothing yet.
  * In a LOOKUP_REPLY: it will be told. */
 #define NET_LOOKUP_KEEP 0x08u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
+/* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy
+ * there
+ */
+#define NET_INVALIDATE_LEFT 0x01u
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u

@@ -135,8 +135,13 @@ static void receive_hello(struct net_worker *worker, const struct net_msg *msg,
     }
     memset(info->key, 0,
            sizeof(info->key)); /* keys come from the launcher, never from a peer */
-    if (net_worker_learn(worker, info, knows_ours) < 0)
+    if (net_worker_learn(worker, info, knows_ours) < 0) {
         worker->stats.rejected++; /* learn has said why */
+        return;
+    }
+    struct peer *peer = net_worker_find_peer(worker, msg->source);
+    if (peer && peer->info && peer->info->incarnation == msg->source_incarnation)
+        net_worker_heard(worker, peer, msg);
 }
 
 /* --- payloads ---
@@ -268,6 +273,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
         reject(worker, "payload of another length", msg.source);
         return refused;
     }
+    if (peer)
+        peer->heard_at = util_clock_now();
     worker->stats.messages_received++;
     worker->stats.bytes_received += frame_len + payload_len;
     if (msg.type == NET_MSG_HELLO) {
@@ -279,6 +286,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
          */
         if (!peer || !peer->info || msg.source_incarnation > peer->info->incarnation)
             reject(worker, "no HELLO before it", msg.source);
+        else if (msg.source_incarnation == peer->info->incarnation)
+            net_worker_heard_dead(worker, peer);
         return refused;
     }
     peer->knows_ours = peer->knows_ours || knows_ours;

@@ -50,12 +50,17 @@ struct net_worker_ops {
      * called. Called after every pending send to it was completed with an error. One
      * exception: a higher incarnation shows itself while the old one is still up; then
      * peer_down (ECONNRESET) and peer_up follow one another at once, and sends that are
-     * pending at the old one fail soon after. So peer_up and peer_down of a rank always
-     * alternate (peer_down may come first, for one that was never known). */
+     * pending at the old one fail soon after. The same where a peer says that it has taken
+     * us for dead, so that nothing counts any more that we sent before. So peer_up and
+     * peer_down of a rank always alternate (peer_down may come first, for one that was
+     * never known). */
     void (*peer_down)(void *arg, uint32_t rank, int error);
-    /* A HELLO or blob made the peer known, or a higher incarnation of it; `peer` lives
-     * until return. Its key is zero if only HELLO was seen. */
+    /* A HELLO or blob made the peer known, or a higher incarnation of it, or one that was
+     * taken for dead has answered; `peer` lives until return. Its key is zero if only HELLO
+     * was seen. */
     void (*peer_up)(void *arg, const struct net_peer *peer);
+    /* A connection by which net_worker_probe() asked has failed. May be NULL. */
+    void (*unanswered)(void *arg, uint32_t rank);
 };
 
 /* Completion of a send: status 0 (handed to the transport, buffer free again) or an errno
@@ -102,15 +107,26 @@ void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload
 /* The peer's blob was read. A promoted guest's comes without its key, which is made of its
  * member's (EINVAL: that is not known). A higher incarnation replaces the old connection; a
  * lower one is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second
- * process of one incarnation: logged) or ENOMEM; then what waits for this blob fails as by
+ * process of one incarnation: logged), ENOMEM, or EHOSTUNREACH (it is down, and this is the
+ * blob that it had then); then what waits for this blob fails as by
  * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
 /* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH.
  * Forgotten when a HELLO or blob with a higher incarnation (or the first one at all)
- * arrives. */
+ * arrives, or a HELLO that answers net_worker_probe(). */
 void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error);
+/* Ask a rank that is down whether it is there after all: a new connection, in place of one
+ * that asks already. peer_up follows when it answers; peer_down at its end if it had not
+ * heard that we took it for dead; ops->unanswered if the connection fails; nothing while
+ * everything is silent, so ask again after a while. 0, or -1: EINVAL not down, or nothing
+ * is known of it; ENOMEM; EHOSTUNREACH no connection can be made. A peer that is down and
+ * sends us something is asked without this call. */
+int net_worker_probe(struct net_worker *worker, uint32_t rank);
 /* What is known of a peer, even if it is down, or NULL. Valid until the loop runs again. */
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank);
+
+/* When something came from the peer last (util_clock_now()); 0: never. */
+uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank);
 
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats);
 

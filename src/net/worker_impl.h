@@ -2,7 +2,8 @@
  * net/worker_impl.h - private to worker.c, endpoint.c and receive.c
  *
  * worker.c: UCX itself, the turn of the loop, creation and destruction. endpoint.c: peers,
- * their connections, what is sent to them. receive.c: frames that come in.
+ * their connections, what is sent to them. receive.c: frames that come in. revive.c: peers
+ * that were taken for dead and are not.
  *
  * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
  * progress (and from net_worker_set_peer and net_worker_destroy as the header says), never
@@ -62,16 +63,20 @@ struct peer {
     struct net_peer *info; /* NULL: not known */
     struct net_auth *auth; /* its key, or NULL: not known */
     bool knows_ours;       /* it has signed with our key, so it can verify with it too */
-    bool down;             /* until a higher incarnation comes */
-    bool wanted;           /* need_peer was or will be called */
-    bool refused;          /* a disagreement was logged */
-    struct conn *conn;     /* NULL: none, or failed */
-    unsigned closing;      /* conns that have failed and are not gone yet */
-    struct send *queue;    /* its address, or a key for it, is not known */
+    bool down;             /* until it answers (revive.c), or a higher incarnation comes */
+    uint32_t losses;       /* how often we have taken this incarnation for dead */
+    uint32_t asks;         /* how often we have asked since whether it is there */
+    uint32_t their_losses, their_asks; /* of us, as it said last */
+    bool wanted;                       /* need_peer was or will be called */
+    bool refused;                      /* a disagreement was logged */
+    struct conn *conn;  /* NULL: none, or failed; of one that is down: it asks */
+    unsigned closing;   /* conns that have failed and are not gone yet */
+    struct send *queue; /* its address, or a key for it, is not known */
     unsigned queued;
+    uint64_t heard_at; /* something came from it */
     /* What the user is to be told at the next tidy. */
     struct peer *todo_next;
-    bool todo_listed, todo_need, todo_down;
+    bool todo_listed, todo_need, todo_down, todo_unanswered;
     int down_error;
 };
 
@@ -143,6 +148,16 @@ int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
                      bool knows_ours);
 /* The connection broke; pending sends will be completed, then peer_down is reported. */
 void net_worker_conn_failed(struct conn *conn, int error);
+/* Take the connection away from its peer, to be closed by tidy. */
+void net_worker_conn_detach(struct conn *conn, int error);
+/* The peer's connection, made if there is none, with HELLO on its way; `ask`: which asks
+ * for an answer. NULL with errno. */
+struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bool ask);
+/* It is dead as far as we can tell: pending sends will be completed, then peer_down is
+ * reported. */
+void net_worker_fail(struct net_worker *worker, struct peer *peer, int error);
+bool net_worker_can_sign(const struct peer *peer);
+void net_worker_todo(struct net_worker *worker, struct peer *peer);
 /* Close what has failed, complete what is done, tell what is to be told. Returns how much.
  */
 unsigned net_worker_tidy(struct net_worker *worker);
@@ -154,6 +169,14 @@ void net_worker_complete(struct net_worker *worker, struct send *send, int statu
 unsigned net_worker_run_done(struct net_worker *worker);
 void net_worker_free_peers(struct net_worker *worker);
 int net_worker_errno(ucs_status_t status);
+
+/* revive.c */
+
+/* HELLO of the member that we know at this rank. */
+void net_worker_heard(struct net_worker *worker, struct peer *peer,
+                      const struct net_msg *hello);
+/* Something else of a peer that is down: it lives, but may not know of that. */
+void net_worker_heard_dead(struct net_worker *worker, struct peer *peer);
 
 /* receive.c */
 

@@ -116,6 +116,8 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
             if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0 ||
                 errno == ESTALE)
                 again = wrapper_path_again(where);
+        } else if (errno == EIO) { /* not known: ENOENT could be false */
+            return nowhere(EIO);
         } else if (!is_parent_here(where, upath) &&
                    ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
                    errno == ESTALE) {

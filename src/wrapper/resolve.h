@@ -13,7 +13,7 @@
 #include "wrapper/path.h"
 
 enum wrapper_resolved {
-    WRAPPER_NOWHERE,   /* errno says why: ENOENT, ENOTDIR, ELOOP */
+    WRAPPER_NOWHERE,   /* errno says why: ENOENT, ENOTDIR, ELOOP; EIO: nobody can say */
     WRAPPER_HERE,      /* the real call finds something now, or another kind of error */
     WRAPPER_ELSEWHERE, /* published, and not here */
 };

@@ -69,7 +69,7 @@ show_logs() {
 keep_logs() {
     local to
     mkdir -p "$DYAD_TEST_LOGS" && to=$(mktemp -d "$DYAD_TEST_LOGS/$TEST_NAME.XXXXXX") || return
-    find "$WORK" -maxdepth 1 -type f -size -32M -exec cp -t "$to" {} +
+    find "$WORK" -maxdepth 1 \( -type f -size -32M -o -name 'logs.*' \) -exec cp -r -t "$to" {} +
     say "logs: $to"
 }
 
@@ -175,39 +175,58 @@ job() {
     job_wait
 }
 
-# The same in the background; then job_wait.
-job_begin() {
-    local seconds=$1 args=() context= word np nodes count per node hosts variable
+# mpirun's arguments for the words of a job, in ARGS. CONTEXT NP WHERE adds what goes ahead of a program.
+job_args() { # CONTEXT WORD...
+    local context=$1 begun='' word
     shift
+    ARGS=()
     for word in "$@"; do
-        if [ -z "$context" ]; then
-            context=1 np=${word%%@*} nodes=${word#*@}
-            count=$(tr ',' '\n' <<<"$nodes" | wc -l)
-            per=$(((np + count - 1) / count)) hosts=
-            for node in ${nodes//,/ }; do
-                hosts=$hosts,$node:$per
-            done
-            args+=(-np "$np" -host "${hosts#,}" --map-by node)
-            for variable in "${JOB_ENV[@]}"; do
-                args+=(-x "$variable")
-            done
-            case ${START:-x} in
-            x) args+=(-x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$SSD") ;;
-            dyad-run) args+=("$BIN/dyad-run" --dmd "$SSD" --) ;;
-            none) ;;
-            esac
+        if [ -z "$begun" ]; then
+            begun=1
+            "$context" "${word%%@*}" "${word#*@}"
         elif [ "$word" = -- ]; then
-            args+=(:)
-            context=
+            ARGS+=(:)
+            begun=''
         else
-            args+=("$word")
+            ARGS+=("$word")
         fi
     done
+}
+
+# pass NAME=VALUE...: what the processes find in their environment.
+pass() {
+    local variable
+    for variable in "$@"; do
+        ARGS+=(-x "$variable")
+    done
+}
+
+cluster_context() { # NP NODE[,NODE...]
+    local count per node hosts=
+    count=$(tr ',' '\n' <<<"$2" | wc -l)
+    per=$((($1 + count - 1) / count))
+    for node in ${2//,/ }; do
+        hosts=$hosts,$node:$per
+    done
+    ARGS+=(-np "$1" -host "${hosts#,}" --map-by node)
+    pass "${JOB_ENV[@]}"
+    case ${START:-x} in
+    x) pass "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" ;;
+    dyad-run) ARGS+=("$BIN/dyad-run" --dmd "$SSD" --) ;;
+    none) ;;
+    esac
+}
+
+# The same in the background; then job_wait.
+job_begin() {
+    local seconds=$1
+    shift
+    job_args cluster_context "$@"
     JOBS=$((JOBS + 1))
     OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
     node_exec head timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none \
         --mca plm_rsh_agent "$TEST_DIR/cluster/rsh-agent" --mca plm_rsh_no_tree_spawn 1 \
-        "${MPIRUN_ARGS[@]}" "${args[@]}" </dev/null >"$OUT" 2>"$ERR" &
+        "${MPIRUN_ARGS[@]}" "${ARGS[@]}" </dev/null >"$OUT" 2>"$ERR" &
     JOB_PID=$!
 }
 MPIRUN_ARGS=()
@@ -246,30 +265,21 @@ sanitizers_silent() {
 #   One mpirun on this machine, no namespaces: a node is a name and a directory of its own, dmd_of NODE. Cheaper than a
 #   cluster, for tests of what processes do; what depends on one path on all nodes needs job. $? as job's.
 local_job() {
-    local seconds=$1 args=() context= word node status=0
+    local seconds=$1 status=0
     shift
-    for word in "$@"; do
-        if [ -z "$context" ]; then
-            context=1 node=${word#*@}
-            mkdir -p "$(dmd_of "$node")"
-            args+=(-np "${word%%@*}" -x "LD_PRELOAD=$PRELOAD" -x "DYAD_PATH=$(dmd_of "$node")" -x "DYAD_NODE=$node")
-            local variable
-            for variable in "${JOB_ENV[@]}"; do
-                args+=(-x "$variable")
-            done
-        elif [ "$word" = -- ]; then
-            args+=(:)
-            context=
-        else
-            args+=("$word")
-        fi
-    done
+    job_args local_context "$@"
     JOBS=$((JOBS + 1))
     OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
-    timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${args[@]}" </dev/null >"$OUT" 2>"$ERR" &
+    timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${ARGS[@]}" </dev/null >"$OUT" 2>"$ERR" &
     JOB_PID=$!
     job_wait || status=$?
     return $status
+}
+
+local_context() { # NP NODE
+    mkdir -p "$(dmd_of "$2")"
+    ARGS+=(-np "$1")
+    pass "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$(dmd_of "$2")" "DYAD_NODE=$2" "${JOB_ENV[@]}"
 }
 
 # The managed directory of a local job's node.

@@ -167,13 +167,22 @@ static void op_answer_drop(void *arg, uint64_t put)
     }
 }
 
+static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    struct fake_rank *self = arg;
+
+    self->nleft++;
+    op_invalidate(arg, newer, token);
+}
+
 static const struct dht_node_ops ops = {.send = op_send,
                                         .now = op_now,
                                         .set_timer = op_set_timer,
                                         .invalidate = op_invalidate,
                                         .answer_get = op_answer_get,
                                         .answer_put = op_answer_put,
-                                        .answer_drop = op_answer_drop};
+                                        .answer_drop = op_answer_drop,
+                                        .invalidate_left = op_invalidate_left};
 
 static void start(struct fake_rank *rank)
 {
@@ -189,6 +198,12 @@ static void start(struct fake_rank *rank)
 
 struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t seed)
 {
+    return fake_net_create_on(nranks, replicas, seed, NULL);
+}
+
+struct fake_net *fake_net_create_on(uint32_t nranks, uint32_t replicas, uint64_t seed,
+                                    const uint32_t *nodes)
+{
     struct fake_net *net = calloc(1, sizeof(*net));
 
     if (net == NULL || nranks > FAKE_RANKS)
@@ -201,6 +216,7 @@ struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t se
                                            .bins = 16,
                                            .replicas = replicas,
                                            .listing = true,
+                                           .node = nodes,
                                            .request_timeout = 1 * SEC,
                                            .retry_interval = 5 * SEC,
                                            .invalidate_timeout = 2 * SEC,

@@ -145,6 +145,32 @@ static void test_expires(void **state)
     fake_net_destroy(net);
 }
 
+/* What is acknowledged while the reader is beyond a cut: by then it does not go by what it
+ * keeps, however long it was told to. */
+static void test_cut_off(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 1);
+    uint32_t reader = fake_stranger(net, 0, 0), writer = fake_stranger(net, 0, 1);
+
+    (void)state;
+    net->refuse = false;
+    net->config.keep_time = 60 * SEC;
+    for (uint32_t i = 0; i < net->nranks; i++) {
+        fake_net_kill(net, i, false);
+        fake_net_revive(net, i, false);
+    }
+    assert_int_equal(poll(net, reader, 0).status, ENOENT);
+    assert_int_equal(cost(net, reader, 0, KEEP, ENOENT), 0);
+    for (uint32_t i = 0; i < net->nranks; i++)
+        net->cut[i][reader] = net->cut[reader][i] = true;
+    fake_publish_ok(net, writer, 0, 5, PUB);
+    assert_int_equal(poll(net, reader, 0).status, EHOSTUNREACH);
+    for (uint32_t i = 0; i < net->nranks; i++)
+        net->cut[i][reader] = net->cut[reader][i] = false;
+    assert_int_equal(poll(net, reader, 0).status, 0);
+    fake_net_destroy(net);
+}
+
 /* A home that is gone, and one that is silent. */
 static void test_homes_move(void **state)
 {
@@ -612,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_acknowledged_after),
         cmocka_unit_test(test_own_publish),
         cmocka_unit_test(test_expires),
+        cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_homes_move),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_cancelled),

@@ -136,7 +136,8 @@ static void up(void *arg, const struct net_peer *peer)
     (void)peer;
 }
 
-static const struct net_worker_ops ops = {receive, need, down, up};
+static const struct net_worker_ops ops = {
+    .receive = receive, .need_peer = need, .peer_down = down, .peer_up = up};
 
 int main(int argc, char **argv)
 {

@@ -44,6 +44,7 @@ struct node {
     pthread_cond_t changed;
     /* the last is for promoted guests */
     unsigned ups[NRANKS + 1], downs[NRANKS + 1], needs[NRANKS], news; /* news: all three */
+    unsigned unanswered;
     int down_error;
     bool down_before_sends; /* peer_down although sends were pending */
     unsigned pings, pongs, datas, dumps, bad;
@@ -218,7 +219,18 @@ static void on_up(void *arg, const struct net_peer *peer)
     note(node);
 }
 
+static void on_unanswered(void *arg, uint32_t rank)
+{
+    struct node *node = arg;
+
+    (void)rank;
+    pthread_mutex_lock(&node->lock);
+    node->unanswered++;
+    note(node);
+}
+
 static const struct net_worker_ops ops = {
+    .unanswered = on_unanswered,
     .receive = on_receive,
     .need_peer = on_need,
     .peer_down = on_down,
@@ -366,6 +378,11 @@ static int do_peer_down(struct node *node, void *arg)
 {
     net_worker_peer_down(node->worker, *(uint32_t *)arg, EHOSTUNREACH);
     return 0;
+}
+
+static int do_probe(struct node *node, void *arg)
+{
+    return net_worker_probe(node->worker, *(uint32_t *)arg);
 }
 
 static int do_stats(struct node *node, void *arg)
@@ -830,21 +847,22 @@ static void test_hostile(void **state)
 /* --- peers that die: processes --- */
 
 struct child {
+    bool stays; /* when its peer is gone */
     pid_t pid;
     int out;
     struct net_peer peer;
 };
 
 /* The child: its blob to stdout, then a byte for each message that it gets. */
-static int child_main(void)
+static int child_main(bool stays)
 {
     struct node *node = node_start(1, 0);
 
     if (write(STDOUT_FILENO, &node->self, sizeof(node->self)) != sizeof(node->self))
         return 1;
     for (unsigned seen = 0;;) {
-        WAIT(node, node->pings > seen || node->downs[0] > 0);
-        if (node->downs[0] > 0)
+        WAIT(node, node->pings > seen || (node->downs[0] > 0 && !stays));
+        if (node->downs[0] > 0 && !stays)
             break;
         seen++;
         if (write(STDOUT_FILENO, "x", 1) != 1)
@@ -876,7 +894,7 @@ static void child_start(struct child *child)
         dup2(out[1], STDOUT_FILENO);
         close(out[0]);
         close(out[1]);
-        execl(program, program, "child", (char *)NULL);
+        execl(program, program, child->stays ? "stays" : "child", (char *)NULL);
         _exit(127);
     }
     close(out[1]);
@@ -915,7 +933,7 @@ static void connect_child(struct node *a, struct child *child)
 static void test_peer_killed(void **state)
 {
     struct node *a = node_start(0, 0);
-    struct child child;
+    struct child child = {0};
 
     (void)state;
     connect_child(a, &child);
@@ -953,7 +971,7 @@ static void test_peer_killed(void **state)
 static void test_peer_silent(void **state)
 {
     struct node *a = node_start(0, 0);
-    struct child child;
+    struct child child = {0};
     uint32_t one = 1;
 
     (void)state;
@@ -971,11 +989,168 @@ static void test_peer_silent(void **state)
     node_end(a);
 }
 
+/* --- taken for dead --- */
+
+static void two_that_talk(struct node **a, struct node **b)
+{
+    *a = node_start(0, 0);
+    *b = node_start(1, 0);
+    assert_int_equal(call(*a, do_set_peer, &(*b)->self), 0);
+    assert_int_equal(send_to(*a, 1, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(*a, (*a)->pongs == 1);
+    assert_int_equal((*b)->ups[0], 1);
+}
+
+/* Both ways, over connections that are new. */
+static void talk_again(struct node *a, struct node *b)
+{
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 2, 1, 0), 0);
+    WAIT(a, a->pongs == 2);
+    assert_int_equal(send_to(b, 0, NET_MSG_PING, 1, 1, 0), 0);
+    WAIT(b, b->pongs == 1);
+    assert_int_equal(stats_of(a).endpoints, 1);
+    assert_int_equal(stats_of(b).endpoints, 1);
+    assert_int_equal(a->bad + b->bad, 0);
+}
+
+/* One took the other for dead, which learns of it by the question. */
+static void test_revive_one_sided(void **state)
+{
+    struct node *a, *b;
+    uint32_t zero = 0, one = 1;
+
+    (void)state;
+    two_that_talk(&a, &b);
+    assert_int_equal(call(a, do_probe, &one), -1);
+    assert_int_equal(errno, EINVAL); /* it is not down */
+    call(a, do_peer_down, &one);
+    WAIT(a, a->downs[1] == 1);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 2, 1, 0), -1);
+    assert_int_equal(errno, EHOSTUNREACH);
+    assert_int_equal(b->downs[0], 0);
+    assert_int_equal(call(a, do_probe, &one), 0);
+    WAIT(a, a->ups[1] == 2);
+    WAIT(b, b->ups[0] == 2);
+    assert_int_equal(b->downs[0], 1);
+    assert_int_equal(b->down_error, ECONNRESET);
+    talk_again(a, b);
+
+    /* The same the other way round. */
+    call(b, do_peer_down, &zero);
+    WAIT(b, b->downs[0] == 2);
+    assert_int_equal(call(b, do_probe, &zero), 0);
+    WAIT(b, b->ups[0] == 3);
+    WAIT(a, a->ups[1] == 3);
+    assert_int_equal(a->downs[1], 2);
+    node_end(a);
+    node_end(b);
+}
+
+/* Both took each other for dead, and ask: one after the other, or at once. */
+static void test_revive_both(void **state)
+{
+    uint32_t zero = 0, one = 1;
+
+    (void)state;
+    for (int at_once = 0; at_once < 2; at_once++) {
+        struct node *a, *b;
+        two_that_talk(&a, &b);
+        call(a, do_peer_down, &one);
+        call(b, do_peer_down, &zero);
+        WAIT(a, a->downs[1] == 1);
+        WAIT(b, b->downs[0] == 1);
+        assert_int_equal(call(a, do_probe, &one), 0);
+        if (at_once)
+            call(b, do_probe, &zero); /* or A's question was first */
+        WAIT(a, a->ups[1] == 2);
+        WAIT(b, b->ups[0] == 2);
+        if (!at_once)
+            talk_again(a, b);
+        assert_int_equal(a->downs[1], 1);
+        assert_int_equal(b->downs[0], 1);
+        node_end(a);
+        node_end(b);
+    }
+}
+
+/* Who does not know that it is taken for dead says something: it is asked, and then knows.
+ */
+static void test_revive_unasked(void **state)
+{
+    struct node *a, *b;
+    uint32_t one = 1;
+
+    (void)state;
+    two_that_talk(&a, &b);
+    call(a, do_peer_down, &one);
+    WAIT(a, a->downs[1] == 1);
+    if (send_to(b, 0, NET_MSG_PING, 1, 1, 0) < 0)
+        fail_msg("B knows that A has lost it");
+    WAIT(a, a->ups[1] == 2);
+    WAIT(b, b->ups[0] == 2);
+    assert_int_equal(a->pings, 0); /* that one did not count */
+    talk_again(a, b);
+    node_end(a);
+    node_end(b);
+}
+
+/* Stopped for longer than anybody's patience, then not. */
+static void test_revive_stopped(void **state)
+{
+    struct node *a = node_start(0, 0);
+    struct child child = {.stays = true};
+    uint32_t one = 1;
+
+    (void)state;
+    connect_child(a, &child);
+    child_stop(&child);
+    call(a, do_peer_down, &one);
+    WAIT(a, a->downs[1] == 1);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(call(a, do_probe, &one), 0);
+        assert_true(stats_of(a).endpoints <= 1);
+    }
+    assert_int_equal(a->ups[1], 1);
+    kill(child.pid, SIGCONT);
+    WAIT(a, a->ups[1] == 2);
+    assert_int_equal(send_to(a, 1, NET_MSG_PING, 2, 1, 0), 0);
+    WAIT(a, a->pongs == 2);
+    assert_int_equal(a->downs[1], 1);
+    child_kill(&child);
+    node_end(a);
+}
+
+/* The dead do not answer, and to ask them costs nothing that stays. */
+static void test_revive_dead(void **state)
+{
+    struct node *a = node_start(0, 0);
+    struct child child = {0};
+    uint32_t one = 1, nobody = NOBODY;
+
+    (void)state;
+    connect_child(a, &child);
+    child_kill(&child);
+    WAIT(a, a->downs[1] == 1);
+    for (unsigned i = 1; i <= 3; i++) {
+        uint64_t start = util_clock_now();
+        assert_int_equal(call(a, do_probe, &one), 0);
+        WAIT(a, a->unanswered == i);
+        print_message("a question to nobody fails after %.1f ms\n",
+                      (double)(util_clock_now() - start) / 1e6);
+        assert_int_equal(stats_of(a).endpoints, 0);
+    }
+    assert_int_equal(a->downs[1], 1);
+    assert_int_equal(a->ups[1], 1);
+    assert_int_equal(call(a, do_probe, &nobody), -1);
+    assert_int_equal(errno, EINVAL);
+    node_end(a);
+}
+
 /* Destruction waits for a silent peer no longer than its bound. */
 static void test_destroy_silent(void **state)
 {
     struct node *a = node_start(0, 0);
-    struct child child;
+    struct child child = {0};
 
     (void)state;
     connect_child(a, &child);
@@ -1106,20 +1281,22 @@ static void test_guest_forged(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello),        cmocka_unit_test(test_small_messages),
-        cmocka_unit_test(test_payloads),     cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_large_hello),  cmocka_unit_test(test_wrong_key),
-        cmocka_unit_test(test_mismatch),     cmocka_unit_test(test_never_known),
-        cmocka_unit_test(test_incarnations), cmocka_unit_test(test_destroy_pending),
-        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_peer_killed),
-        cmocka_unit_test(test_peer_silent),  cmocka_unit_test(test_destroy_silent),
-        cmocka_unit_test(test_guest_asks),   cmocka_unit_test(test_guest_is_asked),
-        cmocka_unit_test(test_guest_forged),
+        cmocka_unit_test(test_hello),          cmocka_unit_test(test_small_messages),
+        cmocka_unit_test(test_payloads),       cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_large_hello),    cmocka_unit_test(test_wrong_key),
+        cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_never_known),
+        cmocka_unit_test(test_incarnations),   cmocka_unit_test(test_destroy_pending),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_peer_killed),
+        cmocka_unit_test(test_peer_silent),    cmocka_unit_test(test_destroy_silent),
+        cmocka_unit_test(test_guest_asks),     cmocka_unit_test(test_guest_is_asked),
+        cmocka_unit_test(test_guest_forged),   cmocka_unit_test(test_revive_one_sided),
+        cmocka_unit_test(test_revive_both),    cmocka_unit_test(test_revive_unasked),
+        cmocka_unit_test(test_revive_stopped), cmocka_unit_test(test_revive_dead),
     };
 
     if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
         return 1;
-    if (argc > 1 && strcmp(argv[1], "child") == 0)
-        return child_main();
+    if (argc > 1)
+        return child_main(strcmp(argv[1], "stays") == 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

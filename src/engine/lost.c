@@ -1,0 +1,313 @@
+/*
+ * lost.c - who cannot be reached, for how long, and asking whether that is still so
+ *
+ * A rank whose connection broke has died, is on its way through exec, or is beyond a cut
+ * link; one that is silent may be stopped. What is done about it:
+ *
+ * - Silence: a request that was not answered in DYAD_PEER_TIMEOUT makes its rank suspect.
+ * It gets a PING; if nothing at all comes from it in the same time again it is taken for
+ *   dead, as if its connection had broken. So what it was home to moves, and requests do
+ * not wait for it one by one. Our own stop must not be taken for its silence: if this loop
+ * did not turn for a while the time begins anew.
+ * - Lost: for DYAD_JOIN_TIMEOUT it may return; so long it counts as busy in the exit
+ *   barrier. After that the job goes on without it.
+ * - It is asked (net_worker_probe()) soon, then after pauses that double from one second to
+ *   ASK_MAX, at most ASK_AT_ONCE ranks in ASK_SPACE; and when somebody needs it. So a rank
+ *   that is cut off costs each other one 4 packets a minute, and a healed link is found by
+ *   whichever end asks first.
+ * - Where the question is refused at once nobody listens at its address: it is gone for
+ *   good, or comes back as another incarnation, which introduces itself. Not asked again.
+ *   (Not if it is on another node and we have no interface that is up: then it is we who
+ *   are cut off.)
+ * - What is lost and not gone is missing, for however long: the table does not believe
+ *   negative answers that only its stand-ins give (dht/node_lookup.c), and that nobody is
+ *   left who could publish is not said as long as somebody is missing who could. Which side
+ *   of a cut has more ranks does not matter; both may be wrong about what the other has.
+ */
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/member_impl.h"
+#include "util/log.h"
+
+#define ASK_SOON    (100 * UTIL_NSEC_PER_MSEC)
+#define ASK_FIRST   (1 * UTIL_NSEC_PER_SEC)
+#define ASK_MAX     (16 * UTIL_NSEC_PER_SEC)
+#define ASK_SPACE   (250 * UTIL_NSEC_PER_MSEC)
+#define ASK_AT_ONCE 8
+/* A connection that fails as soon as this was refused: silence takes a second at least. */
+#define REFUSED (500 * UTIL_NSEC_PER_MSEC)
+/* A tick that comes so late was not ours to take. */
+#define STOPPED (1 * UTIL_NSEC_PER_SEC)
+
+struct lost_rank {
+    uint64_t since;    /* 0: here */
+    uint64_t suspect;  /* since when, or 0 */
+    uint64_t ask_at;   /* 0: not asked */
+    uint64_t asked_at; /* last */
+    uint64_t pause;
+    bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+};
+
+struct lost {
+    struct net_timer *timer;
+    uint64_t due;   /* the timer is set to it; 0: not */
+    uint32_t nlost; /* of these some are gone */
+    uint32_t nsuspect;
+    struct lost_rank rank[];
+};
+
+static struct lost *of(const struct member *member)
+{
+    return ((const struct member_run *)member)->lost;
+}
+
+static uint64_t bound(const struct member *member)
+{
+    return seconds_ns(member->config->join_timeout);
+}
+
+static void due(struct lost *lost, uint64_t when)
+{
+    if (lost->due && lost->due <= when)
+        return;
+    lost->due = when;
+    net_timer_start(lost->timer, when);
+}
+
+static void tell_table(struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    dht_node_set_missing(member->dht, rank,
+                         l->gone   ? DHT_GONE
+                         : l->over ? DHT_MISSING_LONG
+                                   : DHT_MISSING);
+}
+
+/* --- asking --- */
+
+static bool interface_is_up(void)
+{
+    struct ifaddrs *list, *i;
+    bool up = false;
+
+    if (getifaddrs(&list) < 0)
+        return false;
+    for (i = list; i && !up; i = i->ifa_next)
+        up = (i->ifa_flags & (IFF_UP | IFF_RUNNING | IFF_LOOPBACK)) ==
+             (IFF_UP | IFF_RUNNING);
+    freeifaddrs(list);
+    return up;
+}
+
+static void ask(struct member *member, uint32_t rank, uint64_t now)
+{
+    struct lost_rank *l = &of(member)->rank[rank];
+
+    l->asked_at = now;
+    l->ask_at = now + l->pause;
+    l->pause = 2 * l->pause < ASK_MAX ? 2 * l->pause : ASK_MAX;
+    net_worker_probe(member->worker, rank); /* if it cannot be, then the next time */
+}
+
+void lost_ask(struct member *member, uint32_t rank)
+{
+    struct lost_rank *l = &of(member)->rank[rank];
+    uint64_t now = util_clock_now();
+
+    if (!l->since || l->gone || now - l->asked_at < ASK_SPACE)
+        return;
+    l->pause = ASK_FIRST;
+    ask(member, rank, now);
+    due(of(member), l->ask_at);
+}
+
+void lost_unanswered(struct member *member, uint32_t rank)
+{
+    struct lost_rank *l = &of(member)->rank[rank];
+    const struct net_peer *peer = net_worker_peer(member->worker, rank);
+
+    if (!l->since || l->gone || util_clock_now() - l->asked_at > REFUSED ||
+        ((!peer || strcmp(peer->node, member->self.node) != 0) && !interface_is_up()))
+        return;
+    log_info("rank %u is gone: nobody listens at its address", rank);
+    l->gone = true;
+    l->ask_at = 0;
+    tell_table(member, rank);
+}
+
+/* --- time --- */
+
+static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
+{
+    struct lost *lost = of(member);
+    struct lost_rank *l = &lost->rank[rank];
+    uint64_t end = l->suspect + seconds_ns(member->config->peer_timeout);
+
+    if (net_worker_heard_at(member->worker, rank) < l->suspect) {
+        if (now < end) {
+            due(lost, end);
+            return;
+        }
+        log_warn("rank %u on node %s has been silent for %.0f s: going on without it", rank,
+                 member_node_name(member, rank), 2 * member->config->peer_timeout);
+        net_worker_peer_down(member->worker, rank, ETIMEDOUT); /* told later */
+    }
+    l->suspect = 0;
+    lost->nsuspect--;
+}
+
+static void tick_lost(struct member *member, uint32_t rank, uint64_t now, unsigned *asked)
+{
+    struct lost *lost = of(member);
+    struct lost_rank *l = &lost->rank[rank];
+
+    if (!l->over && now - l->since >= bound(member)) {
+        l->over = true;
+        log_info("rank %u has not come back: going on without it", rank);
+        boot_wave_rank_changed(member->wave, rank);
+        tell_table(member, rank);
+    }
+    if (!l->over)
+        due(lost, l->since + bound(member));
+    if (!l->ask_at)
+        return;
+    if (l->ask_at <= now && (*asked)++ >= ASK_AT_ONCE)
+        l->ask_at = now + ASK_SPACE;
+    if (l->ask_at <= now)
+        ask(member, rank, now);
+    due(lost, l->ask_at);
+}
+
+static void tick(void *arg)
+{
+    struct member *member = arg;
+    struct lost *lost = of(member);
+    uint64_t now = util_clock_now();
+    bool stopped = now - lost->due > STOPPED;
+    unsigned asked = 0;
+
+    lost->due = 0;
+    if (member->state == MEMBER_LEAVING || (!lost->nlost && !lost->nsuspect))
+        return;
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
+        struct lost_rank *l = &lost->rank[r];
+        if (l->suspect && stopped)
+            l->suspect = now;
+        if (l->suspect)
+            tick_suspect(member, r, now);
+        if (l->since)
+            tick_lost(member, r, now, &asked);
+    }
+}
+
+/* --- news --- */
+
+void lost_suspect(struct member *member, uint32_t rank)
+{
+    struct net_msg ping = {.type = NET_MSG_PING};
+    uint64_t now = util_clock_now();
+    struct lost_rank *l;
+    struct lost *lost;
+
+    if (member->hands_over) /* a promoted guest: its member looks after ranks */
+        return;
+    lost = of(member);
+    l = &lost->rank[rank];
+    if (l->since || l->suspect || !net_worker_peer(member->worker, rank))
+        return;
+    ping.id = member->next_id;
+    member->next_id += 2;
+    if (net_worker_send(member->worker, rank, &ping, NULL, 0, NULL, NULL) < 0)
+        return;
+    l->suspect = now;
+    lost->nsuspect++;
+    due(lost, now + seconds_ns(member->config->peer_timeout));
+}
+
+void lost_add(struct member *member, uint32_t rank)
+{
+    struct lost *lost = of(member);
+    struct lost_rank *l = &lost->rank[rank];
+    uint64_t now = util_clock_now();
+
+    if (l->suspect)
+        lost->nsuspect--;
+    if (!l->since)
+        lost->nlost++;
+    *l = (struct lost_rank){.since = now, .ask_at = now + ASK_SOON, .pause = ASK_FIRST};
+    due(lost, l->ask_at);
+    tell_table(member, rank);
+    member_links_set_live(member, rank, false); /* the barrier asks if it may return */
+    revalidate_rank(member, rank);
+}
+
+void lost_back(struct member *member, uint32_t rank)
+{
+    struct lost *lost = of(member);
+
+    if (!lost || !lost->rank[rank].since)
+        return;
+    log_info("rank %u is back after %.1f s", rank,
+             (double)(util_clock_now() - lost->rank[rank].since) / 1e9);
+    lost->nlost--;
+    lost->rank[rank] = (struct lost_rank){0};
+    revalidate_rank(member, rank);
+}
+
+bool lost_may_return(const struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    return l->since && !l->over && util_clock_now() - l->since < bound(member);
+}
+
+uint64_t lost_since(const struct member *member, uint32_t rank)
+{
+    return rank < member->job->nranks ? of(member)->rank[rank].since : 0;
+}
+
+bool lost_is_missing(const struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    return l->since && !l->gone;
+}
+
+uint32_t lost_missing(const struct member *member, bool long_ago)
+{
+    const struct lost *lost = of(member);
+
+    for (uint32_t r = 0; lost->nlost && r < member->job->nranks; r++)
+        if (lost_is_missing(member, r) && (!long_ago || lost->rank[r].over))
+            return r;
+    return DYAD_RANK_NONE;
+}
+
+int lost_start(struct member *member)
+{
+    struct lost *lost =
+        calloc(1, sizeof(*lost) + member->job->nranks * sizeof(struct lost_rank));
+
+    if (!lost)
+        return -1;
+    if (!(lost->timer = net_timer_create(member->loop, tick, member))) {
+        free(lost);
+        return -1;
+    }
+    run_of(member)->lost = lost;
+    return 0;
+}
+
+void lost_stop(struct member *member)
+{
+    if (!of(member))
+        return;
+    net_timer_destroy(of(member)->timer);
+    free(of(member));
+    run_of(member)->lost = NULL;
+}
