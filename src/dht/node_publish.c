@@ -124,8 +124,7 @@ static void publish_done(struct dht_node *node, struct ready *ready)
     free(op);
 }
 
-/* Give an entry that another rank published, and that a home lacks, to all homes. */
-static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
 {
     struct publish *op;
     struct own *own;
@@ -133,11 +132,15 @@ static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
 
     dht_key_init(&key, entry->upath, 0);
     own = own_get(node, entry->upath, (uint32_t)key.full);
-    if (own == NULL || own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
+    if (own == NULL)
+        return;
+    own->relay_again = own->queue != NULL && node->leaving != NULL;
+    if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
-        own_settle(node, own);
+        if (node->leaving == NULL) /* else we may have been called from there */
+            own_settle(node, own);
         return;
     }
     op->repair = op->repair_all = true;
@@ -163,7 +166,7 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     in->newer = *entry;
     in->newer.upath = memcpy(in->upath, entry->upath, len + 1);
     incoming_route(node, in);
-    relay_start(node, entry);
+    publish_relay(node, entry);
 }
 
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
@@ -574,6 +577,12 @@ static void own_settle(struct dht_node *node, struct own *own)
     if (own->queue != NULL) {
         publish_start(node, own->queue);
         return;
+    }
+    if (own->relay_again) {
+        own->relay_again = false;
+        leave_again(node, own->upath);
+        if (own->queue != NULL)
+            return;
     }
     own->deferred = NULL;
     if (own->entry.state == DYAD_ENTRY_NONE) {

@@ -176,7 +176,7 @@ static bool orphaned(struct linger *l)
     }
     log_warn(
         "the launcher of rank %u has gone: leaving without waiting for the other ranks",
-        member->self.rank);
+        member->self.launch_rank);
     member_stop(member);
     return true;
 }
@@ -245,6 +245,13 @@ void linger_activity(struct member *member)
         l->posted = true;
         net_loop_post(member->loop, &l->post, linger_posted, l);
     }
+}
+
+bool linger_may_leave(const struct member *member)
+{
+    const struct linger *l = member->linger;
+
+    return l && l->exiting && (l->state & BOOT_WAVE_EXITING);
 }
 
 void linger_exiting(struct member *member)
