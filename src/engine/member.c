@@ -405,9 +405,13 @@ static void member_teardown(struct member *member)
 /* This library has its own copy of util/log.c. */
 static void log_setup(const struct member *member)
 {
-    char tag[32];
+    char tag[64];
 
-    snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
+    if (member->config->session_dir) /* ranks of several launches in one log file */
+        snprintf(tag, sizeof(tag), "rank %u of %.40s", member->identity->rank,
+                 member->identity->nspace);
+    else
+        snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
     util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
                    tag);
 }
