@@ -66,7 +66,8 @@ void member_session_destroy(struct member *member, bool leave);
 const char *member_session_id(const struct member *member);
 /* Ask for the blob of a slot, as boot_pmix_get(). */
 void member_session_get(struct member *member, uint32_t slot);
-/* The connection to it broke. True: it is dead, and not on its way through exec. */
+/* The connection to it broke. True: it is not to be waited for, as one on its way through
+ * exec is. */
 bool member_session_peer_down(struct member *member, uint32_t slot);
 /* JOIN, JOINED, LEAVE. False: another message, or not in a session directory. */
 bool member_session_receive(struct member *member, const struct net_msg *msg);

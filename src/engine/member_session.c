@@ -277,13 +277,16 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
     struct member_session *s = member->ring;
     const struct net_peer *peer = net_worker_peer(member->worker, slot);
     bool dead = peer && is_dead_for_certain(member, peer);
+    /* An entry that has never answered is mostly one that was left by a kill. If it is one
+     * on its way through exec, its new image will tell us. */
+    bool never_there = s->asked && s->asked[slot];
 
     if (peer && s->down[slot] <= peer->incarnation)
         s->down[slot] = peer->incarnation + 1;
     if (s->entry[slot])
         boot_session_lost(s->boot, slot, s->entry[slot] - 1, dead);
     answered(member, slot);
-    return dead;
+    return dead || never_there;
 }
 
 void member_session_get(struct member *member, uint32_t slot)
