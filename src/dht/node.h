@@ -59,6 +59,9 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* The same, and a rank of this node that is dead may have left such a copy here. NULL:
+     * nothing is known of the node's disk, and invalidate() is called. */
+    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint64_t token);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -82,8 +85,9 @@ void dht_node_destroy(struct dht_node *node);
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
 
-/* Put an entry of ours back that an earlier incarnation of this rank published (from the
- * catalogue): same version, owner's new incarnation. Asynchronous, no completion. */
+/* Put an entry back that an earlier incarnation of this rank published, or a rank of this
+ * storage that is dead (from the catalogue): same version, entry->owner == self.
+ * Asynchronous, no completion. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);

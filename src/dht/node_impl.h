@@ -94,6 +94,7 @@ struct incoming {
     struct dyad_entry newer;
     bool busy; /* in ops->invalidate() */
     bool gone; /* dht_node_invalidated() came meanwhile */
+    bool left; /* NET_INVALIDATE_LEFT */
     char upath[];
 };
 
@@ -154,6 +155,7 @@ struct told {
     unsigned nreplies;
     uint32_t *ranks; /* still to answer */
     unsigned nranks;
+    bool left; /* some are told in place of a dead rank of their node */
 };
 
 /* Holders of nothing: ranks that keep the answer that nothing is published here. */

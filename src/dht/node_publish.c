@@ -467,7 +467,10 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
         return;
     }
     in->busy = true;
-    node->ops->invalidate(node->arg, &in->newer, in->token);
+    if (in->left && node->ops->invalidate_left != NULL)
+        node->ops->invalidate_left(node->arg, &in->newer, in->token);
+    else
+        node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
     if (in->gone)
         free(in);
@@ -527,6 +530,7 @@ void publish_invalidate(struct dht_node *node, const struct net_msg *msg)
         return; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
+    in->left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
     in->newer = msg->entry;
     in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
     incoming_route(node, in);

@@ -211,6 +211,7 @@ void member_has_joined(struct member *member)
         member->self.incarnation, member->self.depth, member->self.bins,
         member->self.replicas);
     produce_restore(member);
+    adopt_look(member);
     run_joined(member, 0);
     if (run_of(member)->exiting && member->state == MEMBER_JOINED)
         exit_begin(member);
@@ -380,6 +381,7 @@ static void member_teardown(struct member *member)
     if (member->pmix)
         boot_pmix_destroy(member->pmix);
     member_session_destroy(member, leaves_for_good(member));
+    adopt_stop(member);
     transfer_stop(member);
     peer_links_stop(member);
     serve_stop(member);

@@ -7,7 +7,8 @@
  * serve.c and invalidate.c are the life of a file, a directory or a link; orphan.c sees to
  * files whose writer has closed them while another holds them; dirs.c and ancestor.c care
  * for the directories above; list.c lists, bring.c brings whole trees; peer_member.c deals
- * with promoted guests (peer.h); linger.c is the end; dump.c tells.
+ * with promoted guests (peer.h); adopt.c takes over what dead ranks of the node have left;
+ * linger.c is the end; dump.c tells.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -80,6 +81,7 @@ struct bring;
 struct linger;
 struct orphan;
 struct member_session;
+struct adopt;
 
 struct member {
     const struct engine_config *config;
@@ -124,6 +126,7 @@ struct member {
     struct dump_request *dumps;
     struct orphan *orphans; /* utlist */
     struct linger *linger;
+    struct adopt *adopt;
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
     struct peer_redirect *redirects; /* uthash by upath */
@@ -338,6 +341,24 @@ void serve_published(struct member *member, const char *upath);
  * is told by linger_activity(). */
 bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
+
+/* --- adopt.c --- */
+
+/* Look whether a rank of our session on our node is dead, and take over what it has left:
+ * after the join, and when one may have died. Cheap if there is nothing. */
+void adopt_look(struct member *member);
+/* The process is, or was, a member of our node, and has closed its connection: look when it
+ * has ended. */
+void adopt_watch(struct member *member, pid_t pid);
+/* dht_node_ops.invalidate_left: a look first, then produce_invalidate(). */
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token);
+/* A copy of our journal was no holder's for some time: is it still what is published? */
+void adopt_check_copy(struct member *member, enum engine_side side,
+                      const struct store_record *record);
+/* Something is being taken over or checked; its end is told by linger_activity(). */
+bool adopt_pending(const struct member *member);
+/* After the pool's threads were joined, before the table goes. */
+void adopt_stop(struct member *member);
 
 /* --- linger.c --- */
 int linger_start(struct member *member);

@@ -82,6 +82,9 @@ bool member_session_leave(struct member *member, bool for_good);
 /* Open the DMDs with their marks and journals; sets self.incarnation. 0 or -1, logged. */
 int member_sides_open(struct member *member);
 void member_sides_close(struct member *member);
+/* The name of this member's journals. What has all of it up to the last dot belongs to the
+ * same session. */
+void member_sides_journal_name(const struct member *member, char *name, size_t size);
 /* Fill member->self but for what the worker adds. */
 void member_sides_describe(struct member *member);
 /* Let go of a standard output or error that is a file below a DMD: in the private table. */

@@ -283,6 +283,8 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
     transfer_peer_down(member, rank);
     dump_peer_down(member, rank);
     list_peer_down(member, rank);
+    if (member->job->node[rank] == member->job->node[member->self.rank])
+        adopt_look(member);
 }
 
 static void worker_peer_up(void *arg, const struct net_peer *peer)
@@ -309,6 +311,7 @@ static const struct dht_node_ops table_ops = {
     .now = table_now,
     .set_timer = table_set_timer,
     .invalidate = produce_invalidate,
+    .invalidate_left = adopt_invalidate_left,
 };
 
 static bool wave_confirm(void *arg, uint64_t number)

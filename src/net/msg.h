@@ -88,6 +88,10 @@ enum net_msg_type {
 #define NET_LOOKUP_KEEP 0x08u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
+/* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy
+ * there
+ */
+#define NET_INVALIDATE_LEFT 0x01u
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u
