@@ -108,6 +108,28 @@ launch 60 1@n2 "$R" "$SSD" "$X" read -d "$SSD" -n 5
 launches_ok
 [ $((SECONDS - begin)) -lt 8 ] || fail "the stale entry held two launches up for $((SECONDS - begin)) s"
 
+part 'the simulation has ended before the analysis starts on its node, and on another'
+job_ok 60 2@n0 "$X" write -d "$SSD" -p 'ended%r' -n 20 -s 16K
+launch 60 1@n2 bash -c 'for r in 0 1; do "$0" read -d "$1" -p ended$r -n 20 -s 16K || exit 1; done' "$X" "$SSD"
+until_true 20 "the reader names the node where the files lie" logged 'files of ended launches may lie on n0'
+[ -z "$(sums_on n2)" ] || fail "files came from a node on which nobody is"
+launch 60 1@n0 bash -c 'for r in 0 1; do "$0" read -d "$1" -p ended$r -n 20 -s 16K || exit 1; done' "$X" "$SSD"
+launches_ok
+same_sums 40 n0 n2
+
+part 'the owner of a published file ends while another waits for it, and one on its node takes it over'
+launch 60 1@n0 bash -c 'echo kept >"$0/kept"; : >"$1/published"; until [ -e "$1/known" ]; do sleep 0.1; done' "$SSD" "$WORK"
+until_true 20 "the file is published" test -e "$WORK/published"
+# The first may leave when this one waits, which keeps the entry.
+launch 60 1@n1 bash -c '[ -e "$0/kept" ] || exit 1; : >"$1/known"; read -r x <"$0/more" && [ "$x" = more ]' "$SSD" "$WORK"
+until_true 20 "the second launch has joined" test -e "$WORK/known"
+wait "${PIDS[0]}" || fail "who was at exit did not end well"
+unset 'PIDS[0]' 'ERRS[0]'
+launch 60 1@n2 bash -c 'read -r x <"$0/kept" && [ "$x" = kept ] && echo more >"$0/more"' "$SSD"
+until_true 30 "the reader says whose file it waits for" logged 'process .* waits for "kept".*it was published by rank 0 of launch'
+launch 60 1@n0 bash -c 'until [ -e "$0/more" ]; do sleep 0.2; done' "$SSD"
+launches_ok
+
 part 'one replica'
 JOB_ENV+=(DYAD_REPLICAS=1)
 launch 60 3@n0 "$W" "$SSD" 2 "$X" write -d "$SSD" -p 'one%r' -n 30
