@@ -181,7 +181,7 @@ bool node_rank_live(const void *arg, uint32_t rank)
 {
     const struct dht_node *node = arg;
     if (rank == node->config.self)
-        return node->leaving == NULL;
+        return !node->leaving;
     return node->death == NULL || (node->death[rank] & 1) == 0;
 }
 

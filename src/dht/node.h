@@ -139,6 +139,10 @@ unsigned dht_node_pending(const struct dht_node *node);
 uint64_t dht_node_moment(const struct dht_node *node);
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment);
 
+/* A newcomer lives: pass on to it those entries of our shard whose owner, who would publish
+ * them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM: not all. */
+int dht_node_pass_on(struct dht_node *node, uint32_t newcomer);
+
 /* We are about to leave: give the shard to the homes that follow (node_leave.c). From here
  * on this rank is no home in its own eyes, but goes on to answer as one. 0 or -1 ENOMEM.
  * Nothing new may be published. */

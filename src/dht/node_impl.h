@@ -212,7 +212,8 @@ struct dht_node {
     struct noted *noted; /* by record */
 
     struct kept *kept, *kept_order;
-    struct leaving *leaving; /* NULL: we stay */
+    struct passing *passing; /* what is being passed on to other homes, or NULL */
+    bool leaving, retired;
     struct dht_node_stats stats;
 };
 

@@ -134,12 +134,12 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
         return;
-    own->relay_again = own->queue != NULL && node->leaving != NULL;
+    own->relay_again = own->queue != NULL && node->leaving;
     if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
-        if (node->leaving == NULL) /* else we may have been called from there */
+        if (!node->leaving) /* else we may have been called from there */
             own_settle(node, own);
         return;
     }

@@ -554,11 +554,17 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
 {
     const char *nodes = member_session_empty_nodes(c->member);
 
-    if (c->lost_waiting)
+    if (c->lost_since && net_worker_peer(c->member->worker, c->lost_owner))
         snprintf(to, size,
                  "it was published by %s, which has ended, and no process of this session "
-                 "on that node serves it: one that is started there will",
+                 "there serves it: one that is started on that node will",
                  member_describe(c->member, c->lost_owner));
+    else if (c->lost_since)
+        snprintf(
+            to, size,
+            "who published it has ended, and no process of this session serves it: one "
+            "that is started on its node will%s%s",
+            *nodes ? "; such files may lie on " : "", nodes);
     else if (*nodes)
         snprintf(to, size,
                  "nobody has published it; files of ended launches may lie on %s, where no "

@@ -337,6 +337,7 @@ static void join_received(struct member *member, const struct net_msg *msg)
     if (!answer)
         return; /* it goes on without our answer */
     member_links_set_live(member, msg->source, true);
+    dht_node_pass_on(member->dht, msg->source);
     answer->slot = msg->source;
     answer->id = msg->id;
     answer->moment = dht_node_moment(member->dht);
