@@ -487,8 +487,10 @@ static void do_lost(struct boot_session *session, const struct op *op)
         *told = (struct told){.incarnation = op->incarnation};
     if (session_dir_slots(session->dir)[op->slot].live != op->incarnation)
         session_dir_list(session->dir);
-    if (op->dead || session_dir_is_dead(session->dir, op->slot))
-        session_dir_retire(session->dir, op->slot, op->incarnation);
+    /* Told now: if it lives and puts itself back, it is found again. */
+    if ((op->dead || session_dir_is_dead(session->dir, op->slot)) &&
+        session_dir_retire(session->dir, op->slot, op->incarnation) == 0)
+        announce(session);
     session->look_full = true;
     session->interval = boot_session_scan_ns;
     if (session->next_look > soon)
