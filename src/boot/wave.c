@@ -30,7 +30,8 @@
  * Who is at exit hears of NO_PRODUCER, too, and stays quiet. A rank with waits then counts
  * as busy until its activity counter moved, and its reports are forgotten above it: the
  * same waits are not judged twice, and new ones are judged by new reports. If the verdict
- * was lost on the way, the next kick's report starts the wave again.
+ * was lost on the way, the next kick's report starts the wave again. With ops->open nothing
+ * of that: the root has tried these sums, and does not try them again.
  *
  * Losses: kick() repeats the report, and at the root the wave. Who died is found by the
  * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers whatever comes
@@ -311,18 +312,18 @@ static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
         wave->ops->verdict(wave->arg, BOOT_WAVE_ALL_EXIT);
         return;
     }
-    for (size_t i = 0; i < wave->nchildren; i++) {
+    for (size_t i = 0; i < wave->nchildren && !wave->ops->open; i++) {
         struct child *child = child_of(wave, wave->children[i], false);
         if (child && !(child->report.state & BOOT_WAVE_EXITING))
             child->reported = false;
     }
-    if (!(wave->sent.state & BOOT_WAVE_EXITING))
+    if (!(wave->sent.state & BOOT_WAVE_EXITING) && !wave->ops->open)
         wave->sent_any = false; /* forgotten above us, too */
     /* Something happened here since we agreed: these waits are new, or no longer alone. */
     if (wave->agreed != number || wave->agreed_activity != wave->activity ||
         !(wave->state & BOOT_WAVE_QUIET))
         return;
-    wave->hold = !(wave->state & BOOT_WAVE_EXITING);
+    wave->hold = !(wave->state & BOOT_WAVE_EXITING) && !wave->ops->open;
     wave->ops->verdict(wave->arg, BOOT_WAVE_NO_PRODUCER);
 }
 

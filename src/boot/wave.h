@@ -33,6 +33,9 @@ enum boot_wave_verdict {
 };
 
 struct boot_wave_ops {
+    /* Somebody may still join, so NO_PRODUCER ends no wait: the ranks stay quiet, and it is
+     * given again when something has changed, or after boot_wave_kick(). */
+    bool open;
     int (*send)(void *arg, uint32_t rank,
                 struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */

@@ -326,6 +326,14 @@ static const struct boot_wave_ops wave_ops = {
     .verdict = wave_verdict,
 };
 
+static const struct boot_wave_ops wave_ops_open = {
+    .open = true,
+    .send = wave_send,
+    .live = wave_live,
+    .confirm = wave_confirm,
+    .verdict = wave_verdict,
+};
+
 void member_find_again(struct member *member, uint32_t rank)
 {
     if (member->ring)
@@ -369,7 +377,8 @@ int member_links_open(struct member *member)
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =
-              boot_wave_create(member->self.rank, member->job->nranks, &wave_ops, member)))
+              boot_wave_create(member->self.rank, member->job->nranks,
+                               member->ring ? &wave_ops_open : &wave_ops, member)))
         return -1;
     return linger_start(member);
 }

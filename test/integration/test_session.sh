@@ -126,7 +126,7 @@ until_true 20 "the second launch has joined" test -e "$WORK/known"
 wait "${PIDS[0]}" || fail "who was at exit did not end well"
 unset 'PIDS[0]' 'ERRS[0]'
 launch 60 1@n2 bash -c 'read -r x <"$0/kept" && [ "$x" = kept ] && echo more >"$0/more"' "$SSD"
-until_true 30 "the reader says whose file it waits for" logged 'process .* waits for "kept".*it was published by rank 0 of launch'
+until_true 30 "the reader says whose file it waits for" logged 'still waiting for "kept".*who published it has ended.*may lie on n0'
 launch 60 1@n0 bash -c 'until [ -e "$0/more" ]; do sleep 0.2; done' "$SSD"
 launches_ok
 
