@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -74,6 +75,26 @@ socklen_t boot_claim_address(const struct boot_identity *identity, const char *k
     at = append(at, "/");
     at = append_number(at, identity->rank, 10, 1);
     return (socklen_t)(at - (char *)address);
+}
+
+void boot_claim_name(const struct sockaddr_un *address, socklen_t len, char *name)
+{
+    size_t n = len - offsetof(struct sockaddr_un, sun_path) - 1;
+
+    memcpy(name, address->sun_path + 1, n);
+    name[n] = '\0';
+}
+
+socklen_t boot_claim_named(const char *name, struct sockaddr_un *address)
+{
+    size_t n = strlen(name);
+
+    memset(address, 0, sizeof(*address));
+    if (n == 0 || n >= sizeof(address->sun_path))
+        return 0;
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path + 1, name, n);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
 static void close_fd(int fd)

@@ -23,6 +23,11 @@
  * NULL. */
 socklen_t boot_claim_address(const struct boot_identity *identity, const char *kvs,
                              struct sockaddr_un *address);
+/* The name in an address, without the NUL: text of printable characters and no space.
+ * `name` has room for sizeof(address->sun_path) bytes. And back: its length, or 0: no such
+ * name. */
+void boot_claim_name(const struct sockaddr_un *address, socklen_t len, char *name);
+socklen_t boot_claim_named(const char *name, struct sockaddr_un *address);
 /* Try to become the member: a listening, close-on-exec socket at a descriptor >= 256 where
  * the limit allows (never 0-9), or -1: EADDRINUSE a member exists. Does not block. */
 int boot_claim_bind(const struct sockaddr_un *address, socklen_t len);

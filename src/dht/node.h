@@ -59,6 +59,9 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* The same, and a rank of this node that is dead may have left such a copy here. NULL:
+     * nothing is known of the node's disk, and invalidate() is called. */
+    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint64_t token);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -82,8 +85,9 @@ void dht_node_destroy(struct dht_node *node);
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
 
-/* Put an entry of ours back that an earlier incarnation of this rank published (from the
- * catalogue): same version, owner's new incarnation. Asynchronous, no completion. */
+/* Put an entry back that an earlier incarnation of this rank published, or a rank of this
+ * storage that is dead (from the catalogue): same version, entry->owner == self.
+ * Asynchronous, no completion. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
@@ -129,5 +133,23 @@ unsigned dht_node_homes(struct dht_node *node, const char *upath,
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);
+
+/* All that was ours before this moment is with the homes that follow from what was known
+ * then of who lives. Ask again after dht_node_receive() and dht_node_tick(). */
+uint64_t dht_node_moment(const struct dht_node *node);
+bool dht_node_in_place(const struct dht_node *node, uint64_t moment);
+
+/* A newcomer lives: pass on to it those entries of our shard whose owner, who would publish
+ * them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM: not all. */
+int dht_node_pass_on(struct dht_node *node, uint32_t newcomer);
+
+/* We are about to leave: give the shard to the homes that follow (node_leave.c). From here
+ * on this rank is no home in its own eyes, but goes on to answer as one. 0 or -1 ENOMEM.
+ * Nothing new may be published. */
+int dht_node_hand_over(struct dht_node *node);
+/* It has been given away, or what could be. Ask again as for dht_node_in_place(). */
+bool dht_node_handed_over(const struct dht_node *node);
+/* After that: refuse who takes us for a home, so that it turns to the others. */
+void dht_node_retire(struct dht_node *node);
 
 #endif

@@ -4,7 +4,10 @@
  * A home takes a version that is above its highest and refuses any other with that highest,
  * so all homes end with the same version whatever the order of arrival. A tombstone is an
  * entry like any other and stays for the session. A version that comes again from its owner
- * is acknowledged, and brings the owner's fields up to date.
+ * is acknowledged, and brings the owner's fields up to date; one that comes from another
+ * rank, of the same storage, makes that one the owner: the file is the same one on the same
+ * disk, and who served it has died (engine/adopt.c). Nobody need be told of that: who
+ * cannot reach the old owner asks again.
  *
  * Coherence: who was given an entry to copy is a holder of it. When a newer version is
  * taken, its holders and the superseded owner are told, and the publisher gets its answer
@@ -12,6 +15,10 @@
  * earlier version has told and that still owe an answer are told again with the new one: an
  * acknowledgement means that no node uses anything older, however fast versions follow each
  * other.
+ *
+ * What a dead holder has lies on its node, where others read it. So in its place a live
+ * rank of the same node is told (NET_INVALIDATE_LEFT), which sees to what the dead have
+ * left before it answers.
  *
  * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
  * is told of the next version in the same way, before that is acknowledged. Holders of
@@ -71,9 +78,9 @@ static void told_timeout(struct dht_node *node, struct timer *timer)
 
     for (unsigned i = 0; i < told->nranks; i++)
         log_warn(
-            "rank %u did not confirm in time that it dropped its copy of %s: no longer "
+            "%s %u did not confirm in time that it dropped its copy of %s: no longer "
             "waited for",
-            told->ranks[i], told->record->upath);
+            node->config.absent ? "place" : "rank", told->ranks[i], told->record->upath);
     told_finish(node, told);
 }
 
@@ -90,6 +97,38 @@ static bool told_add_reply(struct told *told, uint32_t rank, uint64_t id)
     told->replies = replies;
     replies[told->nreplies++] = (struct reply_to){rank, id};
     return true;
+}
+
+static bool told_has_rank(const struct told *told, uint32_t rank)
+{
+    for (unsigned i = 0; i < told->nranks; i++)
+        if (told->ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* The rank is dead: have a live one of its node told in its place. 0: there is none, or it
+ * is among them already; 1: it is the last of told->ranks now; -1 ENOMEM. */
+static int told_add_neighbour(struct dht_node *node, struct told *told, uint32_t dead,
+                              uint32_t publisher)
+{
+    const uint32_t *at = node->config.node;
+    uint32_t *ranks;
+
+    for (uint32_t r = 0; at != NULL && r < node->config.nranks; r++) {
+        if (at[r] != at[dead] || r == dead || r == publisher || !dht_node_is_live(node, r))
+            continue;
+        told->left = true;
+        if (told_has_rank(told, r))
+            return 0;
+        ranks = realloc(told->ranks, (told->nranks + 1) * sizeof(*ranks));
+        if (ranks == NULL)
+            return -1;
+        told->ranks = ranks;
+        ranks[told->nranks++] = r;
+        return 1;
+    }
+    return 0;
 }
 
 static bool told_drop_rank(struct told *told, uint32_t rank)
@@ -129,15 +168,23 @@ free_told:
     return NULL;
 }
 
+static bool told_send(struct dht_node *node, const struct told *told, uint32_t rank)
+{
+    struct net_msg msg = {.type = NET_MSG_INVALIDATE,
+                          .flags = told->left ? NET_INVALIDATE_LEFT : 0,
+                          .id = told->id,
+                          .entry = told->record->entry};
+
+    return node_send(node, rank, &msg) == 0;
+}
+
 /* Tell the ranks; the publisher is answered when the last one has answered. */
 static void told_start(struct dht_node *node, struct told *told)
 {
     unsigned left = 0;
 
     for (unsigned i = 0; i < told->nranks; i++) {
-        struct net_msg msg = {
-            .type = NET_MSG_INVALIDATE, .id = told->id, .entry = told->record->entry};
-        if (node_send(node, told->ranks[i], &msg) == 0)
+        if (told_send(node, told, told->ranks[i]))
             told->ranks[left++] = told->ranks[i];
     }
     told->nranks = left;
@@ -232,6 +279,7 @@ static void told_take_ranks(struct dht_node *node, struct told *told,
 {
     struct dht_record *record = told->record;
     const struct told *earlier;
+    uint32_t *dead = NULL, ndead = 0;
     int rc = 0;
 
     if (record->entry.state == DYAD_ENTRY_PUBLISHED)
@@ -241,21 +289,32 @@ static void told_take_ranks(struct dht_node *node, struct told *told,
         for (unsigned i = 0; i < earlier->nranks; i++)
             rc |= dht_shard_add_holder(record, earlier->ranks[i]);
     }
-    if (rc < 0)
-        log_warn("out of memory: not every holder of %s is told of its new version",
-                 record->upath);
 
     for (unsigned i = 0; i < record->nholders; i++) {
         uint32_t rank = record->holders[i];
-        if (rank == msg->source || !dht_node_is_live(node, rank) ||
+        if (rank == msg->source ||
             (msg->entry.state == DYAD_ENTRY_PUBLISHED && rank == msg->entry.owner))
             continue;
+        if (!dht_node_is_live(node, rank)) {
+            if (dead != NULL || (dead = malloc(record->nholders * sizeof(*dead))) != NULL)
+                dead[ndead++] = rank;
+            else
+                rc = -1;
+            continue;
+        }
         record->holders[told->nranks++] = rank;
     }
     told->ranks = record->holders;
     record->holders = NULL;
     record->nholders = 0;
     noted_free(node, record);
+    for (uint32_t i = 0; i < ndead; i++)
+        if (told_add_neighbour(node, told, dead[i], msg->source) < 0)
+            rc = -1;
+    free(dead);
+    if (rc < 0)
+        log_warn("out of memory: not every holder of %s is told of its new version",
+                 record->upath);
 
     /* Who has a directory keeps it when it is published again. */
     for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
@@ -308,20 +367,43 @@ static bool publish_is_valid(const struct dht_node *node, const struct net_msg *
     return entry->state == DYAD_ENTRY_WITHDRAWN;
 }
 
+/* Another rank of the same storage has taken the file over. The one that made this version
+ * has not: a message of it that was overtaken says nothing new, and would name a dead
+ * owner.
+ */
+static void owner_set(struct dht_node *node, struct dht_record *record,
+                      const struct net_msg *msg)
+{
+    const struct dyad_version *version = &msg->entry.version;
+    uint32_t old = record->entry.owner;
+
+    if (msg->source != msg->entry.owner ||
+        (version->rank == msg->source && version->incarnation == msg->source_incarnation))
+        return;
+    record_set(record, msg);
+    /* Should it have come back: it must hear of the next version as any holder. */
+    if (dht_node_is_live(node, old) && dht_shard_add_holder(record, old) < 0)
+        log_warn("out of memory: a holder of %s is forgotten", record->upath);
+}
+
 /* The version that is here came again. */
 static void publish_again(struct dht_node *node, struct dht_record *record,
                           const struct net_msg *msg)
 {
+    bool other = msg->entry.owner != record->entry.owner;
     struct told *told;
 
-    if (msg->entry.owner != record->entry.owner ||
-        msg->entry.state != record->entry.state) {
+    if (msg->entry.state != record->entry.state ||
+        (other && (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
+                   !dyad_storage_equal(msg->entry.storage, record->entry.storage)))) {
         reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return;
     }
+    if (other)
+        owner_set(node, record, msg);
     /* A message of an earlier member of that rank may have been overtaken. */
-    if (msg->source == msg->entry.owner &&
-        msg->source_incarnation >= record->owner_incarnation)
+    else if (msg->source == msg->entry.owner &&
+             msg->source_incarnation >= record->owner_incarnation)
         record_set(record, msg);
     DL_FOREACH((struct told *)record->user, told)
     {
@@ -375,6 +457,7 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
+    leave_note(node, &record->entry);
     told_start(node, told);
 }
 
@@ -452,7 +535,13 @@ void home_rank_dead(struct dht_node *node, uint32_t rank)
 
     HASH_ITER(hh, node->told, told, tmp)
     {
-        if (told_drop_rank(told, rank) && told->nranks == 0)
+        if (!told_drop_rank(told, rank))
+            continue;
+        /* It may have died before it had removed its copy. */
+        if (told_add_neighbour(node, told, rank, DYAD_RANK_NONE) > 0 &&
+            !told_send(node, told, told->ranks[told->nranks - 1]))
+            told->nranks--;
+        if (told->nranks == 0)
             told_finish(node, told);
     }
 }

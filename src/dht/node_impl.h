@@ -3,6 +3,7 @@
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
+ * node_leave.c: giving the shard away.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -93,6 +94,7 @@ struct incoming {
     struct dyad_entry newer;
     bool busy; /* in ops->invalidate() */
     bool gone; /* dht_node_invalidated() came meanwhile */
+    bool left; /* NET_INVALIDATE_LEFT */
     char upath[];
 };
 
@@ -102,6 +104,7 @@ struct own {
     uint64_t highest;        /* counter known to be taken */
     struct publish *queue;   /* the first is under way */
     struct incoming *deferred;
+    bool relay_again; /* when `queue` is empty: what our shard has then */
     UT_hash_handle hh;
     uint32_t hash;  /* for uthash */
     uint32_t epoch; /* the homes below acknowledged when that many deaths were known */
@@ -152,6 +155,7 @@ struct told {
     unsigned nreplies;
     uint32_t *ranks; /* still to answer */
     unsigned nranks;
+    bool left; /* some are told in place of a dead rank of their node */
 };
 
 /* Holders of nothing: ranks that keep the answer that nothing is published here. */
@@ -208,6 +212,8 @@ struct dht_node {
     struct noted *noted; /* by record */
 
     struct kept *kept, *kept_order;
+    struct passing *passing; /* what is being passed on to other homes, or NULL */
+    bool leaving, retired;
     struct dht_node_stats stats;
 };
 
@@ -261,6 +267,21 @@ void publish_review_step(struct dht_node *node);
 void publish_review_timer(struct dht_node *node, struct timer *timer);
 void publish_refresh_timer(struct dht_node *node, struct timer *timer);
 void publish_destroy(struct dht_node *node);
+
+/* Give an entry that another rank published to all homes, if nothing of ours is there. */
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry);
+
+/* node_leave.c */
+/* Records of the shard are still to be passed on: leave_step() does, as far as fits. */
+bool leave_has_more(const struct dht_node *node);
+void leave_step(struct dht_node *node);
+/* As a home we took a newer version. */
+void leave_note(struct dht_node *node, const struct dyad_entry *entry);
+/* Pass on what the shard has of upath now. */
+void leave_again(struct dht_node *node, const char *upath);
+/* True: we are no home any more, and said so. */
+bool leave_refuses(struct dht_node *node, const struct net_msg *msg);
+void leave_destroy(struct dht_node *node);
 
 /* node_lookup.c */
 void lookup_reply(struct dht_node *node, const struct net_msg *msg);

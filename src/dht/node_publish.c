@@ -124,8 +124,7 @@ static void publish_done(struct dht_node *node, struct ready *ready)
     free(op);
 }
 
-/* Give an entry that another rank published, and that a home lacks, to all homes. */
-static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
 {
     struct publish *op;
     struct own *own;
@@ -133,11 +132,15 @@ static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
 
     dht_key_init(&key, entry->upath, 0);
     own = own_get(node, entry->upath, (uint32_t)key.full);
-    if (own == NULL || own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
+    if (own == NULL)
+        return;
+    own->relay_again = own->queue != NULL && node->leaving;
+    if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
-        own_settle(node, own);
+        if (!node->leaving) /* else we may have been called from there */
+            own_settle(node, own);
         return;
     }
     op->repair = op->repair_all = true;
@@ -163,7 +166,7 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     in->newer = *entry;
     in->newer.upath = memcpy(in->upath, entry->upath, len + 1);
     incoming_route(node, in);
-    relay_start(node, entry);
+    publish_relay(node, entry);
 }
 
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
@@ -464,7 +467,10 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
         return;
     }
     in->busy = true;
-    node->ops->invalidate(node->arg, &in->newer, in->token);
+    if (in->left && node->ops->invalidate_left != NULL)
+        node->ops->invalidate_left(node->arg, &in->newer, in->token);
+    else
+        node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
     if (in->gone)
         free(in);
@@ -524,6 +530,7 @@ void publish_invalidate(struct dht_node *node, const struct net_msg *msg)
         return; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
+    in->left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
     in->newer = msg->entry;
     in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
     incoming_route(node, in);
@@ -574,6 +581,12 @@ static void own_settle(struct dht_node *node, struct own *own)
     if (own->queue != NULL) {
         publish_start(node, own->queue);
         return;
+    }
+    if (own->relay_again) {
+        own->relay_again = false;
+        leave_again(node, own->upath);
+        if (own->queue != NULL)
+            return;
     }
     own->deferred = NULL;
     if (own->entry.state == DYAD_ENTRY_NONE) {

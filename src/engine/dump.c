@@ -190,6 +190,10 @@ static json_t *summary_json(struct member *member)
     snprintf(node, sizeof(node), "%s", member_node_name(member, member->self.rank));
 #define SET(name, value) json_object_set_new(o, name, json_integer((json_int_t)(value)))
     SET("rank", member->self.rank);
+    if (member->ring) {
+        json_object_set_new(o, "launch", json_string(member->self.launch));
+        SET("launch_rank", member->self.launch_rank);
+    }
     json_object_set_new(o, "host", json_string(node));
     SET("pid", member->self.pid);
     SET("incarnation", member->self.incarnation);
@@ -305,6 +309,7 @@ struct dump_request {
     uint8_t flags;
     char *upath;
     uint32_t next_rank, last_rank; /* last_rank excluded */
+    bool is_all;
     struct dump_ask *asks;
     unsigned nasks;
     dump_page_fn page;
@@ -389,9 +394,12 @@ static void dump_go_on(struct dump_request *dump)
     if (dump->posted)
         return;
     while (dump->next_rank < dump->last_rank && dump->nasks < RANKS_AT_ONCE) {
-        struct dump_ask *ask = calloc(1, sizeof(*ask));
         uint32_t rank = dump->next_rank++;
         int error = ENOMEM;
+        if (dump->is_all && dump->member->ring &&
+            !dht_node_is_live(dump->member->dht, rank))
+            continue; /* a place that nobody has */
+        struct dump_ask *ask = calloc(1, sizeof(*ask));
 
         if (ask &&
             (ask->deadline = net_timer_create(dump->member->loop, ask_deadline, ask))) {
@@ -434,6 +442,7 @@ struct dump_request *dump_start(struct member *member, const struct net_msg *ask
     }
     dump->member = member;
     dump->flags = ask->flags;
+    dump->is_all = ask->length == UINT64_MAX;
     dump->next_rank = ask->length == UINT64_MAX ? 0 : (uint32_t)ask->length;
     dump->last_rank =
         ask->length == UINT64_MAX ? member->job->nranks : (uint32_t)ask->length + 1;

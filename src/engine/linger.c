@@ -151,7 +151,8 @@ static uint32_t present_state(struct linger *l, bool *look_again)
     size_t alive;
 
     *look_again = false;
-    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member))
+    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member) ||
+        adopt_pending(l->member))
         return 0; /* its end is told */
     if (!l->exiting) {
         *look_again = l->member->consumes != NULL;
@@ -176,7 +177,7 @@ static bool orphaned(struct linger *l)
     }
     log_warn(
         "the launcher of rank %u has gone: leaving without waiting for the other ranks",
-        member->self.rank);
+        member->self.launch_rank);
     member_stop(member);
     return true;
 }
@@ -245,6 +246,13 @@ void linger_activity(struct member *member)
         l->posted = true;
         net_loop_post(member->loop, &l->post, linger_posted, l);
     }
+}
+
+bool linger_may_leave(const struct member *member)
+{
+    const struct linger *l = member->linger;
+
+    return l && l->exiting && (l->state & BOOT_WAVE_EXITING);
 }
 
 void linger_exiting(struct member *member)

@@ -120,7 +120,8 @@ static void ask_failed(struct list_ask *ask, const char *why)
 {
     struct list_request *list = ask->list;
 
-    log_info("rank %u %s in the listing of \"%s\"", ask->rank, why, list->upath);
+    log_info("%s %s in the listing of \"%s\"", member_describe(list->member, ask->rank),
+             why, list->upath);
     count_missing(list, ask->rank);
     ask_free(ask);
     list_go_on(list);

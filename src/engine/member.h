@@ -2,11 +2,12 @@
  * engine/member.h - the member of a rank: what its modules share
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
- * The modules: member.c joins, runs and leaves; request.c answers the processes of the
- * rank; produce.c, rename.c, consume.c, transfer.c, serve.c and invalidate.c are the life
- * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
- * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
- * lists, bring.c brings whole trees; peer_member.c deals with promoted guests (peer.h);
+ * The modules: member.c joins, runs and leaves; member_session.c does so by a directory;
+ * request.c answers the processes of the rank; produce.c, rename.c, consume.c, transfer.c,
+ * serve.c and invalidate.c are the life of a file, a directory or a link; orphan.c sees to
+ * files whose writer has closed them while another holds them; dirs.c and ancestor.c care
+ * for the directories above; list.c lists, bring.c brings whole trees; peer_member.c deals
+ * with promoted guests (peer.h); adopt.c takes over what dead ranks of the node have left;
  * linger.c is the end; dump.c tells.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
@@ -79,6 +80,8 @@ struct list_request;
 struct bring;
 struct linger;
 struct orphan;
+struct member_session;
+struct adopt;
 
 struct member {
     const struct engine_config *config;
@@ -96,6 +99,7 @@ struct member {
     struct member_side side[2]; /* by enum engine_side; equal where the DMDs are */
     struct net_peer self;
     struct boot_pmix *pmix;
+    struct member_session *ring; /* DYAD_SESSION_DIR; NULL: PMIx */
     const struct boot_pmix_job *job;
     struct net_worker *worker;
     struct dht_node *dht;
@@ -122,6 +126,7 @@ struct member {
     struct dump_request *dumps;
     struct orphan *orphans; /* utlist */
     struct linger *linger;
+    struct adopt *adopt;
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
     struct peer_redirect *redirects; /* uthash by upath */
@@ -140,6 +145,13 @@ void member_when_joined(struct member *member, struct member_joined *wait,
 int member_send(struct member *member, uint32_t rank, struct net_msg *msg);
 /* The node of a rank for messages to people; static buffer of the loop's thread. */
 const char *member_node_name(struct member *member, uint32_t rank);
+/* A rank for messages to people: "rank 3 on node n1"; where ranks are slots of a session
+ * directory, what its launcher calls it: "rank 3 of launch X on node n1". One of two static
+ * buffers of the loop's thread, in turn. */
+const char *member_describe(struct member *member, uint32_t rank);
+/* Nodes on which files of ended launches may lie and nobody serves them; "": none. Valid
+ * until the loop runs again. */
+const char *member_session_empty_nodes(struct member *member);
 /* The rank's connection broke: ask the launcher whether it has a new member.
  * worker_peer_up() follows if so. */
 void member_find_again(struct member *member, uint32_t rank);
@@ -256,6 +268,8 @@ void consume_above_changed(struct member *member, const char *upath);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
  * homes (the news of a publish may still be on its way). */
 void consume_fail_waiting(struct member *member);
+/* In a session directory, in place of that: say what each waits for, once. */
+void consume_say_waiting(struct member *member);
 /* How many wait for a publish; fills at most max. */
 struct boot_blocked;
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
@@ -328,12 +342,32 @@ void serve_published(struct member *member, const char *upath);
 bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
 
+/* --- adopt.c --- */
+
+/* Look whether a rank of our session on our node is dead, and take over what it has left:
+ * after the join, and when one may have died. Cheap if there is nothing. */
+void adopt_look(struct member *member);
+/* The process is, or was, a member of our node, and has closed its connection: look when it
+ * has ended. */
+void adopt_watch(struct member *member, pid_t pid);
+/* dht_node_ops.invalidate_left: a look first, then produce_invalidate(). */
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token);
+/* A copy of our journal was no holder's for some time: is it still what is published? */
+void adopt_check_copy(struct member *member, enum engine_side side,
+                      const struct store_record *record);
+/* Something is being taken over or checked; its end is told by linger_activity(). */
+bool adopt_pending(const struct member *member);
+/* After the pool's threads were joined, before the table goes. */
+void adopt_stop(struct member *member);
+
 /* --- linger.c --- */
 int linger_start(struct member *member);
 void linger_stop(struct member *member);
 /* Something began or ended (publish, wait, exit): raises the activity counter, tells the
  * others. */
 void linger_activity(struct member *member);
+/* The program is at its exit and no process below it is left. */
+bool linger_may_leave(const struct member *member);
 /* The program is in exit(): serve as long as DYAD_LINGER says, then member_stop(). */
 void linger_exiting(struct member *member);
 /* The image is about to be replaced: member_stop() once publishes under way have ended

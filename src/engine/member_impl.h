@@ -1,6 +1,6 @@
 /*
- * engine/member_impl.h - between member.c, member_links.c and member_sides.c, for nobody
- * else
+ * engine/member_impl.h - between member.c, member_links.c, member_sides.c and
+ * member_session.c, for nobody else
  */
 #ifndef DYAD_ENGINE_MEMBER_IMPL_H
 #define DYAD_ENGINE_MEMBER_IMPL_H
@@ -38,6 +38,13 @@ static inline struct member_run *run_of(struct member *member)
     return (struct member_run *)member; /* its first member */
 }
 
+/* --- member.c --- */
+
+/* Everything is in place: serve what was queued. */
+void member_has_joined(struct member *member);
+/* After a log line that says why. */
+void member_join_failed(struct member *member);
+
 /* --- member_links.c: the worker, the table and the barrier of a member, and what goes
  * between them --- */
 
@@ -45,12 +52,39 @@ static inline struct member_run *run_of(struct member *member)
 int member_links_open(struct member *member);
 /* The rank was found, or is known to be absent. */
 void member_links_set_live(struct member *member, uint32_t rank, bool live);
+/* It is gone for good: nobody waits for its return from exec. */
+void member_links_gone(struct member *member, uint32_t rank);
+
+/* --- member_session.c: with DYAD_SESSION_DIR, in place of PMIx; member->ring is NULL
+ * without --- */
+
+/* 0 or -1, logged. */
+int member_session_start(struct member *member);
+/* `leave`: for good, so the slot is free again. */
+void member_session_destroy(struct member *member, bool leave);
+/* Name of the session for file names. */
+const char *member_session_id(const struct member *member);
+/* Ask for the blob of a slot, as boot_pmix_get(). */
+void member_session_get(struct member *member, uint32_t slot);
+/* The connection to it broke. True: it is not to be waited for, as one on its way through
+ * exec is. */
+bool member_session_peer_down(struct member *member, uint32_t slot);
+/* JOIN, JOINED, LEAVE. False: another message, or not in a session directory. */
+bool member_session_receive(struct member *member, const struct net_msg *msg);
+/* To be called when the table has done something. */
+void member_session_look(struct member *member);
+/* Begin to leave: true if something is to be done first; member_stop() is called again
+ * then. */
+bool member_session_leave(struct member *member, bool for_good);
 
 /* --- member_sides.c: what a member has of the disk --- */
 
 /* Open the DMDs with their marks and journals; sets self.incarnation. 0 or -1, logged. */
 int member_sides_open(struct member *member);
 void member_sides_close(struct member *member);
+/* The name of this member's journals. What has all of it up to the last dot belongs to the
+ * same session. */
+void member_sides_journal_name(const struct member *member, char *name, size_t size);
 /* Fill member->self but for what the worker adds. */
 void member_sides_describe(struct member *member);
 /* Let go of a standard output or error that is a file below a DMD: in the private table. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "store/fetch.h"
 #include "util/log.h"
@@ -19,19 +20,37 @@
  * inode numbers go. */
 #define RESERVED_FOR 60
 
-/* The journal's name: of this rank in this launch. */
-static void journal_name(const struct member *member, char *name, size_t size)
+/* The journal's name: of this rank in this launch, or of this slot of the session. What it
+ * has in common with those of others up to the last dot is of the same session. */
+void member_sides_journal_name(const struct member *member, char *name, size_t size)
 {
     unsigned n = 0;
 
-    snprintf(name, size, "%s.%016llx.%u", member->session,
-             (unsigned long long)member->launch, member->identity->rank);
+    if (member->ring)
+        snprintf(name, size, "session.%s.%u", member_session_id(member), member->self.rank);
+    else
+        snprintf(name, size, "%s.%016llx.%u", member->session,
+                 (unsigned long long)member->launch, member->identity->rank);
     for (char *p = name; *p; p++, n++) {
         if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
               (*p >= '0' && *p <= '9') || *p == '.' || *p == '-' || *p == '_') ||
             n >= 200)
             *p = n >= 200 ? '\0' : '_';
     }
+}
+
+/* Whose it is, for adopt.c: the claim and the node. */
+static int label_set(const struct member *member, struct store_journal *journal)
+{
+    char claim[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    char label[sizeof(claim) + sizeof(member->identity->node) + 1];
+    struct sockaddr_un address;
+    socklen_t len =
+        boot_claim_address(member->identity, member->config->kvs_namespace, &address);
+
+    boot_claim_name(&address, len, claim);
+    snprintf(label, sizeof(label), "%s %s", claim, member->identity->node);
+    return store_journal_set_label(journal, label);
 }
 
 static int side_open(struct member *member, struct member_side *side, const char *path,
@@ -44,8 +63,13 @@ static int side_open(struct member *member, struct member_side *side, const char
     if (!(side->dir = store_dir_create(path)) ||
         !(side->marks = store_marks_create(side->dir)))
         return -1;
-    journal_name(member, name, sizeof(name));
-    if (!(side->journal = store_journal_create(side->dir, name, incarnation))) {
+    member_sides_journal_name(member, name, sizeof(name));
+    /* The claim is ours: who has the journal open took us for dead (adopt.c), and closes it
+     * when it has read it. */
+    while (!(side->journal = store_journal_create(side->dir, name, incarnation)) &&
+           errno == EBUSY && store_journal_await(side->dir, name) == 0)
+        ;
+    if (!side->journal || label_set(member, side->journal) < 0) {
         log_error("cannot open this rank's record below %s/" STORE_CONTROL_DIR ": %m",
                   path);
         return -1;
@@ -72,11 +96,16 @@ int member_sides_open(struct member *member)
     return 0;
 }
 
-static void side_close(struct member_side *side, bool job_ended)
+/* `useless`: what the journal says is of no use to anybody any more. */
+static void side_close(struct member_side *side, bool job_ended, bool useless)
 {
     if (job_ended && side->dir)
         store_fetch_clean(side->dir, 0);
-    store_journal_destroy(side->journal);
+    if (!useless)
+        store_journal_destroy(side->journal);
+    else if (side->journal && store_journal_remove(side->journal) < 0)
+        log_warn("this rank's record below %s cannot be removed: %m",
+                 store_dir_path(side->dir));
     store_marks_destroy(side->marks);
     store_dir_destroy(side->dir);
     *side = (struct member_side){0};
@@ -86,8 +115,10 @@ void member_sides_close(struct member *member)
 {
     if (member->side[0].dir == member->side[1].dir)
         member->side[1] = (struct member_side){0};
-    side_close(&member->side[0], member->job_ended);
-    side_close(&member->side[1], member->job_ended);
+    /* Only a session directory outlives the launch. */
+    bool useless = member->job_ended && !member->config->session_dir;
+    side_close(&member->side[0], member->job_ended, useless);
+    side_close(&member->side[1], member->job_ended, useless);
 }
 
 void member_sides_describe(struct member *member)
@@ -95,7 +126,9 @@ void member_sides_describe(struct member *member)
     const struct engine_config *config = member->config;
     struct net_peer *self = &member->self;
 
-    self->rank = member->identity->rank;
+    self->launch_rank = member->identity->rank;
+    if (!member->ring)
+        self->rank = member->identity->rank;
     self->pid = getpid();
     self->depth = (uint32_t)config->key_depth;
     self->bins = (uint32_t)config->key_bins;

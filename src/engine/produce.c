@@ -545,6 +545,11 @@ static int restore_one(const struct store_record *record, void *arg)
 
     if (produce_still_there(restore->side, record)) {
         entry.owner = restore->member->self.rank;
+        /* While this rank had no member nobody was told that it is out of date. */
+        if (record->kind == STORE_RECORD_COPY)
+            adopt_check_copy(restore->member,
+                             (enum engine_side)(restore->side - restore->member->side),
+                             record);
         if (record->kind == STORE_RECORD_ORIGINAL &&
             dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;

@@ -422,6 +422,8 @@ static void guest_readable(struct guest *guest)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
+        if (guest->in_len == 0) /* a member of this node, which watches us and we it */
+            adopt_watch(guest->member, guest->pid);
         guest_drop(guest);
         return;
     }

@@ -74,6 +74,10 @@ enum net_msg_type {
     NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
                            * it
                            */
+    /* of members that meet in a session directory (engine/member_session.c) */
+    NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
+    NET_MSG_JOINED, /* its reply */
+    NET_MSG_LEAVE,  /* I am leaving in order; no reply */
     NET_MSG_TYPE_END
 };
 
@@ -84,6 +88,10 @@ enum net_msg_type {
 #define NET_LOOKUP_KEEP 0x08u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
+/* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy
+ * there
+ */
+#define NET_INVALIDATE_LEFT 0x01u
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u

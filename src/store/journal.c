@@ -13,6 +13,7 @@
  */
 #include "store/journal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -43,6 +44,7 @@
 #define COUNT_KIND \
     100 /* a count of openings, in place of the fixed part's version.counter */
 #define DELETE_KIND 101
+#define LABEL_KIND  102 /* whose it is, in place of the upath */
 
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */
@@ -70,6 +72,7 @@ struct store_journal {
     char name[NAME_LIMIT + 1];
     int fd;
     uint32_t openings;
+    char *label;         /* NULL: none */
     uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
     uint64_t compact_at; /* not before the file has this size: a rewrite failed */
     struct node *index;
@@ -186,6 +189,21 @@ static void index_replace(struct node *node, const struct store_record *record)
     node->record.entry.upath = node->upath;
 }
 
+/* 0 or -1 ENOMEM. */
+static int label_keep(struct store_journal *journal, const char *label, size_t len)
+{
+    char *copy = strndup(label, len);
+
+    if (!copy)
+        return -1;
+    if (journal->label)
+        journal->live -= record_size(strlen(journal->label));
+    free(journal->label);
+    journal->label = copy;
+    journal->live += record_size(len);
+    return 0;
+}
+
 /* One record read from the file. 0 or -1 ENOMEM. */
 static int apply(struct store_journal *journal, const struct disk_record *disk)
 {
@@ -197,6 +215,8 @@ static int apply(struct store_journal *journal, const struct disk_record *disk)
         journal->openings = (uint32_t)disk->counter;
         return 0;
     }
+    if (disk->kind == LABEL_KIND)
+        return label_keep(journal, upath, len);
     struct node *node = index_find(journal, upath, len);
     if (disk->kind == DELETE_KIND) {
         if (node)
@@ -221,7 +241,7 @@ static int apply(struct store_journal *journal, const struct disk_record *disk)
 static bool valid(const struct disk_record *disk)
 {
     if (disk->kind != STORE_RECORD_ORIGINAL && disk->kind != STORE_RECORD_COPY &&
-        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND)
+        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND && disk->kind != LABEL_KIND)
         return false;
     if (memchr(disk + 1, '\0', disk->len - sizeof(*disk)))
         return false;
@@ -335,6 +355,8 @@ static int rewrite(struct store_journal *journal, bool only_new)
     memcpy(out.buf, MAGIC, MAGIC_LEN);
     out.used = MAGIC_LEN;
     rc = output_record(&out, COUNT_KIND, "", NULL, journal->openings);
+    if (rc == 0 && journal->label)
+        rc = output_record(&out, LABEL_KIND, journal->label, NULL, 0);
     for (struct node *node = journal->index; rc == 0 && node; node = node->hh.next)
         rc = output_record(&out, node->record.kind, node->upath, &node->record, 0);
     if (rc == 0)
@@ -462,23 +484,42 @@ static bool name_ok(const char *name)
            strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
-                                           uint32_t *incarnation)
+/* One with no file yet. NULL with errno. */
+static struct store_journal *journal_new(const struct store_dir *dir, const char *name)
 {
-    char magic[MAGIC_LEN];
-    struct stat st;
+    struct store_journal *journal;
 
     if (!name_ok(name)) {
         errno = EINVAL;
         return NULL;
     }
-    struct store_journal *journal = calloc(1, sizeof(*journal));
-    if (!journal)
+    if (!(journal = calloc(1, sizeof(*journal))))
         return NULL;
     journal->dir = dir;
+    journal->fd = -1;
     strcpy(journal->name, name);
     journal->live = MAGIC_LEN + record_size(0);
     journal->compact_at = COMPACT_MIN;
+    return journal;
+}
+
+/* Does its file begin as one of ours does? */
+static bool magic_ok(int fd)
+{
+    char magic[MAGIC_LEN];
+
+    return pread(fd, magic, MAGIC_LEN, 0) == MAGIC_LEN &&
+           memcmp(magic, MAGIC, MAGIC_LEN) == 0;
+}
+
+struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
+                                           uint32_t *incarnation)
+{
+    struct store_journal *journal = journal_new(dir, name);
+    struct stat st;
+
+    if (!journal)
+        return NULL;
     do {
         journal->fd = open_claimed(dir, name);
         if (journal->fd >= 0)
@@ -488,8 +529,7 @@ struct store_journal *store_journal_create(const struct store_dir *dir, const ch
     } while (rewrite(journal, true) < 0 && errno == EEXIST);
     if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
         goto error_destroy;
-    if (pread(journal->fd, magic, MAGIC_LEN, 0) == MAGIC_LEN &&
-        memcmp(magic, MAGIC, MAGIC_LEN) == 0) {
+    if (magic_ok(journal->fd)) {
         if (load(journal, (uint64_t)st.st_size) < 0)
             goto error_destroy;
     } else {
@@ -528,7 +568,165 @@ void store_journal_destroy(struct store_journal *journal)
     }
     if (journal->fd >= 0)
         close(journal->fd);
+    free(journal->label);
     free(journal);
+}
+
+/* The label stands behind the count, or the two of a new journal. 0 or -1 ENOENT. */
+static int read_label(int fd, char label[DYAD_UPATH_MAX + 1])
+{
+    _Alignas(8) char buf[RECORD_MAX];
+    const struct disk_record *disk = (const struct disk_record *)buf;
+    off_t at = MAGIC_LEN;
+
+    for (int i = 0; i < 3; i++) {
+        ssize_t n = pread(fd, buf, sizeof(buf), at);
+        if (n < (ssize_t)sizeof(*disk) || disk->len < sizeof(*disk) ||
+            (ssize_t)disk->len > n || !valid(disk))
+            break;
+        if (disk->kind == LABEL_KIND) {
+            memcpy(label, disk + 1, disk->len - sizeof(*disk));
+            label[disk->len - sizeof(*disk)] = '\0';
+            return 0;
+        }
+        at += disk->len;
+    }
+    errno = ENOENT;
+    return -1;
+}
+
+int store_journal_read_label(const struct store_dir *dir, const char *name,
+                             char label[DYAD_UPATH_MAX + 1])
+{
+    int owner = store_control_subdir(dir, "owner");
+    int fd, rc, saved;
+
+    if (owner < 0)
+        return -1;
+    fd = openat(owner, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd < 0 ? -1 : read_label(fd, label);
+    saved = errno;
+    if (fd >= 0)
+        close(fd);
+    close(owner);
+    errno = saved;
+    return rc;
+}
+
+struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
+                                         bool (*wanted)(const char *label, void *arg),
+                                         void *arg)
+{
+    struct store_journal *journal = journal_new(dir, name);
+    char label[DYAD_UPATH_MAX + 1];
+    struct stat st;
+    int saved;
+
+    if (!journal)
+        return NULL;
+    if ((journal->fd = open_claimed(dir, name)) < 0 || fstat(journal->fd, &st) < 0)
+        goto error_destroy;
+    if (!magic_ok(journal->fd)) {
+        errno = EUCLEAN;
+        goto error_destroy;
+    }
+    if (!wanted(read_label(journal->fd, label) == 0 ? label : NULL, arg)) {
+        errno = ECANCELED;
+        goto error_destroy;
+    }
+    if (load(journal, (uint64_t)st.st_size) < 0)
+        goto error_destroy;
+    return journal;
+
+error_destroy:
+    saved = errno;
+    store_journal_destroy(journal);
+    errno = saved;
+    return NULL;
+}
+
+int store_journal_await(const struct store_dir *dir, const char *name)
+{
+    int owner = store_control_subdir(dir, "owner");
+    int fd, rc, saved;
+
+    if (owner < 0)
+        return -1;
+    fd = openat(owner, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd < 0 ? -1 : store_lock_await(fd);
+    saved = errno;
+    if (fd >= 0)
+        close(fd);
+    close(owner);
+    errno = saved;
+    return rc;
+}
+
+int store_journal_set_label(struct store_journal *journal, const char *label)
+{
+    if (strlen(label) > DYAD_UPATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (journal->label && strcmp(journal->label, label) == 0)
+        return 0;
+    /* It has its place: a journal that had none is new, any other is written anew. */
+    bool is_new = !journal->label && journal->end == MAGIC_LEN + 2 * record_size(0);
+    if (label_keep(journal, label, strlen(label)) < 0)
+        return -1;
+    if ((is_new ? append(journal, LABEL_KIND, label, NULL, 0) : rewrite(journal, false)) <
+        0) {
+        journal->behind++;
+        return -1;
+    }
+    return 0;
+}
+
+const char *store_journal_label(const struct store_journal *journal)
+{
+    return journal->label;
+}
+
+int store_journal_clear(struct store_journal *journal)
+{
+    struct node *node, *next, *all = journal->index;
+    uint64_t live = journal->live;
+
+    journal->index = NULL;
+    if (rewrite(journal, false) < 0) {
+        journal->index = all;
+        return -1;
+    }
+    HASH_ITER(hh, all, node, next)
+    {
+        live -= record_size(strlen(node->upath));
+        HASH_DEL(all, node);
+        free(node);
+    }
+    journal->live = live;
+    return 0;
+}
+
+int store_journal_list(const struct store_dir *dir, const char *prefix,
+                       int (*fn)(const char *name, void *arg), void *arg)
+{
+    int owner = store_control_subdir(dir, "owner");
+    DIR *list = owner >= 0 ? fdopendir(owner) : NULL;
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!list) {
+        int saved = errno;
+        if (owner >= 0)
+            close(owner);
+        errno = saved;
+        return -1;
+    }
+    while (rc == 0 && (entry = readdir(list)))
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && name_ok(entry->d_name))
+            rc = fn(entry->d_name, arg);
+    closedir(list);
+    return rc;
 }
 
 int store_journal_remove(struct store_journal *journal)

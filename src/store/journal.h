@@ -39,6 +39,19 @@ struct store_record {
  * `dir` must outlive the journal. */
 struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
                                            uint32_t *incarnation);
+/* Open the journal that another process has left, to take it over: as it is, with no
+ * opening counted. Once nobody else can open it any more `wanted` is asked with its label
+ * (NULL: none), before its records are read. NULL with errno: EBUSY another process has it
+ * open, ECANCELED it is not wanted, ENOENT, EUCLEAN it is no journal. */
+struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
+                                         bool (*wanted)(const char *label, void *arg),
+                                         void *arg);
+/* The label of a journal that another process may have open. 0 or -1: ENOENT there is no
+ * such journal, or it has none. */
+int store_journal_read_label(const struct store_dir *dir, const char *name,
+                             char label[DYAD_UPATH_MAX + 1]);
+/* After EBUSY: block until that process has closed it or died. 0 or -1 with errno. */
+int store_journal_await(const struct store_dir *dir, const char *name);
 void store_journal_destroy(struct store_journal *journal);
 /* The same, and remove the file (the session has ended and nothing needs it). 0 or -1;
  * destroyed in any case. */
@@ -53,6 +66,18 @@ int store_journal_delete(struct store_journal *journal, const char *upath);
 /* NULL if there is none. */
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath);
+/* Forget all records, in one step; the count of openings and the label stay. 0 or -1 with
+ * errno: all of them stay. */
+int store_journal_clear(struct store_journal *journal);
+/* Whose it is: text without NUL, at most DYAD_UPATH_MAX bytes, kept in the file before the
+ * first record. 0 or -1 with errno, as put. */
+int store_journal_set_label(struct store_journal *journal, const char *label);
+/* NULL: it was never given (its maker was killed at once), or is damaged. */
+const char *store_journal_label(const struct store_journal *journal);
+/* Call fn with the name of each journal of the DMD that begins with prefix, until it
+ * returns non-zero. Returns that, or -1 with errno. */
+int store_journal_list(const struct store_dir *dir, const char *prefix,
+                       int (*fn)(const char *name, void *arg), void *arg);
 /* Until fn returns non-zero; returns that. fn may delete the record that it is called with,
  * no other. */
 int store_journal_foreach(struct store_journal *journal,

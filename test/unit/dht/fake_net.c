@@ -116,7 +116,16 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
         abort();
 }
 
-static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate};
+static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    struct fake_rank *self = arg;
+
+    self->nleft++;
+    op_invalidate(arg, newer, token);
+}
+
+static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate,
+                                        op_invalidate_left};
 
 static void start(struct fake_rank *rank)
 {
@@ -132,6 +141,12 @@ static void start(struct fake_rank *rank)
 
 struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t seed)
 {
+    return fake_net_create_on(nranks, replicas, seed, NULL);
+}
+
+struct fake_net *fake_net_create_on(uint32_t nranks, uint32_t replicas, uint64_t seed,
+                                    const uint32_t *nodes)
+{
     struct fake_net *net = calloc(1, sizeof(*net));
 
     if (net == NULL || nranks > FAKE_RANKS)
@@ -144,6 +159,7 @@ struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t se
                                            .bins = 16,
                                            .replicas = replicas,
                                            .listing = true,
+                                           .node = nodes,
                                            .request_timeout = 1 * SEC,
                                            .retry_interval = 5 * SEC,
                                            .invalidate_timeout = 2 * SEC,

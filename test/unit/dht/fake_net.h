@@ -33,6 +33,7 @@ struct fake_rank {
     bool hold; /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
+    unsigned nleft; /* of ninvalidated: for what a dead neighbour may have left */
     struct dyad_version copy[FAKE_KEYS]; /* copies of "key<i>", by fake_consume() */
     unsigned publishing[FAKE_KEYS];      /* its file is here: no copy is made */
     bool unfinished[FAKE_KEYS];          /* it died in a publish: does it again */
@@ -56,6 +57,9 @@ struct fake_net {
 };
 
 struct fake_net *fake_net_create(uint32_t nranks, uint32_t replicas, uint64_t seed);
+/* The same, with the node of each rank (borrowed). */
+struct fake_net *fake_net_create_on(uint32_t nranks, uint32_t replicas, uint64_t seed,
+                                    const uint32_t *nodes);
 void fake_net_destroy(struct fake_net *net);
 uint32_t fake_net_random(struct fake_net *net, uint32_t below);
 /* Deliver and tick for that long. */

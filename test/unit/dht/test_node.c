@@ -753,6 +753,275 @@ static void test_restore(void **state)
     fake_net_destroy(net);
 }
 
+static void hand_over(struct fake_net *net, uint32_t leaver)
+{
+    assert_int_equal(dht_node_hand_over(net->rank[leaver].node), 0);
+    for (int i = 0; i < 100 && !dht_node_handed_over(net->rank[leaver].node); i++)
+        fake_net_run(net, 10 * MSEC);
+    assert_true(dht_node_handed_over(net->rank[leaver].node));
+    dht_node_retire(net->rank[leaver].node);
+}
+
+/* Ranks leave one after the other, with one replica and with two, until two are left, and
+ * the owners have gone first: at no moment is an entry, a tombstone or what was published
+ * meanwhile not found, by askers who know of the leave and by those who do not. */
+static void test_leave(void **state)
+{
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            struct fake_net *net = fake_net_create(10, replicas, seed);
+            uint32_t order[8];
+            struct result late;
+
+            net->refuse = true;
+            for (unsigned k = 0; k < FAKE_KEYS; k++)
+                publish_ok(net, k % 3, k, k + 1, PUB, NULL);
+            publish_ok(net, 0, 3, 0, GONE, NULL);
+            for (uint32_t i = 0; i < 8; i++)
+                order[i] = i;
+            for (uint32_t i = 3; i < 8; i++) { /* the owners 0, 1, 2 first */
+                uint32_t j = 3 + fake_net_random(net, 5), was = order[i];
+                order[i] = order[j];
+                order[j] = was;
+            }
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t leaver = order[i];
+                assert_int_equal(dht_node_hand_over(net->rank[leaver].node), 0);
+                /* while it hands over: to it, for all the others know */
+                fake_publish(net, 8 + i % 2, i, 100 + i, PUB, &late);
+                lookup_is(net, 9, 10, 0, 11);
+                hand_over(net, leaver);
+                assert_true(fake_net_run_until(net, &late.calls, 60 * SEC));
+                assert_int_equal(late.status, 0);
+                for (int known = 0; known < 2; known++) { /* before they know, and after */
+                    for (unsigned k = 8; k < FAKE_KEYS; k++)
+                        lookup_is(net, 8 + k % 2, k, 0, k + 1);
+                    for (unsigned k = 0; k <= i; k++)
+                        lookup_is(net, 8 + k % 2, k, 0, 100 + k);
+                    if (i < 3)
+                        lookup_is(net, 8, 3, ENOENT, 0);
+                    if (!known) {
+                        publish_ok(net, 8, i, 100 + i, PUB, NULL);
+                        fake_net_kill(net, leaver, true);
+                    }
+                }
+            }
+            fake_net_destroy(net);
+        }
+    }
+}
+
+/* A newcomer, and when the others say that what belongs to it is with it. */
+static void test_in_place(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct fake_net *net = fake_net_create(6, 1, seed);
+        uint32_t newcomer = fake_net_random(net, 6);
+        uint64_t moment[6];
+        bool settled = false;
+
+        fake_net_kill(net, newcomer, true);
+        for (unsigned k = 0; k < FAKE_KEYS; k++)
+            publish_ok(net, (newcomer + 1 + k % 5) % 6, k, k + 1, PUB, NULL);
+        fake_net_revive(net, newcomer, true);
+        for (uint32_t i = 0; i < 6; i++)
+            moment[i] = dht_node_moment(net->rank[i].node);
+        while (!settled) {
+            fake_net_run(net, MSEC / 10);
+            settled = true;
+            for (uint32_t i = 0; i < 6; i++)
+                settled = settled && dht_node_in_place(net->rank[i].node, moment[i]);
+        }
+        for (unsigned k = 0; k < FAKE_KEYS; k++) {
+            uint32_t homes[DHT_REPLICAS_MAX];
+            fake_homes(net, k, homes);
+            if (homes[0] == newcomer)
+                assert_non_null(fake_record(net, newcomer, k));
+            lookup_is(net, newcomer, k, 0, k + 1);
+        }
+        fake_net_destroy(net);
+    }
+}
+
+static void restore_as(struct fake_net *net, uint32_t rank, unsigned key,
+                       const struct dyad_version *version, uint8_t storage)
+{
+    struct dyad_entry entry = {.upath = fake_key(key),
+                               .version = *version,
+                               .owner = rank,
+                               .state = PUB,
+                               .size = 5,
+                               .mode = 0100644};
+
+    entry.storage[0] = storage;
+    assert_int_equal(dht_node_restore(net->rank[rank].node, &entry), 0);
+}
+
+static void owner_is(struct fake_net *net, unsigned key, uint32_t owner, uint64_t counter)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = fake_homes(net, key, homes);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct dht_record *record = fake_record(net, homes[i], key);
+        assert_non_null(record);
+        assert_int_equal(record->entry.state, PUB);
+        assert_int_equal(record->entry.version.counter, counter);
+        assert_int_equal(record->entry.owner, owner);
+    }
+}
+
+/* The owner dies, and a neighbour takes its file over: the version stays, nobody is told,
+ * nobody's wait ends. It does not help a rank of another storage, nor an old message. */
+static void test_adopted(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct result r, w;
+    struct dyad_version v1, v2;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+    uint32_t adopter = homes[1] == 11 ? 10 : 11; /* none of the two */
+    assert_true(adopter != owner && adopter != reader);
+    publish_ok(net, owner, 0, 5, PUB, &v1);
+    fake_lookup(net, reader, 0, COPY, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    fake_lookup(net, reader, 0, WAIT, &v1, &w);
+    fake_net_run(net, SEC);
+    fake_net_kill(net, owner, true);
+
+    /* Of another storage: refused. */
+    uint32_t foreign = 0;
+    while (foreign == owner || foreign == reader || foreign == adopter ||
+           foreign == homes[0] || foreign == homes[1])
+        foreign++;
+    restore_as(net, foreign, 0, &v1, (uint8_t)(owner + 100));
+    fake_net_run(net, 20 * SEC);
+    owner_is(net, 0, owner, 1);
+
+    restore_as(net, adopter, 0, &v1, (uint8_t)owner);
+    fake_net_run(net, SEC);
+    owner_is(net, 0, adopter, 1);
+    assert_int_equal(w.calls, 0);
+    assert_int_equal(net->rank[reader].ninvalidated, 0);
+    assert_int_equal(fake_record(net, homes[0], 0)->nholders, 1);
+    lookup_is(net, reader, 0, 0, 5);
+
+    /* What the old owner had sent before it died comes late: acknowledged, not believed. */
+    struct net_msg late = {
+        .type = NET_MSG_PUBLISH,
+        .id = 12345,
+        .source = owner,
+        .source_incarnation = v1.incarnation,
+        .entry = {
+            .upath = fake_key(0), .version = v1, .owner = owner, .state = PUB, .size = 5}};
+    late.entry.storage[0] = (uint8_t)owner;
+    unsigned replies = net->sent[NET_MSG_PUBLISH_REPLY];
+    assert_true(dht_node_receive(net->rank[homes[0]].node, &late));
+    owner_is(net, 0, adopter, 1);
+    assert_int_equal(net->sent[NET_MSG_PUBLISH_REPLY], replies + 1);
+    /* Nor is a tombstone of that version, or an entry that somebody passes on. */
+    late.source_incarnation++;
+    late.source = reader;
+    assert_true(dht_node_receive(net->rank[homes[0]].node, &late));
+    late.source = owner;
+    late.entry.state = GONE;
+    assert_true(dht_node_receive(net->rank[homes[0]].node, &late));
+    owner_is(net, 0, adopter, 1);
+
+    /* The old owner comes back with its journal: both serve the same file. */
+    fake_net_revive(net, owner, true);
+    fake_net_run(net, 20 * SEC);
+    owner_is(net, 0, owner, 1);
+    assert_int_equal(w.calls, 0);
+    /* Whoever of them writes it anew, the other hears of it before the close returns. */
+    publish_ok(net, adopter, 0, 7, PUB, &v2);
+    assert_true(net->rank[owner].ninvalidated > 0);
+    assert_true(fake_net_run_until(net, &w.calls, SEC));
+    assert_int_equal(w.status, 0);
+    assert_int_equal(w.entry.owner, adopter);
+    fake_net_run(net, 20 * SEC);
+    owner_is(net, 0, adopter, 2);
+    publish_ok(net, owner, 0, 8, PUB, NULL);
+    fake_net_run(net, 20 * SEC);
+    owner_is(net, 0, owner, 3);
+    for (uint32_t i = 0; i < 12; i++)
+        lookup_is(net, i, 0, 0, 8);
+    fake_net_destroy(net);
+}
+
+/* The adopter writes it anew while the old owner's message is the last the homes believed:
+ * the one that was superseded is a holder. */
+static void test_adopted_holder(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 2);
+    struct dyad_version v1;
+
+    (void)state;
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), adopter = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, &v1);
+    /* Both live, and the adopter is believed last. */
+    restore_as(net, adopter, 0, &v1, (uint8_t)owner);
+    fake_net_run(net, SEC);
+    owner_is(net, 0, adopter, 1);
+    publish_ok(net, stranger(net, 0, owner), 0, 6, PUB, NULL);
+    assert_true(net->rank[owner].ninvalidated > 0);
+    fake_net_destroy(net);
+}
+
+/* A holder that is dead, or dies over the question, may have left its copy on its node: a
+ * live rank there answers for it, before the publisher has its answer. */
+static void test_left_behind(void **state)
+{
+    static const uint32_t nodes[12] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
+
+    (void)state;
+    for (int when = 0; when < 3; when++) {
+        struct fake_net *net = fake_net_create_on(12, 2, 1, nodes);
+        uint32_t homes[DHT_REPLICAS_MAX], holder = 0;
+        struct result r;
+
+        fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE);
+        /* A node with none of them. */
+        while (holder / 2 == owner / 2 || holder / 2 == homes[0] / 2 ||
+               holder / 2 == homes[1] / 2)
+            holder += 2;
+        uint32_t neighbour = holder + 1;
+        publish_ok(net, owner, 0, 5, PUB, NULL);
+        fake_lookup(net, holder, 0, COPY, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        net->rank[neighbour].hold = net->rank[holder].hold = true;
+        if (when == 0)
+            fake_net_kill(net, holder, true);
+        fake_publish(net, owner, 0, 6, PUB, &r);
+        fake_net_run(net, SEC / 10);
+        if (when > 0) {
+            assert_int_equal(net->rank[neighbour].nheld, 0);
+            if (when == 2)
+                fake_net_kill(net, neighbour, true);
+            fake_net_kill(net, holder, true);
+            fake_net_run(net, SEC / 10);
+        }
+        if (when == 2) { /* nobody is left there */
+            assert_int_equal(r.calls, 1);
+        } else {
+            assert_int_equal(r.calls, 0);
+            assert_true(net->rank[neighbour].nleft > 0);
+            assert_int_equal(net->rank[neighbour].invalidated.size, 6);
+            confirm(net, neighbour);
+            fake_net_run(net, SEC / 10);
+            assert_int_equal(r.calls, 1);
+        }
+        assert_int_equal(r.status, 0);
+        fake_net_destroy(net);
+    }
+}
+
 /* Waiters of the dead go; so do the records that were made for them. */
 static void test_dead_waiters_swept(void **state)
 {
@@ -1179,11 +1448,16 @@ int main(void)
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
+        cmocka_unit_test(test_adopted),
+        cmocka_unit_test(test_adopted_holder),
+        cmocka_unit_test(test_left_behind),
         cmocka_unit_test(test_dead_waiters_swept),
         cmocka_unit_test(test_refresh),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_destroy_busy),
+        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),

@@ -365,15 +365,139 @@ static void killed_at_random(void **state)
     }
 }
 
+static int note_name(const char *name, void *arg)
+{
+    char *names = arg;
+
+    strcat(strcat(names, name), " ");
+    return 0;
+}
+
+/* The test's opinion, and what it was asked. */
+static bool wanted(const char *label, void *arg)
+{
+    const char **want = arg;
+
+    if (!want[0])
+        assert_null(label);
+    else
+        assert_string_equal(label, want[0]);
+    return !want[1];
+}
+
+static struct store_journal *take(struct scratch *s, const char *name, const char *label)
+{
+    const char *want[2] = {label, NULL};
+    return store_journal_open(s->dir, name, wanted, want);
+}
+
+/* Another process takes over what a dead one has left: the count of openings stays, so that
+ * an owner who comes back all the same does not begin with a number that it had before. */
+static void taken_over(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0), *other;
+    char names[256] = "";
+    const char *unwanted[2] = {"dyad/0/abc/0 node", "no"};
+    char label[DYAD_UPATH_MAX + 1];
+    uint32_t incarnation;
+
+    assert_null(store_journal_label(journal));
+    assert_int_equal(store_journal_set_label(journal, "dyad/0/abc/0 node"), 0);
+    put(journal, "a", 1);
+    put(journal, "b", 2);
+    errno = 0;
+    assert_null(take(s, "rank.0", "dyad/0/abc/0 node"));
+    assert_int_equal(errno, EBUSY);
+    assert_null(take(s, "rank.9", NULL));
+    assert_int_equal(errno, ENOENT);
+    assert_null(take(s, "../rank.0", NULL));
+    assert_int_equal(errno, EINVAL);
+    assert_non_null(other = store_journal_create(s->dir, "rank.10", &incarnation));
+    assert_null(store_journal_label(other));
+    store_journal_destroy(other);
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "dyad/0/abc/0 node");
+    assert_int_equal(store_journal_read_label(s->dir, "rank.10", label), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(store_journal_read_label(s->dir, "rank.9", label), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_non_null(other = take(s, "rank.10", NULL));
+    store_journal_destroy(other);
+    assert_int_equal(store_journal_list(s->dir, "rank.", note_name, names), 0);
+    assert_true(strcmp(names, "rank.0 rank.10 ") == 0 ||
+                strcmp(names, "rank.10 rank.0 ") == 0);
+    names[0] = '\0';
+    assert_int_equal(store_journal_list(s->dir, "rank.1", note_name, names), 0);
+    assert_string_equal(names, "rank.10 ");
+
+    /* Its owner is gone. */
+    store_journal_destroy(journal);
+    assert_null(store_journal_open(s->dir, "rank.0", wanted, unwanted));
+    assert_int_equal(errno, ECANCELED);
+    assert_int_equal(store_journal_await(s->dir, "rank.0"), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_non_null(other = take(s, "rank.0", "dyad/0/abc/0 node"));
+        assert_string_equal(store_journal_label(other), "dyad/0/abc/0 node");
+        assert_int_equal(store_journal_count(other), 2);
+        check(other, "a", 1);
+        store_journal_destroy(other); /* it was killed before it had all of it */
+    }
+    assert_non_null(other = take(s, "rank.0", "dyad/0/abc/0 node"));
+    assert_int_equal(store_journal_clear(other), 0);
+    assert_int_equal(store_journal_count(other), 0);
+    uint64_t bytes = store_journal_bytes(other);
+    put(other, "c", 3);
+    assert_int_equal(store_journal_clear(other), 0);
+    assert_int_equal(store_journal_bytes(other), bytes);
+    store_journal_destroy(other);
+    journal = reopen(s, NULL, 1);
+    assert_int_equal(store_journal_count(journal), 0);
+    assert_string_equal(store_journal_label(journal), "dyad/0/abc/0 node");
+
+    /* Another label takes the place of the first, through a compaction as well. */
+    assert_int_equal(store_journal_set_label(journal, "other"), 0);
+    for (uint64_t i = 0; i < 8000; i++)
+        put(journal, "a", 2 * i + 2);
+    assert_true(store_journal_bytes(journal) < 2u << 20);
+    journal = reopen(s, journal, 2);
+    assert_string_equal(store_journal_label(journal), "other");
+    for (uint32_t i = 3; i < 10; i++)
+        journal = reopen(s, journal, i);
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "other");
+    assert_int_equal(store_journal_set_label(journal, "third"), 0);
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "third");
+    check(journal, "a", 16000);
+    char *longest = malloc(DYAD_UPATH_MAX + 2);
+    memset(longest, 'x', DYAD_UPATH_MAX + 1);
+    longest[DYAD_UPATH_MAX + 1] = '\0';
+    assert_int_equal(store_journal_set_label(journal, longest), -1);
+    assert_int_equal(errno, ENAMETOOLONG);
+    free(longest);
+    store_journal_destroy(journal);
+
+    /* What is no journal is not touched. */
+    assert_int_equal(truncate(scratch_path(s, ".dyad/owner/rank.10"), 0), 0);
+    assert_null(take(s, "rank.10", NULL));
+    assert_int_equal(errno, EUCLEAN);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(remembers),     TEST(checks_names),
-        TEST(one_writer),    TEST(written_anew_when_removed),
-        TEST(torn_tail),     TEST(full_disk),
-        TEST(stays_compact), TEST(killed_at_random),
+        TEST(remembers),
+        TEST(taken_over),
+        TEST(checks_names),
+        TEST(one_writer),
+        TEST(written_anew_when_removed),
+        TEST(torn_tail),
+        TEST(full_disk),
+        TEST(stays_compact),
+        TEST(killed_at_random),
     };
     if (argc > 1 && strcmp(argv[1], "--long") == 0)
         many = 1000000;

@@ -1,0 +1,22 @@
+/*
+ * util/crash.h - places where a test may kill the process
+ *
+ * DYAD_CRASH_POINT("name") is nothing, unless the build has the option DYAD_CRASH_POINTS
+ * (for tests only): then the process whose environment has DYAD_CRASH=name, or name:N, ends
+ * there by SIGKILL, at the first or N-th time.
+ */
+#ifndef DYAD_UTIL_CRASH_H
+#define DYAD_UTIL_CRASH_H
+
+#ifdef DYAD_CRASH_POINTS
+#define DYAD_CRASH_POINT(name)                     \
+    do {                                           \
+        static unsigned dyad_crash_times;          \
+        util_crash_point(name, &dyad_crash_times); \
+    } while (0)
+void util_crash_point(const char *name, unsigned *times);
+#else
+#define DYAD_CRASH_POINT(name) ((void)0)
+#endif
+
+#endif

@@ -1,0 +1,169 @@
+#!/bin/bash
+# Several launches that meet in a session directory: at once, one after the other, and what stands in their
+# way.
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$(dirname "$0")/../cluster/slurm.sh"
+cluster_up 3
+X=$PROGS/xfer
+SESSION=$WORK/session
+JOB_ENV+=("DYAD_SESSION_DIR=$SESSION")
+ETIMEDOUT=110
+
+# launch SECONDS ...: as job_begin, beside others; launches_ok waits for all, each of which must succeed.
+PIDS=() ERRS=()
+launch() {
+    job_begin "$@"
+    PIDS+=("$JOB_PID") ERRS+=("$JOBS")
+}
+
+launches_ok() {
+    local i status
+    for i in "${!PIDS[@]}"; do
+        status=0
+        wait "${PIDS[$i]}" || status=$?
+        [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job ${ERRS[$i]} did not end in time"
+        [ $status -eq 0 ] || fail "job ${ERRS[$i]} ended with status $status"
+    done
+    PIDS=() ERRS=()
+    sanitizers_silent
+    nothing_left
+}
+
+# A session of its own for each part, so that no part depends on the one before.
+part() {
+    say "$*"
+    clean_ssd
+    rm -rf "$SESSION"
+}
+
+# Who ends before the other has joined leaves nobody who could serve; so a writer waits for the reader's first
+# word (of each of $2 readers).
+cat >"$WORK/writer" <<'EOF'
+#!/bin/bash
+dmd=$1 readers=$2
+shift 2
+for ((i = 0; i < readers; i++)); do
+    read -r word <"$dmd/hello.$i" && [ "$word" = hello ] || exit 1
+done
+"$@"
+EOF
+cat >"$WORK/reader" <<'EOF'
+#!/bin/bash
+dmd=$1
+shift
+echo hello >"$dmd/hello.$PMIX_RANK"
+"$@"
+EOF
+chmod +x "$WORK/writer" "$WORK/reader"
+W=$WORK/writer R=$WORK/reader
+
+logged() {
+    grep -q -- "$1" "$LOG"
+}
+
+
+part 'two launches at the same time'
+launch 60 2@n0 "$W" "$SSD" 1 "$X" write -d "$SSD" -p 'sim%r' -n 50 -s 16K
+launch 60 1@n1 "$R" "$SSD" bash -c '"$0" read -d "$1" -p sim0 -n 50 -s 16K && "$0" read -d "$1" -p sim1 -n 50 -s 16K' "$X" "$SSD"
+launches_ok
+same_sums 101 n0 n1
+[ "$(stat -c %a "$SESSION")" = 700 ] || fail "the session directory is open to others: $(stat -c %a "$SESSION")"
+
+part 'the analysis first; the simulation when nobody could go on'
+launch 60 1@n1 "$X" read -d "$SSD" -n 10
+until_true 20 "the reader says that it waits for what nobody could bring" logged 'only a process that is still to be started'
+launch 60 1@n0 "$X" write -d "$SSD" -n 10
+launches_ok
+same_sums 10 n0 n1
+
+part 'what was there before a launch joins is seen by its first look'
+all_there='for i in $(seq 200); do [ -e "$0/f$i" ] || { echo "no f$i" >&2; exit 1; }; done; : >"$1/seen.$2.$PMIX_RANK"'
+launch 60 1@n0 bash -c 'for i in $(seq 200); do echo $i >"$0/f$i"; done; : >"$1/written"
+    until [ "$(ls "$1" | grep -c "^seen")" -eq 6 ]; do sleep 0.1; done' "$SSD" "$WORK"
+until_true 30 "the files are written" test -e "$WORK/written"
+launch 60 2@n1 bash -c "$all_there" "$SSD" "$WORK" alone
+until_true 30 "two ranks that join at once have seen all" test -e "$WORK/seen.alone.1"
+launch 60 2@n2 bash -c "$all_there" "$SSD" "$WORK" with
+launch 60 2@n1 bash -c "$all_there" "$SSD" "$WORK" beside
+launches_ok
+
+part 'names of sessions separate'
+JOB_ENV+=(DYAD_KVS_NAMESPACE=other)
+launch 60 1@n0 bash -c 'echo there >"$0/x"; until [ -e "$1/looked" ]; do sleep 0.1; done' "$SSD" "$WORK"
+until_true 30 "the file is written" node_exec n0 test -e "$SSD/x"
+unset 'JOB_ENV[-1]'
+JOB_ENV+=(DYAD_KVS_NAMESPACE=mine DYAD_TIMEOUT=2)
+launch 60 1@n1 bash -c 'cat "$0/x" 2>/dev/null && exit 1; : >"$1/looked"' "$SSD" "$WORK"
+launches_ok
+unset 'JOB_ENV[-1]' 'JOB_ENV[-1]'
+
+part 'a member that was killed: its entry is stale, and in nobody'"'"'s way'
+status=0
+job 30 1@n0 bash -c 'echo lost >"$0/lost"; kill -9 $$' "$SSD" || status=$?
+[ $status -ne 0 ] || fail "a killed rank gave status 0"
+[ "$(find "$SESSION" -name 'live.*' | wc -l)" -eq 1 ] || fail "the killed member has no entry: $(find "$SESSION")"
+begin=$SECONDS
+launch 60 1@n1 "$W" "$SSD" 1 "$X" write -d "$SSD" -n 5
+launch 60 1@n2 "$R" "$SSD" "$X" read -d "$SSD" -n 5
+launches_ok
+[ $((SECONDS - begin)) -lt 8 ] || fail "the stale entry held two launches up for $((SECONDS - begin)) s"
+
+part 'the simulation has ended before the analysis starts on its node, and on another'
+job_ok 60 2@n0 "$X" write -d "$SSD" -p 'ended%r' -n 20 -s 16K
+launch 60 1@n2 bash -c 'for r in 0 1; do "$0" read -d "$1" -p ended$r -n 20 -s 16K || exit 1; done' "$X" "$SSD"
+until_true 20 "the reader names the node where the files lie" logged 'files of ended launches may lie on n0'
+[ -z "$(sums_on n2)" ] || fail "files came from a node on which nobody is"
+launch 60 1@n0 bash -c 'for r in 0 1; do "$0" read -d "$1" -p ended$r -n 20 -s 16K || exit 1; done' "$X" "$SSD"
+launches_ok
+same_sums 40 n0 n2
+
+part 'the owner of a published file ends while another waits for it, and one on its node takes it over'
+launch 60 1@n0 bash -c 'echo kept >"$0/kept"; : >"$1/published"; until [ -e "$1/known" ]; do sleep 0.1; done' "$SSD" "$WORK"
+until_true 20 "the file is published" test -e "$WORK/published"
+# The first may leave when this one waits, which keeps the entry.
+launch 60 1@n1 bash -c '[ -e "$0/kept" ] || exit 1; : >"$1/known"; read -r x <"$0/more" && [ "$x" = more ]' "$SSD" "$WORK"
+until_true 20 "the second launch has joined" test -e "$WORK/known"
+wait "${PIDS[0]}" || fail "who was at exit did not end well"
+unset 'PIDS[0]' 'ERRS[0]'
+launch 60 1@n2 bash -c 'read -r x <"$0/kept" && [ "$x" = kept ] && echo more >"$0/more"' "$SSD"
+until_true 30 "the reader says whose file it waits for" logged 'still waiting for "kept".*who published it has ended.*may lie on n0'
+launch 60 1@n0 bash -c 'until [ -e "$0/more" ]; do sleep 0.2; done' "$SSD"
+launches_ok
+
+part 'one replica'
+JOB_ENV+=(DYAD_REPLICAS=1)
+launch 60 3@n0 "$W" "$SSD" 2 "$X" write -d "$SSD" -p 'one%r' -n 30
+launch 60 2@n1,n2 "$R" "$SSD" bash -c 'for r in 0 1 2; do "$0" read -d "$1" -p one$r -n 30 || exit 1; done' "$X" "$SSD"
+launches_ok
+for r in 0 1 2; do
+    [ "$(sums_on n1 | grep -c "one$r")" -eq 30 ] && [ "$(sums_on n2 | grep -c "one$r")" -eq 30 ] || fail "not all of one$r arrived"
+done
+unset 'JOB_ENV[-1]'
+
+part 'a session directory that is open to others'
+mkdir -m 755 "$SESSION"
+status=0
+job 30 1@n0 bash -c 'echo x >"$0/x"; exit 0' "$SSD" || status=$?
+grep -h "$SESSION" "$LOG" "$ERR" | grep -q 700 || fail "no word of the directory's permissions"
+
+part 'two values of DYAD_KEY_BINS'
+launch 60 1@n0 bash -c 'echo x >"$0/x"; until [ -e "$1/refused" ]; do sleep 0.1; done' "$SSD" "$WORK"
+until_true 30 "the file is written" node_exec n0 test -e "$SSD/x"
+START=none launch 60 1@n1 env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" DYAD_KEY_BINS=128 DYAD_TIMEOUT=2 \
+    bash -c 'cat "$0/x" 2>/dev/null && exit 1; : >"$1/refused"' "$SSD" "$WORK"
+launches_ok
+logged 'of launch .* has DYAD_KEY_BINS=' || fail "nobody names the two values"
+
+part 'srun & srun & wait'
+slurm_up
+JOBS=100
+slurm_job 60 -N1 -n2 -w n0 "$W" "$SSD" 2 "$X" write -d "$SSD" -p 'step%r' -n 20 &
+one=$!
+JOBS=200
+slurm_job 60 -N2 -n2 -w n1,n2 "$R" "$SSD" bash -c 'for r in 0 1; do "$0" read -d "$1" -p step$r -n 20 || exit 1; done' "$X" "$SSD" &
+two=$!
+wait $one || fail "the first srun ended with status $?"
+wait $two || fail "the second srun ended with status $?"
+for n in n1 n2; do
+    [ "$(sums_on $n | grep -c step)" -eq 40 ] || fail "not all files arrived on $n"
+done
