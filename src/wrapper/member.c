@@ -177,6 +177,25 @@ static void start_thread(void)
     }
 }
 
+/* How the descendants of a solo process are told whose they are; "" if there is no need. */
+static char guest_of[BOOT_GUEST_OF_MAX];
+
+const char *wrapper_member_guest_of(void)
+{
+    return guest_of[0] ? guest_of : NULL;
+}
+
+/* This process is the first of a launch that has no launcher: what the environment does not
+ * say is added to our copy of it, for the engine and for what is put back into children's.
+ */
+static void name_solo(const struct boot_identity *identity, char *const env[])
+{
+    if (wrapper_env_get(env, BOOT_GUEST_OF))
+        return;
+    boot_identity_guest_of_solo(identity, guest_of);
+    wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
+}
+
 static bool start_once(char *const env[])
 {
     struct boot_identity identity;
@@ -193,6 +212,8 @@ static bool start_once(char *const env[])
         launched = true;
     } else if (identity.launched) {
         launched = true;
+        if (identity.solo)
+            name_solo(&identity, env);
         len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
                                  &address);
         fd = boot_claim_inherited(&address, len);
@@ -287,15 +308,11 @@ void wrapper_member_exit(void)
 /* Will the new image be of this rank? */
 static bool is_same_rank(char *const env[])
 {
-    static const char *const name[] = {"PMIX_NAMESPACE", "PMIX_RANK"};
+    struct boot_identity now, then;
+    const char *bad;
 
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
-        const char *now = wrapper_env_get(wrapper_env, name[i]),
-                   *then = wrapper_env_get(env, name[i]);
-        if (!now || !then || strcmp(now, then) != 0)
-            return false;
-    }
-    return true;
+    return boot_identity_read(&now, wrapper_env, &bad) == 0 &&
+           boot_identity_read(&then, env, &bad) == 0 && boot_identity_same(&now, &then);
 }
 
 bool wrapper_member_retire(void)
