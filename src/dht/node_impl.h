@@ -77,6 +77,7 @@ struct publish {
     uint32_t epoch; /* deaths that it knew of when it was sent */
     bool repair;    /* of an entry that was published before: same version */
     bool repair_all;
+    bool relay; /* repair of somebody else's entry */
     int status;
     dht_publish_fn fn;
     void *arg;

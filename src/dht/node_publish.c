@@ -143,7 +143,7 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
             own_settle(node, own);
         return;
     }
-    op->repair = op->repair_all = true;
+    op->repair = op->repair_all = op->relay = true;
     node->nrepair++;
     LL_APPEND(own->queue, op);
     publish_start(node, op);
@@ -187,7 +187,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
             own->entry.state = DYAD_ENTRY_NONE;
         own->nhomes = 0;
     }
-    if (status == 0) {
+    if (op->relay && own->entry.state != DYAD_ENTRY_NONE) {
+        publish_review(node, false); /* it became ours meanwhile: dht_node_restore() */
+    } else if (status == 0) {
         own->nhomes = 0;
         own->epoch = op->epoch;
         for (unsigned i = 0; i < op->asks.n && own->nhomes < DHT_REPLICAS_MAX; i++)
@@ -389,8 +391,10 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
         return -1;
     if (own->highest < entry->version.counter)
         own->highest = entry->version.counter;
-    /* A publish of this incarnation, done or under way, is newer. */
-    if (own->queue != NULL || dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
+    /* A publish of this incarnation, done or under way, is newer. What only passes on an
+     * entry of another, perhaps this one with its dead owner, is not. */
+    if ((own->queue != NULL && (!own->queue->relay || own->queue->next != NULL)) ||
+        dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
         return 0;
     own->entry = *entry;
     own->entry.upath = own->upath;

@@ -859,6 +859,31 @@ static void restore_as(struct fake_net *net, uint32_t rank, unsigned key,
     assert_int_equal(dht_node_restore(net->rank[rank].node, &entry), 0);
 }
 
+/* Who passes an entry of a dead owner on becomes its owner in the midst of that. */
+static void test_restore_during_relay(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct fake_net *net = fake_net_create(5, 5, seed);
+        struct dyad_version v;
+        uint32_t heir = 1, newcomer = 4;
+
+        fake_net_kill(net, newcomer, true);
+        publish_ok(net, 0, 0, 5, PUB, &v);
+        fake_net_kill(net, 0, true);
+        fake_net_revive(net, newcomer, true);
+        assert_int_equal(dht_node_pass_on(net->rank[heir].node, newcomer), 0);
+        fake_net_run(net, fake_net_random(net, 4) * MSEC / 4);
+        restore_as(net, heir, 0, &v, 0);
+        fake_net_run(net, SEC);
+        for (uint32_t i = 1; i < 5; i++) {
+            assert_non_null(fake_record(net, i, 0));
+            assert_int_equal(fake_record(net, i, 0)->entry.owner, heir);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 static void owner_is(struct fake_net *net, unsigned key, uint32_t owner, uint64_t counter)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -1458,6 +1483,7 @@ int main(void)
         cmocka_unit_test(test_destroy_busy),
         cmocka_unit_test(test_leave),
         cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_restore_during_relay),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),
