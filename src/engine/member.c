@@ -21,6 +21,7 @@
 #include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "engine/peer.h"
+#include "net/auth.h"
 #include "util/log.h"
 
 #define IO_THREADS 4
@@ -440,6 +441,7 @@ static int member_run(struct member *member)
     }
     member_sides_drop_stdio(member);
     run->table_ready();
+    net_auth_prepare(); /* before the program, which may use libcrypto, can end */
     if (member_start(member) < 0) {
         log_error(
             "rank %u could not join: files below its managed directory are not shared",
