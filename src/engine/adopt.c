@@ -609,7 +609,6 @@ static void look_end(struct adopt *a)
 {
     struct asked *asked, *tmp, *answering = a->answering;
 
-    a->phase = IDLE;
     a->answering = NULL;
     LL_FOREACH_SAFE(answering, asked, tmp)
     {
@@ -617,6 +616,7 @@ static void look_end(struct adopt *a)
         free(asked);
     }
     linger_activity(a->member);
+    a->phase = IDLE; /* not before: what is asked for from inside is the next look */
     if (a->again || a->asked)
         look_start(a);
 }
@@ -681,8 +681,7 @@ static void look_done(void *arg)
 {
     struct adopt *a = arg;
 
-    a->phase = IDLE;
-    watch_found(a);
+    watch_found(a); /* may ask for another look: the next, and not beside this one */
     DYAD_CRASH_POINT("adopt-begin");
     take_next(a);
 }

@@ -195,7 +195,8 @@ static void linger_look(struct linger *l)
         member_stop(member);
         return;
     }
-    if (getppid() != l->launcher && orphaned(l))
+    /* Where no launcher was, a shell that ends before what it started is nothing special. */
+    if (!l->member->identity->solo && getppid() != l->launcher && orphaned(l))
         return;
     state = present_state(l, &look_again);
     if (state != l->state)

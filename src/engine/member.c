@@ -140,6 +140,9 @@ const char *member_describe(struct member *member, uint32_t rank)
     if (!member->ring)
         snprintf(to, sizeof(text[0]), "rank %u on node %s", rank,
                  member_node_name(member, rank));
+    else if (peer && strncmp(peer->launch, BOOT_SOLO, strlen(BOOT_SOLO)) == 0)
+        snprintf(to, sizeof(text[0]), "process %d on node %s", (int)peer->pid,
+                 member_node_name(member, rank));
     else if (peer)
         snprintf(to, sizeof(text[0]), "rank %u of launch %s on node %s", peer->launch_rank,
                  peer->launch, member_node_name(member, rank));
@@ -409,7 +412,9 @@ static void log_setup(const struct member *member)
 {
     char tag[64];
 
-    if (member->config->session_dir) /* ranks of several launches in one log file */
+    if (member->identity->solo)
+        snprintf(tag, sizeof(tag), "%.60s", member->identity->nspace);
+    else if (member->config->session_dir) /* ranks of several launches in one log file */
         snprintf(tag, sizeof(tag), "rank %u of %.40s", member->identity->rank,
                  member->identity->nspace);
     else

@@ -163,9 +163,7 @@ static void session_committed(void *arg, int status)
 
     if (member->state != MEMBER_JOINING)
         return;
-    if (status) {
-        log_error("this process's address cannot be put into %s: %s",
-                  member->config->session_dir, strerror(status));
+    if (status) { /* it was logged */
         member_join_failed(member);
         return;
     }
@@ -201,8 +199,16 @@ static void session_gone(void *arg, uint32_t slot, uint32_t incarnation)
     struct member *member = arg;
     struct member_session *s = member->ring;
 
-    if (!member->dht || slot >= member->job->nranks || slot == member->self.rank ||
-        s->entry[slot] > incarnation + 1)
+    if (!member->dht || slot >= member->job->nranks)
+        return;
+    if (slot == member->self.rank) { /* we were found dead, and our place is another's */
+        log_error("files below the managed directory of this process are no longer shared");
+        s->left = true;
+        run_of(member)->rc = -1;
+        member_stop(member);
+        return;
+    }
+    if (s->entry[slot] > incarnation + 1)
         return;
     s->entry[slot] = 0;
     member_links_gone(member, slot);

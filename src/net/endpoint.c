@@ -624,9 +624,9 @@ int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
     if (!peer)
         return -1;
     if (net_worker_learn(worker, info, false) == 0) {
-        if (can_sign(peer) || peer->down)
+        if (can_sign(peer) && !peer->down)
             return 0;
-        errno = EINVAL; /* a blob without a key */
+        errno = peer->down ? EHOSTUNREACH : EINVAL; /* EINVAL: a blob without a key */
     }
     /* What waits for this blob would wait for ever. */
     int saved = errno;

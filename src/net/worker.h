@@ -102,7 +102,8 @@ void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload
 /* The peer's blob was read. A promoted guest's comes without its key, which is made of its
  * member's (EINVAL: that is not known). A higher incarnation replaces the old connection; a
  * lower one is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second
- * process of one incarnation: logged) or ENOMEM; then what waits for this blob fails as by
+ * process of one incarnation: logged), ENOMEM, or EHOSTUNREACH (it is down, and this is the
+ * blob that it had then); then what waits for this blob fails as by
  * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
 /* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH.

@@ -140,6 +140,73 @@ for r in 0 1 2; do
 done
 unset 'JOB_ENV[-1]'
 
+# alone NODE PROGRAM ARG...: a process that no launcher starts, in the background, as launch.
+alone() {
+    local node=$1
+    shift
+    JOBS=$((JOBS + 1))
+    OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
+    node_exec "$node" env "${JOB_ENV[@]}" timeout -k 2 60 "$BIN/dyad-run" --dmd "$SSD" -- "$@" </dev/null >"$OUT" 2>"$ERR" &
+    PIDS+=("$!") ERRS+=("$JOBS")
+}
+
+part 'no launcher, one node'
+mkdir -m 700 "$SESSION"
+alone n0 "$X" read -d "$SSD" -p alone -n 10
+alone n0 "$X" write -d "$SSD" -p alone -n 10
+launches_ok
+
+part 'no launcher, two nodes; the writer waits at its exit, and its shell has ended'
+mkdir -m 700 "$SESSION"
+alone n1 bash -c '[ ! -e "$0/go" ] && : >"$1/here"; read -r x <"$0/go" && until [ -e "$1/orphan" ]; do sleep 0.1; done && exec "$2" read -d "$0" -p alone -n 10' "$SSD" "$WORK" "$X"
+until_true 20 "the reader has joined" test -e "$WORK/here"
+node_exec n0 env "${JOB_ENV[@]}" bash -c '"$1" --dmd "$2" -- bash -c "\"\$0\" write -d \"\$1\" -p alone -n 10 && echo go >\"\$1/go\"" "$3" "$2" </dev/null >"$0" 2>&1 &' \
+    "$WORK/orphan.out" "$BIN/dyad-run" "$SSD" "$X"
+until_true 20 "the file is there" node_exec n1 test -e "$SSD/go"
+until_true 20 "the writer is nobody's child" node_exec n0 sh -c 'grep -lq "^PPid:.1$" /proc/[0-9]*/status'
+: >"$WORK/orphan"
+launches_ok
+same_sums 11 n0 n1
+
+part 'nine processes at a time come and go without a launcher'
+mkdir -m 700 "$SESSION"
+JOB_ENV+=(DYAD_LINGER=0 DYAD_TIMEOUT=20)
+for n in n0 n1 n2; do # on each node there is one that stays, and takes over what they leave
+    alone $n sh -c 'until [ -e "$0/all_read" ]; do sleep 0.1; done' "$WORK"
+done
+cat >"$WORK/guest" <<'EOF'
+#!/bin/bash
+# Write a file of this seat and round, read those of two seats on the other nodes.
+dmd=$1 seat=$2 round=$3
+echo "seat $seat round $round" >"$dmd/f.$seat.$round"
+for other in $(((seat + 1) % 9)) $(((seat + 5) % 9)); do
+    begin=$SECONDS
+    read -r line <"$dmd/f.$other.$round" || exit 1
+    [ "$line" = "seat $other round $round" ] || { echo "f.$other.$round has: $line" >&2; exit 1; }
+    echo $((SECONDS - begin))
+done
+EOF
+cat >"$WORK/seat" <<'EOF'
+#!/bin/bash
+for round in 1 2 3 4; do
+    "$1" --dmd "$2" -- "$3/guest" "$2" "$4" $round || { echo "seat $4 round $round: $?" >&2; exit 1; }
+done
+EOF
+chmod +x "$WORK/guest" "$WORK/seat"
+SEATS=()
+for seat in 0 1 2 3 4 5 6 7 8; do
+    node_exec n$((seat % 3)) env "${JOB_ENV[@]}" timeout -k 2 100 "$WORK/seat" "$BIN/dyad-run" "$SSD" "$WORK" $seat \
+        </dev/null >"$WORK/seat.$seat.out" 2>"$WORK/job.seat.$seat.err" &
+    SEATS+=("$!")
+done
+for seat in "${!SEATS[@]}"; do
+    wait "${SEATS[$seat]}" || fail "seat $seat ended with status $?: $(cat "$WORK/job.seat.$seat.err")"
+done
+: >"$WORK/all_read"
+say "longest wait: $(cat "$WORK"/seat.*.out | sort -n | tail -n 1) s"
+launches_ok
+unset 'JOB_ENV[-1]' 'JOB_ENV[-1]'
+
 part 'a session directory that is open to others'
 mkdir -m 755 "$SESSION"
 status=0

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# killed.sh - jobs in which ranks are killed and the others go on; sourced after lib.sh
+#
+# mpirun --enable-recovery keeps the other ranks, but Open MPI 4.1.4 does not end when all have, if one that was
+# killed had company on its node (with no library of ours either). So such a job is over when no process of a rank
+# is left, and mpirun is ended then. Its status says nothing: what must have succeeded makes a flag, $WORK/ok.NAME.
+
+MPIRUN_ARGS=(--enable-recovery)
+
+ranks_left() {
+    local node
+    for node in "${NODES[@]}"; do
+        strays "$node" | grep -v '^[0-9]* orted ' && return 0
+    done
+    return 1
+}
+
+mpirun_pids() {
+    strays head | sed -n 's/^\([0-9]*\) mpirun --oversubscribe .*/\1/p'
+}
+
+all_ok() {
+    local name
+    for name in "$@"; do
+        [ -e "$WORK/ok.$name" ] || return 1
+    done
+}
+
+# job_killed SECONDS "NAME..." NP@NODE PROGRAM...: as job_ok, with these flags.
+job_killed() {
+    local begin=$EPOCHREALTIME seconds=$1 names=$2 end=$((SECONDS + $1)) pid
+    shift 2
+    rm -f "$WORK"/ok.*
+    job_begin "$((seconds + 5))" "$@"
+    # shellcheck disable=SC2086
+    until all_ok $names; do
+        [ $SECONDS -lt $end ] || fail "job $JOBS did not do its work within $seconds s: $(cd "$WORK" && ls ok.* 2>/dev/null) of $names"
+        kill -0 "$JOB_PID" 2>/dev/null || { all_ok $names || fail "job $JOBS ended early"; }
+        sleep 0.05
+    done
+    until ! ranks_left >/dev/null; do
+        [ $SECONDS -lt $end ] || fail "job $JOBS did not end within $seconds s: $(ranks_left)"
+        sleep 0.05
+    done
+    for pid in $(mpirun_pids); do
+        node_exec head kill -9 "$pid" 2>/dev/null || true
+    done
+    { job_wait || true; } 2>/dev/null
+    sanitizers_silent
+    nothing_left
+    say "job $JOBS: $(awk "BEGIN {printf \"%.2f\", $EPOCHREALTIME - $begin}") s"
+}

@@ -1,0 +1,99 @@
+#!/bin/bash
+# A rank is killed and the job goes on: what it had published is served by another rank of its node, what it had
+# fetched is not read when it is out of date. What nobody can serve any more ends in an error, in bounded time.
+# shellcheck disable=SC2016
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/killed.sh"
+cluster_up 3
+export X=$PROGS/xfer
+EHOSTUNREACH=113
+# For so long a rank that was killed may be on its way through exec.
+JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3)
+# What a rank's shell does: wait FLAG; made FLAG; and at the end of one that is to die (it is the rank's member).
+RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
+made() { : >"$W/$1"; }
+die() { ulimit -c 0; made flag.killed; kill -"$1" $$; }
+set -e
+'
+IDLE=$RANK'wait_for flag.over'
+
+begin_case() {
+    rm -f "$WORK"/flag.*
+    clean_ssd
+}
+
+adopted() {
+    [ "$(grep -c "this one serves $1 files and keeps $2 copies" "$LOG")" -eq 1 ] ||
+        fail "not one rank took over $1 files and $2 copies: $(grep 'this one serves' "$LOG")"
+}
+
+# 50 small files and a large one, read when their owner is dead, by another node; and the next owner dies, too.
+begin_case
+job_killed 40 "read read2" \
+    1@n0 bash -c "$RANK"'"$X" write -d "$SSD" -p a -n 50 -s 5000; mkdir "$SSD/sub"; "$X" write -d "$SSD/sub" -p b -s 20M; die KILL' -- \
+    1@n0 bash -c "$RANK"'wait_for flag.again; die SEGV' -- \
+    1@n0 bash -c "$IDLE" -- \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; "$X" read -d "$SSD" -p a -n 50 -s 5000; "$X" read -d "$SSD/sub" -p b -s 20M
+        rm "$W/flag.killed"; made ok.read; made flag.again; wait_for flag.over' -- \
+    1@n2 bash -c "$RANK"'wait_for flag.again; wait_for flag.killed; "$X" read -d "$SSD" -p a -n 50 -s 5000
+        "$X" read -d "$SSD/sub" -p b -s 20M; made ok.read2; made flag.over'
+same_sums 51 n0 n1 n2
+
+# Who consumes was there before: the fetch begins at the owner, which is killed in its midst.
+begin_case
+job_killed 40 read \
+    1@n0 bash -c "$RANK"'"$X" write -d "$SSD" -p large -s 512M; wait_for flag.fetching; die KILL' -- \
+    1@n0 bash -c "$IDLE" -- \
+    1@n1 bash -c "$RANK"'"$X" read -d "$SSD" -p large -s 512M; made ok.read; made flag.over' -- \
+    1@n1 bash -c 'until size=$(stat -c "%b" "$SSD"/.dyad/tmp/* 2>/dev/null) && [ "$size" -gt 2000 ]; do :; done
+        : >"$W/flag.fetching"'"; $IDLE"
+adopted 1 0
+grep -q 'the fetch of "large.000000" broke off' "$LOG" || fail "the owner was not killed in the midst of the fetch"
+same_sums 1 n0 n1
+
+# What a killed rank had fetched is outdated: another of its node gets the new version, whatever it does and when.
+begin_case
+job_killed 40 "read late" \
+    1@n0 bash -c "$RANK"'echo one >"$SSD/f"; echo one >"$SSD/g"; wait_for flag.killed; echo two >"$SSD/f"; rm "$SSD/g"; made flag.rewritten; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'[ "$(cat "$SSD/f" "$SSD/g")" = "one
+one" ]; die KILL' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.rewritten; [ "$(cat "$SSD/f")" = two ]; ! [ -e "$SSD/g" ]; made ok.read; wait_for flag.over' -- \
+    1@n2 bash -c "$RANK"'wait_for ok.read; [ "$(cat "$SSD/f")" = two ]; made ok.late; made flag.over'
+
+# The same where the killed rank was the owner, and the file was written anew elsewhere.
+begin_case
+job_killed 40 "read" \
+    1@n0 bash -c "$RANK"'[ "$(cat "$SSD/f")" = one ]; wait_for flag.killed; echo two >>"$SSD/f"; made flag.rewritten; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'echo one >"$SSD/f"; until [ -e "$W/flag.here" ]; do sleep 0.02; done; die KILL' -- \
+    1@n1 bash -c "$RANK"'made flag.here; wait_for flag.rewritten; [ "$(cat "$SSD/f")" = "one
+two" ]; made ok.read; made flag.over'
+
+# Removed by a process whose member died before it could say so.
+begin_case
+job_killed 40 "gone kept" \
+    1@n0 bash -c "$RANK"'echo x >"$SSD/f"; echo x >"$SSD/kept"; wait_for flag.seen; env -u LD_PRELOAD rm "$SSD/f"; die KILL' -- \
+    1@n0 bash -c "$IDLE" -- \
+    1@n1 bash -c "$RANK"'until [ -e "$SSD/f" ]; do sleep 0.02; done; made flag.seen; wait_for flag.killed
+        while [ -e "$SSD/f" ]; do sleep 0.05; done; made ok.gone; [ "$(cat "$SSD/kept")" = x ]; made ok.kept; made flag.over'
+
+# A rank that execs again and again is not dead: nobody takes its files from it.
+begin_case
+job_killed 60 "read idle" \
+    1@n0 bash -c 'i=${1:-0}; echo "$i" >"$SSD/exec.$i"; [ "$i" -lt 15 ] || { : >"$W/flag.last"; until [ -e "$W/flag.over" ]; do sleep 0.02; done; exit; }
+        exec bash -c "$0" "$0" $((i + 1))' \
+        'i=${1:-0}; echo "$i" >"$SSD/exec.$i"; [ "$i" -lt 15 ] || { : >"$W/flag.last"; until [ -e "$W/flag.over" ]; do sleep 0.02; done; exit; }
+        exec bash -c "$0" "$0" $((i + 1))' -- \
+    1@n0 bash -c "$IDLE; made ok.idle" -- \
+    1@n1 bash -c "$RANK"'for i in $(seq 0 15); do [ "$(cat "$SSD/exec.$i")" = "$i" ]; done; made ok.read; made flag.over'
+! grep 'this one serves' "$LOG" || fail "the files of a rank in exec were taken over"
+
+# The only rank of its node: each open fails, in bounded time, with file, owner and node in the log.
+begin_case
+begin=$SECONDS
+job_killed 30 read \
+    1@n0 bash -c "$RANK"'"$X" write -d "$SSD" -p lost -n 3; die KILL' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; "$X" read -d "$SSD" -p lost -n 3 -t 3 -E '$EHOSTUNREACH'; made ok.read'
+[ $((SECONDS - begin)) -lt 15 ] || fail "an open of what is lost took $((SECONDS - begin)) s"
+for i in 0 1 2; do
+    grep -q "\"lost.00000$i\" cannot be fetched: its owner, rank 0 on node n0" "$LOG" || fail "no word of lost.00000$i, its owner and its node"
+done
