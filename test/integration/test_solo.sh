@@ -127,8 +127,11 @@ wait $two || true
 ok "the reader" $one
 [ "$(tr '\n' ' ' <"$WORK/out.1")" = "before after " ] || fail "not what was written: $(cat "$WORK/out.1")"
 nothing_left
-# The same slot again, and the child has left as others do.
-[ "$(slots) $(live)" = "2 0" ] && find "$SESSION" -name 'gone.00001.2.*' | grep -q . || fail "$(ls "$SESSION/dyad")"
+# The same slot again. The child has kept it for other descendants; whoever joins on the node sees that none is.
+[ "$(slots) $(live)" = "2 1" ] || fail "the child took another slot: $(ls "$SESSION/dyad")"
+solo n0 30 bash -c 'cat "$0/after"' "$SSD" >"$WORK/out.2" || fail "the next on that node: status $?"
+[ "$(cat "$WORK/out.2")" = after ] || fail "not what was written: $(cat "$WORK/out.2")"
+[ "$(slots) $(live)" = "3 0" ] || fail "$(ls "$SESSION/dyad")"
 
 part 'a launch and a process without a launcher'
 JOB_ENV+=("DYAD_SESSION_DIR=$SESSION")
