@@ -26,7 +26,8 @@
 #include <cmocka.h>
 
 /* Dies before the die_at-th change, if that is not 0. */
-static unsigned changes, die_at;
+static _Atomic unsigned changes; /* the sessions' threads count, too */
+static unsigned die_at;
 
 static void change(void)
 {
