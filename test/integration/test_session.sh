@@ -77,15 +77,41 @@ launches_ok
 same_sums 10 n0 n1
 
 part 'what was there before a launch joins is seen by its first look'
-all_there='for i in $(seq 200); do [ -e "$0/f$i" ] || { echo "no f$i" >&2; exit 1; }; done; : >"$1/seen.$2.$PMIX_RANK"'
+all_there='for i in $(seq 200); do [ -e "$0/f$i" ] || { echo "no f$i" >&2; exit 1; }; done
+    names=$(ls "$0" | grep -c "^f"); [ "$names" -eq 200 ] || { echo "$names names, not 200" >&2; exit 1; }
+    : >"$1/seen.$2.$PMIX_RANK"'
 launch 60 1@n0 bash -c 'for i in $(seq 200); do echo $i >"$0/f$i"; done; : >"$1/written"
     until [ "$(ls "$1" | grep -c "^seen")" -eq 6 ]; do sleep 0.1; done' "$SSD" "$WORK"
 until_true 30 "the files are written" test -e "$WORK/written"
 launch 60 2@n1 bash -c "$all_there" "$SSD" "$WORK" alone
 until_true 30 "two ranks that join at once have seen all" test -e "$WORK/seen.alone.1"
+node_exec n0 env "DYAD_PATH=$SSD" timeout -k 2 20 "$BIN/dyad-dht-dump" --json --entries >"$WORK/dump.json" || fail "dyad-dht-dump: $?"
+"$PYTHON" - "$WORK/dump.json" <<'PY' || fail "the dump is not right: $(head -c 2000 "$WORK/dump.json")"
+import json, sys
+text = open(sys.argv[1]).read()
+def walk(o):
+    if isinstance(o, dict):
+        yield o
+        for v in o.values(): yield from walk(v)
+    elif isinstance(o, list):
+        for v in o: yield from walk(v)
+shards = [o for o in walk(json.loads(text)) if "live_ranks" in o]
+assert 1 <= len(shards) <= 3, len(shards)        # of 4,096 places only those that are taken
+assert all(o["nranks"] == 4096 and o["launch"] for o in shards)
+names = {e["upath"] for o in walk(json.loads(text)) for e in o.get("entries", []) if isinstance(o.get("entries"), list)}
+assert len([n for n in names if n.startswith("f")]) == 200, len(names)
+PY
 launch 60 2@n2 bash -c "$all_there" "$SSD" "$WORK" with
 launch 60 2@n1 bash -c "$all_there" "$SSD" "$WORK" beside
 launches_ok
+
+part 'ranks of two launches that become other programs'
+becomes='echo before >"$0/before.$1"; read -r x <"$0/before.$2" && [ "$x" = before ] || exit 1
+    exec bash -c '"'"'echo after >"$0/after.$1"; read -r x <"$0/after.$2" && [ "$x" = after ]'"'"' "$0" "$1" "$2"'
+launch 60 1@n0 bash -c "$becomes" "$SSD" here there
+launch 60 1@n1 bash -c "$becomes" "$SSD" there here
+launches_ok
+[ "$(grep -c 'joined as rank [01] of 4096.*incarnation 2' "$LOG")" -eq 2 ] || fail "they did not come back to their places"
 
 part 'names of sessions separate'
 JOB_ENV+=(DYAD_KVS_NAMESPACE=other)
