@@ -343,17 +343,19 @@ static int fill_missing(struct shard **shards, const struct dump_query *query,
 {
     struct shard *shard, *next;
     json_int_t nranks = 0;
+    bool places = false; /* of a session directory: most of them are nobody's */
 
     HASH_ITER(hh, *shards, shard, next)
     {
         json_int_t n = json_integer_value(json_object_get(shard->json, "nranks"));
         if (n > nranks && n < (json_int_t)1 << 24)
             nranks = n;
+        places = places || json_object_get(shard->json, "launch");
         if (!shard->complete && !shard->error)
             shard->error = why;
     }
     bool all = query->rank == DYAD_RANK_NONE;
-    uint32_t end = all ? (uint32_t)nranks : query->rank + 1;
+    uint32_t end = !all ? query->rank + 1 : places ? 0 : (uint32_t)nranks;
     for (uint32_t rank = all ? 0 : query->rank; rank < end; rank++) {
         if (!(shard = shard_get(shards, rank)))
             return -1;
