@@ -54,10 +54,12 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-#define BATCH         256 /* records: ~1 ms of the loop */
-#define CHECKS        64  /* look-ups of copies under way */
-#define CHECKS_ANSWER 3 /* times that the homes are asked of a file that they do not know \
-                         */
+/* Records taken at a time: ~1 ms of the loop. */
+#define BATCH 256
+/* Look-ups of copies under way; and how often the homes are asked of a file that they do
+ * not know. */
+#define CHECKS      64
+#define CHECKS_EACH 3
 
 enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
 
@@ -481,7 +483,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     c->lookup = NULL;
     a->nasking--;
     DL_DELETE(a->asking, c);
-    if (!known && ++c->answers < CHECKS_ANSWER && check_is_due(c)) {
+    if (!known && ++c->answers < CHECKS_EACH && check_is_due(c)) {
         /* Its owner may be on its way, too: all who know of it may have left at once. */
         DL_APPEND(a->later, c);
         net_timer_start(a->timer, util_clock_now() + seconds_ns(MEMBER_ASK_AGAIN));

@@ -16,6 +16,7 @@
 #include <utlist.h>
 
 #include "engine/member.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 struct produce {
@@ -202,13 +203,16 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     }
     if (status == 0) {
         p->record.entry.version = *version;
+        DYAD_CRASH_POINT("produce-published");
         if (store_journal_put(side->journal, &p->record) < 0)
             log_error(
                 "\"%s\" is published, but this node's record of it could not be written: "
                 "%m",
                 p->upath);
+        DYAD_CRASH_POINT("produce-recorded");
         if (p->mark)
             store_marks_clear(side->marks, p->mark);
+        DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
         log_debug("published \"%s\", %llu bytes, version %llu", p->upath,
                   (unsigned long long)p->record.entry.size,
@@ -303,6 +307,7 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
         produce_end_later(p, 0);
         return 0;
     }
+    DYAD_CRASH_POINT("produce-begin");
     if (dht_node_publish(member->dht, &p->record.entry, publish_done, p) < 0)
         goto error;
     if (member->config->async_publish && fn) {
@@ -443,11 +448,28 @@ error:
 
 /* --- withdraw --- */
 
+/* What is older than `version` (NULL: anything). */
+static void forget(struct member *member, const char *upath,
+                   const struct dyad_version *version)
+{
+    const struct store_record *record;
+
+    for (int s = 0; s < 2; s++) {
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            (!version || dyad_version_cmp(&record->entry.version, version) < 0))
+            store_journal_delete(member->side[s].journal, upath);
+    }
+}
+
+/* Only now the record goes: if we are killed before that, who takes over our journal finds
+ * it without a file, and withdraws it (adopt.c). */
 static void withdraw_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
 
-    (void)version;
+    DYAD_CRASH_POINT("withdraw-published");
+    forget(p->member, p->upath, version);
     if (status == 0)
         p->member->stats.withdrawn++;
     else
@@ -456,28 +478,21 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     produce_end(p, status);
 }
 
-static void forget(struct member *member, const char *upath)
-{
-    dirs_forget(member, upath);
-    for (int s = 0; s < 2; s++) {
-        if (member->side[s].journal && store_journal_find(member->side[s].journal, upath))
-            store_journal_delete(member->side[s].journal, upath);
-    }
-}
-
 static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct produce *p = arg;
     struct dyad_entry gone = {.upath = p->upath, .state = DYAD_ENTRY_WITHDRAWN};
 
     p->lookup = NULL;
-    forget(p->member, p->upath);
+    dirs_forget(p->member, p->upath);
     /* Only what is published leaves a tombstone: a program's temporary files are no news.
      */
     if (status != 0) {
+        forget(p->member, p->upath, NULL);
         produce_end(p, status);
         return;
     }
+    DYAD_CRASH_POINT("withdraw-begin");
     gone.version = entry->version;
     gone.owner = p->member->self.rank;
     memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);

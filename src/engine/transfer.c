@@ -30,6 +30,7 @@
 #include "net/codec.h"
 #include "store/fetch.h"
 #include "util/clock.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 struct chunk {
@@ -188,9 +189,38 @@ static void commit_work(void *arg)
     struct transfer *t = arg;
 
     t->status = 0;
+    DYAD_CRASH_POINT("fetch-complete");
     if (store_fetch_commit(t->fetch, t->replace, &t->identity) < 0)
         t->status = errno;
     t->fetch = NULL;
+    DYAD_CRASH_POINT("fetch-committed");
+}
+
+/* Before the file has its name: if we are killed then, who takes over our journal (adopt.c)
+ * must find that it is a copy, which may be out of date. 0 or -1 with errno. */
+static int record_early(struct transfer *t)
+{
+    struct store_record record = {.kind = STORE_RECORD_COPY, .entry = t->entry};
+
+    if (!S_ISREG(t->entry.mode)) /* its identity shows when it is made */
+        return 0;
+    if (store_fetch_identity(t->fetch, &record.identity) < 0)
+        return -1;
+    t->identity = record.identity;
+    if (store_journal_put(t->member->side[ENGINE_CONSUMER].journal, &record) < 0)
+        log_error("this node's record of \"%s\" could not be written: %m", t->upath);
+    return 0;
+}
+
+/* It was not put into place. */
+static void record_undo(struct transfer *t)
+{
+    struct store_journal *journal = t->member->side[ENGINE_CONSUMER].journal;
+    const struct store_record *record = store_journal_find(journal, t->upath);
+
+    if (record && record->kind == STORE_RECORD_COPY &&
+        dyad_version_cmp(&record->entry.version, &t->entry.version) == 0)
+        store_journal_delete(journal, t->upath);
 }
 
 static void commit_done(void *arg)
@@ -203,6 +233,8 @@ static void commit_done(void *arg)
     int status = t->status;
 
     t->io_busy = false;
+    if (status || t->stale)
+        record_undo(t);
     if (status ==
         EEXIST) { /* written here meanwhile: whatever it is, it is this node's own */
         transfer_end(t, EBUSY);
@@ -219,7 +251,7 @@ static void commit_done(void *arg)
         transfer_end(t, ESTALE);
         return;
     }
-    if (store_journal_put(side->journal, &record) < 0)
+    if (!S_ISREG(t->entry.mode) && store_journal_put(side->journal, &record) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
     if (!S_ISREG(t->entry.mode)) {
         log_debug("made \"%s\" as rank %u has it", t->upath, t->entry.owner);
@@ -270,6 +302,10 @@ static void transfer_commit(struct transfer *t)
     net_timer_stop(t->deadline);
     old = store_journal_find(t->member->side[ENGINE_CONSUMER].journal, t->upath);
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0;
+    if (record_early(t) < 0) {
+        local_failure(t, "put into place", errno);
+        return;
+    }
     t->io_busy = t->committing = true;
     engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
 }

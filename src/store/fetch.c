@@ -504,6 +504,11 @@ error_renamed:
     return -1;
 }
 
+int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity)
+{
+    return store_identity_read(fetch->fd, identity);
+}
+
 void store_fetch_abort(struct store_fetch *fetch)
 {
     /* Whoever removes .dyad and lets another begin anew has taken the name from us. */

@@ -46,6 +46,8 @@ int store_fetch_sync(struct store_fetch *fetch);
  * system than the DMD). */
 int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
+/* What the file will be when it is in place, but for its ctime: a regular file. 0 or -1. */
+int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */
 void store_fetch_abort(struct store_fetch *fetch);
 /* Give all of a complete fetch to another process of this node: returns its descriptor,

@@ -34,13 +34,18 @@
 
 #include "store/control.h"
 #include "store/lock.h"
+#include "util/crash.h"
 #include "util/log.h"
 
-#define MAGIC       "DYADJRN1"
-#define MAGIC_LEN   8
-#define NAME_LIMIT  200
+#define MAGIC      "DYADJRN1"
+#define MAGIC_LEN  8
+#define NAME_LIMIT 200
+#ifdef DYAD_CRASH_POINTS
+#define COMPACT_MIN (1u << 11) /* a test does not write a million bytes for it */
+#else
 #define COMPACT_MIN (1u << 20)
-#define BUFFER      (1u << 20)
+#endif
+#define BUFFER (1u << 20)
 #define COUNT_KIND \
     100 /* a count of openings, in place of the fixed part's version.counter */
 #define DELETE_KIND 101
@@ -361,9 +366,11 @@ static int rewrite(struct store_journal *journal, bool only_new)
         rc = output_record(&out, node->record.kind, node->upath, &node->record, 0);
     if (rc == 0)
         rc = output_flush(&out);
+    DYAD_CRASH_POINT("journal-written");
     if (rc == 0)
         rc = only_new ? store_control_rename_new(tmpdir, temp, owner, journal->name)
                       : renameat(tmpdir, temp, owner, journal->name);
+    DYAD_CRASH_POINT("journal-renamed");
     if (rc == 0) {
         if (journal->fd >= 0)
             close(journal->fd);

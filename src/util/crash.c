@@ -13,15 +13,19 @@
 
 void util_crash_point(const char *name, unsigned *times)
 {
-    const char *wanted = getenv("DYAD_CRASH");
-    size_t n = strlen(name);
-    unsigned at;
+    const char *at = getenv("DYAD_CRASH"), *rank = getenv("PMIX_RANK");
+    size_t rank_len = rank ? strlen(rank) : 0, name_len = strlen(name);
+    unsigned time = __atomic_add_fetch(times, 1, __ATOMIC_RELAXED);
 
-    if (!wanted || strncmp(wanted, name, n) != 0 || (wanted[n] && wanted[n] != ':'))
-        return;
-    at = wanted[n] ? (unsigned)strtoul(wanted + n + 1, NULL, 10) : 1;
-    if (__atomic_add_fetch(times, 1, __ATOMIC_RELAXED) == at)
-        kill(getpid(), SIGKILL);
+    for (; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        if (strncmp(at, rank ? rank : "", rank_len) != 0 || at[rank_len] != '/' ||
+            strncmp(at + rank_len + 1, name, name_len) != 0)
+            continue;
+        const char *end = at + rank_len + 1 + name_len;
+        unsigned wanted = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 1;
+        if ((*end == ':' || *end == ',' || !*end) && time == wanted)
+            kill(getpid(), SIGKILL);
+    }
 }
 #else
 typedef int util_crash_nothing; /* ISO C wants something in each file */

@@ -2,8 +2,8 @@
  * util/crash.h - places where a test may kill the process
  *
  * DYAD_CRASH_POINT("name") is nothing, unless the build has the option DYAD_CRASH_POINTS
- * (for tests only): then the process whose environment has DYAD_CRASH=name, or name:N, ends
- * there by SIGKILL, at the first or N-th time.
+ * (for a test only). Then DYAD_CRASH=RANK/name[:N][,...] names the places where processes
+ * of these ranks end by SIGKILL, at the first or N-th time that they come there.
  */
 #ifndef DYAD_UTIL_CRASH_H
 #define DYAD_UTIL_CRASH_H

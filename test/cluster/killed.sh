@@ -10,13 +10,13 @@ MPIRUN_ARGS=(--enable-recovery)
 ranks_left() {
     local node
     for node in "${NODES[@]}"; do
-        strays "$node" | grep -v '^[0-9]* orted ' && return 0
+        strays "$node" 2>/dev/null | grep -v '^[0-9]* orted ' && return 0
     done
     return 1
 }
 
 mpirun_pids() {
-    strays head | sed -n 's/^\([0-9]*\) mpirun --oversubscribe .*/\1/p'
+    strays head 2>/dev/null | sed -n 's/^\([0-9]*\) mpirun --oversubscribe .*/\1/p'
 }
 
 all_ok() {

@@ -1,0 +1,122 @@
+#!/bin/bash
+# A member is killed at each step of what it does to files and to the journal: what a close had returned for is there
+# afterwards, whole, on every node; what it had not is whole or an error; a copy is never older than a later publish.
+# shellcheck disable=SC2016
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/killed.sh"
+need cmake cc
+[ -z "$SANITIZE" ] || skip "has a build of its own, which is not instrumented"
+# The library with places to die at (util/crash.h).
+cmake -S "$SOURCE_DIR" -B "$WORK/build" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF -DDYAD_CRASH_POINTS=ON >"$WORK/build.log" 2>&1 &&
+    cmake --build "$WORK/build" --target dyad dyad_member dyad_wrapper -j 4 >>"$WORK/build.log" 2>&1 ||
+    fail "the library with crash points cannot be built: $(tail -n 20 "$WORK/build.log")"
+PRELOAD=$WORK/build/lib/libdyad_wrapper.so
+cluster_up 2
+COMMON=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2)
+RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
+made() { : >"$W/$1"; }
+hello() { echo $$ >"$W/flag.pid.$1.new" && mv "$W/flag.pid.$1.new" "$W/flag.pid.$1"; }
+set -e
+# The one whose end is to be waited for, by a rank of its node.
+gone() { wait_for "flag.pid.$1"; while kill -0 "$(cat "$W/flag.pid.$1")" 2>/dev/null; do sleep 0.02; done; made "flag.gone.$1"; }
+text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }
+right() { [ "$(cat "$SSD/$1")" = "$(text "$2")" ]; }
+'
+IDLE=$RANK'hello idle; wait_for flag.over'
+
+# case_begin DYAD_CRASH
+case_begin() {
+    rm -f "$WORK"/flag.* "$WORK"/acked
+    clean_ssd
+    JOB_ENV=("${COMMON[@]}" "DYAD_CRASH=$1")
+    CASE=$1
+}
+
+# died RANK...: these were killed, and no other.
+died() {
+    local rank
+    for rank in "$@"; do
+        [ -e "$WORK/flag.gone.$rank" ] || fail "$CASE: rank $rank was not killed"
+    done
+    say "$CASE: $(grep -c 'this one serves' "$LOG" || true) taken over"
+}
+
+# What the writer had been told is so.
+CHECK='check() {
+    local name what content; declare -A last
+    while read -r name what; do last[$name]=$what; done <"$W/acked"
+    for name in "${!last[@]}"; do
+        case ${last[$name]} in
+        -) # between two versions: one of them whole, or an error
+            if content=$(DYAD_WAIT=none cat "$SSD/$name" 2>/dev/null) && [ "$PMIX_RANK" = 3 ]; then
+                [ "$content" = "$(text "$name")" ] || [ "$content" = "$(text "again${name#f}")" ]
+            fi ;;
+        gone) ! [ -e "$SSD/$name" ] ;;
+        *) right "$name" "${last[$name]}" ;;
+        esac
+    done
+}
+'
+# Rank 0 writes 12 files and writes them anew, then would remove one. Rank 1 is its neighbour, rank 2 on another node.
+writer() {
+    case_begin "0/$1"
+    job_killed 40 "near far" \
+        1@n0 bash -c "$RANK"'hello 0
+            for i in 1 2 3 4 5 6 7 8 9 10 11 12; do text "f$i" >"$SSD/f$i"; echo "f$i f$i" >>"$W/acked"; done
+            for round in 1 2 3 4 5; do
+                for i in 1 2 3 4 5; do echo "f$i -" >>"$W/acked"; text "again$i" >"$SSD/f$i"; echo "f$i again$i" >>"$W/acked"; done
+            done
+            echo "f12 -" >>"$W/acked"; rm "$SSD/f12"; echo "f12 gone" >>"$W/acked"; wait_for flag.over' -- \
+        1@n0 bash -c "$RANK$CHECK"'wait_for flag.gone.0; check; made ok.near; wait_for flag.over' -- \
+        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK$CHECK"'wait_for flag.gone.0; check; made ok.far; wait_for ok.near; made flag.over'
+    died 0
+}
+
+LONG=${DYAD_TEST_LONG:-}
+for point in produce-begin:5 produce-published:15 produce-recorded:15 produce-cleared:5 withdraw-begin withdraw-published \
+    journal-written:2 journal-renamed:2 \
+    ${LONG:+produce-begin:15 produce-published:5 produce-recorded:5 produce-cleared:15 produce-published:30 produce-recorded:30}; do
+    writer "$point"
+done
+
+# Rank 1 reads what rank 0 wrote, and is killed over it. Rank 2, its neighbour, reads some of it, and all of it after it
+# was written anew.
+reader() {
+    case_begin "1/$1"
+    job_killed 40 "first second" \
+        1@n0 bash -c "$RANK"'for i in 1 2 3 4; do text "r$i" >"$SSD/r$i"; done; made flag.written; wait_for ok.first
+            for i in 1 2 3 4; do text "again$i" >"$SSD/r$i"; done; made flag.rewritten; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'hello 1; wait_for flag.written; for i in 1 2 3 4; do right "r$i" "r$i"; done; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'wait_for flag.gone.1; for i in 2 4; do right "r$i" "r$i"; done; made ok.first
+            wait_for flag.rewritten; for i in 1 2 3 4; do right "r$i" "again$i"; done; made ok.second; made flag.over' -- \
+        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+    died 1
+}
+
+for point in fetch-complete:2 fetch-committed fetch-committed:4; do
+    reader "$point"
+done
+
+# Rank 0 has written files, has copies, and is killed. Rank 1 begins to adopt them and is killed over it; rank 2, which is
+# stopped meanwhile so that it is not the first, takes over what both have left.
+adopter() {
+    case_begin "1/$1"
+    job_killed 40 "far near" \
+        1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; done
+            for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; kill -KILL $$' -- \
+        1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
+        1@n0 bash -c "$RANK"'hello 2; wait_for flag.rewritten; right c1 again1; right c2 c2; ! [ -e "$SSD/c3" ]
+            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done; made ok.near; wait_for flag.over' -- \
+        1@n0 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; wait_for flag.pid.1; wait_for flag.pid.2
+            kill -STOP "$(cat "$W/flag.pid.2")"; made flag.die; gone 0; gone 1; kill -CONT "$(cat "$W/flag.pid.2")"; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'for i in 1 2 3; do text "c$i" >"$SSD/c$i"; done; wait_for flag.gone.1
+            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done
+            text again1 >"$SSD/c1"; rm "$SSD/c3"; made flag.rewritten; made ok.far; wait_for ok.near; made flag.over'
+    died 0 1
+}
+
+for point in adopt-begin adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
+    ${LONG:+adopt-put adopt-put:2 adopt-put:7 journal-renamed:2}; do
+    adopter "$point"
+done
