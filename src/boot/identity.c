@@ -85,21 +85,6 @@ static int read_node(struct boot_identity *identity, char *const env[])
     return 0;
 }
 
-bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX])
-{
-    const char *nspace = lookup(env, "PMIX_NAMESPACE");
-    const char *rank = lookup(env, "PMIX_RANK");
-
-    if (!nspace || !*nspace || strlen(nspace) > BOOT_NSPACE_MAX || !rank ||
-        strlen(rank) > 10)
-        return false;
-    strcpy(text, BOOT_GUEST_OF "=");
-    strcat(text, rank);
-    strcat(text, "@");
-    strcat(text, nspace);
-    return true;
-}
-
 static char *put(char *at, const char *text)
 {
     size_t len = strlen(text);
@@ -160,8 +145,8 @@ static void read_solo(struct boot_identity *identity)
     identity->launched = identity->solo = true;
 }
 
-void boot_identity_guest_of_solo(const struct boot_identity *identity,
-                                 char text[BOOT_GUEST_OF_MAX])
+void boot_identity_put_guest_of(const struct boot_identity *identity,
+                                char text[BOOT_GUEST_OF_MAX])
 {
     char *at = put(text, BOOT_GUEST_OF "=");
 

@@ -42,12 +42,10 @@ struct boot_identity {
  * malformed. */
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad);
 
-/* What a process without the launcher's variables needs to be a guest of the rank that env
- * names. False: env names none. */
-bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX]);
-/* The same for a process of this solo launch. */
-void boot_identity_guest_of_solo(const struct boot_identity *identity,
-                                 char text[BOOT_GUEST_OF_MAX]);
+/* The entry by which a process without the launcher's variables is a guest of this rank; of
+ * a process that is of a launch. */
+void boot_identity_put_guest_of(const struct boot_identity *identity,
+                                char text[BOOT_GUEST_OF_MAX]);
 /* Is it the same rank of the same launch on the same node, with all that is needed to join?
  */
 bool boot_identity_same(const struct boot_identity *a, const struct boot_identity *b);

@@ -177,23 +177,25 @@ static void start_thread(void)
     }
 }
 
-/* How the descendants of a solo process are told whose they are; "" if there is no need. */
+/* How descendants are told whose they are, also if the program has taken the variables out
+ * of its environment; "": of nobody. */
 static char guest_of[BOOT_GUEST_OF_MAX];
+static struct boot_identity self;
 
-const char *wrapper_member_guest_of(void)
+const char *wrapper_member_guest_of(bool *is_solo)
 {
+    *is_solo = self.solo;
     return guest_of[0] ? guest_of : NULL;
 }
 
-/* This process is the first of a launch that has no launcher: what the environment does not
- * say is added to our copy of it, for the engine and for what is put back into children's.
- */
-static void name_solo(const struct boot_identity *identity, char *const env[])
+/* The first process of a launch without a launcher: what the environment does not say is
+ * added to our copy of it, for the engine. */
+static void note_identity(const struct boot_identity *identity, char *const env[])
 {
-    if (wrapper_env_get(env, BOOT_GUEST_OF))
-        return;
-    boot_identity_guest_of_solo(identity, guest_of);
-    wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
+    boot_identity_put_guest_of(identity, guest_of);
+    self = *identity;
+    if (self.solo && !wrapper_env_get(env, BOOT_GUEST_OF))
+        wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
 }
 
 static bool start_once(char *const env[])
@@ -210,10 +212,10 @@ static bool start_once(char *const env[])
         log_error("%s is malformed; this process shares no files", bad ? bad : "PMIX_RANK");
     } else if (identity.guest_only) {
         launched = true;
+        note_identity(&identity, env);
     } else if (identity.launched) {
         launched = true;
-        if (identity.solo)
-            name_solo(&identity, env);
+        note_identity(&identity, env);
         len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
                                  &address);
         fd = boot_claim_inherited(&address, len);
@@ -308,11 +310,10 @@ void wrapper_member_exit(void)
 /* Will the new image be of this rank? */
 static bool is_same_rank(char *const env[])
 {
-    struct boot_identity now, then;
+    struct boot_identity then;
     const char *bad;
 
-    return boot_identity_read(&now, wrapper_env, &bad) == 0 &&
-           boot_identity_read(&then, env, &bad) == 0 && boot_identity_same(&now, &then);
+    return boot_identity_read(&then, env, &bad) == 0 && boot_identity_same(&self, &then);
 }
 
 bool wrapper_member_retire(void)

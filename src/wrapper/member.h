@@ -11,8 +11,9 @@
  * no member yet, claim membership and start the member's thread. Returns true if it is of a
  * launch. */
 bool wrapper_member_start(char *const env[]);
-/* After that: an entry that main's environment lacks ("DYAD_GUEST_OF=..."), or NULL. */
-const char *wrapper_member_guest_of(void);
+/* After that: what makes a child that lacks the launcher's variables a guest of this rank
+ * ("DYAD_GUEST_OF=..."), or NULL. `is_solo`: there are no such variables. */
+const char *wrapper_member_guest_of(bool *is_solo);
 
 /* The member's thread waits for some milliseconds before it joins: long enough for a
  * wrapper script to exec. This lets it join now. Cheap; any thread. */

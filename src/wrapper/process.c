@@ -215,8 +215,15 @@ static void complete_into(struct completed *c, char **room, char *const env[], s
  * there names a launch in which that of the launcher was started. */
 static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
 {
-    return !wrapper_env_get(env, "PMIX_NAMESPACE") &&
-           boot_identity_guest_of(wrapper_env, guest_of);
+    const char *there = wrapper_env_get(env, BOOT_GUEST_OF), *ours;
+    bool solo;
+
+    if (wrapper_env_get(env, "PMIX_NAMESPACE") ||
+        !(ours = wrapper_member_guest_of(&solo)) ||
+        (there && strcmp(there, ours + sizeof(BOOT_GUEST_OF)) == 0))
+        return false;
+    strcpy(guest_of, ours);
+    return true;
 }
 
 static void put_guest_of(char **room, char *const env[], char *guest_of)

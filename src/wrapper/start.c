@@ -227,9 +227,10 @@ static void take_inherited(int fd, void *arg)
 static char **extend(char **env)
 {
     static char gds[] = GDS "=hash", guest_of[BOOT_GUEST_OF_MAX];
-    const char *entry = wrapper_member_guest_of();
+    bool solo;
+    const char *entry = wrapper_member_guest_of(&solo);
 
-    if (entry) {
+    if (entry && solo && !wrapper_env_get(env, BOOT_GUEST_OF)) {
         strcpy(guest_of, entry);
         return wrapper_env_extend(env, guest_of);
     }

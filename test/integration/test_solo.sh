@@ -143,6 +143,17 @@ ok "the reader" $one
 job_wait || fail "the launch: status $?"
 [ "$(tr '\n' ' ' <"$WORK/out.1")" = "0 1 " ] || fail "not what was written: $(cat "$WORK/out.1")"
 
+# What may be left of the process in which a launcher was started is not what its ranks' children are.
+part 'a launch inside of a process without a launcher'
+guest_of() {
+    env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$(dmd_of a)" DYAD_LOG=error DYAD_GUEST_OF=0@solo.outer PMIX_NAMESPACE=inner \
+        PMIX_RANK=7 bash -c "$1 | grep GUEST_OF; exit 0" 2>/dev/null
+}
+for way in 'env -i env' 'env -u PMIX_NAMESPACE -u PMIX_RANK env' '(unset PMIX_NAMESPACE PMIX_RANK; env)' \
+    'env -u PMIX_NAMESPACE -u DYAD_GUEST_OF env -i env'; do
+    [ "$(guest_of "$way")" = DYAD_GUEST_OF=7@inner ] || fail "$way: $(guest_of "$way")"
+done
+
 part 'neither a launcher nor a session directory'
 node_exec n0 env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" bash -c 'echo x >"$0/x" && cat "$0/x" >/dev/null && cat "$0/x"' "$SSD" \
     </dev/null >"$WORK/out.1" 2>"$WORK/err.1" || fail "the local file: $(cat "$WORK/err.1")"
