@@ -344,6 +344,7 @@ static int fill_missing(struct shard **shards, const struct dump_query *query, b
     struct shard *shard, *next;
     json_int_t nranks = 0;
     bool slots = false;
+    bool places = false; /* of a session directory: most of them are nobody's */
 
     HASH_ITER(hh, *shards, shard, next)
     {
@@ -352,11 +353,12 @@ static int fill_missing(struct shard **shards, const struct dump_query *query, b
             nranks = n;
         /* In a ring of slots the member passes over those that nobody has had. */
         slots |= json_integer_value(json_object_get(shard->json, "absent_ranks")) > 0;
+        places = places || json_object_get(shard->json, "launch");
         if (!shard->complete && !shard->error)
             shard->error = why;
     }
     bool all = query->rank == DYAD_RANK_NONE;
-    uint32_t end = all ? (uint32_t)nranks : query->rank + 1;
+    uint32_t end = !all ? query->rank + 1 : places ? 0 : (uint32_t)nranks;
     for (uint32_t rank = all ? 0 : query->rank; rank < end; rank++) {
         if (slots && all && done)
             break;

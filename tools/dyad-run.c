@@ -41,6 +41,8 @@ static const struct setting {
     {"wait", "DYAD_WAIT", "X", "which files to wait for: all, none, or patterns"},
     {"linger", "DYAD_LINGER", "X", "how long to serve at exit: job, or seconds"},
     {"node", "DYAD_NODE", "NAME", "name of this node, instead of the host name"},
+    {"session-dir", "DYAD_SESSION_DIR", "DIR",
+     "share files with other launches, see below"},
     {"session", "DYAD_KVS_NAMESPACE", "NAME", "name of the session"},
     {"depth", "DYAD_KEY_DEPTH", "N", "levels of a rank's tree of entries"},
     {"bins", "DYAD_KEY_BINS", "N", "bins at each level"},
@@ -149,6 +151,13 @@ static void print_help(void)
         "  --help-variables   describe all DYAD_* variables and exit\n"
         "  --version          print the version and exit\n"
         "  --help             print this and exit\n\n"
+        "All processes, of whatever launch or none, with the same --session-dir share "
+        "files. "
+        "It is\n"
+        "on a file system that all nodes see, belongs to you alone (0700), and is made "
+        "where "
+        "it\n"
+        "is missing.\n\n"
         "An option goes before its variable, and --dmd before DYAD_PATH_PRODUCER and\n"
         "DYAD_PATH_CONSUMER. Exit status: that of PROGRAM; 125 if dyad-run failed, 126 if\n"
         "PROGRAM cannot be run, 127 if it was not found. See dyad-run(1) and dyad(7).\n");
@@ -176,6 +185,13 @@ static bool is_directory_option(const struct setting *setting)
     return strncmp(setting->variable, "DYAD_PATH", 9) == 0;
 }
 
+static bool is_path_option(const struct setting *setting)
+{
+    return is_directory_option(setting) ||
+           strcmp(setting->variable, "DYAD_SESSION_DIR") == 0 ||
+           strcmp(setting->variable, "DYAD_LOG_FILE") == 0;
+}
+
 /* Check the value alone, so that the message can name the option. */
 static void take_setting(size_t i, const char *value)
 {
@@ -186,8 +202,7 @@ static void take_setting(size_t i, const char *value)
     if (!*value)
         die(RUN_EXIT_FAILURE, "--%s: its value is empty: was a variable not set?",
             setting->option);
-    if ((is_directory_option(setting) || strcmp(setting->option, "log-file") == 0) &&
-        value[0] != '/' && getcwd(cwd, sizeof(cwd)))
+    if (is_path_option(setting) && value[0] != '/' && getcwd(cwd, sizeof(cwd)))
         die(RUN_EXIT_FAILURE, "--%s %s: a relative path; write %s/%s if you mean that one",
             setting->option, value, cwd, value);
     if (engine_config_read(&config, NULL, err, sizeof(err)) < 0 ||
@@ -395,6 +410,21 @@ static void check_directory(const char *name, const char *path)
         die(RUN_EXIT_FAILURE, "%s", err);
 }
 
+/* The first process makes it; what is there must be fit. */
+static void check_session_dir(const char *path)
+{
+    struct stat st;
+
+    if (!path || (stat(path, &st) < 0 && errno == ENOENT))
+        return;
+    check_directory("DYAD_SESSION_DIR", path);
+    if (stat(path, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 077)))
+        die(RUN_EXIT_FAILURE,
+            "DYAD_SESSION_DIR=%s: must be yours and closed to others (it is of user %u, "
+            "mode %04o): chmod 700 %s, or take another",
+            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777, path);
+}
+
 static void check_directories(const struct engine_config *config)
 {
     char err[PATH_MAX + 512];
@@ -416,7 +446,7 @@ static void check_directories(const struct engine_config *config)
                 ? "DYAD_PATH"
                 : "DYAD_PATH_CONSUMER",
             config->path_consumer);
-    check_directory("DYAD_SESSION_DIR", config->session_dir);
+    check_session_dir(config->session_dir);
     if (config->log_file &&
         run_check_file("DYAD_LOG_FILE", config->log_file, err, sizeof(err)) != 0)
         die(RUN_EXIT_FAILURE, "%s", err);
@@ -441,7 +471,7 @@ static void check_launcher(const struct engine_config *config, const char *progr
     if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir)
         warn(
             "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
-            "other; start it with mpirun, or with srun --mpi=pmix");
+            "other; start it with mpirun, or with srun --mpi=pmix, or give --session-dir");
 }
 
 static void check_program(const char *program, const char *wrapper)

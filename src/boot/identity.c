@@ -2,8 +2,12 @@
  * identity.c - the launcher's variables and the name of the node
  *
  * Reads the environment it is given and not getenv(): bash has one of its own, which knows
- * nothing before main. Runs in every process before main, so: no malloc, no stdio, two
+ * nothing before main. Runs in every process before main, so: no malloc, no stdio, few
  * system calls.
+ *
+ * A solo process reads its name from what it is, or, after exec or in its children, from
+ * DYAD_GUEST_OF: a child that was forked before the name was put there would take itself
+ * for the first of another launch, so the wrapper puts it there before main.
  */
 #include "boot/identity.h"
 
@@ -81,19 +85,81 @@ static int read_node(struct boot_identity *identity, char *const env[])
     return 0;
 }
 
-bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX])
+static char *put(char *at, const char *text)
 {
-    const char *nspace = lookup(env, "PMIX_NAMESPACE");
-    const char *rank = lookup(env, "PMIX_RANK");
+    size_t len = strlen(text);
 
-    if (!nspace || !*nspace || strlen(nspace) > BOOT_NSPACE_MAX || !rank ||
-        strlen(rank) > 10)
-        return false;
-    strcpy(text, BOOT_GUEST_OF "=");
-    strcat(text, rank);
-    strcat(text, "@");
-    strcat(text, nspace);
-    return true;
+    memcpy(at, text, len + 1);
+    return at + len;
+}
+
+static char *put_number(char *at, uint64_t value)
+{
+    char text[24];
+    char *p = text + sizeof(text) - 1;
+
+    *p = '\0';
+    do
+        *--p = (char)('0' + value % 10);
+    while (value /= 10);
+    return put(at, p);
+}
+
+/* When this process began, in clock ticks after the boot; 0 where /proc does not say. The
+ * 22nd field; the second is the program's name, which may contain anything. */
+static uint64_t start_time(void)
+{
+    char buf[1024];
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+    long n = 0;
+    uint64_t value = 0;
+    const char *p;
+
+    if (fd >= 0) {
+        n = syscall(SYS_read, fd, buf, sizeof(buf) - 1);
+        syscall(SYS_close, fd);
+    }
+    buf[n > 0 ? n : 0] = '\0';
+    if (!(p = strrchr(buf, ')')))
+        return 0;
+    for (int field = 2; field < 22 && p; field++)
+        if ((p = strchr(p, ' ')))
+            p++;
+    for (; p && *p >= '0' && *p <= '9'; p++)
+        value = value * 10 + (uint64_t)(*p - '0');
+    return value;
+}
+
+static void read_solo(struct boot_identity *identity)
+{
+    struct utsname host;
+    char *at = put(identity->nspace, BOOT_SOLO);
+
+    if (uname(&host) < 0)
+        strcpy(host.nodename, "localhost");
+    at = put(at, host.nodename);
+    at = put(at, ".");
+    at = put_number(at, (uint64_t)getpid());
+    at = put(at, ".");
+    put_number(at, start_time()); /* 5 + 64 + 1 + 10 + 1 + 20: always fits */
+    identity->launched = identity->solo = true;
+}
+
+void boot_identity_put_guest_of(const struct boot_identity *identity,
+                                char text[BOOT_GUEST_OF_MAX])
+{
+    char *at = put(text, BOOT_GUEST_OF "=");
+
+    at = put_number(at, identity->rank);
+    at = put(at, "@");
+    put(at, identity->nspace);
+}
+
+bool boot_identity_same(const struct boot_identity *a, const struct boot_identity *b)
+{
+    return a->launched && b->launched && !a->guest_only && !b->guest_only &&
+           a->rank == b->rank && strcmp(a->nspace, b->nspace) == 0 &&
+           strcmp(a->node, b->node) == 0;
 }
 
 static int read_guest_of(struct boot_identity *identity, const char *text)
@@ -115,6 +181,8 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
     const char *nspace = lookup(env, "PMIX_NAMESPACE");
     const char *rank = lookup(env, "PMIX_RANK");
     const char *guest_of = lookup(env, BOOT_GUEST_OF);
+    const char *session_dir = lookup(env, "DYAD_SESSION_DIR");
+    bool session = session_dir && *session_dir;
     int saved = errno;
 
     memset(identity, 0, sizeof(*identity));
@@ -131,6 +199,12 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
         *bad = BOOT_GUEST_OF;
         if (read_guest_of(identity, guest_of) < 0)
             goto malformed;
+        if (session && strncmp(identity->nspace, BOOT_SOLO, strlen(BOOT_SOLO)) == 0) {
+            identity->solo = true;
+            identity->guest_only = false;
+        }
+    } else if (session) {
+        read_solo(identity);
     }
     *bad = "DYAD_NODE";
     if (read_node(identity, env) < 0)

@@ -2,12 +2,17 @@
  * boot/identity.h - which rank of which job this process belongs to
  *
  * Read from the environment that the launcher gave (PMIX_NAMESPACE, PMIX_RANK), DYAD_NODE
- * and the host. No PMIx call, no I/O but uname and the boot id. Links libc only: the
- * wrapper uses it in every process.
+ * and the host. No PMIx call, no I/O but uname, the boot id and, without a launcher, when
+ * this process began. Links libc only: the wrapper uses it in every process.
  *
  * A program that starts another with an environment of its own drops the launcher's
  * variables. The wrapper then says in one of ours whose guest the new process is; that is
  * not enough to join, and is not looked at where the launcher's are there.
+ *
+ * With DYAD_SESSION_DIR and without a launcher a process is rank 0 of a launch of its own,
+ * "solo", named after it; host, process and the time of its start keep that name unique,
+ * and the same over exec. Its descendants are told by the same variable, and may become the
+ * member in its place, since no launcher's variables are needed for that.
  */
 #ifndef DYAD_BOOT_IDENTITY_H
 #define DYAD_BOOT_IDENTITY_H
@@ -21,10 +26,14 @@
 #define BOOT_GUEST_OF     "DYAD_GUEST_OF"
 #define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 12 + BOOT_NSPACE_MAX + 1)
 
+/* What the name of a solo launch begins with. */
+#define BOOT_SOLO "solo."
+
 struct boot_identity {
-    bool launched;                    /* a PMIx launcher started this process */
-    bool guest_only;                  /* launched, and known from DYAD_GUEST_OF alone */
-    char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE */
+    bool launched;   /* of a launch: that of a PMIx launcher, or solo */
+    bool guest_only; /* launched, and known from DYAD_GUEST_OF alone; not if solo */
+    bool solo;       /* launched, by nobody: a session directory is there instead */
+    char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE, or BOOT_SOLO... */
     uint32_t rank;                    /* PMIX_RANK */
     char node[256];                   /* DYAD_NODE, or host name + "/" + boot id */
 };
@@ -33,8 +42,12 @@ struct boot_identity {
  * malformed. */
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad);
 
-/* What a process without the launcher's variables needs to be a guest of the rank that env
- * names. False: env names none. */
-bool boot_identity_guest_of(char *const env[], char text[BOOT_GUEST_OF_MAX]);
+/* The entry by which a process without the launcher's variables is a guest of this rank; of
+ * a process that is of a launch. */
+void boot_identity_put_guest_of(const struct boot_identity *identity,
+                                char text[BOOT_GUEST_OF_MAX]);
+/* Is it the same rank of the same launch on the same node, with all that is needed to join?
+ */
+bool boot_identity_same(const struct boot_identity *a, const struct boot_identity *b);
 
 #endif

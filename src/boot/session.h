@@ -11,11 +11,14 @@
  * It, and a subdirectory for each DYAD_KVS_NAMESPACE, belongs to the user and is closed to
  * all others (0700, files 0600). In the subdirectory:
  *
- *   id                 symbolic link: the session's random id, 16 hexadecimal digits
- *   ranks              symbolic link: how many slots
- *   slot.NNNNN         symbolic link: who has the slot (a hash of launch, rank, node)
- *   live.NNNNN.I.H     a member: its blob (net/peer.h). I: incarnation, H: hash of its node
- *   gone.NNNNN.I.H     one that has left, or was found dead
+ *   id                   symbolic link: the session's random id, 16 hexadecimal digits
+ *   ranks                symbolic link: how many slots
+ *   slot.NNNNN.I         symbolic link: who has taken the slot (hashes of launch, rank,
+ *                        node); the highest I counts
+ *   live.NNNNN.I.H.J     a member: its blob (net/peer.h). I: incarnation, H: hash of its
+ *                        node, J: of its identity
+ *   gone.NNNNN.I.H.J     one that has left, or was found dead
+ *   new.NNNNN.I          an entry that is being written
  *
  * Each comes into being in one step (symlink, rename), so whatever process is killed leaves
  * nothing that could be half read. Names alone say who is there and on which node; a blob
@@ -37,35 +40,45 @@
 
 #define BOOT_SESSION_ID_LEN 16 /* hexadecimal digits */
 
+/* How long between two looks at the directory while things happen (2 s); up to four times
+ * that while nothing does. Set before the first session only; tests shorten it. */
+extern uint64_t boot_session_scan_ns;
+
 struct boot_session;
 
 /* What a join found out. */
 struct boot_session_place {
     char id[BOOT_SESSION_ID_LEN + 1];
     uint32_t slot;
-    uint32_t incarnation;            /* above those of all earlier members of the slot */
+    uint32_t incarnation;            /* from 1, above those of all earlier members of the
+                                      * slot */
     const struct boot_pmix_job *job; /* nranks: slots; node[slot]: number of the node, of a
-                                      * slot that was never taken: one of its own. Owned by
-                                      * the session, changes only from inside found() */
+                                      * slot that was never taken: one of its own; nnodes: a
+                                      * bound. Owned by the session; node[] of others
+                                      * changes just before their found() */
 };
 
 struct boot_session_ops { /* all called on the loop's thread */
     /* The slot is ours, or error (errno value, already logged with what to do). */
     void (*ready)(void *arg, const struct boot_session_place *place, int error);
-    /* Our blob is there (status 0); all who were live before have been told by found(). */
+    /* Our blob is there (status 0); all who were live before have been told by found().
+     * Else an errno value, logged; ESTALE: the slot is another's by now. */
     void (*committed)(void *arg, int status);
     /* A member that was not known, or a higher incarnation of one. */
     void (*found)(void *arg, uint32_t slot, uint32_t incarnation);
-    /* It has left or is known to be dead: no entry of it is there any more. */
+    /* It has left or is known to be dead: no entry of it is there any more. Our own slot
+     * and incarnation: we had been found dead, and the slot is another's now (logged). */
     void (*gone)(void *arg, uint32_t slot, uint32_t incarnation);
     /* As boot_pmix_ops.blob; error ESRCH: it has no entry. */
     void (*blob)(void *arg, uint32_t slot, const void *blob, size_t len, int error);
 };
 
 /* Start the thread: check or make the directory, take a slot (the one that this identity
- * had, if any). `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the
- * session is new. The caller is an engine thread (own descriptor table, signals blocked).
- * NULL with errno. */
+ * had, if any; else one that was never taken; else one of a dead member). The claim of the
+ * identity (boot/claim.h) must be held: without it others of this node take us for dead.
+ * `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the session is new.
+ * The caller is an engine thread (own descriptor table, signals blocked). NULL with errno.
+ */
 struct boot_session *boot_session_create(struct net_loop *loop, const char *dir,
                                          const char *kvs, uint32_t ranks,
                                          const struct boot_identity *identity,
@@ -74,7 +87,7 @@ struct boot_session *boot_session_create(struct net_loop *loop, const char *dir,
  * behind and ends by itself). No callback after. */
 void boot_session_destroy(struct boot_session *session, bool leave);
 
-/* Put our entry there. Copied. Once. 0 or -1 ENOMEM. */
+/* After ready(): put our entry there. Copied. Once. 0 or -1 ENOMEM. */
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len);
 /* Read the blob of a slot. 0 or -1 ENOMEM. */
 int boot_session_get(struct boot_session *session, uint32_t slot);

@@ -9,6 +9,8 @@
  *
  * - REPORT, child to parent: state (AND), activity (sum) and count of its part. Sent on
  * each change while the part is quiet, and once when it becomes busy. Silence means busy.
+ * Carries the highest number of a wave that the child has seen: the root may be a newcomer,
+ * whose next wave must not have the number of one that others have judged.
  * - CONFIRM, parent to child: from the root, once all its reports are quiet; carries the
  *   number of the wave.
  * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
@@ -25,10 +27,11 @@
  * acknowledged by the homes when its publisher became quiet, so the look-up that each rank
  * makes after CONFIRM sees it.
  *
- * After NO_PRODUCER a rank with waits counts as busy until its activity counter moved, and
- * its reports are forgotten above it: the same waits are not judged twice, and new ones are
- * judged by new reports. If the verdict was lost on the way, the next kick's report starts
- * the wave again.
+ * Who is at exit hears of NO_PRODUCER, too, and stays quiet. A rank with waits then counts
+ * as busy until its activity counter moved, and its reports are forgotten above it: the
+ * same waits are not judged twice, and new ones are judged by new reports. If the verdict
+ * was lost on the way, the next kick's report starts the wave again. With ops->open nothing
+ * of that: the root has tried these sums, and does not try them again.
  *
  * Losses: kick() repeats the report, and at the root the wave. Who died is found by the
  * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers whatever comes
@@ -309,18 +312,18 @@ static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
         wave->ops->verdict(wave->arg, BOOT_WAVE_ALL_EXIT);
         return;
     }
-    for (size_t i = 0; i < wave->nchildren; i++) {
+    for (size_t i = 0; i < wave->nchildren && !wave->ops->open; i++) {
         struct child *child = child_of(wave, wave->children[i], false);
         if (child && !(child->report.state & BOOT_WAVE_EXITING))
             child->reported = false;
     }
-    if (!(wave->sent.state & BOOT_WAVE_EXITING))
+    if (!(wave->sent.state & BOOT_WAVE_EXITING) && !wave->ops->open)
         wave->sent_any = false; /* forgotten above us, too */
     /* Something happened here since we agreed: these waits are new, or no longer alone. */
     if (wave->agreed != number || wave->agreed_activity != wave->activity ||
-        (wave->state & ALL_BITS) != BOOT_WAVE_QUIET)
+        !(wave->state & BOOT_WAVE_QUIET))
         return;
-    wave->hold = true;
+    wave->hold = !(wave->state & BOOT_WAVE_EXITING) && !wave->ops->open;
     wave->ops->verdict(wave->arg, BOOT_WAVE_NO_PRODUCER);
 }
 
@@ -334,7 +337,7 @@ static void report(struct boot_wave *wave, const struct sum *sum)
     wave->sent = *sum;
     wave->sent_to = wave->parent;
     wave->sent_any = true;
-    if (!send_to(wave, wave->parent, KIND_REPORT, 0, sum))
+    if (!send_to(wave, wave->parent, KIND_REPORT, wave->highest, sum))
         wave->sent_any = false;
 }
 
@@ -503,6 +506,8 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
     case KIND_REPORT:
         if (!(child = child_of(wave, from, true)))
             return;
+        if (msg->wave.number > wave->highest)
+            wave->highest = msg->wave.number;
         child->reported = true;
         child->report = sum;
         break;

@@ -27,11 +27,15 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
 enum boot_wave_verdict {
     BOOT_WAVE_ALL_EXIT,    /* every live rank is at exit: leave */
     BOOT_WAVE_NO_PRODUCER, /* every live rank is quiet and some wait: their waits will never
-                            * end. A notify may still be under way: look up once more,
-                            * without waiting, before a wait is failed. */
+                            * end, but by somebody who joins. A notify may still be under
+                            * way: look up once more, without waiting, before a wait is
+                            * failed. */
 };
 
 struct boot_wave_ops {
+    /* Somebody may still join, so NO_PRODUCER ends no wait: the ranks stay quiet, and it is
+     * given again when something has changed, or after boot_wave_kick(). */
+    bool open;
     int (*send)(void *arg, uint32_t rank,
                 struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */
@@ -41,9 +45,9 @@ struct boot_wave_ops {
      * counter. False: there is nothing to look up. NULL: never. Without it a notify, or the
      * answer to a look-up, that is under way would be overtaken by the wave. */
     bool (*confirm)(void *arg, uint64_t number);
-    /* ALL_EXIT is final. After NO_PRODUCER this rank counts as busy until boot_wave_set()
-     * brings another activity counter, which may be called from inside. Not called in a
-     * rank that has become active since. */
+    /* ALL_EXIT is final. After NO_PRODUCER this rank, unless it is at exit, counts as busy
+     * until boot_wave_set() brings another activity counter, which may be called from
+     * inside. Not called in a rank that has become active since. */
     void (*verdict)(void *arg, enum boot_wave_verdict verdict);
 };
 

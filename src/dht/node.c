@@ -96,7 +96,8 @@ void node_rearm(struct dht_node *node)
     for (int i = 0; i < TIMER_CLASSES; i++)
         if (node->timers[i] != NULL && node->timers[i]->when < when)
             when = node->timers[i]->when;
-    if (node->ready != NULL || (node->reviewing && node->nrepair < DHT_REPAIR_WINDOW) ||
+    if (node->ready != NULL ||
+        ((node->reviewing || leave_has_more(node)) && node->nrepair < DHT_REPAIR_WINDOW) ||
         (node->copies_reviewing && node->ncopies_asking < DHT_REPAIR_WINDOW))
         when = node->ops->now(node->arg);
     if (when < node->armed) {
@@ -118,6 +119,7 @@ static void node_run(struct dht_node *node)
     }
     publish_review_step(node);
     copies_review_step(node);
+    leave_step(node);
     node->running = false;
     node_rearm(node);
 }
@@ -181,6 +183,8 @@ int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg)
 bool node_rank_live(const void *arg, uint32_t rank)
 {
     const struct dht_node *node = arg;
+    if (rank == node->config.self)
+        return !node->leaving;
     return node->death == NULL || (node->death[rank] & 1) == 0;
 }
 
@@ -338,6 +342,7 @@ void dht_node_destroy(struct dht_node *node)
         return;
     self_msg_drop(node);
     kept_drop_all(node);
+    leave_destroy(node);
     lookup_destroy(node);
     copies_destroy(node);
     publish_destroy(node);
@@ -359,7 +364,8 @@ bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
      * answered. */
     if (msg->source >= node->config.nranks || msg->source == node->config.self)
         return true;
-    node_dispatch(node, msg);
+    if (!leave_refuses(node, msg))
+        node_dispatch(node, msg);
     node_run(node);
     return true;
 }

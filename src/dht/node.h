@@ -177,4 +177,22 @@ bool dht_node_is_unsettled(struct dht_node *node, const char *upath);
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);
 
+/* All that was ours before this moment is with the homes that follow from what was known
+ * then of who lives. Ask again after dht_node_receive() and dht_node_tick(). */
+uint64_t dht_node_moment(const struct dht_node *node);
+bool dht_node_in_place(const struct dht_node *node, uint64_t moment);
+
+/* A newcomer lives: pass on to it those entries of our shard whose owner, who would publish
+ * them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM: not all. */
+int dht_node_pass_on(struct dht_node *node, uint32_t newcomer);
+
+/* We are about to leave: give the shard to the homes that follow (node_leave.c). From here
+ * on this rank is no home in its own eyes, but goes on to answer as one. 0 or -1 ENOMEM.
+ * Nothing new may be published. */
+int dht_node_hand_over(struct dht_node *node);
+/* It has been given away, or what could be. Ask again as for dht_node_in_place(). */
+bool dht_node_handed_over(const struct dht_node *node);
+/* After that: refuse who takes us for a home, so that it turns to the others. */
+void dht_node_retire(struct dht_node *node);
+
 #endif

@@ -78,9 +78,9 @@ static void told_timeout(struct dht_node *node, struct timer *timer)
 
     for (unsigned i = 0; i < told->nranks; i++)
         log_warn(
-            "rank %u did not confirm in time that it dropped its copy of %s: no longer "
+            "%s %u did not confirm in time that it dropped its copy of %s: no longer "
             "waited for",
-            told->ranks[i], told->record->upath);
+            node->config.absent ? "place" : "rank", told->ranks[i], told->record->upath);
     told_finish(node, told);
 }
 
@@ -457,6 +457,7 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
+    leave_note(node, &record->entry);
     told_start(node, told);
 }
 

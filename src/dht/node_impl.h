@@ -3,7 +3,7 @@
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
- * node_copies.c: who knows of our copies.
+ * node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -78,6 +78,7 @@ struct publish {
     uint32_t epoch; /* deaths that it knew of when it was sent */
     bool repair;    /* of an entry that was published before: same version */
     bool repair_all;
+    bool relay; /* repair of somebody else's entry */
     int status;
     dht_publish_fn fn;
     void *arg;
@@ -105,6 +106,7 @@ struct own {
     uint64_t highest;        /* counter known to be taken */
     struct publish *queue;   /* the first is under way */
     struct incoming *deferred;
+    bool relay_again; /* when `queue` is empty: what our shard has then */
     UT_hash_handle hh;
     uint32_t hash;  /* for uthash */
     uint32_t epoch; /* the homes below acknowledged when that many deaths were known */
@@ -222,6 +224,9 @@ struct dht_node {
     unsigned ncopies_asking, copy_tries;
     struct timer copy_timer;
 
+    struct passing *passing; /* what is being passed on to other homes, or NULL */
+    bool leaving, retired;
+
     struct dht_node_stats stats;
 };
 
@@ -302,6 +307,21 @@ void publish_review_step(struct dht_node *node);
 void publish_review_timer(struct dht_node *node, struct timer *timer);
 void publish_refresh_timer(struct dht_node *node, struct timer *timer);
 void publish_destroy(struct dht_node *node);
+
+/* Give an entry that another rank published to all homes, if nothing of ours is there. */
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry);
+
+/* node_leave.c */
+/* Records of the shard are still to be passed on: leave_step() does, as far as fits. */
+bool leave_has_more(const struct dht_node *node);
+void leave_step(struct dht_node *node);
+/* As a home we took a newer version. */
+void leave_note(struct dht_node *node, const struct dyad_entry *entry);
+/* Pass on what the shard has of upath now. */
+void leave_again(struct dht_node *node, const char *upath);
+/* True: we are no home any more, and said so. */
+bool leave_refuses(struct dht_node *node, const struct net_msg *msg);
+void leave_destroy(struct dht_node *node);
 
 /* node_lookup.c */
 void lookup_reply(struct dht_node *node, const struct net_msg *msg);

@@ -135,8 +135,7 @@ static void publish_done(struct dht_node *node, struct ready *ready)
     free(op);
 }
 
-/* Give an entry that another rank published, and that a home lacks, to all homes. */
-static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
 {
     struct publish *op;
     struct own *own;
@@ -144,14 +143,18 @@ static void relay_start(struct dht_node *node, const struct dyad_entry *entry)
 
     dht_key_init(&key, entry->upath, 0);
     own = own_get(node, entry->upath, (uint32_t)key.full);
-    if (own == NULL || own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
+    if (own == NULL)
+        return;
+    own->relay_again = own->queue != NULL && node->leaving;
+    if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
-        own_settle(node, own);
+        if (!node->leaving) /* else we may have been called from there */
+            own_settle(node, own);
         return;
     }
-    op->repair = op->repair_all = true;
+    op->repair = op->repair_all = op->relay = true;
     node->nrepair++;
     LL_APPEND(own->queue, op);
     publish_start(node, op);
@@ -178,7 +181,7 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     if (entry == NULL)
         return; /* the homes cannot be reached: refused again at the next review */
     publish_missed(node, entry);
-    relay_start(node, entry);
+    publish_relay(node, entry);
 }
 
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
@@ -199,7 +202,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
             own->entry.state = DYAD_ENTRY_NONE;
         own->nhomes = 0;
     }
-    if (status == 0) {
+    if (op->relay && own->entry.state != DYAD_ENTRY_NONE) {
+        publish_review(node, false); /* it became ours meanwhile: dht_node_restore() */
+    } else if (status == 0) {
         own->nhomes = 0;
         own->epoch = op->epoch;
         for (unsigned i = 0; i < op->asks.n && own->nhomes < DHT_REPLICAS_MAX; i++)
@@ -403,8 +408,10 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
         return -1;
     if (own->highest < entry->version.counter)
         own->highest = entry->version.counter;
-    /* A publish of this incarnation, done or under way, is newer. */
-    if (own->queue != NULL || dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
+    /* A publish of this incarnation, done or under way, is newer. What only passes on an
+     * entry of another, perhaps this one with its dead owner, is not. */
+    if ((own->queue != NULL && (!own->queue->relay || own->queue->next != NULL)) ||
+        dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
         return 0;
     own->entry = *entry;
     own->entry.upath = own->upath;
@@ -596,6 +603,12 @@ static void own_settle(struct dht_node *node, struct own *own)
     if (own->queue != NULL) {
         publish_start(node, own->queue);
         return;
+    }
+    if (own->relay_again) {
+        own->relay_again = false;
+        leave_again(node, own->upath);
+        if (own->queue != NULL)
+            return;
     }
     own->deferred = NULL;
     if (own->entry.state == DYAD_ENTRY_NONE) {

@@ -54,10 +54,12 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-#define BATCH         256 /* records: ~1 ms of the loop */
-#define CHECKS        64  /* look-ups of copies under way */
-#define CHECKS_ANSWER 3 /* times that the homes are asked of a file that they do not know \
-                         */
+/* Records taken at a time: ~1 ms of the loop. */
+#define BATCH 256
+/* Look-ups of copies under way; and how often the homes are asked of a file that they do
+ * not know. */
+#define CHECKS      64
+#define CHECKS_EACH 3
 
 enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
 
@@ -481,7 +483,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     c->lookup = NULL;
     a->nasking--;
     DL_DELETE(a->asking, c);
-    if (!known && ++c->answers < CHECKS_ANSWER && check_is_due(c)) {
+    if (!known && ++c->answers < CHECKS_EACH && check_is_due(c)) {
         /* Its owner may be on its way, too: all who know of it may have left at once. */
         DL_APPEND(a->later, c);
         net_timer_start(a->timer, util_clock_now() + seconds_ns(MEMBER_ASK_AGAIN));
@@ -609,7 +611,6 @@ static void look_end(struct adopt *a)
 {
     struct asked *asked, *tmp, *answering = a->answering;
 
-    a->phase = IDLE;
     a->answering = NULL;
     LL_FOREACH_SAFE(answering, asked, tmp)
     {
@@ -617,6 +618,7 @@ static void look_end(struct adopt *a)
         free(asked);
     }
     linger_activity(a->member);
+    a->phase = IDLE; /* not before: what is asked for from inside is the next look */
     if (a->again || a->asked)
         look_start(a);
 }
@@ -681,8 +683,7 @@ static void look_done(void *arg)
 {
     struct adopt *a = arg;
 
-    a->phase = IDLE;
-    watch_found(a);
+    watch_found(a); /* may ask for another look: the next, and not beside this one */
     DYAD_CRASH_POINT("adopt-begin");
     take_next(a);
 }

@@ -11,11 +11,13 @@
  * - published elsewhere: fetch (transfer.c); a stale answer: look up a newer version.
  *
  * Each round trip back to the look-up asks for a version above the last one seen, so it
- * cannot spin. What is waiting in a look-up ends by DYAD_TIMEOUT, by the
- * verdict that nobody is left, or by its process's death.
+ * cannot spin. What is waiting in a look-up ends by DYAD_TIMEOUT, by its process's death,
+ * or by the verdict that nobody is left; in a session directory there is no such verdict,
+ * and a file whose owner has gone is waited for like one that nobody has published.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +33,7 @@
 #define LOST_AGAIN (UTIL_NSEC_PER_SEC)
 /* An owner that comes and goes does not make a wait endless. */
 #define RETURNS_MAX 4
+#define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
 
 struct consume {
     struct consume *prev, *next; /* utlist */
@@ -64,6 +67,8 @@ struct consume {
     unsigned returns;       /* of lost owners */
     struct net_timer *lost; /* runs while we wait for the owner */
     bool lost_waiting;
+    uint64_t lost_interval;
+    bool said_alone; /* consume_say_waiting() */
     struct writer_watch *watch;
     pid_t writer; /* > 0: it is here and this process has it open for writing */
     struct net_post post;
@@ -241,6 +246,13 @@ static void lost_look(void *arg)
     consume_step(c);
 }
 
+/* In a session directory a process may come to the owner's node that takes the file over:
+ * that is waited for, as for a publish. */
+static bool waits_for_heir(const struct consume *c)
+{
+    return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->late;
+}
+
 /* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
  * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
  * file looked up once more in any case, however long ago that was. */
@@ -251,26 +263,33 @@ static void owner_lost(struct consume *c, uint32_t owner)
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
     bool first = !c->lost_since || c->lost_owner != owner;
 
+    if (c->late && member->ring) { /* the time of its wait is over */
+        c->lost_owner = owner;
+        deadline_passed(c);
+        return;
+    }
     if (first) {
         c->lost_since = lost_since(member, owner);
         if (!c->lost_since)
             c->lost_since =
                 now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
         c->lost_owner = owner;
+        c->lost_interval = LOST_AGAIN;
     }
-    if (!first && now - c->lost_since >= bound) {
-        log_error(
-            "\"%s\" cannot be fetched: its owner, rank %u on node %s, has been gone for "
-            "%.0f s",
-            c->upath, owner, member_node_name(member, owner),
-            (double)(now - c->lost_since) / 1e9);
+    if (!first && now - c->lost_since >= bound && !waits_for_heir(c)) {
+        log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
+                  c->upath, member_describe(member, owner),
+                  (double)(now - c->lost_since) / 1e9);
         consume_end(c, EHOSTUNREACH);
         return;
     }
     member_find_again(member, owner);
     lost_ask(member, owner);
     c->lost_waiting = true;
-    net_timer_start(c->lost, now + LOST_AGAIN);
+    net_timer_start(c->lost, now + c->lost_interval);
+    if (waits_for_heir(c) && (c->lost_interval *= 2) > LOST_MAX)
+        c->lost_interval = LOST_MAX;
+    linger_activity(member); /* it waits, and does not fetch */
 }
 
 void consume_rank_up(struct member *member, uint32_t rank)
@@ -279,10 +298,13 @@ void consume_rank_up(struct member *member, uint32_t rank)
 
     DL_FOREACH_SAFE(member->consumes, c, tmp)
     {
-        if (c->lost_owner != rank)
+        if (c->lost_owner == rank) {
+            if (c->returns++ < RETURNS_MAX)
+                c->lost_since = 0; /* if it goes again, that is another time */
+        } else if (!c->lost_waiting || !waits_for_heir(c)) {
             continue;
-        if (c->returns++ < RETURNS_MAX)
-            c->lost_since = 0; /* if it goes again, that is another time */
+        }
+        c->lost_interval = LOST_AGAIN; /* it may be one that takes the file over */
         if (c->lost_waiting && !c->posted)
             net_timer_start(c->lost,
                             util_clock_now()); /* not from inside the worker's callback */
@@ -526,10 +548,42 @@ static void deadline_passed(void *arg)
     if (c->transferring || c->bring) /* it was published: its bytes are on their way, under
                                         bounds of their own */
         return;
-    log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s", c->upath,
-              (double)c->timeout_ms / 1000.0,
-              c->writer > 0 ? ": it is still being written on this node" : "");
+    if (c->lost_owner != DYAD_RANK_NONE)
+        log_error(
+            "\"%s\" could not be fetched within DYAD_TIMEOUT=%g s: its owner, %s, is gone",
+            c->upath, (double)c->timeout_ms / 1000.0,
+            member_describe(c->member, c->lost_owner));
+    else
+        log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s", c->upath,
+                  (double)c->timeout_ms / 1000.0,
+                  c->writer > 0 ? ": it is still being written on this node" : "");
     consume_end(c, ETIMEDOUT);
+}
+
+/* Where what is looked for may be: nodes on which nobody of the session runs. */
+static const char *say_where(const struct consume *c, char *to, size_t size)
+{
+    const char *nodes = member_session_empty_nodes(c->member);
+
+    if (c->lost_since && net_worker_peer(c->member->worker, c->lost_owner))
+        snprintf(to, size,
+                 "it was published by %s, which has ended, and no process of this session "
+                 "there serves it: one that is started on that node will",
+                 member_describe(c->member, c->lost_owner));
+    else if (c->lost_since)
+        snprintf(
+            to, size,
+            "who published it has ended, and no process of this session serves it: one "
+            "that is started on its node will%s%s",
+            *nodes ? "; such files may lie on " : "", nodes);
+    else if (*nodes)
+        snprintf(to, size,
+                 "nobody has published it; files of ended launches may lie on %s, where no "
+                 "process of this session runs",
+                 nodes);
+    else
+        snprintf(to, size, "nobody has published it");
+    return to;
 }
 
 static void say_waiting(void *arg)
@@ -537,6 +591,7 @@ static void say_waiting(void *arg)
     struct consume *c = arg;
     uint64_t now = util_clock_now();
     uint32_t home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE;
+    char where[1024];
 
     if (c->transferring)
         log_warn("process %d has been waiting for \"%s\" for %llu s: it is being fetched",
@@ -549,6 +604,10 @@ static void say_waiting(void *arg)
             "open for writing",
             (int)c->pid, c->upath,
             (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC), (int)c->writer);
+    else if (c->member->ring)
+        log_warn("process %d is still waiting for \"%s\" after %llu s: %s", (int)c->pid,
+                 c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
+                 say_where(c, where, sizeof(where)));
     else
         log_warn(
             "process %d is still waiting for \"%s\" after %llu s: nobody has published it "
@@ -585,6 +644,7 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     c->arg = arg;
     c->since = util_clock_now();
     c->say_interval = SAY_AFTER;
+    c->lost_owner = DYAD_RANK_NONE;
     DL_APPEND(member->consumes, c);
     if (!(c->say = net_timer_create(member->loop, say_waiting, c)) ||
         !(c->lost = net_timer_create(member->loop, lost_look, c)) ||
@@ -641,7 +701,7 @@ static bool is_watch_ending(const struct consume *c)
 static bool is_waiting(const struct consume *c)
 {
     return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           c->lookup && !is_watch_ending(c);
+           (c->lookup || (c->lost_waiting && c->member->ring)) && !is_watch_ending(c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -652,7 +712,10 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     c->check = NULL;
     member->checks--;
     if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0 && is_waiting(c)) {
-        dht_node_cancel(member->dht, c->lookup);
+        if (c->lookup)
+            dht_node_cancel(member->dht, c->lookup);
+        c->lost_waiting = false;
+        net_timer_stop(c->lost);
         looked_up(c, 0, entry); /* raises the activity */
         return;
     }
@@ -693,11 +756,30 @@ void consume_fail_waiting(struct member *member)
     {
         if (!is_waiting(c))
             continue;
-        dht_node_cancel(member->dht, c->lookup);
+        if (c->lookup)
+            dht_node_cancel(member->dht, c->lookup);
         c->lookup =
             dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
         if (!c->lookup)
             consume_end(c, ENOMEM);
+    }
+}
+
+void consume_say_waiting(struct member *member)
+{
+    char where[1024];
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (c->said_alone || !is_waiting(c))
+            continue;
+        c->said_alone = true;
+        log_warn(
+            "process %d waits for \"%s\", and all others of the session wait or are at "
+            "their end: only a process that is still to be started can bring it%s; %s",
+            (int)c->pid, c->upath, c->timeout_ms ? " (DYAD_TIMEOUT ends the wait)" : "",
+            say_where(c, where, sizeof(where)));
     }
 }
 

@@ -201,6 +201,10 @@ static json_t *summary_json(struct member *member)
     snprintf(node, sizeof(node), "%s", member_node_name(member, member->self.rank));
 #define SET(name, value) json_object_set_new(o, name, json_integer((json_int_t)(value)))
     SET("rank", member->self.rank);
+    if (member->ring) {
+        json_object_set_new(o, "launch", json_string(member->self.launch));
+        SET("launch_rank", member->self.launch_rank);
+    }
     json_object_set_new(o, "host", json_string(node));
     SET("pid", member->self.pid);
     SET("incarnation", member->self.incarnation);

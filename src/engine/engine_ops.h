@@ -53,7 +53,8 @@ struct engine_closing {
 
 enum engine_leave {
     ENGINE_LEAVE_EXIT,  /* linger as DYAD_LINGER says, then leave */
-    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer */
+    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer, one
+                         * that took a dead member's place leaves */
     ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
 };
 

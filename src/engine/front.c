@@ -137,13 +137,15 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
         errno = EINVAL;
         return -1;
     }
-    if (front->identity.launched)
+    if (front->identity.launched && !front->identity.solo) /* there all are rank 0 */
         snprintf(tag, sizeof(tag), "rank %u", front->identity.rank);
     util_log_setup((enum util_log_level)front->config.log_level, front->config.log_file,
-                   front->identity.launched ? tag : NULL);
+                   front->identity.launched && !front->identity.solo ? tag : NULL);
     if (!front->identity.launched) {
         log_warn(
-            "this process was not started by a PMIx launcher (mpirun, srun --mpi=pmix): "
+            "this process was not started by a PMIx launcher (mpirun, srun --mpi=pmix), "
+            "and "
+            "DYAD_SESSION_DIR, with which none is needed, is not set: "
             "files below %s stay on this node and are not shared",
             front->config.path_consumer ? front->config.path_consumer
                                         : front->config.path_producer);

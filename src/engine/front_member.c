@@ -39,6 +39,8 @@ static bool apart; /* with libraries of its own (front_library.c) */
 static int own_claim = -1;
 /* This process could not join: it does not try again. */
 static bool hopeless;
+/* It was forked off a process that was a member, or began to be one. */
+static bool forked;
 /* This process was the member and is past its exit: see front_member_over(). */
 static bool over;
 
@@ -186,6 +188,14 @@ int front_member_start(struct front *front)
     sigset_t all, old;
     int fd, rc;
 
+    if (forked && !hopeless) {
+        log_error(
+            "the member of rank %u has died, and this process, which was forked off it "
+            "and has not executed a program since, cannot take its place: what it does "
+            "below the managed directory is not shared",
+            front->identity.rank);
+        hopeless = true;
+    }
     if (hopeless) {
         errno = ENOTCONN;
         return -1;
@@ -270,6 +280,8 @@ void front_fork_child(void)
     over = false;
     table_private = false;
     running = NULL;
+    /* PMIx and UCX do not survive a fork: it would wait for their threads for ever. */
+    forked |= ops != NULL;
     if (own_claim >= 0)
         close(own_claim); /* else the claim would outlive the member, in a child that never
                              execs */

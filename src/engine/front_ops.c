@@ -45,6 +45,10 @@ static void op_leave(enum engine_leave how)
 {
     if (how == ENGINE_LEAVE_GUEST) {
         front_peer_leave();
+        /* It may have taken a dead member's place. It does not linger: its parent, of the
+         * same rank, may wait for its end. */
+        if (front_member_here())
+            front_member_leave(false, true);
         return;
     }
     front_member_leave(how == ENGINE_LEAVE_EXIT, true);

@@ -177,7 +177,7 @@ static bool orphaned(struct linger *l)
     }
     log_warn(
         "the launcher of rank %u has gone: leaving without waiting for the other ranks",
-        member->self.rank);
+        member->self.launch_rank);
     member_stop(member);
     return true;
 }
@@ -195,7 +195,9 @@ static void linger_look(struct linger *l)
         member_stop(member);
         return;
     }
-    if (getppid() != l->launcher && orphaned(l))
+    /* Where no launcher was, a shell that ends before what it started is nothing special.
+     */
+    if (!l->member->identity->solo && getppid() != l->launcher && orphaned(l))
         return;
     state = present_state(l, &look_again);
     if (state != l->state)
@@ -255,6 +257,13 @@ void linger_activity(struct member *member)
         l->posted = true;
         net_loop_post(member->loop, &l->post, linger_posted, l);
     }
+}
+
+bool linger_may_leave(const struct member *member)
+{
+    const struct linger *l = member->linger;
+
+    return l && l->exiting && (l->state & BOOT_WAVE_EXITING);
 }
 
 void linger_exiting(struct member *member)

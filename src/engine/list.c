@@ -124,7 +124,8 @@ static void list_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
 
 static void count_missing(struct list_request *list, uint32_t rank, const char *why)
 {
-    log_info("rank %u %s in the listing of \"%s\"", rank, why, list->upath);
+    log_info("%s %s in the listing of \"%s\"", member_describe(list->member, rank), why,
+             list->upath);
     if (dht_node_is_live(list->member->dht, rank))
         list->silent++;
     else

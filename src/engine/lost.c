@@ -134,7 +134,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
     if (!l->since || l->gone || util_clock_now() - l->asked_at > REFUSED ||
         ((!peer || strcmp(peer->node, member->self.node) != 0) && !interface_is_up()))
         return;
-    log_info("rank %u is gone: nobody listens at its address", rank);
+    log_info("%s is gone: nobody listens at its address", member_describe(member, rank));
     l->gone = true;
     l->ask_at = 0;
     tell_table(member, rank);
@@ -153,8 +153,8 @@ static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
             due(lost, end);
             return;
         }
-        log_warn("rank %u on node %s has been silent for %.0f s: going on without it", rank,
-                 member_node_name(member, rank), 2 * member->config->peer_timeout);
+        log_warn("%s has been silent for %.0f s: going on without it",
+                 member_describe(member, rank), 2 * member->config->peer_timeout);
         net_worker_peer_down(member->worker, rank, ETIMEDOUT); /* told later */
     }
     l->suspect = 0;
@@ -168,7 +168,8 @@ static void tick_lost(struct member *member, uint32_t rank, uint64_t now, unsign
 
     if (!l->over && now - l->since >= bound(member)) {
         l->over = true;
-        log_info("rank %u has not come back: going on without it", rank);
+        log_info("%s has not come back: going on without it",
+                 member_describe(member, rank));
         boot_wave_rank_changed(member->wave, rank);
         tell_table(member, rank);
     }
@@ -252,11 +253,28 @@ void lost_back(struct member *member, uint32_t rank)
 
     if (!lost || !lost->rank[rank].since)
         return;
-    log_info("rank %u is back after %.1f s", rank,
+    log_info("%s is back after %.1f s", member_describe(member, rank),
              (double)(util_clock_now() - lost->rank[rank].since) / 1e9);
     lost->nlost--;
     lost->rank[rank] = (struct lost_rank){0};
     revalidate_rank(member, rank);
+}
+
+bool lost_forget(struct member *member, uint32_t rank)
+{
+    struct lost *lost = of(member);
+    bool awaited;
+
+    if (!lost || (!lost->rank[rank].since && !lost->rank[rank].suspect))
+        return false;
+    awaited = lost->rank[rank].since && !lost->rank[rank].over;
+    if (lost->rank[rank].since)
+        lost->nlost--;
+    if (lost->rank[rank].suspect)
+        lost->nsuspect--;
+    lost->rank[rank] = (struct lost_rank){0};
+    dht_node_set_missing(member->dht, rank, DHT_GONE);
+    return awaited;
 }
 
 bool lost_may_return(const struct member *member, uint32_t rank)

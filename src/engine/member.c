@@ -3,7 +3,8 @@
  *
  * member_run() is the loop's thread. The order of joining: a private descriptor table, the
  * DMD and its journals, PMIx (on its own thread), then, when the size of the job is known,
- * UCX, the table and our blob. Requests of the rank's processes are queued meanwhile.
+ * UCX, the table and our blob; with DYAD_SESSION_DIR the directory comes before the DMD
+ * (member_session.c). Requests of the rank's processes are queued meanwhile.
  * `lock` guards only what leave() writes from a program's thread: `leave_wanted`,
  * `leave_linger`, and whether the loop is there to be told.
  */
@@ -21,6 +22,7 @@
 #include "boot/fdtable.h"
 #include "boot/modules.h"
 #include "engine/peer.h"
+#include "net/auth.h"
 #include "util/log.h"
 
 #define IO_THREADS 4
@@ -85,7 +87,7 @@ static void run_joined(struct member *member, int error)
     }
 }
 
-static void join_failed(struct member *member)
+void member_join_failed(struct member *member)
 {
     if (member->state == MEMBER_LEAVING)
         return;
@@ -95,9 +97,22 @@ static void join_failed(struct member *member)
     member_stop(member);
 }
 
+/* Not for exec, whose new image takes the same place. */
+static bool leaves_for_good(struct member *member)
+{
+    struct member_run *run = run_of(member);
+    bool for_good;
+
+    pthread_mutex_lock(&run->lock);
+    for_good = run->rc < 0 || !run->leave_wanted || run->leave_linger;
+    pthread_mutex_unlock(&run->lock);
+    return for_good;
+}
+
 void member_stop(struct member *member)
 {
-    if (member->state == MEMBER_LEAVING)
+    if (member->state == MEMBER_LEAVING ||
+        member_session_leave(member, leaves_for_good(member)))
         return;
     member->state = MEMBER_LEAVING;
     run_joined(member, ESHUTDOWN);
@@ -116,6 +131,29 @@ const char *member_node_name(struct member *member, uint32_t rank)
     return name;
 }
 
+const char *member_describe(struct member *member, uint32_t rank)
+{
+    static char text[2][NET_PEER_LAUNCH_MAX + NET_PEER_NODE_MAX + 64];
+    static unsigned turn;
+    const struct net_peer *peer = rank == member->self.rank ? &member->self
+                                  : member->worker ? net_worker_peer(member->worker, rank)
+                                                   : NULL;
+    char *to = text[turn++ % 2];
+
+    if (!member->ring)
+        snprintf(to, sizeof(text[0]), "rank %u on node %s", rank,
+                 member_node_name(member, rank));
+    else if (peer && strncmp(peer->launch, BOOT_SOLO, strlen(BOOT_SOLO)) == 0)
+        snprintf(to, sizeof(text[0]), "process %d on node %s", (int)peer->pid,
+                 member_node_name(member, rank));
+    else if (peer)
+        snprintf(to, sizeof(text[0]), "rank %u of launch %s on node %s", peer->launch_rank,
+                 peer->launch, member_node_name(member, rank));
+    else
+        snprintf(to, sizeof(text[0]), "the process that had place %u of the session", rank);
+    return to;
+}
+
 static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
 {
     struct member *member = arg;
@@ -124,18 +162,18 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
 
     if (error) {
         log_error("the launcher's PMIx server cannot be reached: %s", strerror(error));
-        join_failed(member);
+        member_join_failed(member);
         return;
     }
     member->job = job;
     if (member_links_open(member) < 0) {
-        join_failed(member);
+        member_join_failed(member);
         return;
     }
     n = net_peer_encode(&member->self, 1, blob, sizeof(blob));
     if (n < 0 || boot_pmix_commit(member->pmix, blob, (size_t)n) < 0) {
         log_error("cannot give this rank's address to the launcher: %m");
-        join_failed(member);
+        member_join_failed(member);
     }
 }
 
@@ -156,7 +194,7 @@ static void pmix_committed(void *arg, int status)
         return;
     if (status) {
         log_error("the launcher does not take this rank's address: %s", strerror(status));
-        join_failed(member);
+        member_join_failed(member);
         return;
     }
     if (member->job->nranks <= PREFETCH_RANKS) {
@@ -166,6 +204,11 @@ static void pmix_committed(void *arg, int status)
         }
         boot_pmix_release(member->pmix);
     }
+    member_has_joined(member);
+}
+
+void member_has_joined(struct member *member)
+{
     member->state = MEMBER_JOINED;
     log_info(
         "joined as rank %u of %u on node %s, incarnation %u, key depth %u, bins %u, "
@@ -320,6 +363,8 @@ static int member_start(struct member *member)
     if (!(member->io =
               engine_iopool_create(member->loop, IO_THREADS, member->thread_enter)))
         return -1;
+    if (member->config->session_dir)
+        return request_start(member) < 0 ? -1 : member_session_start(member);
     if (member_sides_open(member) < 0)
         return -1;
     member_sides_describe(member);
@@ -342,7 +387,9 @@ static void member_teardown(struct member *member)
     list_stop(member);
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     net_worker_destroy(member->worker, run_of(member)->image_ends);
-    boot_pmix_destroy(member->pmix);
+    if (member->pmix)
+        boot_pmix_destroy(member->pmix);
+    member_session_destroy(member, leaves_for_good(member));
     dump_check_stop(member);
     adopt_stop(member);
     transfer_stop(member);
@@ -369,9 +416,15 @@ static void member_teardown(struct member *member)
 /* This library has its own copy of util/log.c. */
 static void log_setup(const struct member *member)
 {
-    char tag[32];
+    char tag[64];
 
-    snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
+    if (member->identity->solo)
+        snprintf(tag, sizeof(tag), "%.60s", member->identity->nspace);
+    else if (member->config->session_dir) /* ranks of several launches in one log file */
+        snprintf(tag, sizeof(tag), "rank %u of %.40s", member->identity->rank,
+                 member->identity->nspace);
+    else
+        snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
     util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
                    tag);
 }
@@ -393,6 +446,7 @@ static int run_here(struct member *member)
     }
     member_sides_drop_stdio(member);
     run->table_ready();
+    net_auth_prepare(); /* before the program, which may use libcrypto, can end */
     if (member_start(member) < 0) {
         log_error(
             "rank %u could not join: files below its managed directory are not shared",

@@ -2,14 +2,14 @@
  * engine/member.h - the member of a rank: what its modules share
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
- * The modules: member.c joins, runs and leaves; request.c answers the processes of the
- * rank; produce.c, rename.c, consume.c, transfer.c, serve.c and invalidate.c are the life
- * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
- * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
- * lists, bring.c brings whole trees; peer_member.c deals with promoted guests (peer.h);
- * lost.c knows who cannot be reached, revalidate.c looks at copies again after that;
- * adopt.c takes over what dead ranks of the node have left; linger.c is the end; dump.c
- * tells; answers.c shares what was looked up.
+ * The modules: member.c joins, runs and leaves; member_session.c does so by a directory;
+ * request.c answers the processes of the rank; produce.c, rename.c, consume.c, transfer.c,
+ * serve.c and invalidate.c are the life of a file, a directory or a link; orphan.c sees to
+ * files whose writer has closed them while another holds them; dirs.c and ancestor.c care
+ * for the directories above; list.c lists, bring.c brings whole trees; peer_member.c deals
+ * with promoted guests (peer.h); lost.c knows who cannot be reached, revalidate.c looks at
+ * copies again after that; adopt.c takes over what dead ranks of the node have left;
+ * linger.c is the end; dump.c tells; answers.c shares what was looked up.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -85,6 +85,7 @@ struct list_request;
 struct bring;
 struct linger;
 struct orphan;
+struct member_session;
 struct adopt;
 
 struct member {
@@ -103,6 +104,7 @@ struct member {
     struct member_side side[2]; /* by enum engine_side; equal where the DMDs are */
     struct net_peer self;
     struct boot_pmix *pmix;
+    struct member_session *ring; /* DYAD_SESSION_DIR; NULL: PMIx */
     const struct boot_pmix_job *job;
     struct net_worker *worker;
     struct dht_node *dht;
@@ -151,6 +153,13 @@ void member_when_joined(struct member *member, struct member_joined *wait,
 int member_send(struct member *member, uint32_t rank, struct net_msg *msg);
 /* The node of a rank for messages to people; static buffer of the loop's thread. */
 const char *member_node_name(struct member *member, uint32_t rank);
+/* A rank for messages to people: "rank 3 on node n1"; where ranks are slots of a session
+ * directory, what its launcher calls it: "rank 3 of launch X on node n1". One of two static
+ * buffers of the loop's thread, in turn. */
+const char *member_describe(struct member *member, uint32_t rank);
+/* Nodes on which files of ended launches may lie and nobody serves them; "": none. Valid
+ * until the loop runs again. */
+const char *member_session_empty_nodes(struct member *member);
 /* The rank's connection broke: ask the launcher whether it has a new member.
  * worker_peer_up() follows if so. */
 void member_find_again(struct member *member, uint32_t rank);
@@ -267,6 +276,8 @@ void consume_above_changed(struct member *member, const char *upath);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
  * homes (the news of a publish may still be on its way). */
 void consume_fail_waiting(struct member *member);
+/* In a session directory, in place of that: say what each waits for, once. */
+void consume_say_waiting(struct member *member);
 /* How many wait for a publish; fills at most max. */
 struct boot_blocked;
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
@@ -389,6 +400,8 @@ void linger_stop(struct member *member);
 /* Something began or ended (publish, wait, exit): raises the activity counter, tells the
  * others. */
 void linger_activity(struct member *member);
+/* The program is at its exit and no process below it is left. */
+bool linger_may_leave(const struct member *member);
 /* The program is in exit(): serve as long as DYAD_LINGER says, then member_stop(). */
 void linger_exiting(struct member *member);
 /* The image is about to be replaced: member_stop() once publishes under way have ended

@@ -1,6 +1,6 @@
 /*
- * engine/member_impl.h - between member.c, member_links.c and member_sides.c, for nobody
- * else
+ * engine/member_impl.h - between member.c, member_links.c, member_sides.c and
+ * member_session.c, for nobody else
  */
 #ifndef DYAD_ENGINE_MEMBER_IMPL_H
 #define DYAD_ENGINE_MEMBER_IMPL_H
@@ -24,7 +24,7 @@ struct member_run {
     bool exiting;             /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
-    bool apart;      /* our libc is not the caller's */
+    bool apart; /* our libc is not the caller's */
     int rc;
 };
 
@@ -38,6 +38,13 @@ static inline struct member_run *run_of(struct member *member)
     return (struct member_run *)member; /* its first member */
 }
 
+/* --- member.c --- */
+
+/* Everything is in place: serve what was queued. */
+void member_has_joined(struct member *member);
+/* After a log line that says why. */
+void member_join_failed(struct member *member);
+
 /* --- member_links.c: the worker, the table and the barrier of a member, and what goes
  * between them --- */
 
@@ -45,6 +52,32 @@ static inline struct member_run *run_of(struct member *member)
 int member_links_open(struct member *member);
 /* The rank was found, or is known to be absent. */
 void member_links_set_live(struct member *member, uint32_t rank, bool live);
+/* It is gone for good: nobody waits for its return from exec. */
+void member_links_gone(struct member *member, uint32_t rank);
+
+/* --- member_session.c: with DYAD_SESSION_DIR, in place of PMIx; member->ring is NULL
+ * without --- */
+
+/* 0 or -1, logged. */
+int member_session_start(struct member *member);
+/* `leave`: for good, so the slot is free again. */
+void member_session_destroy(struct member *member, bool leave);
+/* Name of the session for file names. */
+const char *member_session_id(const struct member *member);
+/* Ask for the blob of a slot, as boot_pmix_get(). */
+void member_session_get(struct member *member, uint32_t slot);
+/* The connection to it broke. True: it is not to be waited for, as one on its way through
+ * exec is. */
+bool member_session_peer_down(struct member *member, uint32_t slot);
+/* It answers, with the incarnation that it had or a higher one. */
+void member_session_peer_up(struct member *member, const struct net_peer *peer);
+/* JOIN, JOINED, LEAVE. False: another message, or not in a session directory. */
+bool member_session_receive(struct member *member, const struct net_msg *msg);
+/* To be called when the table has done something. */
+void member_session_look(struct member *member);
+/* Begin to leave: true if something is to be done first; member_stop() is called again
+ * then. */
+bool member_session_leave(struct member *member, bool for_good);
 
 /* --- lost.c: who cannot be reached, for how long, and asking whether that is still so ---
  */
@@ -55,6 +88,8 @@ void lost_stop(struct member *member);
 void lost_add(struct member *member, uint32_t rank);
 /* It is there. */
 void lost_back(struct member *member, uint32_t rank);
+/* It has left for good: nothing is expected of it. True: its return was. */
+bool lost_forget(struct member *member, uint32_t rank);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */

@@ -89,13 +89,27 @@ static void table_tick(void *arg)
 {
     struct member *member = arg;
     dht_node_tick(member->dht);
+    member_session_look(member);
+}
+
+static void table_receive(struct member *member, const struct net_msg *msg)
+{
+    dht_node_receive(member->dht, msg);
+    member_session_look(member);
 }
 
 static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
 {
     struct member *member = arg;
 
-    if (verdict == BOOT_WAVE_NO_PRODUCER) {
+    if (verdict == BOOT_WAVE_NO_PRODUCER && member->ring) {
+        /* A launch may still come that has it. Until then nobody needs who is at exit: what
+         * that one has, the next member of its node takes over. */
+        if (member->state == MEMBER_EXITING && linger_may_leave(member))
+            member_stop(member);
+        else
+            consume_say_waiting(member);
+    } else if (verdict == BOOT_WAVE_NO_PRODUCER) {
         consume_fail_waiting(member);
     } else if (member->state == MEMBER_EXITING) {
         member->job_ended = true;
@@ -136,6 +150,11 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     case NET_MSG_WAVE:
         boot_wave_receive(member->wave, msg);
         break;
+    case NET_MSG_JOIN:
+    case NET_MSG_JOINED:
+    case NET_MSG_LEAVE:
+        member_session_receive(member, msg);
+        break;
     case NET_MSG_DUMP:
         dump_serve(member, msg);
         break;
@@ -153,10 +172,10 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     }
     case NET_MSG_ERROR:
         if (!transfer_receive(member, msg, NULL, 0) && !gather_receive(member, msg))
-            dht_node_receive(member->dht, msg);
+            table_receive(member, msg);
         break;
     default:
-        dht_node_receive(member->dht, msg);
+        table_receive(member, msg);
         break;
     }
 drop:
@@ -174,7 +193,9 @@ static void worker_need_peer(void *arg, uint32_t rank)
 
     if (member->state == MEMBER_LEAVING)
         return;
-    if (boot_pmix_get(member->pmix, rank, member->self.incarnation > 0) < 0)
+    if (member->ring)
+        member_session_get(member, rank);
+    else if (boot_pmix_get(member->pmix, rank, member->self.incarnation > 0) < 0)
         net_worker_peer_down(member->worker, rank, ENOMEM);
 }
 
@@ -184,6 +205,16 @@ void member_links_set_live(struct member *member, uint32_t rank, bool live)
         return;
     dht_node_set_live(member->dht, rank, live);
     boot_wave_rank_changed(member->wave, rank);
+}
+
+void member_links_gone(struct member *member, uint32_t rank)
+{
+    bool awaited = lost_forget(member, rank);
+
+    if (member->dht && dht_node_is_live(member->dht, rank))
+        member_links_set_live(member, rank, false);
+    else if (awaited)
+        boot_wave_rank_changed(member->wave, rank);
 }
 
 static void worker_peer_down(void *arg, uint32_t rank, int error)
@@ -196,10 +227,12 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         transfer_peer_down(member, rank);
         return;
     }
-    log_info("rank %u on node %s is gone: %s", rank, member_node_name(member, rank),
-             strerror(error));
-    if (member->dht && dht_node_is_live(member->dht, rank))
+    log_info("%s is gone: %s", member_describe(member, rank), strerror(error));
+    bool dead = member->ring && member_session_peer_down(member, rank);
+    if (!dead && member->dht && dht_node_is_live(member->dht, rank))
         lost_add(member, rank);
+    if (dead)
+        member_links_set_live(member, rank, false);
     transfer_peer_down(member, rank);
     gather_peer_down(member, rank);
     if (member->job->node[rank] == member->job->node[member->self.rank])
@@ -212,6 +245,8 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
 
     if (member->state == MEMBER_LEAVING || net_is_guest(peer->rank))
         return;
+    if (member->ring)
+        member_session_peer_up(member, peer);
     member_links_set_live(member, peer->rank, true);
     lost_back(member, peer->rank);
     consume_rank_up(member, peer->rank);
@@ -262,9 +297,20 @@ static const struct boot_wave_ops wave_ops = {
     .verdict = wave_verdict,
 };
 
+static const struct boot_wave_ops wave_ops_open = {
+    .open = true,
+    .send = wave_send,
+    .live = wave_live,
+    .confirm = wave_confirm,
+    .verdict = wave_verdict,
+};
+
 void member_find_again(struct member *member, uint32_t rank)
 {
-    boot_pmix_get(member->pmix, rank, true);
+    if (member->ring)
+        member_session_get(member, rank);
+    else
+        boot_pmix_get(member->pmix, rank, true);
 }
 
 /* The size of the job is known: everything that needs it. */
@@ -279,6 +325,7 @@ int member_links_open(struct member *member)
         .bins = member->self.bins,
         .replicas = member->self.replicas,
         .listing = config->listing,
+        .absent = member->ring != NULL,
         .node = member->job->node,
         .request_timeout = seconds_ns(config->peer_timeout),
         .retry_interval = seconds_ns(MEMBER_ASK_AGAIN),
@@ -300,7 +347,8 @@ int member_links_open(struct member *member)
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =
-              boot_wave_create(member->self.rank, member->job->nranks, &wave_ops, member)))
+              boot_wave_create(member->self.rank, member->job->nranks,
+                               member->ring ? &wave_ops_open : &wave_ops, member)))
         return -1;
     return linger_start(member);
 }

@@ -30,7 +30,7 @@ struct member_params {
     int claim_fd;        /* listening socket; duplicated */
     const struct sockaddr_un *claim; /* of a promoted guest: its member's */
     unsigned claim_len;
-    bool apart; /* this library is in a name space of its own */
+    bool apart;                 /* this library is in a name space of its own */
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */
@@ -41,8 +41,8 @@ struct member_ops {
     /* Make a member. Does no I/O. NULL with errno. */
     struct member *(*create)(const struct member_params *params);
     /* Join and serve until leave(). The calling thread (all signals blocked), or if apart a
-     * new one, becomes the loop's thread and gets a descriptor table of its own. 0, or -1 after a log line: it
-     * could not join. */
+     * new one, becomes the loop's thread and gets a descriptor table of its own. 0, or -1
+     * after a log line: it could not join. */
     int (*run)(struct member *member);
     /* Ask to leave: with `linger` after the exit barrier. Any thread, any number of times;
      * returns at once; run() then returns. `image_ends`: the process exits or execs then.

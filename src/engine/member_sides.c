@@ -20,13 +20,17 @@
  * inode numbers go. */
 #define RESERVED_FOR 60
 
-/* Of this rank in this launch. */
+/* The journal's name: of this rank in this launch, or of this slot of the session. What it
+ * has in common with those of others up to the last dot is of the same session. */
 void member_sides_journal_name(const struct member *member, char *name, size_t size)
 {
     unsigned n = 0;
 
-    snprintf(name, size, "%s.%016llx.%u", member->session,
-             (unsigned long long)member->launch, member->identity->rank);
+    if (member->ring)
+        snprintf(name, size, "session.%s.%u", member_session_id(member), member->self.rank);
+    else
+        snprintf(name, size, "%s.%016llx.%u", member->session,
+                 (unsigned long long)member->launch, member->identity->rank);
     for (char *p = name; *p; p++, n++) {
         if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
               (*p >= '0' && *p <= '9') || *p == '.' || *p == '-' || *p == '_') ||
@@ -122,7 +126,9 @@ void member_sides_describe(struct member *member)
     const struct engine_config *config = member->config;
     struct net_peer *self = &member->self;
 
-    self->rank = member->identity->rank;
+    self->launch_rank = member->identity->rank;
+    if (!member->ring)
+        self->rank = member->identity->rank;
     self->pid = getpid();
     self->depth = (uint32_t)config->key_depth;
     self->bins = (uint32_t)config->key_bins;

@@ -153,8 +153,8 @@ static void transfer_fail(struct transfer *t, int status)
 
 static void owner_lost(struct transfer *t, const char *why)
 {
-    log_info("the fetch of \"%s\" broke off: its owner, rank %u on node %s, %s", t->upath,
-             t->entry.owner, member_node_name(t->member, t->entry.owner), why);
+    log_info("the fetch of \"%s\" broke off: its owner, %s, %s", t->upath,
+             member_describe(t->member, t->entry.owner), why);
     transfer_fail(t, EHOSTUNREACH);
 }
 
@@ -521,8 +521,8 @@ static void source_lost(struct transfer *t, const char *why)
         owner_lost(t, why);
         return;
     }
-    log_info("a promoted guest of rank %u %s: \"%s\" is fetched from its member",
-             t->entry.owner, why, t->upath);
+    log_info("a promoted guest of %s %s: \"%s\" is fetched from its member",
+             member_describe(t->member, t->entry.owner), why, t->upath);
     t->owner_only = true;
     if (!t->failing)
         source_change(t, t->entry.owner);
@@ -586,19 +586,17 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         } else if (msg->status == ESTALE) {
             transfer_fail(t, ESTALE);
         } else {
-            log_error("rank %u on node %s cannot serve \"%s\": %s", t->entry.owner,
-                      member_node_name(member, t->entry.owner), t->upath,
-                      strerror(msg->status));
+            log_error("%s cannot serve \"%s\": %s", member_describe(member, t->entry.owner),
+                      t->upath, strerror(msg->status));
             transfer_fail(t, msg->status > 0 ? msg->status : EIO);
         }
         return true;
     }
     if (msg->offset != chunk->offset || len != chunk->length) {
         log_error(
-            "rank %u answered %zu bytes at %llu of \"%s\" where %llu at %llu were asked "
-            "for",
-            t->entry.owner, len, (unsigned long long)msg->offset, t->upath,
-            (unsigned long long)chunk->length, (unsigned long long)chunk->offset);
+            "%s answered %zu bytes at %llu of \"%s\" where %llu at %llu were asked for",
+            member_describe(member, t->entry.owner), len, (unsigned long long)msg->offset,
+            t->upath, (unsigned long long)chunk->length, (unsigned long long)chunk->offset);
         transfer_fail(t, EPROTO);
         return false;
     }

@@ -36,8 +36,12 @@ static void fetch(void)
 {
     /* A member may join, and serves, while the program is in exit(): a clean-up that
      * libcrypto registers with atexit() would run beside us. A no-op if the program has
-     * used libcrypto before. */
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+     * used libcrypto before; then its clean-up may have run by now, after which libcrypto
+     * crashes where it should fail. */
+    if (!OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL)) {
+        log_info("the program has ended, and its OpenSSL with it, before it could join");
+        return;
+    }
     library = OSSL_LIB_CTX_new();
     if (library)
         hmac = EVP_MAC_fetch(library, OSSL_MAC_NAME_HMAC, NULL);
@@ -62,9 +66,14 @@ int net_auth_random(void *buf, size_t len)
     return 0;
 }
 
-struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN])
+void net_auth_prepare(void)
 {
     pthread_once(&once, fetch);
+}
+
+struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN])
+{
+    net_auth_prepare();
     if (!hmac) {
         errno = ENOTSUP;
         return NULL;

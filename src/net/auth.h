@@ -27,6 +27,10 @@ int net_auth_random(void *buf, size_t len);
 int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
                     uint32_t incarnation, uint8_t key[NET_PEER_KEY_LEN]);
 
+/* Load what net_auth_create() needs, early: it fails once the program's exit() has shut
+ * libcrypto down. Thread-safe. */
+void net_auth_prepare(void);
+
 struct net_auth; /* a key prepared for use; not thread-safe */
 
 struct net_auth *net_auth_create(const uint8_t key[NET_PEER_KEY_LEN]);

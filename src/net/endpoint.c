@@ -12,6 +12,7 @@
  * incarnation) may exist while an old one is still being taken down.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -346,6 +347,17 @@ static struct send *hello_create(struct net_worker *worker, const struct peer *p
     return len < 0 ? NULL : send_create(worker, &msg, NULL, 0);
 }
 
+/* For messages to people. `to`: of NAME_MAX_LEN bytes. */
+#define NAME_MAX_LEN (NET_PEER_LAUNCH_MAX + 32)
+static const char *name_of(const struct net_peer *info, char *to)
+{
+    if (info->launch[0] && !net_is_guest(info->rank))
+        snprintf(to, NAME_MAX_LEN, "rank %u of launch %s", info->launch_rank, info->launch);
+    else
+        snprintf(to, NAME_MAX_LEN, "rank %u", info->rank);
+    return to;
+}
+
 struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bool ask)
 {
     if (peer->conn)
@@ -370,10 +382,11 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
     };
     ucs_status_t status = ucp_ep_create(worker->ucp, &params, &conn->ep);
     if (status != UCS_OK) {
+        char name[NAME_MAX_LEN];
         log_warn(
-            "cannot connect to rank %u on %s (%s): it has ended, or UCX_TLS or "
+            "cannot connect to %s on %s (%s): it has ended, or UCX_TLS or "
             "UCX_NET_DEVICES differ between the nodes",
-            peer->rank, peer->info->node, ucs_status_string(status));
+            name_of(peer->info, name), peer->info->node, ucs_status_string(status));
         errno = status == UCS_ERR_NO_MEMORY ? ENOMEM : EHOSTUNREACH;
         goto free_hello;
     }
@@ -477,15 +490,17 @@ static bool agrees(const struct net_worker *worker, struct peer *peer,
         {"DYAD_REPLICAS", worker->self.replicas, info->replicas},
     };
 
+    char theirs[NAME_MAX_LEN], ours[NAME_MAX_LEN];
+
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
         if (same[i].ours == same[i].theirs)
             continue;
         if (!peer->refused)
             log_error(
-                "rank %u on %s has %s=%u, rank %u here has %u: they cannot share files; "
-                "set the same value for the whole session",
-                info->rank, info->node, same[i].name, same[i].theirs, worker->self.rank,
-                same[i].ours);
+                "%s on %s has %s=%u, %s here has %u: they cannot share files; set the same "
+                "value for the whole session",
+                name_of(info, theirs), info->node, same[i].name, same[i].theirs,
+                name_of(&worker->self, ours), same[i].ours);
         peer->refused = true;
         return false;
     }
@@ -502,13 +517,16 @@ static bool has_key(const struct net_peer *info)
 /* The same member, heard of once more: what is new is its key, or that it has ours. */
 static int learn_more(struct peer *peer, const struct net_peer *info, bool knows_ours)
 {
+    char name[NAME_MAX_LEN];
+
     if (peer->info->address_len != info->address_len ||
         memcmp(peer->info->address, info->address, info->address_len) != 0) {
         if (!peer->refused)
             log_error(
-                "rank %u shows incarnation %u from two processes (pid %d and %d); the "
-                "second is refused",
-                info->rank, info->incarnation, (int)peer->info->pid, (int)info->pid);
+                "%s shows incarnation %u from two processes (pid %d and %d); the second is "
+                "refused",
+                name_of(info, name), info->incarnation, (int)peer->info->pid,
+                (int)info->pid);
         peer->refused = true;
         errno = EINVAL;
         return -1;

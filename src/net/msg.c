@@ -71,7 +71,10 @@ enum field {
       UPATH_MUST | VERSION | ENTRY | FILE_RANGE | BLOB | BLOB_NEEDED)              \
     X(PEER_JOIN, "peer-join", RANGE | BLOB)                                        \
     X(PEER_FETCH, "peer-fetch", UPATH_MUST | VERSION | ENTRY | BLOB | BLOB_NEEDED) \
-    X(PEER_FETCHED, "peer-fetched", 0)
+    X(PEER_FETCHED, "peer-fetched", 0)                                             \
+    X(JOIN, "join", 0)                                                             \
+    X(JOINED, "joined", 0)                                                         \
+    X(LEAVE, "leave", 0)
 
 static const struct {
     const char *name;

@@ -76,6 +76,10 @@ enum net_msg_type {
     NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
                            * it
                            */
+    /* of members that meet in a session directory (engine/member_session.c) */
+    NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
+    NET_MSG_JOINED, /* its reply */
+    NET_MSG_LEAVE,  /* I am leaving in order; no reply */
     NET_MSG_TYPE_END
 };
 

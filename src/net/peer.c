@@ -10,12 +10,14 @@
 
 #include "net/codec.h"
 
-#define PEER_VERSION 1
+#define PEER_VERSION 2
 #define PEER_HAS_KEY 0x01u
 
-/* version, flags, six integers, key, storage ids, three string lengths, strings, address */
-_Static_assert(2 + 6 * 4 + NET_PEER_KEY_LEN + 2 * DYAD_STORAGE_ID_LEN + 3 * 2 +
-                       NET_PEER_NODE_MAX + 2 * (PATH_MAX - 1) + 2 + NET_PEER_ADDRESS_MAX <=
+/* version, flags, seven integers, key, storage ids, four string lengths, strings, address
+ */
+_Static_assert(2 + 7 * 4 + NET_PEER_KEY_LEN + 2 * DYAD_STORAGE_ID_LEN + 4 * 2 +
+                       NET_PEER_LAUNCH_MAX + NET_PEER_NODE_MAX + 2 * (PATH_MAX - 1) + 2 +
+                       NET_PEER_ADDRESS_MAX <=
                    NET_PEER_BLOB_MAX,
                "NET_PEER_BLOB_MAX is too small");
 
@@ -50,6 +52,8 @@ static void walk(struct codec *c, struct net_peer *peer, bool with_key)
     codec_u32(c, &peer->rank);
     codec_u32(c, &peer->incarnation);
     codec_i32(c, &peer->pid);
+    walk_string(c, peer->launch, sizeof(peer->launch));
+    codec_u32(c, &peer->launch_rank);
     codec_u32(c, &peer->depth);
     codec_u32(c, &peer->bins);
     codec_u32(c, &peer->replicas);

@@ -1,8 +1,8 @@
 /*
  * net/peer.h - what a member tells of itself: the peer blob
  *
- * Put into PMIx at join, and sent in HELLO (without the key). Encoded little-endian,
- * versioned, every field checked. Pure; thread-safe.
+ * Put into PMIx or the session directory at join, and sent in HELLO (without the key).
+ * Encoded little-endian, versioned, every field checked. Pure; thread-safe.
  */
 #ifndef DYAD_NET_PEER_H
 #define DYAD_NET_PEER_H
@@ -17,7 +17,8 @@
 #define NET_PEER_KEY_LEN     32
 #define NET_PEER_ADDRESS_MAX 2048
 #define NET_PEER_NODE_MAX    255
-#define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 512 + NET_PEER_ADDRESS_MAX)
+#define NET_PEER_LAUNCH_MAX  255
+#define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 1024 + NET_PEER_ADDRESS_MAX)
 
 /* A promoted guest has, where ranks have theirs, a number made of its rank's and a slot
  * that the rank's member gives. The incarnation rises when a slot is given again. */
@@ -45,6 +46,10 @@ struct net_peer {
     uint32_t rank;        /* or the number of a promoted guest */
     uint32_t incarnation; /* raised by each member that follows another in the same rank */
     int32_t pid;
+    /* In a session directory `rank` is a slot, which means nothing to people: what its
+     * launcher calls the job, and its rank there. Else "" and `rank`. */
+    char launch[NET_PEER_LAUNCH_MAX + 1];
+    uint32_t launch_rank;
     uint32_t depth;    /* DYAD_KEY_DEPTH, must agree in the session */
     uint32_t bins;     /* DYAD_KEY_BINS, must agree */
     uint32_t replicas; /* DYAD_REPLICAS, must agree */

@@ -32,7 +32,8 @@ static void reject(struct net_worker *worker, const char *why, uint32_t rank)
         return;
     char from[32] = "";
     if (rank != DYAD_RANK_NONE)
-        snprintf(from, sizeof(from), " (says it is rank %u)", rank);
+        snprintf(from, sizeof(from), " (says it is %s %u)",
+                 worker->self.launch[0] ? "place" : "rank", rank);
     log_warn(
         "%llu message(s) dropped that did not prove to be of this session; the last one%s: "
         "%s",
@@ -298,7 +299,8 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     if (payload_len > 0) {
         payload = payload_alloc(worker, payload_len);
         if (!payload) {
-            log_warn("no memory for %zu bytes from rank %u", payload_len, msg.source);
+            log_warn("no memory for %zu bytes from %s %u", payload_len,
+                     worker->self.launch[0] ? "place" : "rank", msg.source);
             return UCS_OK; /* the request's deadline will tell the requester */
         }
         memcpy(payload, data, payload_len);

@@ -62,6 +62,23 @@ const char *wrapper_env_get(char *const env[], const char *name)
     return NULL;
 }
 
+char **wrapper_env_extend(char **env, char *entry)
+{
+    char **copy;
+    size_t n = 0;
+
+    while (env && env[n])
+        n++;
+    copy = mmap(NULL, (n + 2) * sizeof(*env), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return env;
+    if (n)
+        memcpy(copy, env, n * sizeof(*env));
+    copy[n] = entry;
+    return copy;
+}
+
 static void lock(void)
 {
     uint32_t seen = 0;

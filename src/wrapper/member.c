@@ -171,6 +171,27 @@ static void start_thread(void)
     }
 }
 
+/* How descendants are told whose they are, also if the program has taken the variables out
+ * of its environment; "": of nobody. */
+static char guest_of[BOOT_GUEST_OF_MAX];
+static struct boot_identity self;
+
+const char *wrapper_member_guest_of(bool *is_solo)
+{
+    *is_solo = self.solo;
+    return guest_of[0] ? guest_of : NULL;
+}
+
+/* The first process of a launch without a launcher: what the environment does not say is
+ * added to our copy of it, for the engine. */
+static void note_identity(const struct boot_identity *identity, char *const env[])
+{
+    boot_identity_put_guest_of(identity, guest_of);
+    self = *identity;
+    if (self.solo && !wrapper_env_get(env, BOOT_GUEST_OF))
+        wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
+}
+
 static bool start_once(char *const env[])
 {
     struct boot_identity identity;
@@ -185,8 +206,10 @@ static bool start_once(char *const env[])
         log_error("%s is malformed; this process shares no files", bad ? bad : "PMIX_RANK");
     } else if (identity.guest_only) {
         launched = true;
+        note_identity(&identity, env);
     } else if (identity.launched) {
         launched = true;
+        note_identity(&identity, env);
         len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
                                  &address);
         fd = boot_claim_inherited(&address, len);
@@ -279,15 +302,10 @@ void wrapper_member_exit(void)
 /* Will the new image be of this rank? */
 static bool is_same_rank(char *const env[])
 {
-    static const char *const name[] = {"PMIX_NAMESPACE", "PMIX_RANK"};
+    struct boot_identity then;
+    const char *bad;
 
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
-        const char *now = wrapper_env_get(wrapper_env, name[i]),
-                   *then = wrapper_env_get(env, name[i]);
-        if (!now || !then || strcmp(now, then) != 0)
-            return false;
-    }
-    return true;
+    return boot_identity_read(&then, env, &bad) == 0 && boot_identity_same(&self, &then);
 }
 
 bool wrapper_member_retire(void)

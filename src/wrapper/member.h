@@ -7,10 +7,13 @@
 
 #include <stdbool.h>
 
-/* Once, just before main: if a launcher started this process and its rank has no member
- * yet, claim membership and start the member's thread. Returns true if a launcher started
- * this process. */
+/* Once, just before main: if this process is of a launch (boot/identity.h) and its rank has
+ * no member yet, claim membership and start the member's thread. Returns true if it is of a
+ * launch. */
 bool wrapper_member_start(char *const env[]);
+/* After that: what makes a child that lacks the launcher's variables a guest of this rank
+ * ("DYAD_GUEST_OF=..."), or NULL. `is_solo`: there are no such variables. */
+const char *wrapper_member_guest_of(bool *is_solo);
 
 /* The member's thread waits for some milliseconds before it joins: long enough for a
  * wrapper script to exec. This lets it join now. Cheap; any thread. */

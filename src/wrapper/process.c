@@ -211,12 +211,28 @@ static void complete_into(struct completed *c, char **room, char *const env[], s
     c->env = room;
 }
 
-/* For a process that will be a guest and lacks the launcher's variables. */
+/* For a process that will be a guest and lacks the launcher's variables. What may stand
+ * there names a launch in which that of the launcher was started. */
 static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
 {
-    return !wrapper_env_get(env, "PMIX_NAMESPACE") &&
-           !wrapper_env_get(env, BOOT_GUEST_OF) &&
-           boot_identity_guest_of(wrapper_env, guest_of);
+    const char *there = wrapper_env_get(env, BOOT_GUEST_OF), *ours;
+    bool solo;
+
+    if (wrapper_env_get(env, "PMIX_NAMESPACE") ||
+        !(ours = wrapper_member_guest_of(&solo)) ||
+        (there && strcmp(there, ours + sizeof(BOOT_GUEST_OF)) == 0))
+        return false;
+    strcpy(guest_of, ours);
+    return true;
+}
+
+static void put_guest_of(char **room, char *const env[], char *guest_of)
+{
+    for (; *env; env++)
+        if (strncmp(*env, BOOT_GUEST_OF "=", sizeof(BOOT_GUEST_OF)) != 0)
+            *room++ = *env;
+    *room++ = guest_of;
+    *room = NULL;
 }
 
 /* A macro for its alloca. */
@@ -230,9 +246,7 @@ static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
             size_t had_ = count(env_);                                                    \
             if (had_ < ON_STACK) {                                                        \
                 char **more_ = alloca((had_ + 2) * sizeof(char *));                       \
-                memcpy(more_, env_, had_ * sizeof(char *));                               \
-                more_[had_] = (c)->guest_of;                                              \
-                more_[had_ + 1] = NULL;                                                   \
+                put_guest_of(more_, env_, (c)->guest_of);                                 \
                 env_ = more_;                                                             \
             }                                                                             \
         }                                                                                 \

@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "boot/identity.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/map.h"
@@ -219,29 +220,23 @@ static void take_inherited(int fd, void *arg)
         wrapper_fd_adopt(fd, token, wrapper_path_side(&where));
 }
 
-/* main's environment with PMIX_MCA_gds=hash: with the default store of PMIx 4 an MPI child
- * of a process that used PMIx finds no local rank. bash writes into the entries: they are
+/* main's environment with what its children need, also those that libc starts by itself
+ * (system, popen). PMIX_MCA_gds=hash: with the default store of PMIx 4 an MPI child of a
+ * process that used PMIx finds no local rank. bash writes into the entries: they are
  * writable. */
 static char **extend(char **env)
 {
-    static char gds[] = GDS "=hash", *small[512];
-    char **copy = small;
-    size_t n = 0;
+    static char gds[] = GDS "=hash", guest_of[BOOT_GUEST_OF_MAX];
+    bool solo;
+    const char *entry = wrapper_member_guest_of(&solo);
 
+    if (entry && solo && !wrapper_env_get(env, BOOT_GUEST_OF)) {
+        strcpy(guest_of, entry);
+        return wrapper_env_extend(env, guest_of);
+    }
     if (!wrapper_env_get(env, "PMIX_NAMESPACE") || wrapper_env_get(env, GDS))
         return env;
-    while (env[n])
-        n++;
-    if (n + 2 > sizeof(small) / sizeof(small[0])) {
-        copy = mmap(NULL, (n + 2) * sizeof(*env), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (copy == MAP_FAILED)
-            return env;
-    }
-    memcpy(copy, env, n * sizeof(*env));
-    copy[n] = gds;
-    copy[n + 1] = NULL;
-    return copy;
+    return wrapper_env_extend(env, gds);
 }
 
 static int main_with_member(int argc, char **argv, char **env)

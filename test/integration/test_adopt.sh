@@ -76,6 +76,20 @@ job_killed 40 "gone kept" \
     1@n1 bash -c "$RANK"'until [ -e "$SSD/f" ]; do sleep 0.02; done; made flag.seen; wait_for flag.killed
         while [ -e "$SSD/f" ]; do sleep 0.05; done; made ok.gone; [ "$(cat "$SSD/kept")" = x ]; made ok.kept; made flag.over'
 
+# A child of the killed member lives on, and has a file open. It cannot be a member (PMIx and UCX do not survive a
+# fork): it says so and goes on, and what it executes then can.
+begin_case
+mkfifo "$WORK/flag.pipe"
+job_killed 40 "child after" \
+    1@n0 bash -c "$RANK"'echo x >"$SSD/before"
+        ( exec 3>"$SSD/late"; echo first >&3; made flag.open
+            until [ -e "$W/flag.adopted" ]; do read -rt 0.02 <>"$W/flag.pipe" || :; done
+            echo second >&3; exec 3>&-; made ok.child; exec bash -c "echo third >$SSD/after; exit" ) &
+        wait_for flag.open; die KILL' -- \
+    1@n0 bash -c "$IDLE" -- \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; [ "$(cat "$SSD/before")" = x ]; made flag.adopted; [ "$(cat "$SSD/after")" = third ]; made ok.after; made flag.over'
+grep -q 'forked off it .* cannot take its place' "$LOG" || fail "the child did not say that its rank has no member"
+
 # A rank that execs again and again is not dead: nobody takes its files from it.
 begin_case
 job_killed 60 "read idle" \

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -73,12 +75,10 @@ static void test_node(void **state)
 static void test_guest_of(void **state)
 {
     char text[BOOT_GUEST_OF_MAX];
-    char *const launched[] = {"PMIX_NAMESPACE=job@1", "PMIX_RANK=12", NULL};
-    char *const not_launched[] = {"PMIX_RANK=12", NULL};
 
     (void)state;
-    assert_false(boot_identity_guest_of(not_launched, text));
-    assert_true(boot_identity_guest_of(launched, text));
+    assert_int_equal(READ("PMIX_NAMESPACE=job@1", "PMIX_RANK=12"), 0);
+    boot_identity_put_guest_of(&id, text);
     assert_string_equal(text, "DYAD_GUEST_OF=12@job@1");
     assert_int_equal(READ(text), 0);
     assert_true(id.launched && id.guest_only);
@@ -92,6 +92,67 @@ static void test_guest_of(void **state)
     assert_string_equal(bad, "DYAD_GUEST_OF");
     assert_int_equal(READ("DYAD_GUEST_OF=x@job"), -1);
     assert_int_equal(READ("DYAD_GUEST_OF=12@"), -1);
+}
+
+/* Without a launcher: named after this process, and the same after exec; its descendants
+ * are of that name. */
+static void test_solo(void **state)
+{
+    struct boot_identity first, again;
+    char text[BOOT_GUEST_OF_MAX], start[64];
+    struct utsname host;
+    int status;
+
+    (void)state;
+    assert_int_equal(READ("DYAD_SESSION_DIR="), 0); /* as if not set */
+    assert_false(id.launched);
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s"), 0);
+    first = id;
+    assert_true(first.launched && first.solo && !first.guest_only);
+    assert_int_equal(first.rank, 0);
+    uname(&host);
+    snprintf(start, sizeof(start), "%d.", (int)getpid());
+    assert_memory_equal(first.nspace, BOOT_SOLO, strlen(BOOT_SOLO));
+    const char *p = first.nspace + strlen(BOOT_SOLO);
+    assert_memory_equal(p, host.nodename, strlen(host.nodename));
+    p += strlen(host.nodename) + 1;
+    assert_memory_equal(p, start, strlen(start));
+    p += strlen(start);
+    assert_true(*p >= '1' && *p <= '9'); /* the start, from /proc */
+    assert_int_equal(strspn(p, "0123456789"), strlen(p));
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        boot_identity_put_guest_of(&first, text);
+        if (READ("DYAD_SESSION_DIR=/s") != 0 || boot_identity_same(&id, &first))
+            _exit(1); /* without the variable it is the first of another */
+        if (READ("DYAD_SESSION_DIR=/s", text) != 0 || !boot_identity_same(&id, &first))
+            _exit(2);
+        _exit(id.solo && !id.guest_only ? 0 : 3);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+
+    boot_identity_put_guest_of(&first, text);
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", text), 0);
+    again = id;
+    assert_true(boot_identity_same(&again, &first));
+    /* It cannot join without the directory, so it is a guest of whoever did. */
+    assert_int_equal(READ(text), 0);
+    assert_true(id.launched && id.guest_only && !id.solo);
+    assert_false(boot_identity_same(&id, &first));
+    /* A launcher inside of it. */
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", text, "PMIX_NAMESPACE=job", "PMIX_RANK=3"),
+                     0);
+    assert_true(id.launched && !id.solo);
+    assert_string_equal(id.nspace, "job");
+    assert_false(boot_identity_same(&id, &first));
+    /* A guest of a launcher's rank does not begin a launch because there is a directory. */
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", "DYAD_GUEST_OF=2@job"), 0);
+    assert_true(id.launched && id.guest_only && !id.solo);
+    /* Another node: another member. */
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", text, "DYAD_NODE=far"), 0);
+    assert_false(boot_identity_same(&id, &first));
 }
 
 static void test_malformed(void **state)
@@ -117,9 +178,9 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_launched),  cmocka_unit_test(test_not_launched),
-        cmocka_unit_test(test_node),      cmocka_unit_test(test_guest_of),
-        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_launched), cmocka_unit_test(test_not_launched),
+        cmocka_unit_test(test_node),     cmocka_unit_test(test_guest_of),
+        cmocka_unit_test(test_solo),     cmocka_unit_test(test_malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ struct node {
     uint32_t state;
     uint64_t activity;
     unsigned no_producer, all_exit;
+    unsigned may_leave; /* NO_PRODUCER, given to it at its exit */
     uint64_t confirm;   /* the wave whose look-ups are under way here; 0: none */
     bool keeps_waiting; /* does not end its waits at a verdict: must be left alone then */
     bool release;       /* NO_PRODUCER: become busy inside the callback */
@@ -113,9 +114,13 @@ static void op_verdict(void *arg, enum boot_wave_verdict verdict)
             net.wrong = true;
         return;
     }
-    node->no_producer++;
     if (!net.all_quiet_at)
         net.wrong = true;
+    if (node->state & BOOT_WAVE_EXITING) {
+        node->may_leave++;
+        return;
+    }
+    node->no_producer++;
     if (node->release) {
         node->state = 0;
         node->activity++;
@@ -310,8 +315,10 @@ static void test_one_busy_rank_holds_all(void **state)
         set(busy, QUIET);
         drain();
         assert_int_equal(verdicts(true), 0);
-        for (uint32_t r = 0; r < 30; r++) /* who waits is told, once */
+        for (uint32_t r = 0; r < 30; r++) { /* each is told, once */
             assert_int_equal(net.node[r].no_producer, r == busy || r % 2 == 0);
+            assert_int_equal(net.node[r].may_leave, r != busy && r % 2 == 1);
+        }
         net_close();
     }
 }
@@ -583,6 +590,167 @@ static void test_hostile(void **state)
     net_close();
 }
 
+/* --- a session directory: a ring of 4,096 places of which few are taken. The network is a
+ * plain queue here, and all agree on who is there. --- */
+
+#define PLACES 4096
+
+static struct {
+    struct member {
+        struct boot_wave *wave; /* NULL: nobody is there */
+        uint32_t state;
+        uint64_t activity;
+        unsigned no_producer, all_exit;
+    } place[PLACES];
+    uint32_t live[PLACES], nlive;
+    struct packet *queue;
+    size_t head, used, size;
+    unsigned seed;
+} ring;
+
+static int ring_send(void *arg, uint32_t rank, struct net_msg *msg)
+{
+    struct member *from = arg;
+
+    if (!ring.place[rank].wave)
+        return -1;
+    if (ring.used == ring.size)
+        ring.queue = realloc(
+            ring.queue, (ring.size = ring.size ? ring.size * 2 : 64) * sizeof(*ring.queue));
+    ring.queue[ring.used] =
+        (struct packet){.from = (uint32_t)(from - ring.place), .to = rank, .msg = *msg};
+    ring.queue[ring.used++].msg.source = (uint32_t)(from - ring.place);
+    return 0;
+}
+
+static bool ring_live(void *arg, uint32_t rank)
+{
+    (void)arg;
+    return ring.place[rank].wave != NULL;
+}
+
+static void ring_verdict(void *arg, enum boot_wave_verdict verdict)
+{
+    struct member *member = arg;
+
+    if (verdict == BOOT_WAVE_ALL_EXIT)
+        member->all_exit++;
+    else
+        member->no_producer++;
+}
+
+static const struct boot_wave_ops ring_ops = {
+    .open = true, .send = ring_send, .live = ring_live, .verdict = ring_verdict};
+
+static void ring_set(uint32_t place, uint32_t state)
+{
+    struct member *member = &ring.place[place];
+
+    member->state = state;
+    boot_wave_set(member->wave, state, ++member->activity);
+}
+
+static void ring_drain(void)
+{
+    for (; ring.head < ring.used; ring.head++) {
+        struct packet packet = ring.queue[ring.head]; /* the queue may move */
+        if (ring.place[packet.to].wave)
+            boot_wave_receive(ring.place[packet.to].wave, &packet.msg);
+    }
+}
+
+static void ring_tell(uint32_t of)
+{
+    for (uint32_t i = 0; i < ring.nlive; i++)
+        if (ring.live[i] != of)
+            boot_wave_rank_changed(ring.place[ring.live[i]].wave, of);
+}
+
+static uint32_t ring_join(void)
+{
+    uint32_t place;
+
+    do
+        place = (uint32_t)rand_r(&ring.seed) % PLACES;
+    while (ring.place[place].wave);
+    ring.place[place] = (struct member){
+        .wave = boot_wave_create(place, PLACES, &ring_ops, &ring.place[place])};
+    assert_non_null(ring.place[place].wave);
+    ring.live[ring.nlive++] = place;
+    ring_tell(place);
+    return place;
+}
+
+static void ring_leave(uint32_t i)
+{
+    uint32_t place = ring.live[i];
+
+    boot_wave_destroy(ring.place[place].wave);
+    ring.place[place].wave = NULL;
+    ring.live[i] = ring.live[--ring.nlive];
+    ring_tell(place);
+}
+
+static void ring_close(void)
+{
+    while (ring.nlive)
+        boot_wave_destroy(ring.place[ring.live[--ring.nlive]].wave);
+    free(ring.queue);
+    memset(&ring, 0, sizeof(ring));
+}
+
+/* Waiters and some at exit: each is told once, and those at exit may leave; newcomers and
+ * leavers change the tree; at last all are at exit. Messages: a few for each member and
+ * verdict, whatever the number of empty places. */
+static void test_ring_of_few(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 5, 16, 100, 256};
+
+    (void)state;
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        uint32_t n = sizes[s];
+        ring.seed = n;
+        for (uint32_t i = 0; i < n; i++)
+            ring_join();
+        ring_drain();
+        size_t before = ring.used;
+        for (uint32_t i = 0; i < n; i++)
+            ring_set(ring.live[i], i % 3 == 1 ? EXITING : QUIET);
+        ring_drain();
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(ring.place[ring.live[i]].no_producer, 1);
+            assert_int_equal(ring.place[ring.live[i]].all_exit, 0);
+        }
+        assert_true(ring.used - before <= 6 * n);
+
+        for (uint32_t i = n; i-- > 0;) /* those leave */
+            if (ring.place[ring.live[i]].state == EXITING)
+                ring_leave(i);
+        ring_drain();
+        uint32_t late = ring_join();
+        ring_drain();
+        uint32_t told = ring.place[ring.live[0]].no_producer;
+        ring_set(late, EXITING); /* the others wait as before: it may leave, too */
+        ring_drain();
+        assert_int_equal(ring.place[late].no_producer, 1);
+        assert_int_equal(ring.place[ring.live[0]].no_producer, told + 1);
+        ring_set(late, 0);
+        for (uint32_t i = 0; i < ring.nlive; i++)
+            if (ring.live[i] != late)
+                ring_set(ring.live[i], EXITING);
+        ring_drain();
+        for (uint32_t i = 0; i < ring.nlive; i++) /* one is at work */
+            assert_int_equal(ring.place[ring.live[i]].all_exit, 0);
+        before = ring.used;
+        ring_set(late, EXITING);
+        ring_drain();
+        for (uint32_t i = 0; i < ring.nlive; i++)
+            assert_int_equal(ring.place[ring.live[i]].all_exit, 1);
+        assert_true(ring.used - before <= 5 * (size_t)n);
+        ring_close();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +766,7 @@ int main(void)
         cmocka_unit_test(test_late_joiner),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_ring_of_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,8 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
     dht_node_invalidated(self->node, token);
 }
 
-static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate};
+static const struct dht_node_ops ops = {
+    .send = op_send, .now = op_now, .set_timer = op_set_timer, .invalidate = op_invalidate};
 
 struct dht_node *churn_node(struct churn_net *net, uint32_t rank)
 {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "dht/homes.h"
@@ -306,6 +307,38 @@ static void test_stable(void **state)
     }
 }
 
+/* The ring of a session directory: 4,096 places of which few are taken. Told as a figure,
+ * bounded generously. */
+static void test_few_of_many(void **state)
+{
+    static const uint32_t taken[] = {2, 16, 256, 4096};
+    static char live[4096];
+    enum { KEYS = 2000 };
+
+    (void)state;
+    for (size_t t = 0; t < sizeof(taken) / sizeof(taken[0]); t++) {
+        struct dht_ring ring = {
+            .nranks = 4096, .replicas = 2, .live = live_table, .arg = live};
+        struct timespec begin, end;
+        memset(live, 0, sizeof(live));
+        for (uint32_t i = 0; i < taken[t]; i++)
+            live[i] = 1; /* the lowest are taken first */
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        for (unsigned k = 0; k < KEYS; k++) {
+            struct dht_key key = make_key(k);
+            uint32_t homes[DHT_REPLICAS_MAX];
+            assert_int_equal(dht_homes_find(&ring, &key, homes), 2);
+            assert_true(live[homes[0]] && live[homes[1]] && homes[0] != homes[1]);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        double us = ((double)(end.tv_sec - begin.tv_sec) * 1e9 +
+                     (double)(end.tv_nsec - begin.tv_nsec)) /
+                    1e3 / KEYS;
+        print_message("homes of a key, %u of 4096 places taken: %.2f us\n", taken[t], us);
+        assert_true(us < 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,7 +346,7 @@ int main(void)
         cmocka_unit_test(test_first_probes),     cmocka_unit_test(test_against_model),
         cmocka_unit_test(test_distinct_nodes),   cmocka_unit_test(test_most_dead),
         cmocka_unit_test(test_stable),           cmocka_unit_test(test_few_live),
-        cmocka_unit_test(test_given_few),
+        cmocka_unit_test(test_given_few),        cmocka_unit_test(test_few_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -849,6 +849,98 @@ static void test_restore(void **state)
     fake_net_destroy(net);
 }
 
+static void hand_over(struct fake_net *net, uint32_t leaver)
+{
+    assert_int_equal(dht_node_hand_over(net->rank[leaver].node), 0);
+    for (int i = 0; i < 100 && !dht_node_handed_over(net->rank[leaver].node); i++)
+        fake_net_run(net, 10 * MSEC);
+    assert_true(dht_node_handed_over(net->rank[leaver].node));
+    dht_node_retire(net->rank[leaver].node);
+}
+
+/* Ranks leave one after the other, with one replica and with two, until two are left, and
+ * the owners have gone first: at no moment is an entry, a tombstone or what was published
+ * meanwhile not found, by askers who know of the leave and by those who do not. */
+static void test_leave(void **state)
+{
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            struct fake_net *net = fake_net_create(10, replicas, seed);
+            uint32_t order[8];
+            struct result late;
+
+            net->refuse = true;
+            for (unsigned k = 0; k < FAKE_KEYS; k++)
+                publish_ok(net, k % 3, k, k + 1, PUB, NULL);
+            publish_ok(net, 0, 3, 0, GONE, NULL);
+            for (uint32_t i = 0; i < 8; i++)
+                order[i] = i;
+            for (uint32_t i = 3; i < 8; i++) { /* the owners 0, 1, 2 first */
+                uint32_t j = 3 + fake_net_random(net, 5), was = order[i];
+                order[i] = order[j];
+                order[j] = was;
+            }
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t leaver = order[i];
+                assert_int_equal(dht_node_hand_over(net->rank[leaver].node), 0);
+                /* while it hands over: to it, for all the others know */
+                fake_publish(net, 8 + i % 2, i, 100 + i, PUB, &late);
+                lookup_is(net, 9, 10, 0, 11);
+                hand_over(net, leaver);
+                assert_true(fake_net_run_until(net, &late.calls, 60 * SEC));
+                assert_int_equal(late.status, 0);
+                for (int known = 0; known < 2; known++) { /* before they know, and after */
+                    for (unsigned k = 8; k < FAKE_KEYS; k++)
+                        lookup_is(net, 8 + k % 2, k, 0, k + 1);
+                    for (unsigned k = 0; k <= i; k++)
+                        lookup_is(net, 8 + k % 2, k, 0, 100 + k);
+                    if (i < 3)
+                        lookup_is(net, 8, 3, ENOENT, 0);
+                    if (!known) {
+                        publish_ok(net, 8, i, 100 + i, PUB, NULL);
+                        fake_net_kill(net, leaver, true);
+                    }
+                }
+            }
+            fake_net_destroy(net);
+        }
+    }
+}
+
+/* A newcomer, and when the others say that what belongs to it is with it. */
+static void test_in_place(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct fake_net *net = fake_net_create(6, 1, seed);
+        uint32_t newcomer = fake_net_random(net, 6);
+        uint64_t moment[6];
+        bool settled = false;
+
+        fake_net_kill(net, newcomer, true);
+        for (unsigned k = 0; k < FAKE_KEYS; k++)
+            publish_ok(net, (newcomer + 1 + k % 5) % 6, k, k + 1, PUB, NULL);
+        fake_net_revive(net, newcomer, true);
+        for (uint32_t i = 0; i < 6; i++)
+            moment[i] = dht_node_moment(net->rank[i].node);
+        while (!settled) {
+            fake_net_run(net, MSEC / 10);
+            settled = true;
+            for (uint32_t i = 0; i < 6; i++)
+                settled = settled && dht_node_in_place(net->rank[i].node, moment[i]);
+        }
+        for (unsigned k = 0; k < FAKE_KEYS; k++) {
+            uint32_t homes[DHT_REPLICAS_MAX];
+            fake_homes(net, k, homes);
+            if (homes[0] == newcomer)
+                assert_non_null(fake_record(net, newcomer, k));
+            lookup_is(net, newcomer, k, 0, k + 1);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 static void restore_as(struct fake_net *net, uint32_t rank, unsigned key,
                        const struct dyad_version *version, uint8_t storage)
 {
@@ -861,6 +953,31 @@ static void restore_as(struct fake_net *net, uint32_t rank, unsigned key,
 
     entry.storage[0] = storage;
     assert_int_equal(dht_node_restore(net->rank[rank].node, &entry), 0);
+}
+
+/* Who passes an entry of a dead owner on becomes its owner in the midst of that. */
+static void test_restore_during_relay(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct fake_net *net = fake_net_create(5, 5, seed);
+        struct dyad_version v;
+        uint32_t heir = 1, newcomer = 4;
+
+        fake_net_kill(net, newcomer, true);
+        publish_ok(net, 0, 0, 5, PUB, &v);
+        fake_net_kill(net, 0, true);
+        fake_net_revive(net, newcomer, true);
+        assert_int_equal(dht_node_pass_on(net->rank[heir].node, newcomer), 0);
+        fake_net_run(net, fake_net_random(net, 4) * MSEC / 4);
+        restore_as(net, heir, 0, &v, 0);
+        fake_net_run(net, SEC);
+        for (uint32_t i = 1; i < 5; i++) {
+            assert_non_null(fake_record(net, i, 0));
+            assert_int_equal(fake_record(net, i, 0)->entry.owner, heir);
+        }
+        fake_net_destroy(net);
+    }
 }
 
 static void owner_is(struct fake_net *net, unsigned key, uint32_t owner, uint64_t counter)
@@ -1611,6 +1728,9 @@ int main(void)
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_destroy_busy),
+        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_restore_during_relay),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),

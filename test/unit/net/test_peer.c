@@ -20,6 +20,8 @@ static struct net_peer *make_peer(void)
     peer->rank = 70000;
     peer->incarnation = 3;
     peer->pid = 4194303;
+    strcpy(peer->launch, "slurm.pmix.7.0");
+    peer->launch_rank = 70001;
     peer->depth = 2;
     peer->bins = 256;
     peer->replicas = 2;
@@ -63,6 +65,7 @@ static void test_largest(void **state)
 
     (void)state;
     memset(peer->node, 'n', NET_PEER_NODE_MAX);
+    memset(peer->launch, 'l', NET_PEER_LAUNCH_MAX);
     memset(peer->dmd_producer, '/', PATH_MAX - 1);
     memset(peer->dmd_consumer, '/', PATH_MAX - 1);
     peer->address_len = NET_PEER_ADDRESS_MAX;

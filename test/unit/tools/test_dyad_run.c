@@ -273,9 +273,14 @@ static void test_launcher(void **state)
     run(ARGS("--dmd", dmd, "true"), ENV("DYAD_GUEST_OF=0@job"));
     expect(0, NULL, NULL);
     assert_string_equal(result.err, "");
-    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/tmp"));
+    /* Made by the first process if it is missing; what is there must be ours alone. */
+    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/no/such/yet"));
     expect(0, NULL, NULL);
     assert_string_equal(result.err, "");
+    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/tmp"));
+    expect(125, NULL, "DYAD_SESSION_DIR=/tmp: must be yours and closed to others");
+    run(ARGS("--dmd", dmd, "--session-dir", "here", "true"), ENV());
+    expect(125, NULL, "--session-dir here: a relative path");
 
     char *srun = make_file("srun", "#!/bin/sh\nexit 0\n", 17, 0755);
     run(ARGS("--dmd", dmd, srun, "-n", "2", "./sim"), ENV());

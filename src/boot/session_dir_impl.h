@@ -1,0 +1,79 @@
+/*
+ * boot/session_dir_impl.h - between session_dir.c and session_slot.c, for nobody else
+ */
+#ifndef DYAD_BOOT_SESSION_DIR_IMPL_H
+#define DYAD_BOOT_SESSION_DIR_IMPL_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "boot/session.h"
+#include "boot/session_dir.h"
+
+#define NAME_CAP   128
+#define TARGET_CAP 256
+
+struct session_dir {
+    char *top, *path; /* DYAD_SESSION_DIR, and its subdirectory */
+    char id[BOOT_SESSION_ID_LEN + 1];
+    uint32_t ranks;
+    uint64_t node, identity, boot, net; /* hashes, and the number of the network name space;
+                                         * 0: not known */
+    char claim[64];                     /* the claim's name, behind the user's number */
+    struct session_dir_slot *slots, *spare;
+    struct timespec mtime; /* of the directory, before the last list */
+    uint64_t mtime_since;  /* first seen at */
+    uint64_t listed;       /* at; 0: never */
+    bool settled;          /* the last list was made long enough after that */
+    struct session_dir_gone gone[SESSION_DIR_GONE_MAX];
+    size_t ngone;
+    bool has;        /* a slot */
+    bool superseded; /* and lost it */
+    uint32_t slot, inc;
+    char target[TARGET_CAP]; /* of our link */
+    void *blob;              /* our entry, once it is committed */
+    size_t blob_len;
+};
+
+enum kind { OTHER, SLOT, LIVE, GONE, NEW };
+
+struct name {
+    enum kind kind;
+    uint32_t slot, inc;
+    uint64_t node, identity;
+};
+
+void session_name_print(char text[NAME_CAP], const struct name *name);
+/* False if it is none of ours: only what session_name_print() makes is. */
+bool session_name_parse(const struct session_dir *d, const char *text, struct name *name);
+/* The name of our own link or entry; of the live entry of a slot. */
+struct name session_own_name(const struct session_dir *d, enum kind kind);
+struct name session_live_name(const struct session_dir *d, uint32_t slot);
+
+/* The directory, opened anew. */
+int session_dir_enter(const struct session_dir *d);
+/* Call fn for each name of ours; fd, of the directory, is closed. 0 or -1. */
+int session_dir_each(struct session_dir *d, int fd,
+                     void (*fn)(struct session_dir *d, int fd, const struct name *name));
+/* The text of a link. Length, or -1 with errno. */
+ssize_t session_dir_link(int fd, const char *name, char text[TARGET_CAP]);
+/* Make link `name` with `text`, or put the text of the one that is there into it. 0, or -1
+ * with errno, logged. */
+int session_dir_agree(const struct session_dir *d, int fd, const char *name,
+                      char text[TARGET_CAP]);
+/* Log that nothing can be written, and leave errno as `error`. */
+void session_dir_log(const struct session_dir *d, int error);
+
+static inline void close_keep(int fd)
+{
+    int saved = errno;
+
+    close(fd);
+    errno = saved;
+}
+
+#endif

@@ -1,0 +1,207 @@
+/*
+ * dht/node_leave.c - a rank that leaves in order, and what a newcomer waits for
+ *
+ * A home that dies takes its shard with it: the owners publish again what it had, and for
+ * so long the other homes answer. With one replica there is none, and entries whose owner
+ * has gone nobody publishes again. So who leaves in order first gives its shard away: from
+ * dht_node_hand_over() on it counts itself as no home, which moves its own entries (as any
+ * change of membership does), and passes every record of its shard on to the homes that
+ * follow, a window of them at a time, and what is published here meanwhile as well. It goes
+ * on answering, for what it has is still the truth.
+ *
+ * When all of that has been acknowledged, dht_node_retire(): requests to us as a home are
+ * refused from then on, so publishers and askers pass us over and turn to the homes that
+ * have it all. There is no moment at which an entry that was acknowledged is not found, in
+ * whatever order the others learn that we are gone.
+ *
+ * A newcomer gets what belongs to it from the owners; but entries whose owner has gone (a
+ * launch that has ended), and tombstones whose writer has, it gets from the homes that
+ * were: dht_node_pass_on().
+ *
+ * What is not passed on: waiters (they register anew when they learn that we are gone) and
+ * holders of copies. A home that does not know a holder does not tell it of newer versions;
+ * it hears of them from the homes that stay, or else looks its copy up by version when its
+ * kept answers are over. That is as it is after a death.
+ */
+#include "dht/node_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct passing {
+    char *names; /* upaths of the shard, each with its NUL */
+    size_t len, size, at;
+};
+
+struct choice {
+    struct dht_node *node;
+    uint32_t newcomer; /* DYAD_RANK_NONE: all records */
+};
+
+/* Who would publish it again is not there. */
+static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entry)
+{
+    return !dht_node_is_live(
+        node, entry->state == DYAD_ENTRY_PUBLISHED ? entry->owner : entry->version.rank);
+}
+
+static bool is_chosen(const struct choice *choice, const struct dht_record *record)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n;
+
+    if (record->entry.state == DYAD_ENTRY_NONE)
+        return false;
+    if (choice->newcomer == DYAD_RANK_NONE)
+        return true;
+    if (!is_orphan(choice->node, &record->entry))
+        return false;
+    n = dht_node_homes(choice->node, record->upath, homes);
+    for (unsigned i = 0; i < n; i++)
+        if (homes[i] == choice->newcomer)
+            return true;
+    return false;
+}
+
+static int pass_add(struct dht_record *record, void *arg)
+{
+    const struct choice *choice = arg;
+    struct passing *passing = choice->node->passing;
+    size_t n = strlen(record->upath) + 1;
+
+    if (!is_chosen(choice, record))
+        return 0;
+    if (passing->size - passing->len < n) {
+        size_t size = 2 * passing->size + n + 4096;
+        char *names = realloc(passing->names, size);
+        if (names == NULL)
+            return -1;
+        passing->names = names;
+        passing->size = size;
+    }
+    memcpy(passing->names + passing->len, record->upath, n);
+    passing->len += n;
+    return 0;
+}
+
+/* Pass on what is chosen, after what is being passed on already. 0 or -1 ENOMEM: not all.
+ */
+static int pass_start(struct dht_node *node, uint32_t newcomer)
+{
+    struct choice choice = {node, newcomer};
+
+    if (node->passing == NULL)
+        node->passing = calloc(1, sizeof(*node->passing));
+    if (node->passing == NULL)
+        return -1;
+    if (node->passing->at == node->passing->len)
+        node->passing->at = node->passing->len = 0;
+    if (dht_shard_foreach(node->shard, pass_add, &choice) == 0)
+        return 0;
+    errno = ENOMEM;
+    return -1;
+}
+
+int dht_node_pass_on(struct dht_node *node, uint32_t newcomer)
+{
+    int rc = pass_start(node, newcomer);
+
+    node_rearm(node);
+    return rc;
+}
+
+int dht_node_hand_over(struct dht_node *node)
+{
+    if (node->leaving)
+        return 0;
+    node->leaving = true; /* first: the homes are those without us */
+    if (pass_start(node, DYAD_RANK_NONE) < 0) {
+        node->leaving = false;
+        return -1;
+    }
+    kept_drop_all(node);
+    publish_review(node, false);
+    node_rearm(node);
+    return 0;
+}
+
+bool leave_has_more(const struct dht_node *node)
+{
+    return node->passing != NULL && node->passing->at < node->passing->len;
+}
+
+void leave_again(struct dht_node *node, const char *upath)
+{
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, upath);
+    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE)
+        publish_relay(node, &record->entry);
+}
+
+void leave_step(struct dht_node *node)
+{
+    struct passing *passing = node->passing;
+
+    while (leave_has_more(node) && node->nrepair < DHT_REPAIR_WINDOW) {
+        const char *upath = passing->names + passing->at;
+        passing->at += strlen(upath) + 1;
+        leave_again(node, upath);
+    }
+}
+
+void leave_note(struct dht_node *node, const struct dyad_entry *entry)
+{
+    if (node->leaving)
+        publish_relay(node, entry);
+}
+
+bool leave_refuses(struct dht_node *node, const struct net_msg *msg)
+{
+    struct net_msg reply = {
+        .type = NET_MSG_ERROR, .status = EHOSTUNREACH, .id = msg->id, .entry = msg->entry};
+
+    if (!node->retired || (msg->type != NET_MSG_PUBLISH && msg->type != NET_MSG_LOOKUP))
+        return false;
+    node_send(node, msg->source, &reply); /* if it fails, we are silent, as the dead are */
+    return true;
+}
+
+bool dht_node_handed_over(const struct dht_node *node)
+{
+    return node->leaving && !leave_has_more(node) && dht_node_pending(node) == 0;
+}
+
+void dht_node_retire(struct dht_node *node)
+{
+    node->retired = node->leaving;
+}
+
+void leave_destroy(struct dht_node *node)
+{
+    if (node->passing == NULL)
+        return;
+    free(node->passing->names);
+    free(node->passing);
+    node->passing = NULL;
+}
+
+uint64_t dht_node_moment(const struct dht_node *node)
+{
+    return node->last_id;
+}
+
+bool dht_node_in_place(const struct dht_node *node, uint64_t moment)
+{
+    const struct publish *op;
+
+    if (node->reviewing || node->nrepair > 0 || leave_has_more(node))
+        return false;
+    for (op = node->publishes; op != NULL; op = op->hh.next)
+        if (op->id <= moment)
+            return false;
+    return true;
+}
