@@ -54,6 +54,8 @@ void lost_stop(struct member *member);
 void lost_add(struct member *member, uint32_t rank);
 /* It is there. */
 void lost_back(struct member *member, uint32_t rank);
+/* Something came from it although it is taken for dead. */
+void lost_heard(struct member *member, uint32_t rank);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */
