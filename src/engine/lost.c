@@ -11,7 +11,7 @@
  * did not turn for a while the time begins anew.
  * - Lost: for DYAD_JOIN_TIMEOUT it may return; so long it counts as busy in the exit
  *   barrier. After that the job goes on without it.
- * - It is asked (net_worker_probe()) soon, then after pauses that double from one second to
+ * - It is asked (net_worker_probe()) after a second, then after pauses that double up to
  *   ASK_MAX, at most ASK_AT_ONCE ranks in ASK_SPACE; and when somebody needs it. So a rank
  *   that is cut off costs each other one 4 packets a minute, and a healed link is found by
  *   whichever end asks first.
@@ -33,8 +33,7 @@
 #include "engine/member_impl.h"
 #include "util/log.h"
 
-#define ASK_SOON    (100 * UTIL_NSEC_PER_MSEC)
-#define ASK_FIRST   (1 * UTIL_NSEC_PER_SEC)
+#define ASK_FIRST   (1 * UTIL_NSEC_PER_SEC) /* at a job's end all is over by then */
 #define ASK_MAX     (16 * UTIL_NSEC_PER_SEC)
 #define ASK_SPACE   (250 * UTIL_NSEC_PER_MSEC)
 #define ASK_AT_ONCE 8
@@ -124,6 +123,18 @@ void lost_ask(struct member *member, uint32_t rank)
     l->pause = ASK_FIRST;
     ask(member, rank, now);
     due(of(member), l->ask_at);
+}
+
+void lost_heard(struct member *member, uint32_t rank)
+{
+    struct lost_rank *l = &of(member)->rank[rank];
+    uint64_t soon = util_clock_now() + ASK_SPACE;
+
+    if (!l->since || l->gone || (l->ask_at && l->ask_at <= soon))
+        return;
+    l->ask_at = soon;
+    l->pause = ASK_FIRST;
+    due(of(member), soon);
 }
 
 void lost_unanswered(struct member *member, uint32_t rank)
@@ -240,7 +251,7 @@ void lost_add(struct member *member, uint32_t rank)
         lost->nsuspect--;
     if (!l->since)
         lost->nlost++;
-    *l = (struct lost_rank){.since = now, .ask_at = now + ASK_SOON, .pause = ASK_FIRST};
+    *l = (struct lost_rank){.since = now, .ask_at = now + ASK_FIRST, .pause = ASK_FIRST};
     due(lost, l->ask_at);
     tell_table(member, rank);
     member_links_set_live(member, rank, false); /* the barrier asks if it may return */

@@ -90,6 +90,8 @@ void lost_add(struct member *member, uint32_t rank);
 void lost_back(struct member *member, uint32_t rank);
 /* It has left for good: nothing is expected of it. True: its return was. */
 bool lost_forget(struct member *member, uint32_t rank);
+/* Something came from it although it is taken for dead. */
+void lost_heard(struct member *member, uint32_t rank);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */

@@ -260,6 +260,14 @@ static void worker_unanswered(void *arg, uint32_t rank)
         lost_unanswered(member, rank);
 }
 
+static void worker_heard(void *arg, uint32_t rank)
+{
+    struct member *member = arg;
+
+    if (member->state != MEMBER_LEAVING && !net_is_guest(rank))
+        lost_heard(member, rank);
+}
+
 static void table_silent(void *arg, uint32_t rank)
 {
     lost_suspect(arg, rank);
@@ -267,6 +275,7 @@ static void table_silent(void *arg, uint32_t rank)
 
 static const struct net_worker_ops worker_ops = {
     .unanswered = worker_unanswered,
+    .heard = worker_heard,
     .receive = worker_receive,
     .need_peer = worker_need_peer,
     .peer_down = worker_peer_down,

@@ -42,8 +42,8 @@ int net_worker_probe(struct net_worker *worker, uint32_t rank)
 
 void net_worker_heard_dead(struct net_worker *worker, struct peer *peer)
 {
-    if (!peer->conn)
-        net_worker_probe(worker, peer->rank);
+    if (!peer->conn && worker->ops->heard)
+        worker->ops->heard(worker->arg, peer->rank);
 }
 
 uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank)

@@ -61,6 +61,10 @@ struct net_worker_ops {
     void (*peer_up)(void *arg, const struct net_peer *peer);
     /* A connection by which net_worker_probe() asked has failed. May be NULL. */
     void (*unanswered)(void *arg, uint32_t rank);
+    /* A peer that is down has sent something: it lived then, and may not know that it is
+     * taken for dead. Ask it (not at once: who leaves is seen to be gone before its last
+     * words are read). May be NULL. */
+    void (*heard)(void *arg, uint32_t rank);
 };
 
 /* Completion of a send: status 0 (handed to the transport, buffer free again) or an errno
@@ -119,8 +123,7 @@ void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error);
  * that asks already. peer_up follows when it answers; peer_down at its end if it had not
  * heard that we took it for dead; ops->unanswered if the connection fails; nothing while
  * everything is silent, so ask again after a while. 0, or -1: EINVAL not down, or nothing
- * is known of it; ENOMEM; EHOSTUNREACH no connection can be made. A peer that is down and
- * sends us something is asked without this call. */
+ * is known of it; ENOMEM; EHOSTUNREACH no connection can be made. */
 int net_worker_probe(struct net_worker *worker, uint32_t rank);
 /* What is known of a peer, even if it is down, or NULL. Valid until the loop runs again. */
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank);

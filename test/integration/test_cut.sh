@@ -93,9 +93,9 @@ go go.cut
 all split 60
 is own.2 old_2
 is near.1 old_0
-is far.0 EHOSTUNREACH 8
-is far.1 EHOSTUNREACH 8
-is far.2 EHOSTUNREACH 8
+is far.0 EHOSTUNREACH 10
+is far.1 EHOSTUNREACH 10
+is far.2 EHOSTUNREACH 10
 is none.0 ENOENT
 for i in 0 1 2 3 4 5 6 7; do # published, wherever the homes are: never ENOENT
     read -r what took <"$WORK/look$i.2"

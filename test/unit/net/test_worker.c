@@ -229,8 +229,16 @@ static void on_unanswered(void *arg, uint32_t rank)
     note(node);
 }
 
+static void on_heard(void *arg, uint32_t rank)
+{
+    struct node *node = arg;
+
+    net_worker_probe(node->worker, rank);
+}
+
 static const struct net_worker_ops ops = {
     .unanswered = on_unanswered,
+    .heard = on_heard,
     .receive = on_receive,
     .need_peer = on_need,
     .peer_down = on_down,
