@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,7 @@ static int open_and_stay(char **argv)
                                                : O_RDWR);
     int line = atoi(argv[4]);
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing is left of a test that fails */
     if (fd < 0 || write(line, "o", 1) != 1)
         return 99;
     for (;;)
