@@ -245,6 +245,38 @@ static int holder(const char *number, const char *hex)
     return peer >= 0 && boot_claim_peer_ok(peer) ? 0 : 2;
 }
 
+/* A holder that cannot serve: nobody waits for it, and nobody takes the claim from it. */
+static void test_shut(void **state)
+{
+    int fd = boot_claim_bind(&address, len), waiting[3];
+    char byte;
+
+    (void)state;
+    assert_true(fd >= 0);
+    for (int i = 0; i < 3; i++)
+        assert_true((waiting[i] = boot_claim_connect(&address, len)) >= 0);
+    errno = 77;
+    boot_claim_shut(fd);
+    assert_int_equal(errno, 77);
+    for (int i = 0; i < 3; i++) {
+        assert_true(recv(waiting[i], &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN);
+        close(waiting[i]);
+    }
+    assert_int_equal(boot_claim_connect(&address, len), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    pid_t pid = fork(); /* nor from another process, nor does another become the member */
+    if (pid == 0)
+        _exit(boot_claim_connect(&address, len) == -1 && errno == ECONNREFUSED &&
+                      boot_claim_bind(&address, len) == -1 && errno == EADDRINUSE
+                  ? 0
+                  : 1);
+    assert_int_equal(exit_of(pid), 0);
+    close(fd);
+    fd = boot_claim_bind(&address, len);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +287,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_death_frees),
         cmocka_unit_test(test_forked_copy),
         cmocka_unit_test(test_exec_hands_over),
+        cmocka_unit_test(test_shut),
     };
     self = argv[0]; /* not /proc/self/exe: valgrind's own program there */
     if (argc == 4 && strcmp(argv[1], "holder") == 0)
