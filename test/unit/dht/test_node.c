@@ -869,6 +869,39 @@ static void test_copies(void **state)
     }
 }
 
+/* A home that has not heard yet that a rank lives does not count on telling it: it says so,
+ * and is asked again. */
+static void test_copy_of_unknown(void **state)
+{
+    (void)state;
+    for (unsigned wait = 0; wait < 2; wait++) {
+        struct fake_net *net = fake_net_create(12, 2, 1);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        struct result r;
+
+        fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+        for (unsigned i = 0; i < 2; i++)
+            dht_node_set_live(net->rank[homes[i]].node, reader, false);
+        if (!wait)
+            publish_ok(net, owner, 0, 5, PUB, NULL);
+        fake_net_run(net, 2 * SEC);
+        fake_lookup(net, reader, 0, wait ? COPY | WAIT : COPY, NULL, &r);
+        fake_net_run(net, SEC);
+        if (wait)
+            publish_ok(net, owner, 0, 5, PUB, NULL);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        assert_int_equal(fake_record(net, homes[0], 0)->nholders, 0);
+        publish_ok(net, owner, 0, 6, PUB, NULL); /* does not wait for it */
+        assert_int_not_equal(net->rank[reader].copy[0].counter, 0);
+        for (unsigned i = 0; i < 2; i++)
+            dht_node_set_live(net->rank[homes[i]].node, reader, true);
+        fake_net_run(net, 6 * SEC);
+        assert_int_equal(net->rank[reader].copy[0].counter, 0);
+        fake_net_destroy(net);
+    }
+}
+
 /* As one that an earlier member fetched. It is asked for until the homes have it, not for
  * ever, and a change of membership begins that anew. */
 static void test_hold(void **state)
@@ -1340,6 +1373,7 @@ int main(void)
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_copy_of_unknown),
         cmocka_unit_test(test_dead_waiters_swept),
         cmocka_unit_test(test_refresh),
         cmocka_unit_test(test_hostile),
