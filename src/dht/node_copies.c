@@ -43,6 +43,12 @@ struct renewal {
     char upath[];
 };
 
+static void copies_try_again(struct dht_node *node)
+{
+    if (!node->copy_timer.active && node->copy_tries < TRIES_MAX)
+        node_timer_start(node, &node->copy_timer, TIMER_RETRY);
+}
+
 static struct copy *copy_find(struct dht_node *node, const char *upath)
 {
     struct copy *copy;
@@ -81,6 +87,8 @@ void copies_note(struct dht_node *node, const char *upath,
     copy->version = *version;
     copy->home = home;
     copy->epoch = node->epoch;
+    if (home == DYAD_RANK_NONE)
+        copies_try_again(node);
 }
 
 void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
@@ -117,12 +125,6 @@ static bool copy_is_known(struct dht_node *node, const struct copy *copy)
         if (homes[i] == copy->home)
             return true;
     return false;
-}
-
-static void copies_try_again(struct dht_node *node)
-{
-    if (!node->copy_timer.active && node->copy_tries < TRIES_MAX)
-        node_timer_start(node, &node->copy_timer, TIMER_RETRY);
 }
 
 static void renewed(void *arg, int status, const struct dyad_entry *entry)

@@ -26,6 +26,9 @@
  * NOTED_MAX such records the answer is one that must not be kept: polls of names that never
  * come cost a bounded amount of memory.
  *
+ * Somebody that we take for dead may ask all the same: it has just joined, and we have not
+ * heard of it. It would not be told, so it is not noted, and the answer says so.
+ *
  * That waiting cannot go round in a circle: a rank delays its answer only while a publish
  * of its own with a LOWER version is under way (node_publish.c), which itself waits for
  * lower ones.
@@ -346,9 +349,12 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
         /* One that cannot be noted as a holder is not told now: it asks again by itself. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
             record->entry.state == DYAD_ENTRY_PUBLISHED &&
-            waiter->rank != record->entry.owner &&
-            dht_shard_add_holder(record, waiter->rank) < 0)
-            continue;
+            waiter->rank != record->entry.owner) {
+            if (!dht_node_is_live(node, waiter->rank))
+                msg.flags = NET_LOOKUP_UNNOTED;
+            else if (dht_shard_add_holder(record, waiter->rank) < 0)
+                continue;
+        }
         node_send(node, waiter->rank, &msg);
         DL_DELETE(record->waiters, waiter);
         free(waiter);
@@ -465,7 +471,9 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
     bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
-    bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait;
+    /* Who is dead is not told of newer versions. It may be news to us that it lives. */
+    bool known = dht_node_is_live(node, msg->source);
+    bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait && known;
     struct dht_record *record;
     struct dht_key key;
 
@@ -481,9 +489,12 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
             reply.status = 0;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
         if (reply.status == 0 && (keep || (msg->flags & NET_LOOKUP_COPY) != 0) &&
-            msg->source != record->entry.owner &&
-            dht_shard_add_holder(record, msg->source) < 0)
-            reply.status = ENOMEM;
+            msg->source != record->entry.owner) {
+            if (!known)
+                reply.flags |= NET_LOOKUP_UNNOTED;
+            else if (dht_shard_add_holder(record, msg->source) < 0)
+                reply.status = ENOMEM;
+        }
         /* The owner is told as well: told_take_ranks(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && noted_add(node, record, &key, msg))))

@@ -280,7 +280,7 @@ void kept_drop(struct dht_node *node, const char *upath);
 void kept_drop_all(struct dht_node *node);
 
 /* node_copies.c */
-/* The home has noted us as a holder of that version. */
+/* The home has noted us as a holder of that version; DYAD_RANK_NONE: none has. */
 void copies_note(struct dht_node *node, const char *upath,
                  const struct dyad_version *version, uint32_t home);
 /* A home told us of a newer version, and counts us no more. */

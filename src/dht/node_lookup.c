@@ -346,15 +346,19 @@ static struct dht_lookup *lookup_find(struct dht_node *node, const struct net_ms
 
 /* The home said what it has: it keeps no waiter. */
 static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct ask *ask,
-                            const struct dyad_entry *entry)
+                            const struct net_msg *msg)
 {
+    const struct dyad_entry *entry = &msg->entry;
+
     ask->pending = ask->waiter = ask->wait = false;
     ask->answered = true;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
     if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry)) {
         if ((l->flags & NET_LOOKUP_COPY) != 0 && entry->owner != node->config.self)
-            copies_note(node, l->upath, &entry->version, ask->rank);
+            copies_note(
+                node, l->upath, &entry->version,
+                (msg->flags & NET_LOOKUP_UNNOTED) != 0 ? DYAD_RANK_NONE : ask->rank);
         lookup_finish(node, l, 0);
         return;
     }
@@ -389,7 +393,7 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
                  newer) ||
                 (msg->status == ENOENT && msg->entry.state == DYAD_ENTRY_NONE &&
                  !ask->wait))) {
-        lookup_answered(node, l, ask, &msg->entry);
+        lookup_answered(node, l, ask, msg);
     } else {
         ask_fail(node, l, ask);
         lookup_advance(node, l);
@@ -404,7 +408,7 @@ void lookup_notify(struct dht_node *node, const struct net_msg *msg)
     l = lookup_find(node, msg, &ask);
     if (l != NULL && (ask->wait || ask->waiter) && msg->entry.state != DYAD_ENTRY_NONE &&
         dyad_version_cmp(&msg->entry.version, &l->newer_than) > 0)
-        lookup_answered(node, l, ask, &msg->entry);
+        lookup_answered(node, l, ask, msg);
 }
 
 void lookup_rank_dead(struct dht_node *node, uint32_t rank)

@@ -19,7 +19,7 @@
  * been superseded while it was out of reach: it looks up by whom and treats the answer as
  * the INVALIDATE that it missed. Then it passes that entry on to all homes, for if its
  * publisher has died, nobody else will, and homes that took our older entry for the newest
- * would go on saying so.
+ * would go on saying so. In a job in which ranks have died it does so at every INVALIDATE.
  *
  * An INVALIDATE that comes while a publish of ours is under way: if it names a version
  * below ours we are ahead and say so; if above, ours may yet be raised over it, so the
@@ -539,6 +539,9 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
         }
         own->entry.state = DYAD_ENTRY_NONE;
         own_settle(node, own);
+        /* Its publisher may have died before it had told all homes. */
+        if (node->epoch > 0)
+            relay_start(node, &in->newer);
     }
     node_ready_push(node, &in->ready, incoming_deliver);
 }

@@ -90,6 +90,9 @@ enum net_msg_type {
 /* The asker keeps the answer: tell it of newer versions, also where there is nothing yet.
  * In a LOOKUP_REPLY: it will be told. */
 #define NET_LOOKUP_KEEP 0x08u
+/* In a LOOKUP_REPLY or NOTIFY to one that asked with COPY: the home takes the asker for
+ * dead, and has not noted that it holds a copy. It is to ask again. */
+#define NET_LOOKUP_UNNOTED 0x10u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
 /* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy

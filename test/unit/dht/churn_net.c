@@ -235,6 +235,7 @@ uint32_t churn_any(struct churn_net *net, int group)
 static void event_news(struct churn_net *net, const struct churn_event *event)
 {
     const struct churn_rank *about = &net->rank[event->about];
+    struct dht_node *node = churn_node(net, event->to);
 
     if (!event->rumour &&
         (about->incarnation != event->about_incarnation || about->there != event->live))
@@ -249,8 +250,8 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
         net->changed[event->about] = net->now;
     /* A new member of a rank is an empty shard: dead, then live. */
     if (event->live && !event->rumour && about->incarnation > 0)
-        dht_node_set_live(net->rank[event->to].node, event->about, false);
-    dht_node_set_live(net->rank[event->to].node, event->about, event->live);
+        dht_node_set_live(node, event->about, false);
+    dht_node_set_live(node, event->about, event->live);
 }
 
 static void event_happens(struct churn_net *net, struct churn_event *event)

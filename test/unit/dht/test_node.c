@@ -1247,6 +1247,76 @@ static void test_copies(void **state)
     }
 }
 
+/* A publisher dies when one home has its version: who owned the file until then passes it
+ * on, so the homes agree. */
+static void test_half_published(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX], other = 0;
+    struct dyad_version v1;
+    struct result r;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), writer = stranger(net, 0, owner);
+    while (other == owner || other == writer || other == homes[0] || other == homes[1])
+        other++;
+    fake_net_kill(net, other, true);
+    publish_ok(net, owner, 0, 5, PUB, &v1);
+    /* The writer has read it, so it begins above v1. */
+    net->refuse = false;
+    net->cut[writer][homes[1]] = true;
+    fake_lookup(net, writer, 0, 0, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    struct dyad_entry entry = {
+        .upath = "key0", .owner = writer, .state = PUB, .mode = 0100644, .version = v1};
+    assert_int_equal(dht_node_publish(net->rank[writer].node, &entry, NULL, NULL), 0);
+    fake_net_run(net, 100 * 1000); /* homes[0] has it */
+    fake_net_kill(net, writer, true);
+    fake_net_run(net, 10 * SEC);
+    for (unsigned i = 0; i < 2; i++) {
+        struct dht_record *record = fake_record(net, homes[i], 0);
+        assert_non_null(record);
+        assert_int_equal(record->entry.version.rank, writer);
+        assert_int_equal(record->entry.version.counter, v1.counter + 1);
+    }
+    assert_int_equal(dht_node_pending(net->rank[owner].node), 0);
+    fake_net_destroy(net);
+}
+
+/* A home that has not heard yet that a rank lives does not count on telling it: it says so,
+ * and is asked again. */
+static void test_copy_of_unknown(void **state)
+{
+    (void)state;
+    for (unsigned wait = 0; wait < 2; wait++) {
+        struct fake_net *net = fake_net_create(12, 2, 1);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        struct result r;
+
+        fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
+        for (unsigned i = 0; i < 2; i++)
+            dht_node_set_live(net->rank[homes[i]].node, reader, false);
+        if (!wait)
+            publish_ok(net, owner, 0, 5, PUB, NULL);
+        fake_net_run(net, 2 * SEC);
+        fake_lookup(net, reader, 0, wait ? COPY | WAIT : COPY, NULL, &r);
+        fake_net_run(net, SEC);
+        if (wait)
+            publish_ok(net, owner, 0, 5, PUB, NULL);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        assert_int_equal(fake_record(net, homes[0], 0)->nholders, 0);
+        publish_ok(net, owner, 0, 6, PUB, NULL); /* does not wait for it */
+        assert_int_not_equal(net->rank[reader].copy[0].counter, 0);
+        for (unsigned i = 0; i < 2; i++)
+            dht_node_set_live(net->rank[homes[i]].node, reader, true);
+        fake_net_run(net, 6 * SEC);
+        assert_int_equal(net->rank[reader].copy[0].counter, 0);
+        fake_net_destroy(net);
+    }
+}
+
 /* As one that an earlier member fetched. It is asked for until the homes have it, not for
  * ever, and a change of membership begins that anew. */
 static void test_hold(void **state)
@@ -1723,6 +1793,8 @@ int main(void)
         cmocka_unit_test(test_adopted),
         cmocka_unit_test(test_adopted_holder),
         cmocka_unit_test(test_left_behind),
+        cmocka_unit_test(test_copy_of_unknown),
+        cmocka_unit_test(test_half_published),
         cmocka_unit_test(test_dead_waiters_swept),
         cmocka_unit_test(test_refresh),
         cmocka_unit_test(test_hostile),

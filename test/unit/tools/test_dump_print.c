@@ -210,13 +210,38 @@ static void test_odd(void **state)
     free(text);
 }
 
+/* Files that were taken over, ranks that came back, and, only where members say so, which
+ * launch they belong to. */
+static void test_survivors(void **state)
+{
+    (void)state;
+    char *text = print(dump_print_shards, "{\"shards\":[{\"rank\":3,\"incarnation\":2}]}");
+    expect(text, "INC");
+    assert_null(strstr(text, "LAUNCH"));
+    free(text);
+    text = print(dump_print_shards,
+                 "{\"shards\":[{\"rank\":3,\"incarnation\":2},{\"rank\":4,"
+                 "\"launch\":\"64a1\",\"launch_rank\":1}]}");
+    expect(text, "LAUNCH");
+    expect(text, "64a1.1");
+    expect(text, "-.-");
+    free(text);
+    text = print(dump_print_entries,
+                 "{\"shards\":[{\"rank\":0,\"entries\":[{\"upath\":\"a\",\"owner\":3,"
+                 "\"adopted\":true,\"version\":{\"counter\":1,\"rank\":1,"
+                 "\"incarnation\":0}},{\"upath\":\"b\",\"owner\":7,\"adopted\":false}]}]}");
+    expect(text, "  3 (from 1)  ");
+    expect(text, "  7           ");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escape),  cmocka_unit_test(test_shards),
         cmocka_unit_test(test_entries), cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_key),     cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_odd),     cmocka_unit_test(test_survivors),
     };
 
     return cmocka_run_group_tests_name("tools/dump_print", tests, NULL, NULL);
