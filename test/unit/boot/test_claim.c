@@ -61,6 +61,18 @@ static void test_name(void **state)
     b = id;
     b.rank = UINT32_MAX - 17;
     assert_true(boot_claim_address(&b, "kvs", &other) > len);
+
+    /* As text, and back. */
+    char name[sizeof(other.sun_path)];
+    boot_claim_name(&address, len, name);
+    assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789/"), strlen(name));
+    assert_int_equal(boot_claim_named(name, &other), len);
+    assert_memory_equal(&other, &address, sizeof(other));
+    assert_int_equal(boot_claim_named("", &other), 0);
+    char longest[sizeof(other.sun_path) + 1];
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(other.sun_path)] = '\0';
+    assert_int_equal(boot_claim_named(longest, &other), 0);
 }
 
 static void test_bind_and_connect(void **state)

@@ -572,7 +572,10 @@ static void is_handed_over(void **state)
     entry.size = 5;
     assert_non_null(fetch = store_fetch_adopt(s->dir, &entry, copy));
     assert_int_equal(access(scratch_path(s, "dir/given"), F_OK), -1);
+    struct store_identity before; /* known before it has its name */
+    assert_int_equal(store_fetch_identity(fetch, &before), 0);
     assert_int_equal(store_fetch_commit(fetch, 0, &id), 0);
+    assert_true(before.ino == id.ino && before.btime == id.btime && before.size == id.size);
     check_text(s, "dir/given", "whole");
     assert_int_equal(files_in(s, ".dyad/tmp"), 0);
 
