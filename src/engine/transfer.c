@@ -163,10 +163,17 @@ static void source_lost(struct transfer *t, const char *why);
 static void deadline_passed(void *arg)
 {
     struct transfer *t = arg;
+    struct member *member = t->member;
+    uint32_t source = t->source;
+    bool guest = net_is_guest(source);
 
-    if (!net_is_guest(t->source))
-        lost_suspect(t->member, t->source);
     source_lost(t, "does not answer");
+    /* It may answer other questions meanwhile: where the two ends do not agree which of
+     * their connections is the one that lives, small messages arrive and large ones do not.
+     * Taken for dead it is asked, and both make new ones (net/revive.c). Last: `t` may be
+     * gone. */
+    if (!guest)
+        net_worker_peer_down(member->worker, source, ETIMEDOUT);
 }
 
 static void deadline_move(struct transfer *t)

@@ -2,8 +2,8 @@
 faults.py check SEED LAUNCH LOGS EVENTS RESULTS SCAN... - judge what the ranks told; 1 if something was wrong
 faults.py table RESULTS...                       - all of it, as a table for docs/reliability.md
 
-A launch's ranks are fault_worker.py, its plan is fault_plan.py's. LOGS has a file of each rank; EVENTS is what was done to them, RESULTS what
-came of it (JSON). CLUSTER_DIR is the cluster; SSD its nodes' small local disk, the managed directory below it.
+A launch's ranks are fault_worker.py, its plan is fault_plan.py's. LOGS has a file of each rank; EVENTS is what was
+done to them, RESULTS what came of it (JSON). CLUSTER_DIR is the cluster; SSD its nodes' small local disk, the managed directory below it.
 
 What is right and what is wrong. An operation has a begin and an end, taken before and after the call by one clock. It *precedes*
 another if its end is before the other's begin. A name's state is changed by writes (to a version, which its uid names), removals and
@@ -483,8 +483,8 @@ def table(results):
     names = {"kill": "kill -9 of a rank", "stop": "SIGSTOP, 0.5 to 8 s", "cut": "a node's link cut, 0.5 to 8 s",
              "full": "disk full, 0.5 to 3 s", "limit": "writes fail (RLIMIT_FSIZE)", "writer": "kill -9 of a writing child",
              "all": "**all**"}
-    print("| fault | how often | operations then | done | absent | waited in vain | out of reach | no room | half written | killed in it | outdated | "
-          "wrong | worst open | worst change |")
+    print("| fault | how often | operations then | done | absent | waited in vain | out of reach | no room | "
+          "half written | killed in it | outdated | wrong | worst open | worst change |")
     print("|---" * 14 + "|")
     for kind, row in total.items():
         if not row["count"]:
