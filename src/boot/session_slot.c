@@ -260,13 +260,15 @@ static void log_full(const struct session_dir *d)
     errno = ENOSPC;
 }
 
-static void unlink_own(const struct session_dir *d, int fd, enum kind kind)
+/* Our claim ends. In a directory that was emptied since, the name may be another's. */
+static void unlink_claim(const struct session_dir *d, int fd)
 {
-    struct name own = session_own_name(d, kind);
-    char text[NAME_CAP];
+    struct name own = session_own_name(d, SLOT);
+    char name[NAME_CAP], text[TARGET_CAP];
 
-    session_name_print(text, &own);
-    unlinkat(fd, text, 0);
+    session_name_print(name, &own);
+    if (session_dir_link(fd, name, text) > 0 && strcmp(text, d->target) == 0)
+        unlinkat(fd, name, 0);
 }
 
 int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnation)
@@ -294,7 +296,7 @@ int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnati
         if (session_dir_list(d) < 0)
             goto unreadable;
         if (d->slots[d->slot].link != d->inc) { /* see the top */
-            unlink_own(d, fd, SLOT);
+            unlink_claim(d, fd);
             continue;
         }
         close(fd);
@@ -365,19 +367,23 @@ static int put_entry(struct session_dir *d, int fd)
     return rc;
 }
 
-/* The list says that a later claim has our slot. */
-static int check_superseded(struct session_dir *d)
+/* A later claim has our slot. */
+static int superseded(struct session_dir *d)
 {
-    if (d->slots[d->slot].link <= d->inc)
-        return 0;
     if (!d->superseded)
         log_error(
-            "slot %u of the session %s was given to another process, because this one "
-            "had been found dead; it shares no more files",
+            "slot %u of the session %s was given to another process, because this one had "
+            "been found dead; it shares no more files",
             d->slot, d->path);
     d->superseded = true;
     errno = ESTALE;
     return -1;
+}
+
+/* Does the list say so? */
+static int check_superseded(struct session_dir *d)
+{
+    return d->slots[d->slot].link <= d->inc ? 0 : superseded(d);
 }
 
 int session_dir_commit(struct session_dir *d, const void *blob, size_t len)
@@ -390,25 +396,32 @@ int session_dir_commit(struct session_dir *d, const void *blob, size_t len)
     }
     memcpy(d->blob, blob, len);
     d->blob_len = len;
-    if ((fd = session_dir_enter(d)) < 0)
-        goto error;
-    if (put_entry(d, fd) < 0 || session_dir_list(d) < 0) {
-        close_keep(fd);
-        goto error;
+    fd = session_dir_enter(d);
+    if (fd < 0 || put_entry(d, fd) < 0) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        free(d->blob); /* leaving gives the slot back */
+        d->blob = NULL;
+        session_dir_log(d, error);
+        return -1;
     }
     close(fd);
+    if (session_dir_list(d) < 0) {
+        log_error("session directory %s cannot be read: %m", d->path);
+        return -1;
+    }
     if (check_superseded(d) < 0) {
         session_dir_leave(d);
         errno = ESTALE;
         return -1;
     }
     return 0;
-error:
-    session_dir_log(d, errno);
-    return -1;
 }
 
-/* Somebody has emptied the directory: what makes it this session is put back. */
+/* What makes it our session and our slot is put back, if somebody has emptied the
+ * directory.
+ */
 static int restore(struct session_dir *d, int fd)
 {
     char name[NAME_CAP], text[TARGET_CAP];
@@ -430,7 +443,10 @@ static int restore(struct session_dir *d, int fd)
     if (session_dir_agree(d, fd, "ranks", text) < 0)
         return -1;
     session_name_print(name, &own);
-    return symlinkat(d->target, fd, name) < 0 && errno != EEXIST ? -1 : 0;
+    snprintf(text, sizeof(text), "%s", d->target);
+    if (session_dir_agree(d, fd, name, text) < 0)
+        return -1;
+    return strcmp(text, d->target) == 0 ? 0 : superseded(d);
 }
 
 int session_dir_keep(struct session_dir *d)
@@ -440,7 +456,8 @@ int session_dir_keep(struct session_dir *d)
     char from[NAME_CAP], to[NAME_CAP];
     int fd, rc;
 
-    if (!d->blob || s->live == d->inc)
+    if (!d->blob ||
+        (s->live == d->inc && s->live_node == d->node && s->live_identity == d->identity))
         return 0;
     if (d->superseded || check_superseded(d) < 0) {
         errno = ESTALE;
@@ -448,7 +465,7 @@ int session_dir_keep(struct session_dir *d)
     }
     if ((fd = session_dir_enter(d)) < 0)
         return -1;
-    rc = s->link == 0 ? restore(d, fd) : 0;
+    rc = restore(d, fd);
     if (rc == 0) {
         log_info("somebody has removed this process from the session; it goes on");
         session_name_print(from, &gone);
@@ -505,6 +522,6 @@ void session_dir_leave(struct session_dir *d)
     else if (d->blob)
         move_name(fd, from, to);
     if (!d->blob || d->superseded)
-        unlink_own(d, fd, SLOT);
+        unlink_claim(d, fd);
     close(fd);
 }

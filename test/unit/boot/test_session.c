@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -553,10 +554,18 @@ static void test_keep(void **state)
     assert_int_equal(session_dir_list(b.d), 0);
     assert_int_equal(session_dir_keep(b.d), -1);
     assert_int_equal(errno, ESTALE);
+    assert_int_equal(session_dir_list(a.d), 0);
+    assert_int_equal(session_dir_keep(a.d), -1);
+    assert_int_equal(errno, ESTALE);
     assert_int_equal(count("live."), 1);
+    /* Whose slot has the same name there. */
+    assert_int_equal(c.slot, a.slot);
+    assert_int_equal(c.inc, a.inc);
+    member_leave(&a);
+    member_leave(&b);
+    assert_int_equal(count("slot.00000.1"), 1);
+    assert_int_equal(count("live.00000.1"), 1);
     member_leave(&c);
-    member_kill(&a);
-    member_kill(&b);
 }
 
 /* Found dead by mistake, and the slot is another's before one looks. */
@@ -600,6 +609,28 @@ static void test_superseded(void **state)
     assert_int_equal(e.slot, 0);
     member_leave(&e);
     member_leave(&b);
+}
+
+/* An entry that cannot be written: nothing half is left, and the slot is given back. */
+static void test_no_room(void **state)
+{
+    struct rlimit before, small;
+    struct member a;
+
+    (void)state;
+    fresh();
+    assert_int_equal(join(&a, 1, "here", 8), 0);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 4;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0); /* SIGXFSZ is blocked */
+    int rc = commit(&a), error = errno;
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(rc, -1);
+    assert_int_equal(error, EFBIG);
+    assert_int_equal(count("live.") + count("new."), 0);
+    member_leave(&a);
+    assert_int_equal(count("slot."), 0);
 }
 
 /* A claimer that slept while its slot was taken, left and taken again. */
@@ -1160,6 +1191,7 @@ int main(void)
         cmocka_unit_test(test_node),
         cmocka_unit_test(test_keep),
         cmocka_unit_test(test_superseded),
+        cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_sleeper),
         cmocka_unit_test(test_race),
         cmocka_unit_test(test_meet),
