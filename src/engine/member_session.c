@@ -56,6 +56,7 @@ struct member_session {
     uint64_t until; /* end of the wait for their answers, or of leaving */
     struct answer *answers;
     bool leaving, left;
+    bool committed; /* our entry is there */
 };
 
 static void session_look(void *arg);
@@ -167,6 +168,7 @@ static void session_committed(void *arg, int status)
         member_join_failed(member);
         return;
     }
+    member->ring->committed = true;
     ask_all(member);
 }
 
@@ -492,8 +494,9 @@ void member_session_destroy(struct member *member, bool leave)
 
     if (!s)
         return;
+    /* A claim without an entry is given back, also before exec: nobody would find it. */
     if (s->boot)
-        boot_session_destroy(s->boot, leave);
+        boot_session_destroy(s->boot, leave || !s->committed);
     DL_FOREACH_SAFE(s->answers, answer, tmp)
     {
         DL_DELETE(s->answers, answer);
