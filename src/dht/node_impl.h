@@ -3,6 +3,7 @@
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
+ * node_writing.c: who writes what, on storage that nodes share.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -208,8 +209,23 @@ struct dht_node {
     struct noted *noted; /* by record */
 
     struct kept *kept, *kept_order;
+
+    struct written *written; /* as a home, by upath */
+    struct writing *writing; /* what we write, by upath */
+    struct tell *tells;      /* utlist: BEGINs and ENDs without an answer */
+    struct dht_settle *settles;
+
     struct dht_node_stats stats;
 };
+
+/* node_writing.c */
+void home_writing(struct dht_node *node, const struct net_msg *msg);
+void writing_reply(struct dht_node *node, const struct net_msg *msg);
+/* As a home: a newer version of upath is in force. */
+void home_written(struct dht_node *node, const char *upath);
+/* A rank died, or came. */
+void writing_rank_changed(struct dht_node *node, uint32_t rank, bool live);
+void writing_destroy(struct dht_node *node);
 
 /* node.c */
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);

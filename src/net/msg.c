@@ -71,7 +71,10 @@ enum field {
       UPATH_MUST | VERSION | ENTRY | FILE_RANGE | BLOB | BLOB_NEEDED)              \
     X(PEER_JOIN, "peer-join", RANGE | BLOB)                                        \
     X(PEER_FETCH, "peer-fetch", UPATH_MUST | VERSION | ENTRY | BLOB | BLOB_NEEDED) \
-    X(PEER_FETCHED, "peer-fetched", 0)
+    X(PEER_FETCHED, "peer-fetched", 0)                                             \
+    X(WRITING, "writing", UPATH_MUST)                                              \
+    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | ENTRY)                \
+    X(GUEST_WRITING, "guest-writing", UPATH | RANGE)
 
 static const struct {
     const char *name;

@@ -5,7 +5,7 @@
  * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel
  * has no openat2 (ENOSYS, or a seccomp filter's EPERM), a walk component by component with
  * O_NOFOLLOW does the same. Thread-safe: a struct store_dir is immutable after creation
- * (and store_dir_detach). No result depends on the umask, and umask() is never called.
+ * (and store_dir_detach, store_dir_set_shared). No result depends on the umask, and umask() is never called.
  *
  * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
  * (store/marks.h), owner/ (store/journal.h), tmp/ (files being fetched). It is made again
@@ -51,6 +51,13 @@ int store_dir_fd(
  * nothing of ours stays in it, and nothing breaks if the program closes what it did not
  * open. Before other threads use dir. */
 void store_dir_detach(struct store_dir *dir);
+
+/* May programs of other kernels see the same files? Then no lock and no memory below it is
+ * common with them. True on every file system but those that one kernel alone has mounted
+ * (ext4, xfs, btrfs, tmpfs, ...), and as store_dir_set_shared() says. */
+bool store_dir_shared(const struct store_dir *dir);
+/* Told by the user. Before other threads use dir, and before its marks are made. */
+void store_dir_set_shared(struct store_dir *dir, bool shared);
 
 /* The storage id at another path (another DMD seen from this node), without creating
  * anything. 0, or -1 with errno (ENOENT: no DMD there). */

@@ -116,7 +116,15 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
         abort();
 }
 
-static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate};
+static void op_wanted(void *arg, const char *upath)
+{
+    struct fake_rank *self = arg;
+
+    self->nwanted[key_index(upath)]++;
+}
+
+static const struct dht_node_ops ops = {op_send, op_now, op_set_timer, op_invalidate,
+                                        op_wanted};
 
 static void start(struct fake_rank *rank)
 {
