@@ -681,7 +681,7 @@ static void settle_reply(struct dht_node *node, struct dht_settle *settle,
     if (settle->done)
         return;
     if (msg->status == EAGAIN) {
-        if (settle->wait)
+        if (settle->wait && ask != NULL)
             settle_again(node, settle);
         return;
     }

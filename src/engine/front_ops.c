@@ -82,6 +82,22 @@ static bool is_self_or_ancestor(pid_t pid)
     return false;
 }
 
+static bool op_shares(enum engine_side side)
+{
+    const struct front *front = front_get();
+
+    return front && front_shared(front, side);
+}
+
+static int op_read_begin(enum engine_side side, const char *upath)
+{
+    struct front *front = front_get();
+    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+
+    (void)side;
+    return front_waits_for(front, upath) ? front_settle(front, upath, timeout) : 0;
+}
+
 static int op_read_check(enum engine_side side, const char *upath, int fd)
 {
     struct front *front = front_get();
@@ -198,6 +214,8 @@ static const struct engine_ops table = {
     .member_run = op_member_run,
     .leave = op_leave,
     .fork_child = front_fork_child,
+    .shares = op_shares,
+    .read_begin = op_read_begin,
     .read_check = op_read_check,
     .consume = op_consume,
     .lookup = op_lookup,

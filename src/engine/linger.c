@@ -151,7 +151,8 @@ static uint32_t present_state(struct linger *l, bool *look_again)
     size_t alive;
 
     *look_again = false;
-    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member))
+    if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member) ||
+        shared_pending(l->member))
         return 0; /* its end is told */
     if (!l->exiting) {
         *look_again = l->member->consumes != NULL;

@@ -260,6 +260,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
     if (run_of(member)->lost_since)
         run_of(member)->lost_since[peer->rank] = 0;
     member_links_set_live(member, peer->rank, true);
+    shared_peer(member, peer);
     consume_rank_up(member, peer->rank);
 }
 
@@ -275,6 +276,7 @@ static const struct dht_node_ops table_ops = {
     .now = table_now,
     .set_timer = table_set_timer,
     .invalidate = produce_invalidate,
+    .wanted = shared_wanted,
 };
 
 static bool wave_confirm(void *arg, uint64_t number)
