@@ -52,7 +52,7 @@ struct written {
 };
 
 struct writing {
-    UT_hash_handle hh; /* by upath */
+    UT_hash_handle hh;                /* by upath */
     uint32_t homes[DHT_REPLICAS_MAX]; /* who were told */
     unsigned nhomes;
     char upath[];
@@ -389,7 +389,8 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     if (tell->done)
         return;
     do {
-        unsigned n = node_homes(node, &tell->key, node->config.replicas, &tell->asks, homes);
+        unsigned n =
+            node_homes(node, &tell->key, node->config.replicas, &tell->asks, homes);
         again = false;
         for (unsigned i = 0; i < n && !full; i++) {
             struct net_msg msg = {

@@ -48,11 +48,13 @@ struct consume {
     struct dyad_version before_lost; /* `seen` before the version that is being fetched */
     uint32_t owner;
     struct dht_lookup *lookup;
-    struct dht_lookup *check; /* for the barrier, beside `lookup` */
+    struct dht_lookup *check;        /* for the barrier, beside `lookup` */
     struct dht_settle *settle;       /* it is here: does another node write it? */
     struct dht_settle *settle_check; /* for the barrier, beside `settle` */
     bool regular;                    /* what is here is a regular file */
-    struct dyad_entry entry;  /* what was found, while `bring` makes its directories */
+    bool in_sight;           /* the look-up said that it is published in this storage */
+    uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
+    struct dyad_entry entry; /* what was found, while `bring` makes its directories */
     struct bring *bring;
     bool stale; /* it is out of date by now */
     struct transfer_wait transfer;
@@ -418,6 +420,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->seen = entry->version;
     c->owner = entry->owner;
     if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
+        c->in_sight = true;
         consume_step(c);
         return;
     }
@@ -544,12 +547,49 @@ static int look_here(struct consume *c)
     return rc;
 }
 
+/* Another node has published it in this storage, and it is not seen here: a network file
+ * system may say for a while that a name is not there which it looked up before it was
+ * made. Within the bound that a lost owner has; then it has been removed past us. True: it
+ * will be looked at again. */
+static bool await_sight(struct consume *c)
+{
+    const struct member *member = c->member;
+    uint64_t now = util_clock_now();
+    uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+
+    if (!c->unseen_since)
+        c->unseen_since = now;
+    if (now - c->unseen_since >= bound) {
+        log_warn(
+            "rank %u on node %s has published \"%s\" in the storage of %s, where it has "
+            "not "
+            "been seen for %.0f s: it was removed without a word, or this node sees the "
+            "directory as it was (mount NFS with lookupcache=positive)",
+            c->owner, member_node_name(c->member, c->owner), c->upath,
+            store_dir_path(member->side[ENGINE_CONSUMER].dir),
+            (double)(now - c->unseen_since) / 1e9);
+        c->unseen_since = 0;
+        return false;
+    }
+    c->lost_waiting = true;
+    net_timer_start(c->lost, now + LOST_AGAIN);
+    return true;
+}
+
 static void consume_step(struct consume *c)
 {
     struct member *member = c->member;
     const struct store_record *record;
     int here = look_here(c);
+    bool in_sight = c->in_sight;
 
+    c->in_sight = false;
+    if (here == ENOENT && in_sight && store_dir_shared(member->side[ENGINE_CONSUMER].dir)) {
+        store_dir_refresh(member->side[ENGINE_CONSUMER].dir, c->upath);
+        here = look_here(c);
+        if (here == ENOENT && !(c->flags & NET_CONSUME_WRITER) && await_sight(c))
+            return;
+    }
     if (here == 0 && must_settle(c)) {
         settle(c);
         return;
@@ -819,8 +859,7 @@ void consume_fail_waiting(struct member *member)
             continue;
         if (c->settle) {
             dht_node_settle_cancel(member->dht, c->settle);
-            c->settle =
-                dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
+            c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
             if (!c->settle)
                 consume_end(c, ENOMEM);
             continue;

@@ -75,8 +75,8 @@ int front_produce(struct front *front, enum engine_side side, const char *upath,
  * somebody publishes it. `fd`: a descriptor of the file. */
 int front_watch(struct front *front, enum engine_side side, const char *upath,
                 uint64_t mark, int fd);
-/* Is it to be reckoned with that other nodes write to this side's files? A load or two; from
- * anywhere. */
+/* Is it to be reckoned with that other nodes write to this side's files? A load or two;
+ * from anywhere. */
 bool front_shared(const struct front *front, enum engine_side side);
 /* Then: the homes know that upath (may be NULL, but at a beginning) is being written under
  * this mark, or not any more (NET_WRITING_*). 0 or -1 with errno. */

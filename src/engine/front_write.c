@@ -178,7 +178,8 @@ void front_write_opened(engine_token token, int fd, int flags)
     if (!token)
         return;
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
-        char *upath = writing_take(token).first_upath; /* first: then the slot is anybody's */
+        char *upath =
+            writing_take(token).first_upath; /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
         tell_end(token, upath, NET_WRITING_END);
         front_name_free(upath);

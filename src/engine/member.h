@@ -6,8 +6,8 @@
  * rank; produce.c, rename.c, consume.c, transfer.c, serve.c and invalidate.c are the life
  * of a file, a directory or a link; orphan.c sees to files whose writer has closed them
  * while another holds them; dirs.c and ancestor.c care for the directories above; list.c
- * lists, bring.c brings whole trees; shared.c is for storage that nodes share; peer_member.c deals with promoted guests (peer.h);
- * linger.c is the end; dump.c tells.
+ * lists, bring.c brings whole trees; shared.c is for storage that nodes share;
+ * peer_member.c deals with promoted guests (peer.h); linger.c is the end; dump.c tells.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -122,7 +122,7 @@ struct member {
     unsigned serving;           /* buffers in use */
     struct serve_watch *serve_watches; /* utlist */
     struct dump_request *dumps;
-    struct orphan *orphans; /* utlist */
+    struct orphan *orphans;           /* utlist */
     struct shared_file *shared_files; /* uthash by side and upath */
     struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
     struct linger *linger;

@@ -329,8 +329,8 @@ static int guest_writing(struct guest *guest)
                    what == NET_WRITING_ABANDONED, published, guest);
         return 0;
     }
-    if (shared_begin(guest->member, side, msg->entry.upath, msg->length, published, guest) ==
-        0)
+    if (shared_begin(guest->member, side, msg->entry.upath, msg->length, published,
+                     guest) == 0)
         return 0;
     guest->pending--;
     return -1;
@@ -382,7 +382,8 @@ static void guest_serve(void *arg, int error)
             return;
         }
         guest->consume = consume_start(
-            member, msg->entry.upath, msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
+            member, msg->entry.upath,
+            msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
             msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
         rc = guest->consume ? 0 : -1;
         break;

@@ -15,9 +15,9 @@
  * A file may have several marks, from processes of this rank; the homes hear of the first
  * and of the last. That a writer was killed is seen by its lock, and looked for only if a
  * reader or another writer asks for the file (shared_wanted()): then a thread sleeps until
- * the mark is over, and if it is abandoned the homes are told so. Marks that the member does
- * not know (an earlier image of this process was the member) are ended by their closers,
- * who name the file.
+ * the mark is over, and if it is abandoned the homes are told so. Marks that the member
+ * does not know (an earlier image of this process was the member) are ended by their
+ * closers, who name the file.
  *
  * Not seen: that a process of another node renames a file which this one has open. A rename
  * on this node is, a moment after it.
@@ -85,7 +85,8 @@ void shared_peer(struct member *member, const struct net_peer *peer)
             continue;
         store_marks_share(side->marks);
         log_info(
-            "node %s has the same storage below %s: its files are not copied, and who opens "
+            "node %s has the same storage below %s: its files are not copied, and who "
+            "opens "
             "one waits for writers on other nodes",
             peer->node, store_dir_path(side->dir));
     }
@@ -164,10 +165,11 @@ static void told(void *arg, int status)
     bool begins = tell->what == DHT_WRITING_BEGIN;
 
     if (status)
-        log_warn("no home of \"%s\" can be reached, to be told that it %s: readers on other "
-                 "nodes may %s",
-                 tell->upath, begins ? "is being written" : "is not being written any more",
-                 begins ? "open it before it is complete" : "wait longer than they need to");
+        log_warn(
+            "no home of \"%s\" can be reached, to be told that it %s: readers on other "
+            "nodes may %s",
+            tell->upath, begins ? "is being written" : "is not being written any more",
+            begins ? "open it before it is complete" : "wait longer than they need to");
     DL_DELETE(member->shared_tells, tell);
     free(tell);
     linger_activity(member);
@@ -241,9 +243,10 @@ static void mark_end(struct shared_file *file, struct shared_mark *mark, bool ab
     }
     if (tell_homes(member, upath_of(file),
                    abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, fn, arg) < 0) {
-        log_error("out of memory: readers of \"%s\" on other nodes wait longer than they "
-                  "need to",
-                  upath_of(file));
+        log_error(
+            "out of memory: readers of \"%s\" on other nodes wait longer than they "
+            "need to",
+            upath_of(file));
         if (fn)
             fn(arg, 0);
     }
@@ -270,7 +273,8 @@ void shared_end(struct member *member, enum engine_side side, const char *upath,
     }
     if (known)
         return;
-    if (upath && upath[0] && !file_find(member, side, upath) && shared_storage(member, side) &&
+    if (upath && upath[0] && !file_find(member, side, upath) &&
+        shared_storage(member, side) &&
         tell_homes(member, upath, abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, fn,
                    arg) == 0)
         return;
@@ -304,9 +308,10 @@ void shared_renamed(struct member *member, const char *from, const char *to)
         LL_FOREACH_SAFE(file->marks, mark, mtmp)
         {
             if (shared_begin(member, file->side, name, mark->mark, NULL, NULL) < 0) {
-                log_error("out of memory: readers on other nodes may open \"%s\" before it "
-                          "is complete",
-                          name);
+                log_error(
+                    "out of memory: readers on other nodes may open \"%s\" before it "
+                    "is complete",
+                    name);
                 break;
             }
             bool last = !mark->next && file->marks == mark;
@@ -353,9 +358,11 @@ static void watch_work(void *arg)
     bool again;
 
     do {
-        /* After the mark was seen to be of an open file: if that has no name, it is gone. */
+        /* After the mark was seen to be of an open file: if that has no name, it is gone.
+         */
         bool opened = store_marks_stays_dirty(watch->marks, watch->mark, 0);
-        int fd = open(watch->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        int fd =
+            open(watch->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         again = false;
         if (fd < 0 && opened)
             break;
@@ -380,9 +387,10 @@ static void watch_done(void *arg)
         LL_SEARCH_SCALAR(file->marks, mark, mark, watch->mark);
     }
     if (mark && watch->abandoned)
-        log_error("\"%s\" is abandoned: a process of this rank died while it wrote it; it is "
-                  "not complete until somebody writes it again",
-                  upath_of(file));
+        log_error(
+            "\"%s\" is abandoned: a process of this rank died while it wrote it; it is "
+            "not complete until somebody writes it again",
+            upath_of(file));
     if (mark)
         mark_end(file, mark, watch->abandoned, NULL, NULL);
     free(watch);

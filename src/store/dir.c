@@ -326,6 +326,37 @@ int store_dir_rmdir(const struct store_dir *dir, const char *upath)
     return unlink_below(dir, upath, AT_REMOVEDIR);
 }
 
+static void refresh_one(const struct store_dir *dir, const char *path)
+{
+    int root = store_dir_root_get(dir);
+    if (root < 0)
+        return;
+    int fd = path ? store_dir_open(dir, path, O_RDONLY | O_DIRECTORY, 0)
+                  : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    if (fd >= 0) {
+        fstat(fd, &st);
+        close(fd);
+    }
+    store_dir_root_put(dir, root);
+}
+
+void store_dir_refresh(const struct store_dir *dir, const char *upath)
+{
+    char above[DYAD_UPATH_MAX + 1];
+    int saved = errno;
+
+    refresh_one(dir, NULL);
+    for (size_t i = 0; upath[i] && i < DYAD_UPATH_MAX; i++) {
+        if (upath[i] == '/') {
+            above[i] = '\0';
+            refresh_one(dir, above);
+        }
+        above[i] = upath[i];
+    }
+    errno = saved;
+}
+
 struct timespec store_dir_mtime_get(int at)
 {
     struct stat st;

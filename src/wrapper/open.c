@@ -134,7 +134,7 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
         const char *upath = awaited(where);
         int fd, moved;
 
-        if (!begun && upath && ops->shares && ops->shares(ENGINE_CONSUMER) &&
+        if (!begun && upath && ops->shares(ENGINE_CONSUMER) &&
             ENGINE_CALL(ops->read_begin(ENGINE_CONSUMER, upath)) < 0)
             return -1;
         begun = true;

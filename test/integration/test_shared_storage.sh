@@ -146,6 +146,13 @@ run 30 'echo x >"$D/slow"; exec 3>"$D/slow"; come open; await read' \
 grep -q '"slow" was not published within .*: rank 0 on node n0 has it open for writing' "$LOG" ||
     fail "the reader was not told why: $(grep slow "$LOG")"
 
+# Removed by a program that says nothing: after a while the reader is told, and gets what is written next.
+JOB_ENV=("${BASE_ENV[@]}" DYAD_SHARED_STORAGE=1 DYAD_JOIN_TIMEOUT=1)
+run 30 'echo x >"$D/lost"; LD_PRELOAD= rm "$D/lost"; come lost; await asks; sleep 2; slow lost anew; await read' \
+    'await lost; (come asks; is anew 8 <"$D/lost"); come read'
+grep -q 'has published "lost" in the storage of .*, where it has not been seen for' "$LOG" ||
+    fail "the reader was not told that the file is gone"
+
 # The whole rank of a writer dies.
 JOB_ENV=("${BASE_ENV[@]}" DYAD_SHARED_STORAGE=1)
 MPIRUN_ARGS=(--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0)

@@ -37,8 +37,8 @@ static void writes(struct fake_net *net, uint32_t rank, enum dht_writing what)
 {
     struct answer a = {0};
 
-    assert_int_equal(
-        dht_node_writing(net->rank[rank].node, fake_key(KEY), what, told, &a), 0);
+    assert_int_equal(dht_node_writing(net->rank[rank].node, fake_key(KEY), what, told, &a),
+                     0);
     assert_int_equal(a.calls, 0); /* never from inside */
     assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
     assert_int_equal(a.status, 0);
@@ -317,10 +317,10 @@ static void test_lost_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),      cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_abandoned),      cmocka_unit_test(test_abandoned_late),
-        cmocka_unit_test(test_writer_dies),    cmocka_unit_test(test_homes_die),
-        cmocka_unit_test(test_silence),        cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_begin_end),   cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),   cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies), cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),     cmocka_unit_test(test_lost_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
