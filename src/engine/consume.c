@@ -52,6 +52,7 @@ struct consume {
     struct dht_settle *settle;       /* it is here: does another node write it? */
     struct dht_settle *settle_check; /* for the barrier, beside `settle` */
     bool regular;                    /* what is here is a regular file */
+    bool left_by_other;              /* who wrote it on another node is gone: was said */
     bool in_sight;           /* the look-up said that it is published in this storage */
     uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
     struct dyad_entry entry; /* what was found, while `bring` makes its directories */
@@ -245,8 +246,12 @@ static void lost_look(void *arg)
 {
     struct consume *c = arg;
 
-    c->lost_waiting = false;
     net_timer_stop(c->lost);
+    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
+        consume_step(c);
+        return;
+    }
+    c->lost_waiting = false;
     c->seen = c->before_lost;
     consume_step(c);
 }
@@ -481,13 +486,19 @@ static void settled(void *arg, int status, uint32_t by, const struct dyad_versio
         consume_end(c, status == EOWNERDEAD ? 0 : status);
         return;
     }
-    log_warn(
-        "\"%s\" is abandoned: a process of rank %u on node %s died while it wrote it; "
-        "process %d waits until somebody writes it again",
-        c->upath, by, member_node_name(c->member, by), (int)c->pid);
+    if (!c->left_by_other)
+        log_warn(
+            "\"%s\" is abandoned: who was writing it, a process of rank %u on node %s, is "
+            "gone; process %d waits until it is published anew",
+            c->upath, by, member_node_name(c->member, by), (int)c->pid);
+    c->left_by_other = true;
     c->seen = *version;
     writer_gone(c);
-    look_up(c);
+    /* Asked again, because a rank that was out of reach may come back and end it without a
+     * new version. */
+    if (look_up(c))
+        net_timer_start(
+            c->lost, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
 }
 
 /* As the node's own marks, this is not for who opens it for writing. */
