@@ -1,6 +1,8 @@
 /* store/lock.h: a lock is a description's, through dup and fork, and ends with it. */
 #include "scratch.h"
 
+#include <signal.h>
+
 #include "store/lock.h"
 
 #define BYTE (STORE_LOCK_OFFSET + 4711)
@@ -78,7 +80,7 @@ static void bytes(void **state)
     assert_int_equal(store_lock_byte(b, BYTE), -1); /* not open for writing */
     assert_int_equal(errno, EBADF);
     if (store_lock_byte(a, BYTE) < 0)
-        skip(); /* a file system without such locks */
+        skip();                                    /* a file system without such locks */
     assert_int_equal(store_lock_test(a, BYTE), 0); /* its own */
     assert_int_equal(store_lock_test(b, BYTE), 1);
     assert_int_equal(store_lock_test(b, BYTE + 1), 0);
