@@ -304,6 +304,7 @@ void dht_node_destroy(struct dht_node *node)
     kept_drop_all(node);
     lookup_destroy(node);
     writing_destroy(node);
+    home_writers_destroy(node);
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
@@ -361,6 +362,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
         home_rank_dead(node, rank);
+        home_writers_rank_dead(node, rank);
         if (!node->sweep_timer.active)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     }
