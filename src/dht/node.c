@@ -40,6 +40,8 @@ static const struct {
     [NET_MSG_NOTIFY] = {lookup_notify, false},
     [NET_MSG_INVALIDATE] = {publish_invalidate, true},
     [NET_MSG_INVALIDATE_REPLY] = {home_invalidate_reply, false},
+    [NET_MSG_WRITING] = {home_writing, true},
+    [NET_MSG_WRITING_REPLY] = {writing_reply, true},
 };
 
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class)
@@ -345,6 +347,8 @@ void dht_node_destroy(struct dht_node *node)
     leave_destroy(node);
     lookup_destroy(node);
     copies_destroy(node);
+    writing_destroy(node);
+    home_writers_destroy(node);
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
@@ -430,9 +434,11 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
         home_rank_dead(node, rank);
+        home_writers_rank_dead(node, rank);
         if (!node->sweep_timer.active)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     }
+    writing_rank_changed(node, rank, live);
     publish_review(node, false);
     copies_review(node);
     node_rearm(node);

@@ -76,6 +76,9 @@ struct dht_node_ops {
     /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
      */
     void (*silent)(void *arg, uint32_t rank);
+    /* Somebody waits until this rank does not write upath any more. If it does not, or its
+     * writer has died, dht_node_writing() says so. May be NULL. */
+    void (*wanted)(void *arg, const char *upath);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -105,6 +108,33 @@ int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
+
+/* --- storage that nodes share: who has what open for writing (node_writing.c) --- */
+
+enum dht_writing { DHT_WRITING_BEGIN, DHT_WRITING_END, DHT_WRITING_ABANDONED };
+/* status 0, or EHOSTUNREACH: no home could be told */
+typedef void (*dht_writing_fn)(void *arg, int status);
+/* Tell the homes of upath that this rank has it open for writing (it is told to new homes,
+ * too, until the END), has not any more, or that its writer died over it: then it is not
+ * complete until a version is published. fn (may be NULL) when all live homes know. 0 or -1
+ * ENOMEM. */
+int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
+                     dht_writing_fn fn, void *arg);
+
+struct dht_settle;
+/* status 0: at some moment since the call nobody wrote it; EOWNERDEAD: `by` left it half
+ * written after `version` (zero: none was published), and nobody writes it; EBUSY (without
+ * wait): `by` writes it; EHOSTUNREACH. */
+typedef void (*dht_settle_fn)(void *arg, int status, uint32_t by,
+                              const struct dyad_version *version);
+/* Does another rank write upath? `wait`: until none does, without bound. NULL: ENOMEM.
+ * After fn the handle is gone. */
+struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
+                                   dht_settle_fn fn, void *arg);
+/* fn will not be called. */
+void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle);
+/* The rank that it waits for, or DYAD_RANK_NONE: it waits for nothing but answers. */
+uint32_t dht_settle_writer(const struct dht_settle *settle);
 
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT

@@ -460,6 +460,7 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     }
     told_take_ranks(node, told, msg);
     record_set(record, msg);
+    home_written(node, record->upath);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);

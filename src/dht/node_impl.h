@@ -4,6 +4,8 @@
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
  * node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
+ * node_writing.c: who writes what, on storage that nodes share; node_writers.c: as homes
+ * know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -227,8 +229,26 @@ struct dht_node {
     struct passing *passing; /* what is being passed on to other homes, or NULL */
     bool leaving, retired;
 
+    struct written *written; /* as a home, by upath */
+    struct writing *writing; /* what we write, by upath */
+    struct tell *tells;      /* utlist: BEGINs and ENDs without an answer */
+    struct dht_settle *settles;
+
     struct dht_node_stats stats;
 };
+
+/* node_writers.c */
+void home_writing(struct dht_node *node, const struct net_msg *msg);
+/* A newer version of upath is in force. */
+void home_written(struct dht_node *node, const char *upath);
+void home_writers_rank_dead(struct dht_node *node, uint32_t rank);
+void home_writers_destroy(struct dht_node *node);
+
+/* node_writing.c */
+void writing_reply(struct dht_node *node, const struct net_msg *msg);
+/* A rank died, or came. */
+void writing_rank_changed(struct dht_node *node, uint32_t rank, bool live);
+void writing_destroy(struct dht_node *node);
 
 /* node.c */
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);

@@ -541,7 +541,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
         own_settle(node, own);
         /* Its publisher may have died before it had told all homes. */
         if (node->epoch > 0)
-            relay_start(node, &in->newer);
+            publish_relay(node, &in->newer);
     }
     node_ready_push(node, &in->ready, incoming_deliver);
 }

@@ -67,9 +67,14 @@ static const struct config_word log_words[] = {
     X("DYAD_FSYNC_WRITE", BOOL, fsync_write, "0", 0, 0, NULL,                             \
       "Flush a file to its storage (fsync) before it is published.")                      \
     X("DYAD_SHARED_STORAGE", BOOL_WORD, shared_storage, "auto", 0, 0, shared_words,       \
-      "Whether the managed directory is one and the same storage on all nodes, so "       \
-      "that nothing is copied and opens are only synchronised. auto: found out by a "     \
-      "random id kept in the directory.")                                                 \
+      "Whether the managed directory is one and the same storage on all nodes. Then "     \
+      "nothing is copied, a node that begins to write a file tells others, and an "       \
+      "open for reading waits until none of them writes it: a message to other nodes "    \
+      "for each. auto: so on every file system that is not one kernel's own (NFS, "       \
+      "Lustre, FUSE, ...), and where a node shows the same random id in the "             \
+      "directory. 1: always; that nodes do not see the same is an error. 0: never; what " \
+      "is in the same storage is still not copied, but who opens a file that another "    \
+      "node is just writing may read half of it.")                                        \
     X("DYAD_NODE", STRING, node, NULL, 1, 255, NULL,                                      \
       "Name of this node, where the host name will not do: two directories of one "       \
       "machine stand for two nodes if their processes have different values. "            \

@@ -2,7 +2,8 @@
  * consume.c - make a file present and complete on this node, or say why not
  *
  * A consume goes round these steps until one ends it:
- * - here and complete: done;
+ * - here and complete: done; on storage that nodes share when no other node writes it;
+ * - here, but its writer on another node died over it: look up a newer version;
  * - here, being written: wait for its publish (a look-up for a newer version) and for the
  *   writer's descriptions to go (a thread in the kernel's lock wait);
  * - not here: look up, waiting if asked to;
@@ -52,8 +53,14 @@ struct consume {
     struct dyad_version before_lost; /* `seen` before the version that is being fetched */
     uint32_t owner;
     struct dht_lookup *lookup;
-    struct dht_lookup *check; /* for the barrier, beside `lookup` */
-    struct dyad_entry entry;  /* what was found, while `bring` makes its directories */
+    struct dht_lookup *check;        /* for the barrier, beside `lookup` */
+    struct dht_settle *settle;       /* it is here: does another node write it? */
+    struct dht_settle *settle_check; /* for the barrier, beside `settle` */
+    bool regular;                    /* what is here is a regular file */
+    bool left_by_other;              /* who wrote it on another node is gone: was said */
+    bool in_sight;           /* the look-up said that it is published in this storage */
+    uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
+    struct dyad_entry entry; /* what was found, while `bring` makes its directories */
     struct bring *bring;
     bool stale; /* it is out of date by now */
     struct transfer_wait transfer;
@@ -143,6 +150,11 @@ static void watch_start(struct consume *c, struct member_side *side,
  * then, it is not quiet. */
 static void check_drop(struct consume *c)
 {
+    if (c->settle_check) {
+        dht_node_settle_cancel(c->member->dht, c->settle_check);
+        c->settle_check = NULL;
+        c->member->checks--;
+    }
     if (!c->check)
         return;
     dht_node_cancel(c->member->dht, c->check);
@@ -155,6 +167,8 @@ static void consume_free(struct consume *c)
     DL_DELETE(c->member->consumes, c);
     if (c->lookup)
         dht_node_cancel(c->member->dht, c->lookup);
+    if (c->settle)
+        dht_node_settle_cancel(c->member->dht, c->settle);
     check_drop(c);
     if (c->ancestor)
         ancestor_stop(c->ancestor);
@@ -240,8 +254,12 @@ static void lost_look(void *arg)
 {
     struct consume *c = arg;
 
-    c->lost_waiting = false;
     net_timer_stop(c->lost);
+    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
+        consume_step(c);
+        return;
+    }
+    c->lost_waiting = false;
     c->seen = c->before_lost;
     consume_step(c);
 }
@@ -438,12 +456,18 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->before_lost = c->seen;
     c->seen = entry->version;
     c->owner = entry->owner;
-    if (member->config->shared_storage == 1) {
-        consume_end(c, 0);
+    if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
+        c->in_sight = true;
+        consume_step(c);
         return;
     }
-    if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
-        consume_step(c);
+    if (member->config->shared_storage == 1) {
+        log_error(
+            "\"%s\" is published by rank %u on node %s, in another storage than that of %s "
+            "here, but DYAD_SHARED_STORAGE=1 says that there is one: nothing is copied",
+            c->upath, entry->owner, member_node_name(member, entry->owner),
+            store_dir_path(side->dir));
+        consume_end(c, EIO);
         return;
     }
     linger_activity(member); /* the wait is over, though the program sleeps on */
@@ -457,6 +481,78 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->bring = bring_start(member, c->upath, true, c->pid, parents_brought, c);
     if (!c->bring)
         consume_end(c, errno);
+}
+
+/* Somebody who does not wait for unpublished files does not read half a one either. */
+static void wait_for_writer(struct consume *c)
+{
+    if (c->flags & NET_LOOKUP_WAIT)
+        return;
+    c->flags |= NET_LOOKUP_WAIT;
+    c->for_writer = true;
+    if (c->timeout_ms)
+        net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
+}
+
+/* Whom he waited for died: nobody else is waited for. */
+static void writer_gone(struct consume *c)
+{
+    if (!c->for_writer)
+        return;
+    c->flags &= ~NET_LOOKUP_WAIT;
+    c->for_writer = false;
+    if (c->lookup)
+        dht_node_cancel(c->member->dht, c->lookup);
+    c->lookup = NULL;
+}
+
+/* --- it is here, on storage that other nodes may write to --- */
+
+static void settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+{
+    struct consume *c = arg;
+
+    c->settle = NULL;
+    if (status != EOWNERDEAD || dyad_version_cmp(&c->seen, version) > 0) {
+        /* Or it was published since, which that home has yet to hear of. */
+        consume_end(c, status == EOWNERDEAD ? 0 : status);
+        return;
+    }
+    if (!c->left_by_other)
+        log_warn(
+            "\"%s\" is abandoned: who was writing it, a process of rank %u on node %s, is "
+            "gone; process %d waits until it is published anew",
+            c->upath, by, member_node_name(c->member, by), (int)c->pid);
+    c->left_by_other = true;
+    c->seen = *version;
+    writer_gone(c);
+    /* Asked again, because a rank that was out of reach may come back and end it without a
+     * new version. */
+    if (look_up(c))
+        net_timer_start(
+            c->lost, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
+}
+
+/* As the node's own marks, this is not for who opens it for writing. */
+static bool must_settle(const struct consume *c)
+{
+    return c->regular && !(c->flags & NET_CONSUME_WRITER) &&
+           shared_storage(c->member, ENGINE_CONSUMER);
+}
+
+static void settle(struct consume *c)
+{
+    if (c->settle)
+        return;
+    if (c->lookup)
+        dht_node_cancel(c->member->dht, c->lookup);
+    c->lookup = NULL;
+    wait_for_writer(c);
+    c->settle = dht_node_settle(c->member->dht, c->upath, true, settled, c);
+    if (!c->settle)
+        consume_end(c, ENOMEM);
+    else
+        linger_activity(c->member);
 }
 
 /* What is here? 0: complete; EAGAIN: being written; ENOENT; or another errno value. */
@@ -473,8 +569,11 @@ static int look_here(struct consume *c)
     c->abandoned = false;
     if (fd < 0) /* ELOOP: a directory above is a symbolic link */
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
+    c->regular = false;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
         rc = errno;
+    } else if ((c->regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_SETTLE)) {
+        rc = 0; /* the marks of this node are the asker's affair */
     } else if (S_ISREG(st.st_mode) &&
                store_marks_dirty(side->marks, c->upath, id.ino, id.btime, &info)) {
         rc = EAGAIN;
@@ -491,15 +590,61 @@ static int look_here(struct consume *c)
     return rc;
 }
 
+/* Another node has published it in this storage, and it is not seen here: a network file
+ * system may say for a while that a name is not there which it looked up before it was
+ * made. Within the bound that a lost owner has; then it has been removed past us. True: it
+ * will be looked at again. */
+static bool await_sight(struct consume *c)
+{
+    const struct member *member = c->member;
+    uint64_t now = util_clock_now();
+    uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+
+    if (!c->unseen_since)
+        c->unseen_since = now;
+    if (now - c->unseen_since >= bound) {
+        log_warn(
+            "rank %u on node %s has published \"%s\" in the storage of %s, where it has "
+            "not "
+            "been seen for %.0f s: it was removed without a word, or this node sees the "
+            "directory as it was (mount NFS with lookupcache=positive)",
+            c->owner, member_node_name(c->member, c->owner), c->upath,
+            store_dir_path(member->side[ENGINE_CONSUMER].dir),
+            (double)(now - c->unseen_since) / 1e9);
+        c->unseen_since = 0;
+        return false;
+    }
+    c->lost_waiting = true;
+    net_timer_start(c->lost, now + LOST_AGAIN);
+    return true;
+}
+
 static void consume_step(struct consume *c)
 {
     struct member *member = c->member;
     const struct store_record *record;
     int here = look_here(c);
+    bool in_sight = c->in_sight;
 
-    if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER))) {
+    c->in_sight = false;
+    if (here == ENOENT && in_sight && store_dir_shared(member->side[ENGINE_CONSUMER].dir)) {
+        store_dir_refresh(member->side[ENGINE_CONSUMER].dir, c->upath);
+        here = look_here(c);
+        if (here == ENOENT && !(c->flags & NET_CONSUME_WRITER) && await_sight(c))
+            return;
+    }
+    if (here == 0 && must_settle(c)) {
+        settle(c);
+        return;
+    }
+    if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER)) ||
+        (c->flags & NET_CONSUME_SETTLE)) { /* what is not here: its open will say */
         consume_end(c, 0);
         return;
+    }
+    if (c->settle) { /* it was removed meanwhile, or is being written here */
+        dht_node_settle_cancel(member->dht, c->settle);
+        c->settle = NULL;
     }
     if (here == ESTALE) {
         consume_end(c, ESTALE);
@@ -519,25 +664,27 @@ static void consume_step(struct consume *c)
         record = store_journal_find(member->side[ENGINE_CONSUMER].journal, c->upath);
         if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
             c->seen = record->entry.version;
-        if (c->abandoned && c->for_writer) {
-            /* Whom we waited for died: nobody else is waited for. */
-            c->flags &= ~NET_LOOKUP_WAIT;
-            c->for_writer = false;
-            if (c->lookup)
-                dht_node_cancel(c->member->dht, c->lookup);
-            c->lookup = NULL;
-        } else if (!c->abandoned && !(c->flags & NET_LOOKUP_WAIT)) {
-            /* Somebody who does not wait for unpublished files does not read half a one
-             * either. */
-            c->flags |= NET_LOOKUP_WAIT;
-            c->for_writer = true;
-            if (c->timeout_ms)
-                net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
-        }
+        if (c->abandoned)
+            writer_gone(c);
+        else
+            wait_for_writer(c);
     }
     if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
         look_above(c) == ESTALE)
         consume_end(c, ESTALE);
+}
+
+/* Static buffer of the loop's thread. */
+static const char *settle_says(const struct consume *c)
+{
+    static char text[400];
+    uint32_t writer = dht_settle_writer(c->settle);
+
+    if (writer == DYAD_RANK_NONE)
+        return "its homes do not say whether another node writes it";
+    snprintf(text, sizeof(text), "rank %u on node %s has it open for writing", writer,
+             member_node_name(c->member, writer));
+    return text;
 }
 
 static void deadline_passed(void *arg)
@@ -554,9 +701,11 @@ static void deadline_passed(void *arg)
             c->upath, (double)c->timeout_ms / 1000.0,
             member_describe(c->member, c->lost_owner));
     else
-        log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s", c->upath,
-                  (double)c->timeout_ms / 1000.0,
-                  c->writer > 0 ? ": it is still being written on this node" : "");
+        log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s%s", c->upath,
+                  (double)c->timeout_ms / 1000.0, c->settle ? ": " : "",
+                  c->settle       ? settle_says(c)
+                  : c->writer > 0 ? ": it is still being written on this node"
+                                  : "");
     consume_end(c, ETIMEDOUT);
 }
 
@@ -604,6 +753,10 @@ static void say_waiting(void *arg)
             "open for writing",
             (int)c->pid, c->upath,
             (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC), (int)c->writer);
+    else if (c->settle)
+        log_warn("process %d has been waiting for \"%s\" for %llu s: %s", (int)c->pid,
+                 c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
+                 settle_says(c));
     else if (c->member->ring)
         log_warn("process %d is still waiting for \"%s\" after %llu s: %s", (int)c->pid,
                  c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
@@ -662,6 +815,29 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     return c;
 }
 
+static void nobody_left(struct consume *c)
+{
+    log_error(
+        "\"%s\": nobody is left who could publish it: all processes of the job have ended "
+        "or "
+        "wait for files themselves",
+        c->upath);
+    consume_end(c, ENOENT);
+}
+
+static void settle_confirmed(void *arg, int status, uint32_t by,
+                             const struct dyad_version *version)
+{
+    struct consume *c = arg;
+
+    if (status == 0) {
+        settled(arg, status, by, version);
+        return;
+    }
+    c->settle = NULL;
+    nobody_left(c);
+}
+
 /* The last look before a wait is given up. */
 static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 {
@@ -682,12 +858,7 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, EHOSTUNREACH);
         return;
     }
-    log_error(
-        "\"%s\": nobody is left who could publish it: all processes of the job have ended "
-        "or "
-        "wait for files themselves",
-        c->upath);
-    consume_end(c, ENOENT);
+    nobody_left(c);
 }
 
 /* The thread that waits for a writer which is dead will come back by itself. (It may have
@@ -701,7 +872,9 @@ static bool is_watch_ending(const struct consume *c)
 static bool is_waiting(const struct consume *c)
 {
     return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           (c->lookup || (c->lost_waiting && c->member->ring)) && !is_watch_ending(c);
+           (c->lookup || (c->lost_waiting && c->member->ring) ||
+            (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
+           !is_watch_ending(c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -727,6 +900,22 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
         boot_wave_confirmed(member->wave, member->checking);
 }
 
+static void settle_checked(void *arg, int status, uint32_t by,
+                           const struct dyad_version *version)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+
+    (void)by;
+    (void)version;
+    c->settle_check = NULL;
+    member->checks--;
+    if (status != EBUSY) /* the news is on its way, or not known */
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
 bool consume_confirm(struct member *member, uint64_t number)
 {
     struct consume *c;
@@ -739,6 +928,15 @@ bool consume_confirm(struct member *member, uint64_t number)
             continue;
         if (c->ancestor)
             ancestor_check(c->ancestor);
+        if (c->settle) {
+            c->settle_check =
+                dht_node_settle(member->dht, c->upath, false, settle_checked, c);
+            if (c->settle_check)
+                member->checks++;
+            else
+                linger_activity(member);
+            continue;
+        }
         c->check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
         if (c->check)
             member->checks++;
@@ -756,6 +954,13 @@ void consume_fail_waiting(struct member *member)
     {
         if (!is_waiting(c))
             continue;
+        if (c->settle) {
+            dht_node_settle_cancel(member->dht, c->settle);
+            c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
+            if (!c->settle)
+                consume_end(c, ENOMEM);
+            continue;
+        }
         if (c->lookup)
             dht_node_cancel(member->dht, c->lookup);
         c->lookup =

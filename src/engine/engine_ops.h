@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 2
+#define ENGINE_ABI 3
 
 /* What the wrapper gives. */
 struct engine_host {
@@ -84,6 +84,15 @@ struct engine_ops {
 
     /* --- reading --- */
 
+    /* Do other nodes see the files of this side, so that read_begin() is to be called? A
+     * load or two, from anywhere: needs none of the care that other calls need. */
+    bool (*shares)(enum engine_side side);
+    /* Then, before the real open of upath: if it is here and another node writes it, wait
+     * as DYAD_WAIT and DYAD_TIMEOUT say until it does not. The real open must come
+     * afterwards: a network file system shows the last close's bytes to opens that come
+     * after it. 0, or -1 with errno as consume(). What consume() has made present is
+     * settled, too. */
+    int (*read_begin)(enum engine_side side, const char *upath);
     /* The real open of upath returned fd (a regular file). 0: it is complete, or DYAD_WAIT
      * does not wait for it. 1: somebody else is writing it; close fd, call consume() and
      * open again. */

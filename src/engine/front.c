@@ -51,7 +51,7 @@ const char *front_below(const char *dmd, const char *path)
     return *path ? path : NULL;
 }
 
-static int side_setup(struct front_side *side, const char *path)
+static int side_setup(struct front_side *side, const char *path, int shared)
 {
     struct store_dir *dir;
 
@@ -59,6 +59,9 @@ static int side_setup(struct front_side *side, const char *path)
         return 0;
     if (!(dir = store_dir_create(path)))
         return -1;
+    if (shared >= 0)
+        store_dir_set_shared(dir, shared != 0);
+    side->shared = store_dir_shared(dir);
     side->path = path;
     snprintf(side->real, sizeof(side->real), "%s", store_dir_real_path(dir));
     side->marks = store_marks_create(dir);
@@ -80,14 +83,14 @@ static int sides_setup(struct front *front)
         errno = ENOENT;
         return -1;
     }
-    if (side_setup(consumer, config->path_consumer) < 0)
+    if (side_setup(consumer, config->path_consumer, config->shared_storage) < 0)
         return -1;
     if (config->path_consumer && config->path_producer &&
         strcmp(config->path_consumer, config->path_producer) == 0) {
         *producer = *consumer;
         return 0;
     }
-    return side_setup(producer, config->path_producer);
+    return side_setup(producer, config->path_producer, config->shared_storage);
 }
 
 /* A job's name can come again (mpirun makes it of its pid), so what the launcher's server
@@ -521,6 +524,34 @@ int front_watch(struct front *front, enum engine_side side, const char *upath,
         .length = mark,
     };
     return front_request(front, &request, &reply, buf);
+}
+
+bool front_shared(const struct front *front, enum engine_side side)
+{
+    const struct front_side *s = &front->side[side];
+
+    if (front->config.shared_storage >= 0)
+        return front->config.shared_storage != 0;
+    return s->shared || (s->marks && store_marks_shared(s->marks));
+}
+
+int front_writing(struct front *front, enum engine_side side, const char *upath,
+                  uint64_t mark, uint8_t what)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_WRITING,
+        .flags = (uint8_t)(what | (side == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
+        .entry = {.upath = upath ? upath : ""},
+        .length = mark,
+    };
+    return front_request(front, &request, &reply, buf);
+}
+
+int front_settle(struct front *front, const char *upath, uint64_t timeout_ms)
+{
+    return consume(front, upath, NET_LOOKUP_WAIT | NET_CONSUME_SETTLE, timeout_ms);
 }
 
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf)

@@ -25,6 +25,7 @@ struct front_side {
     const char *path;          /* the DMD as configured; NULL: none */
     char real[PATH_MAX];       /* symbolic links resolved: what /proc/self/fd shows */
     struct store_marks *marks; /* both sides share one table where they are one DMD */
+    bool shared;               /* with other nodes, as far as this process can tell */
 };
 
 struct front {
@@ -74,6 +75,15 @@ int front_produce(struct front *front, enum engine_side side, const char *upath,
  * somebody publishes it. `fd`: a descriptor of the file. */
 int front_watch(struct front *front, enum engine_side side, const char *upath,
                 uint64_t mark, int fd);
+/* Is it to be reckoned with that other nodes write to this side's files? A load or two;
+ * from anywhere. */
+bool front_shared(const struct front *front, enum engine_side side);
+/* Then: the homes know that upath (may be NULL, but at a beginning) is being written under
+ * this mark, or not any more (NET_WRITING_*). 0 or -1 with errno. */
+int front_writing(struct front *front, enum engine_side side, const char *upath,
+                  uint64_t mark, uint8_t what);
+/* Then: wait until no other node writes upath, if it is here. 0 or -1 with errno. */
+int front_settle(struct front *front, const char *upath, uint64_t timeout_ms);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
 /* A directory or a link was made, a file changed by its name. */

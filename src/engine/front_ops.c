@@ -17,6 +17,7 @@
 #include "engine/front_peer.h"
 #include "engine/front_write.h"
 #include "util/log.h"
+#include "util/proc.h"
 
 /* The environment that the wrapper gave; see engine_host. */
 static void (*host_thread_enter)(void);
@@ -56,34 +57,29 @@ static void op_leave(enum engine_leave how)
         front_member_end();
 }
 
-/* Parent of a process, or 0: from /proc/PID/stat, behind the command's last ')'. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[64], text[512];
-    const char *p;
-    int fd, ppid = 0;
-    ssize_t n;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    if (!(p = strrchr(text, ')')) || sscanf(p + 1, " %*c %d", &ppid) != 1)
-        return 0;
-    return ppid;
-}
-
 static bool is_self_or_ancestor(pid_t pid)
 {
-    for (pid_t p = getpid(); p > 1; p = parent_of(p)) {
+    for (pid_t p = getpid(); p > 1; p = util_proc_parent(p)) {
         if (p == pid)
             return true;
     }
     return false;
+}
+
+static bool op_shares(enum engine_side side)
+{
+    const struct front *front = front_get();
+
+    return front && front_shared(front, side);
+}
+
+static int op_read_begin(enum engine_side side, const char *upath)
+{
+    struct front *front = front_get();
+    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+
+    (void)side;
+    return front_waits_for(front, upath) ? front_settle(front, upath, timeout) : 0;
 }
 
 static int op_read_check(enum engine_side side, const char *upath, int fd)
@@ -202,6 +198,8 @@ static const struct engine_ops table = {
     .member_run = op_member_run,
     .leave = op_leave,
     .fork_child = front_fork_child,
+    .shares = op_shares,
+    .read_begin = op_read_begin,
     .read_check = op_read_check,
     .consume = op_consume,
     .lookup = op_lookup,

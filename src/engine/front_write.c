@@ -144,8 +144,23 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath);
+    /* A member that cannot be reached was logged; the program writes all the same. */
+    if (front_shared(front, side))
+        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
     errno = saved;
     return 0;
+}
+
+/* The mark is over without a publish: tell the other nodes, if they have been told of it.
+ */
+static void tell_end(engine_token token, const char *upath, uint8_t what)
+{
+    struct front *front = front_get();
+    int saved = errno;
+
+    if (front_shared(front, token_side(token)) && !front_member_over())
+        front_writing(front, token_side(token), upath, token & ~TOKEN_SIDE, what);
+    errno = saved;
 }
 
 static int64_t stamp_ns(const struct timespec *t)
@@ -163,9 +178,11 @@ void front_write_opened(engine_token token, int fd, int flags)
     if (!token)
         return;
     if (fd < 0 || fstat(fd, &w->opened) < 0 || !S_ISREG(w->opened.st_mode)) {
-        front_name_free(
-            writing_take(token).first_upath); /* first: then the slot is anybody's */
+        char *upath =
+            writing_take(token).first_upath; /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_SIDE);
+        tell_end(token, upath, NET_WRITING_END);
+        front_name_free(upath);
         errno = saved;
         return;
     }
@@ -313,8 +330,9 @@ engine_token front_write_inherited(enum engine_side side, int fd)
     if (upath)
         store_marks_await_opened(marks, upath);
     mark = store_marks_adopt(marks, fd);
-    if (!mark && upath)
-        mark = mark_unseen(&front->side[side], upath, fd);
+    if (!mark && upath && (mark = mark_unseen(&front->side[side], upath, fd)) &&
+        front_shared(front, side))
+        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
     front_name_free(upath);
     return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
 }
@@ -405,15 +423,18 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
         log_error("\"%s\" is not published: writing it failed: %s", upath ? upath : "?",
                   strerror(error));
         store_marks_abandon(marks, mark);
+        tell_end(token, upath, NET_WRITING_ABANDONED);
     } else if (last && closing->changed && upath) {
         if (front_produce(front, token_side(token), upath, mark) < 0) {
             failed = errno;
             log_error("\"%s\" is complete on this node but not published: %m", upath);
+            tell_end(token, upath, NET_WRITING_END);
         }
         /* The member has cleared it; if it could not, the file is complete all the same. */
         store_marks_clear(marks, mark);
     } else if (last) {
         store_marks_clear(marks, mark);
+        tell_end(token, upath, NET_WRITING_END);
     }
     front_name_free(closing->upath);
     errno = failed ? failed : saved;

@@ -26,6 +26,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/proc.h"
+
 #define WRAPPER "/libdyad_wrapper.so"
 #define KCMP_VM 1 /* linux/kcmp.h is not everywhere */
 
@@ -112,29 +114,9 @@ static bool has_loader(pid_t pid)
     return found;
 }
 
-static pid_t parent_of(pid_t pid)
-{
-    char path[64], text[512], *p;
-    int ppid = 0;
-    ssize_t n = -1;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, text, sizeof(text) - 1);
-        close(fd);
-    }
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    if (!(p = strrchr(text, ')')) || sscanf(p + 1, " %*c %d", &ppid) != 1)
-        return 0;
-    return ppid;
-}
-
 static enum holder_kind kind_of(pid_t pid)
 {
-    pid_t parent = parent_of(pid);
+    pid_t parent = util_proc_parent(pid);
 
     if (parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0)
         return HOLDER_TRANSIENT;

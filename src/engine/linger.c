@@ -152,7 +152,7 @@ static uint32_t present_state(struct linger *l, bool *look_again)
 
     *look_again = false;
     if (l->member->produces || orphan_pending(l->member) || serve_pending(l->member) ||
-        adopt_pending(l->member))
+        adopt_pending(l->member) || shared_pending(l->member))
         return 0; /* its end is told */
     if (!l->exiting) {
         *look_again = l->member->consumes != NULL;

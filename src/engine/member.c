@@ -385,6 +385,7 @@ static void member_teardown(struct member *member)
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
     list_stop(member);
+    shared_stop(member);               /* its threads are left behind */
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     net_worker_destroy(member->worker, run_of(member)->image_ends);
     if (member->pmix)

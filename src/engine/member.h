@@ -9,7 +9,8 @@
  * for the directories above; list.c lists, bring.c brings whole trees; peer_member.c deals
  * with promoted guests (peer.h); lost.c knows who cannot be reached, revalidate.c looks at
  * copies again after that; adopt.c takes over what dead ranks of the node have left;
- * linger.c is the end; dump.c tells; answers.c shares what was looked up.
+ * linger.c is the end; dump.c tells; answers.c shares what was looked up; shared.c
+ * is for storage that nodes share.
  */
 #ifndef DYAD_ENGINE_MEMBER_H
 #define DYAD_ENGINE_MEMBER_H
@@ -87,6 +88,8 @@ struct linger;
 struct orphan;
 struct member_session;
 struct adopt;
+struct shared_file;
+struct shared_tell;
 
 struct member {
     const struct engine_config *config;
@@ -131,8 +134,10 @@ struct member {
     struct serve_watch *serve_watches; /* utlist */
     struct gather *gathers;            /* utlist */
     struct dump_request *dumps;
-    struct dump_check *dump_checks; /* utlist */
-    struct orphan *orphans;         /* utlist */
+    struct dump_check *dump_checks;   /* utlist */
+    struct orphan *orphans;           /* utlist */
+    struct shared_file *shared_files; /* uthash by side and upath */
+    struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
     struct linger *linger;
     struct adopt *adopt;
     /* engine/peer.h */
@@ -437,6 +442,32 @@ struct list_request *list_start(struct member *member, const char *upath, list_p
                                 list_done_fn done, void *arg);
 void list_cancel(struct list_request *list);
 void list_stop(struct member *member);
+
+/* --- shared.c --- */
+
+/* Do other nodes see the files of this side, or may they? Then the homes are told of what
+ * is written, and asked before something is read. */
+bool shared_storage(const struct member *member, enum engine_side side);
+/* upath is about to be opened for writing, under this mark. fn when the homes know, or
+ * cannot be told (logged); not before this returns. 0 or -1 with errno. */
+int shared_begin(struct member *member, enum engine_side side, const char *upath,
+                 store_mark_t mark, produce_fn fn, void *arg);
+/* The mark is over: all is well, or its writer died over it or could not write. upath (may
+ * be NULL): its name, in case that this member knows nothing of the mark. fn (may be NULL)
+ * when the homes know. */
+void shared_end(struct member *member, enum engine_side side, const char *upath,
+                store_mark_t mark, bool abandoned, produce_fn fn, void *arg);
+/* What is at `from`, or below it, has that other name. */
+void shared_renamed(struct member *member, const char *from, const char *to);
+/* upath is another name of a file that is being written on this node. */
+void shared_named(struct member *member, enum engine_side side, const char *upath);
+/* dht_node_ops.wanted */
+void shared_wanted(void *arg, const char *upath);
+/* Somebody is there: does he see our storage? */
+void shared_peer(struct member *member, const struct net_peer *peer);
+/* A home has not acknowledged yet what it was told. */
+bool shared_pending(const struct member *member);
+void shared_stop(struct member *member);
 
 /* --- bring.c --- */
 

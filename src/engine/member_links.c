@@ -249,6 +249,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
         member_session_peer_up(member, peer);
     member_links_set_live(member, peer->rank, true);
     lost_back(member, peer->rank);
+    shared_peer(member, peer);
     consume_rank_up(member, peer->rank);
 }
 
@@ -292,6 +293,7 @@ static const struct dht_node_ops table_ops = {
     .answer_drop = answers_drop,
     .invalidate_left = adopt_invalidate_left,
     .silent = table_silent,
+    .wanted = shared_wanted,
 };
 
 static bool wave_confirm(void *arg, uint64_t number)

@@ -60,8 +60,11 @@ static int side_open(struct member *member, struct member_side *side, const char
 
     if (!path)
         return 0;
-    if (!(side->dir = store_dir_create(path)) ||
-        !(side->marks = store_marks_create(side->dir)))
+    if (!(side->dir = store_dir_create(path)))
+        return -1;
+    if (member->config->shared_storage >= 0)
+        store_dir_set_shared(side->dir, member->config->shared_storage != 0);
+    if (!(side->marks = store_marks_create(side->dir)))
         return -1;
     member_sides_journal_name(member, name, sizeof(name));
     /* The claim is ours: who has the journal open took us for dead (adopt.c), and closes it

@@ -208,8 +208,10 @@ static void taken_published(void *arg, int status)
         log_error("\"%s\" is complete on this node but not published: %s", io->upath,
                   strerror(status));
     store_marks_clear(io->marks, io->mark);
-    if (io->orphan)
+    if (io->orphan) {
+        shared_end(io->orphan->member, io->orphan->side, NULL, io->mark, false, NULL, NULL);
         orphan_free(io->orphan);
+    }
     io_close(io);
     free(io);
 }

@@ -270,14 +270,16 @@ static int line_open(struct peer *peer)
     return peer->line ? 0 : -1;
 }
 
-static int side_open(struct member_side *side, const char *path)
+static int side_open(const struct member *member, struct member_side *side,
+                     const char *path)
 {
     if (!path)
         return 0;
-    return (side->dir = store_dir_create(path)) &&
-                   (side->marks = store_marks_create(side->dir))
-               ? 0
-               : -1;
+    if (!(side->dir = store_dir_create(path)))
+        return -1;
+    if (member->config->shared_storage >= 0)
+        store_dir_set_shared(side->dir, member->config->shared_storage != 0);
+    return (side->marks = store_marks_create(side->dir)) ? 0 : -1;
 }
 
 static int sides_open(struct member *member)
@@ -286,14 +288,14 @@ static int sides_open(struct member *member)
     struct member_side *consumer = &member->side[ENGINE_CONSUMER];
     struct member_side *producer = &member->side[ENGINE_PRODUCER];
 
-    if (side_open(consumer, config->path_consumer) < 0)
+    if (side_open(member, consumer, config->path_consumer) < 0)
         return -1;
     if (config->path_consumer && config->path_producer &&
         strcmp(config->path_consumer, config->path_producer) == 0) {
         *producer = *consumer;
         return 0;
     }
-    return side_open(producer, config->path_producer);
+    return side_open(member, producer, config->path_producer);
 }
 
 static void sides_close(struct member *member)

@@ -210,8 +210,10 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                 "%m",
                 p->upath);
         DYAD_CRASH_POINT("produce-recorded");
-        if (p->mark)
+        if (p->mark) {
             store_marks_clear(side->marks, p->mark);
+            shared_end(member, p->side, p->upath, p->mark, false, NULL, NULL);
+        }
         DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
         log_debug("published \"%s\", %llu bytes, version %llu", p->upath,
@@ -292,8 +294,10 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
     if (rc < 0)
         goto error;
     if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
-        if (mark)
+        if (mark) {
             store_marks_clear(member->side[side].marks, mark);
+            shared_end(member, side, upath, mark, false, NULL, NULL);
+        }
         produce_end_later(p, 0);
         return 0;
     }

@@ -107,6 +107,7 @@ static void rename_step(struct rename_op *op)
             rc = produce_withdraw(op->member, name, rename_stepped, op);
         } else if (produce_being_written(&op->member->side[op->side], name)) {
             late_note(op->member, op->side, name);
+            shared_named(op->member, op->side, name);
             continue;
         } else {
             rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
@@ -120,6 +121,10 @@ static void rename_step(struct rename_op *op)
 
 static void rename_walked(void *arg)
 {
+    struct rename_op *op = arg;
+
+    if (op->from[0])
+        shared_renamed(op->member, op->from, op->to);
     rename_step(arg);
 }
 

@@ -316,6 +316,31 @@ static void guest_becomes_peer(struct guest *guest)
         peer_link_accept(member, fd, pid);
 }
 
+static int guest_writing(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+    enum engine_side side =
+        msg->flags & NET_WRITING_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    unsigned what = msg->flags & NET_WRITING_WHAT;
+
+    if ((what == NET_WRITING_BEGIN && !msg->entry.upath) ||
+        !guest->member->side[side].dir) {
+        errno = EPROTO;
+        return -1;
+    }
+    guest->pending++;
+    if (what != NET_WRITING_BEGIN) {
+        shared_end(guest->member, side, msg->entry.upath, msg->length,
+                   what == NET_WRITING_ABANDONED, published, guest);
+        return 0;
+    }
+    if (shared_begin(guest->member, side, msg->entry.upath, msg->length, published,
+                     guest) == 0)
+        return 0;
+    guest->pending--;
+    return -1;
+}
+
 static void guest_serve(void *arg, int error)
 {
     struct guest *guest = arg;
@@ -362,7 +387,8 @@ static void guest_serve(void *arg, int error)
             return;
         }
         guest->consume = consume_start(
-            member, msg->entry.upath, msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER),
+            member, msg->entry.upath,
+            msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
             msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
         rc = guest->consume ? 0 : -1;
         break;
@@ -371,6 +397,9 @@ static void guest_serve(void *arg, int error)
                           msg->entry.upath, msg->length, guest->pid, (int)msg->offset,
                           published, guest);
         guest->pending += rc == 0;
+        break;
+    case NET_MSG_GUEST_WRITING:
+        rc = guest_writing(guest);
         break;
     case NET_MSG_GUEST_STAT:
         guest->lookup = dht_node_lookup(member->dht, msg->entry.upath, NET_LOOKUP_KEEP,

@@ -74,7 +74,10 @@ enum field {
     X(PEER_FETCHED, "peer-fetched", 0)                                             \
     X(JOIN, "join", 0)                                                             \
     X(JOINED, "joined", 0)                                                         \
-    X(LEAVE, "leave", 0)
+    X(LEAVE, "leave", 0)                                                           \
+    X(WRITING, "writing", UPATH_MUST)                                              \
+    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | ENTRY)                \
+    X(GUEST_WRITING, "guest-writing", UPATH | RANGE)
 
 static const struct {
     const char *name;

@@ -80,6 +80,14 @@ enum net_msg_type {
     NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
     NET_MSG_JOINED, /* its reply */
     NET_MSG_LEAVE,  /* I am leaving in order; no reply */
+    /* on storage that nodes share (dht/node_writing.c) */
+    NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
+    NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 nobody writes
+                              it; EBUSY: entry.owner does, and EAGAIN will come when that
+                              has changed; EOWNERDEAD: entry.owner did, after
+                              entry.version, and did not end it */
+    NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
+                              = NET_WRITING_*, with NET_WRITING_PRODUCER; length = mark */
     NET_MSG_TYPE_END
 };
 
@@ -99,6 +107,18 @@ enum net_msg_type {
  * there
  */
 #define NET_INVALIDATE_LEFT 0x01u
+/* Only if it is here: wait until no other node writes it. Marks of this node are the
+ * asker's affair. */
+#define NET_CONSUME_SETTLE 0x20u
+/* WRITING: the sender has it open for writing; no longer; the writer died over it. */
+#define NET_WRITING_BEGIN     1u
+#define NET_WRITING_END       2u
+#define NET_WRITING_ABANDONED 3u
+#define NET_WRITING_ASK       4u /* does anybody but the sender write it? */
+#define NET_WRITING_FORGET    5u /* the ASK of this id; no reply */
+#define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
+#define NET_WRITING_WHAT      0x07u
+#define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_side */
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u

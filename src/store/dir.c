@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "store/beneath.h"
@@ -27,7 +28,39 @@ struct store_dir {
     int fd; /* -1: detached */
     char *path, *real;
     uint8_t id[DYAD_STORAGE_ID_LEN];
+    bool shared;
 };
+
+/* File systems that belong to one kernel. One that is not among them is taken for shared:
+ * that costs messages, the contrary half-written files. FUSE may be either. */
+static bool is_of_one_kernel(int fd)
+{
+    static const uint32_t local[] = {
+        0x0000ef53, /* ext2, ext3, ext4 */
+        0x58465342, /* xfs */
+        0x9123683e, /* btrfs */
+        0x01021994, /* tmpfs */
+        0x858458f6, /* ramfs */
+        0x958458f6, /* hugetlbfs */
+        0x794c7630, /* overlayfs: what is written is in a local layer */
+        0xf2f52010, /* f2fs */
+        0x2fc12fc1, /* zfs */
+        0xca451a4e, /* bcachefs */
+        0x3153464a, /* jfs */
+        0x52654973, /* reiserfs */
+        0x00004d44, /* vfat */
+        0x2011bab0, /* exfat */
+        0x0000f15f, /* ecryptfs */
+    };
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+        if ((uint32_t)fs.f_type == local[i])
+            return true;
+    return false;
+}
 
 static int open_root(const char *path)
 {
@@ -91,6 +124,7 @@ struct store_dir *store_dir_create(const char *path)
     dir->real = realpath(path, NULL);
     if (!dir->path || !dir->real)
         goto error_close;
+    dir->shared = !is_of_one_kernel(dir->fd);
     control = store_control_private(dir->fd, STORE_CONTROL_DIR);
     if (control < 0)
         goto error_close;
@@ -153,6 +187,16 @@ const uint8_t *store_dir_id(const struct store_dir *dir)
 int store_dir_fd(const struct store_dir *dir)
 {
     return dir->fd;
+}
+
+bool store_dir_shared(const struct store_dir *dir)
+{
+    return dir->shared;
+}
+
+void store_dir_set_shared(struct store_dir *dir, bool shared)
+{
+    dir->shared = shared;
 }
 
 int store_dir_read_id(const char *path, uint8_t id[DYAD_STORAGE_ID_LEN])
@@ -280,6 +324,37 @@ int store_dir_unlink(const struct store_dir *dir, const char *upath)
 int store_dir_rmdir(const struct store_dir *dir, const char *upath)
 {
     return unlink_below(dir, upath, AT_REMOVEDIR);
+}
+
+static void refresh_one(const struct store_dir *dir, const char *path)
+{
+    int root = store_dir_root_get(dir);
+    if (root < 0)
+        return;
+    int fd = path ? store_dir_open(dir, path, O_RDONLY | O_DIRECTORY, 0)
+                  : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    if (fd >= 0) {
+        fstat(fd, &st);
+        close(fd);
+    }
+    store_dir_root_put(dir, root);
+}
+
+void store_dir_refresh(const struct store_dir *dir, const char *upath)
+{
+    char above[DYAD_UPATH_MAX + 1];
+    int saved = errno;
+
+    refresh_one(dir, NULL);
+    for (size_t i = 0; upath[i] && i < DYAD_UPATH_MAX; i++) {
+        if (upath[i] == '/') {
+            above[i] = '\0';
+            refresh_one(dir, above);
+        }
+        above[i] = upath[i];
+    }
+    errno = saved;
 }
 
 struct timespec store_dir_mtime_get(int at)

@@ -5,7 +5,8 @@
  * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel
  * has no openat2 (ENOSYS, or a seccomp filter's EPERM), a walk component by component with
  * O_NOFOLLOW does the same. Thread-safe: a struct store_dir is immutable after creation
- * (and store_dir_detach). No result depends on the umask, and umask() is never called.
+ * (and store_dir_detach, store_dir_set_shared). No result depends on the umask, and umask()
+ * is never called.
  *
  * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
  * (store/marks.h), answers (store/answers.h), owner/ (store/journal.h), tmp/ (files being
@@ -53,6 +54,13 @@ int store_dir_fd(
  * open. Before other threads use dir. */
 void store_dir_detach(struct store_dir *dir);
 
+/* May programs of other kernels see the same files? Then no lock and no memory below it is
+ * common with them. True on every file system but those that one kernel alone has mounted
+ * (ext4, xfs, btrfs, tmpfs, ...), and as store_dir_set_shared() says. */
+bool store_dir_shared(const struct store_dir *dir);
+/* Told by the user. Before other threads use dir, and before its marks are made. */
+void store_dir_set_shared(struct store_dir *dir, bool shared);
+
 /* The storage id at another path (another DMD seen from this node), without creating
  * anything. 0, or -1 with errno (ENOENT: no DMD there). */
 int store_dir_read_id(const char *path, uint8_t id[DYAD_STORAGE_ID_LEN]);
@@ -89,6 +97,10 @@ ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char 
 struct timespec store_dir_mtime_get(int at);
 void store_dir_mtime_put(int at, struct timespec mtime);
 
+/* Have the kernel ask a network file system anew for the names in the directory of upath
+ * and in those above it: opening a directory does, looking up a name may be answered with
+ * an absence that was true some time ago. */
+void store_dir_refresh(const struct store_dir *dir, const char *upath);
 /* Make the directories above upath, 0755. */
 int store_dir_make_parents(const struct store_dir *dir, const char *upath);
 /* Call fn for each regular file, directory and symbolic link at or below upath ("": all

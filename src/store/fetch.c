@@ -34,8 +34,9 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define COPY_BUFFER (1u << 20)
-#define NAME_SIZE   40
+#define COPY_BUFFER  (1u << 20)
+#define YOUNG_SHARED 60 /* s; more than the clocks of nodes differ */
+#define NAME_SIZE    40
 
 struct store_fetch {
     const struct store_dir *dir;
@@ -572,12 +573,17 @@ done:
     return rc;
 }
 
-/* An empty one that is younger than that may be a reservation in use. */
-static bool is_young(int fd, unsigned seconds)
+/* An empty one that is younger than that may be a reservation in use. On storage that nodes
+ * share also one with bytes in it: another node's, whose claim is not seen from here where
+ * the file system keeps locks to each node (Lustre with localflock, NFS with nolock). */
+static bool is_young(const struct store_dir *dir, int fd, unsigned seconds)
 {
+    bool shared = store_dir_shared(dir);
     struct stat st;
 
-    return seconds > 0 && fstat(fd, &st) == 0 && st.st_size == 0 &&
+    if (shared && seconds < YOUNG_SHARED)
+        seconds = YOUNG_SHARED;
+    return seconds > 0 && fstat(fd, &st) == 0 && (shared || st.st_size == 0) &&
            time(NULL) - st.st_mtim.tv_sec < (time_t)seconds;
 }
 
@@ -598,7 +604,7 @@ int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for)
             openat(tmpdir, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             continue;
-        if (!is_young(fd, reserved_for) && store_lock_take(fd) == 0 &&
+        if (!is_young(dir, fd, reserved_for) && store_lock_take(fd) == 0 &&
             store_lock_current(fd, tmpdir, entry->d_name) &&
             unlinkat(tmpdir, entry->d_name, 0) == 0)
             count++;

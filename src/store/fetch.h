@@ -68,7 +68,8 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity);
 /* Remove temporaries of dead processes, but for reservations younger than `reserved_for`
- * seconds. Returns how many, or -1. */
+ * seconds, and on storage that nodes share for whatever is younger than a minute. Returns
+ * how many, or -1. */
 int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for);
 
 #endif

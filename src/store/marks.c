@@ -206,6 +206,16 @@ void store_marks_destroy(struct store_marks *marks)
     free(marks);
 }
 
+void store_marks_share(struct store_marks *marks)
+{
+    atomic_store(&marks->table->header.shared, 1);
+}
+
+bool store_marks_shared(const struct store_marks *marks)
+{
+    return atomic_load_explicit(&marks->table->header.shared, memory_order_relaxed) != 0;
+}
+
 /* Slots of processes that died where nothing of any file is at stake. Returns how many. */
 static unsigned reclaim(struct store_marks *marks)
 {

@@ -70,6 +70,11 @@ struct store_mark_info {
 struct store_marks *store_marks_create(const struct store_dir *dir);
 void store_marks_destroy(struct store_marks *marks);
 
+/* Other nodes were seen to use the same storage: what is found here is not all. Lasts until
+ * the node boots anew. Reading it costs one load. */
+void store_marks_share(struct store_marks *marks);
+bool store_marks_shared(const struct store_marks *marks);
+
 /* Before the real open for writing: claim a slot for upath. 0: ENOSPC (all slots taken:
  * 65,536 files open for writing on this node, or no disk space to enlarge the table). ~0.3
  * us. */

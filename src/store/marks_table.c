@@ -103,7 +103,7 @@ static void inherit_slot(struct marks_table *table, struct marks_slot *old)
 
 /* Call fn-like action on each table of this node's earlier boots: take it over (table), or
  * remove it. */
-static int earlier_boots(int control, const char *name, const char *node,
+static int earlier_boots(int control, const char *name, const char *node, const char *boot,
                          struct marks_table *table, int temp)
 {
     int fd = openat(control, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -128,7 +128,8 @@ static int earlier_boots(int control, const char *name, const char *node,
         close(file);
         if (!old)
             continue;
-        if (strncmp(old->header.node, node, sizeof(old->header.node)) == 0) {
+        if (strncmp(old->header.node, node, sizeof(old->header.node)) == 0 &&
+            memcmp(old->header.boot, boot, MARKS_BOOT_LEN) != 0) {
             uint32_t top = atomic_load(&old->header.top);
             if (!table)
                 unlinkat(fd, entry->d_name, 0);
@@ -178,11 +179,11 @@ static int make(const struct store_dir *dir, int control, const char *name,
     memcpy(table->header.boot, boot, MARKS_BOOT_LEN);
     memcpy(table->header.node, node, sizeof(node));
     atomic_store(&table->header.limit, MARKS_STEP);
-    rc = earlier_boots(control, name, node, table, fd);
+    rc = earlier_boots(control, name, node, boot, table, fd);
     if (rc == 0) {
         rc = store_control_rename_new(tmpdir, temp, control, name);
         if (rc == 0)
-            earlier_boots(control, name, node, NULL, -1);
+            earlier_boots(control, name, node, boot, NULL, -1);
         else if (errno == EEXIST)
             rc = 0;
     }
@@ -199,6 +200,14 @@ out_tmpdir:
     return rc;
 }
 
+/* The network namespace, as a number that no other has at a time; 0: not known. */
+static uint64_t network(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
+
 struct marks_table *store_marks_table_map(const struct store_dir *dir, const char *boot,
                                           char **path)
 {
@@ -210,7 +219,8 @@ struct marks_table *store_marks_table_map(const struct store_dir *dir, const cha
     else if (store_control_boot(own) < 0)
         goto error_log;
     snprintf(name, sizeof(name), PREFIX "%016llx",
-             (unsigned long long)XXH3_64bits(own, MARKS_BOOT_LEN));
+             (unsigned long long)XXH3_64bits_withSeed(
+                 own, MARKS_BOOT_LEN, store_dir_shared(dir) ? network() : 0));
 
     int saved, control = store_control_open(dir);
     if (control < 0)

@@ -4,8 +4,11 @@
  *
  * Private to the room (and its tests). `.dyad/marks-BOOT`, one table per boot of a node: a
  * number that is different after each boot is part of the name, so a table of another boot,
- * or of another node that sees the same directory, is never mistaken for ours. The rules
- * for who may change what are in marks.c.
+ * or of another node that sees the same directory, is never mistaken for ours. On storage
+ * that nodes share (store_dir_shared()) the network namespace is part of it, too: who can
+ * reach one member has one table, whatever else the nodes have in common (containers of one
+ * kernel, machines started from one image of memory). The rules for who may change what are
+ * in marks.c.
  */
 #ifndef DYAD_STORE_MARKS_TABLE_H
 #define DYAD_STORE_MARKS_TABLE_H
@@ -56,6 +59,7 @@ struct marks_header {
     _Alignas(64) _Atomic uint32_t limit; /* slots below it have their disk blocks */
     _Atomic uint32_t top;                /* slots at or above it were never used */
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
+    _Atomic uint32_t shared;  /* store_marks_share() */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
 };
 

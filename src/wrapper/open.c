@@ -128,10 +128,17 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
 {
     struct wrapper_path *where = opener->where;
     int vanished = 0, links = 0, saved = errno;
+    bool begun = false;
 
     for (;;) {
         const char *upath = awaited(where);
-        int fd = real_open(opener), moved;
+        int fd, moved;
+
+        if (!begun && upath && ops->shares(ENGINE_CONSUMER) &&
+            ENGINE_CALL(ops->read_begin(ENGINE_CONSUMER, upath)) < 0)
+            return -1;
+        begun = true;
+        fd = real_open(opener);
 
         if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
             errno = saved;
@@ -157,8 +164,10 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
             errno = ELOOP;
             return -1;
         }
-        if (moved)
+        if (moved) {
             vanished = 0;
+            begun = false;
+        }
     }
 }
 

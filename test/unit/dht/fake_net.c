@@ -175,6 +175,13 @@ static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint64
     op_invalidate(arg, newer, token);
 }
 
+static void op_wanted(void *arg, const char *upath)
+{
+    struct fake_rank *self = arg;
+
+    self->nwanted[key_index(upath)]++;
+}
+
 static const struct dht_node_ops ops = {.send = op_send,
                                         .now = op_now,
                                         .set_timer = op_set_timer,
@@ -182,7 +189,8 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .answer_get = op_answer_get,
                                         .answer_put = op_answer_put,
                                         .answer_drop = op_answer_drop,
-                                        .invalidate_left = op_invalidate_left};
+                                        .invalidate_left = op_invalidate_left,
+                                        .wanted = op_wanted};
 
 static void start(struct fake_rank *rank)
 {

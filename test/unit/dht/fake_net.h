@@ -41,6 +41,7 @@ struct fake_rank {
     struct result again[FAKE_KEYS];
     struct dyad_entry journal[FAKE_KEYS]; /* what the rank's disk remembers of its own */
     struct dyad_entry invalidated;        /* the last */
+    unsigned nwanted[FAKE_KEYS];          /* somebody waits for what it writes */
 };
 
 /* What the members of a machine share of one key. */

@@ -150,6 +150,9 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_GUEST_CHANGED] = HAS_UPATH,
     [NET_MSG_GUEST_LIST] = HAS_UPATH,
     [NET_MSG_GUEST_BRING] = HAS_UPATH,
+    [NET_MSG_WRITING] = HAS_UPATH,
+    [NET_MSG_WRITING_REPLY] = HAS_UPATH | HAS_VERSION | HAS_ENTRY,
+    [NET_MSG_GUEST_WRITING] = HAS_UPATH | HAS_RANGE,
 };
 
 static void test_round_trip(void **state)

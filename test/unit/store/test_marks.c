@@ -1049,6 +1049,60 @@ static void left_to_others(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* On storage that nodes share the table is of another name: a node's own, though it be of
+ * the same boot. Neither takes the other for that of an earlier boot. */
+static void has_a_table_for_shared_storage(void **state)
+{
+    struct store_mark_info info;
+    char *local = NULL, *shared = NULL;
+    store_mark_t mark;
+
+    (void)state;
+    bool was = store_dir_shared(scratch->dir);
+    int fd = open_marked("f", O_WRONLY, &mark);
+    struct store_identity id = identify("f");
+    store_dir_set_shared(scratch->dir, false);
+    struct marks_table *table = store_marks_table_map(scratch->dir, NULL, &local);
+    assert_non_null(table);
+    store_marks_table_unmap(table);
+    store_dir_set_shared(scratch->dir, true);
+    assert_true(store_dir_shared(scratch->dir));
+    table = store_marks_table_map(scratch->dir, NULL, &shared);
+    assert_non_null(table);
+    store_marks_table_unmap(table);
+    assert_string_not_equal(local, shared);
+    assert_int_equal(access(local, F_OK), 0);
+    assert_int_equal(access(shared, F_OK), 0);
+
+    struct store_marks *other = store_marks_create(scratch->dir);
+    assert_int_equal(store_marks_dirty(other, NULL, id.ino, id.btime, &info), was);
+    store_marks_destroy(other);
+    store_dir_set_shared(scratch->dir, was);
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
+    assert_int_equal(info.state, STORE_MARK_DIRTY);
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, -1, false));
+    store_marks_clear(marks, mark);
+    free(local);
+    free(shared);
+}
+
+/* What one process of the node has found out all know, also those that come later. */
+static void says_that_it_is_shared(void **state)
+{
+    (void)state;
+    struct store_marks *other = store_marks_create(scratch->dir);
+    assert_non_null(other);
+    assert_false(store_marks_shared(marks));
+    assert_false(store_marks_shared(other));
+    store_marks_share(marks);
+    assert_true(store_marks_shared(other));
+    store_marks_destroy(other);
+    other = store_marks_create(scratch->dir);
+    assert_true(store_marks_shared(other));
+    store_marks_destroy(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1068,6 +1122,8 @@ int main(void)
         TEST(one_publisher),
         TEST(waits_for_publish),
         TEST(waits_for_the_dead),
+        TEST(has_a_table_for_shared_storage),
+        TEST(says_that_it_is_shared),
         TEST(table_full),
         TEST(reclaims_slots),
         TEST(lists_who_holds),

@@ -28,6 +28,7 @@
 
 static char log_path[PATH_MAX], remote[PATH_MAX], root[PATH_MAX];
 static bool no_setup, listing_off;
+static bool storage_shared;
 static int publish_error, member_error;
 static void (*thread_enter)(void);
 static _Atomic uint32_t ntokens, leaving;
@@ -81,6 +82,7 @@ static int setup(const struct engine_host *host)
     copy_value(root, host->env, "FAKE_ROOT");
     no_setup = value(host->env, "FAKE_NO_SETUP") != NULL;
     listing_off = value(host->env, "DYAD_LISTING") != NULL;
+    storage_shared = value(host->env, "FAKE_SHARES") != NULL;
     publish_error = value(host->env, "FAKE_PUBLISH_ERROR") ? EHOSTUNREACH : 0;
     member_error = value(host->env, "FAKE_MEMBER_ERROR") != NULL;
     thread_enter = host->thread_enter;
@@ -479,6 +481,18 @@ static int renamed(enum engine_side side, const char *from, const char *to)
     return 0;
 }
 
+static bool shares(enum engine_side side)
+{
+    (void)side;
+    return storage_shared;
+}
+
+static int read_begin(enum engine_side side, const char *upath)
+{
+    say("read_begin %s %s", side_name[side], upath);
+    return 0;
+}
+
 const struct engine_ops *dyad_engine_ops(unsigned abi);
 
 __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
@@ -490,6 +504,8 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .member_run = member_run,
         .leave = leave,
         .fork_child = fork_child,
+        .shares = shares,
+        .read_begin = read_begin,
         .read_check = read_check,
         .consume = consume,
         .lookup = lookup,

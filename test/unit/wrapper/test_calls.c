@@ -345,6 +345,16 @@ static const struct call_case
                            "late\nconsume c late wait -1\n"
                            "consume c late wait -1\nread_check c dirty 1\nconsume "
                            "c dirty wait 0\nread_check c dirty 0\n"},
+            /* Before each real open whose file was not just waited for. */
+            {.name = "shared storage",
+             .argv = ACTOR("rdwr"),
+             .log = "write_begin p r rw\n" P(
+                 "r", "7") "write_begin p late rw\nwrite_aborted "
+                           "late\nread_begin c late\nconsume c late wait -1\n"
+                           "read_begin c late\nconsume c late wait -1\n"
+                           "read_begin c dirty\nread_check c dirty 1\nconsume "
+                           "c dirty wait 0\nread_check c dirty 0\n",
+             .env = {"FAKE_SHARES=1"}},
             {.name = "publish fails",
              .argv = ACTOR("publish_error"),
              .log = W("a") P("a", "1") W("b") P("b", "0"),

@@ -1,0 +1,315 @@
+/*
+ * dht/node_writers.c - as a home: who writes what, and who waits for that to end
+ *
+ * The protocol is told in node_writing.c. For each upath that is written, was abandoned or
+ * is waited for there is one object beside the shard, whose records know nothing of it: it
+ * is empty in jobs whose storage is not shared.
+ */
+#include "dht/node_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct writer {
+    uint32_t rank;
+    bool abandoned;
+    bool overwritten; /* a version was published since it began */
+};
+
+struct asker {
+    uint32_t rank;
+    uint64_t id;
+};
+
+struct written {
+    UT_hash_handle hh; /* by upath */
+    struct writer *writers;
+    struct asker *askers;
+    unsigned nwriters, naskers;
+    char upath[];
+};
+
+static struct written *written_find(struct dht_node *node, const char *upath)
+{
+    struct written *written;
+
+    HASH_FIND(hh, node->written, upath, strlen(upath), written);
+    return written;
+}
+
+static struct written *written_get(struct dht_node *node, const char *upath)
+{
+    struct written *written = written_find(node, upath);
+    size_t len = strlen(upath);
+
+    if (written != NULL || (written = calloc(1, sizeof(*written) + len + 1)) == NULL)
+        return written;
+    memcpy(written->upath, upath, len + 1);
+    HASH_ADD_KEYPTR(hh, node->written, written->upath, len, written);
+    if (written->hh.tbl == NULL) {
+        free(written);
+        return NULL;
+    }
+    return written;
+}
+
+static void written_free(struct dht_node *node, struct written *written)
+{
+    HASH_DEL(node->written, written);
+    free(written->writers);
+    free(written->askers);
+    free(written);
+}
+
+static void written_free_empty(struct dht_node *node, struct written *written)
+{
+    if (written->nwriters == 0 && written->naskers == 0)
+        written_free(node, written);
+}
+
+static struct writer *writer_find(struct written *written, uint32_t rank)
+{
+    for (unsigned i = 0; i < written->nwriters; i++)
+        if (written->writers[i].rank == rank)
+            return &written->writers[i];
+    return NULL;
+}
+
+static struct writer *writer_get(struct written *written, uint32_t rank)
+{
+    struct writer *writer = writer_find(written, rank);
+    struct writer *writers;
+
+    if (writer != NULL)
+        return writer;
+    writers = realloc(written->writers, (written->nwriters + 1) * sizeof(*writers));
+    if (writers == NULL)
+        return NULL;
+    written->writers = writers;
+    writer = &writers[written->nwriters++];
+    *writer = (struct writer){.rank = rank};
+    return writer;
+}
+
+static void writer_remove(struct written *written, struct writer *writer)
+{
+    *writer = written->writers[--written->nwriters];
+}
+
+/* A live writer other than `but`; NULL: none. */
+static struct writer *writer_live(struct written *written, uint32_t but)
+{
+    for (unsigned i = 0; i < written->nwriters; i++)
+        if (!written->writers[i].abandoned && written->writers[i].rank != but)
+            return &written->writers[i];
+    return NULL;
+}
+
+static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                       const char *upath, uint32_t by)
+{
+    struct net_msg reply = {.type = NET_MSG_WRITING_REPLY, .status = status, .id = id};
+    const struct dht_record *record = NULL;
+    struct dht_key key;
+
+    reply.entry.upath = upath;
+    reply.entry.owner = by;
+    if (status == EOWNERDEAD) {
+        dht_key_init(&key, upath, node->config.depth);
+        record = dht_shard_find(node->shard, &key, upath);
+    }
+    if (record != NULL)
+        reply.entry.version = record->entry.version;
+    node_send(node, rank, &reply); /* if it fails the asker's deadline passes */
+}
+
+/* Something has changed: whoever now waits for nobody asks again. */
+static void askers_wake(struct dht_node *node, struct written *written)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < written->naskers; i++) {
+        const struct asker *asker = &written->askers[i];
+        if (writer_live(written, asker->rank) != NULL)
+            written->askers[left++] = *asker;
+        else
+            home_reply(node, asker->rank, asker->id, EAGAIN, written->upath,
+                       DYAD_RANK_NONE);
+    }
+    written->naskers = left;
+}
+
+/* Tell the live writers that somebody waits, or takes over: are they still there? */
+static void writers_want(struct dht_node *node, struct written *written, uint32_t but)
+{
+    for (unsigned i = 0; i < written->nwriters; i++) {
+        struct net_msg msg = {.type = NET_MSG_WRITING, .flags = NET_WRITING_WANTED};
+        const struct writer *writer = &written->writers[i];
+        msg.entry.upath = written->upath;
+        if (!writer->abandoned && writer->rank != but)
+            node_send(node, writer->rank, &msg);
+    }
+}
+
+static void asker_drop(struct written *written, uint32_t rank, uint64_t id)
+{
+    for (unsigned i = 0; i < written->naskers; i++) {
+        if (written->askers[i].rank == rank && written->askers[i].id == id) {
+            written->askers[i] = written->askers[--written->naskers];
+            return;
+        }
+    }
+}
+
+static bool asker_add(struct written *written, uint32_t rank, uint64_t id)
+{
+    struct asker *askers;
+
+    asker_drop(written, rank, id);
+    askers = realloc(written->askers, (written->naskers + 1) * sizeof(*askers));
+    if (askers == NULL)
+        return false;
+    written->askers = askers;
+    askers[written->naskers++] = (struct asker){rank, id};
+    return true;
+}
+
+static void home_ask(struct dht_node *node, const struct net_msg *msg)
+{
+    struct written *written = written_find(node, msg->entry.upath);
+    const struct writer *writer;
+    int status = 0;
+    uint32_t by = DYAD_RANK_NONE;
+
+    if (written != NULL && (writer = writer_live(written, msg->source)) != NULL) {
+        by = writer->rank;
+        status = EBUSY;
+        if (!asker_add(written, msg->source, msg->id))
+            return; /* silent: passed over, or asked again */
+        writers_want(node, written, msg->source);
+    } else if (written != NULL) {
+        asker_drop(written, msg->source, msg->id);
+        for (unsigned i = 0; i < written->nwriters; i++) {
+            if (written->writers[i].abandoned) {
+                status = EOWNERDEAD;
+                by = written->writers[i].rank;
+            }
+        }
+    }
+    home_reply(node, msg->source, msg->id, status, msg->entry.upath, by);
+}
+
+static void home_begin(struct dht_node *node, const struct net_msg *msg)
+{
+    struct written *written = written_get(node, msg->entry.upath);
+    struct writer *writer = written != NULL ? writer_get(written, msg->source) : NULL;
+
+    if (writer == NULL) {
+        if (written != NULL)
+            written_free_empty(node, written);
+        return; /* silent: the writer says that it could not tell this home */
+    }
+    if (writer->abandoned)
+        *writer = (struct writer){.rank = msg->source};
+    writers_want(node, written, msg->source);
+    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
+}
+
+static void writer_dead(struct written *written, struct writer *writer)
+{
+    if (writer->overwritten)
+        writer_remove(written, writer);
+    else
+        writer->abandoned = true;
+}
+
+static void home_end(struct dht_node *node, const struct net_msg *msg, bool abandoned)
+{
+    struct written *written = written_find(node, msg->entry.upath);
+    struct writer *writer = written != NULL ? writer_find(written, msg->source) : NULL;
+
+    if (writer != NULL) {
+        if (abandoned)
+            writer_dead(written, writer);
+        else
+            writer_remove(written, writer);
+        askers_wake(node, written);
+        written_free_empty(node, written);
+    }
+    home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
+}
+
+void home_writing(struct dht_node *node, const struct net_msg *msg)
+{
+    struct written *written;
+
+    switch (msg->flags & NET_WRITING_WHAT) {
+    case NET_WRITING_BEGIN:
+        home_begin(node, msg);
+        break;
+    case NET_WRITING_END:
+        home_end(node, msg, false);
+        break;
+    case NET_WRITING_ABANDONED:
+        home_end(node, msg, true);
+        break;
+    case NET_WRITING_ASK:
+        home_ask(node, msg);
+        break;
+    case NET_WRITING_FORGET:
+        if ((written = written_find(node, msg->entry.upath)) != NULL) {
+            asker_drop(written, msg->source, msg->id);
+            written_free_empty(node, written);
+        }
+        break;
+    case NET_WRITING_WANTED:
+        if (node->ops->wanted != NULL)
+            node->ops->wanted(node->arg, msg->entry.upath);
+        break;
+    default:
+        break;
+    }
+}
+
+void home_written(struct dht_node *node, const char *upath)
+{
+    struct written *written = written_find(node, upath);
+
+    if (written == NULL)
+        return;
+    for (unsigned i = written->nwriters; i-- > 0;) {
+        written->writers[i].overwritten = true;
+        if (written->writers[i].abandoned)
+            writer_remove(written, &written->writers[i]);
+    }
+    written_free_empty(node, written);
+}
+
+void home_writers_rank_dead(struct dht_node *node, uint32_t rank)
+{
+    struct written *written, *tmp;
+
+    HASH_ITER(hh, node->written, written, tmp)
+    {
+        struct writer *writer = writer_find(written, rank);
+        for (unsigned i = written->naskers; i-- > 0;)
+            if (written->askers[i].rank == rank)
+                written->askers[i] = written->askers[--written->naskers];
+        if (writer != NULL && !writer->abandoned) {
+            writer_dead(written, writer);
+            askers_wake(node, written);
+        }
+        written_free_empty(node, written);
+    }
+}
+
+void home_writers_destroy(struct dht_node *node)
+{
+    struct written *written, *tmp;
+
+    HASH_ITER(hh, node->written, written, tmp)
+    {
+        written_free(node, written);
+    }
+}

@@ -1,0 +1,326 @@
+/*
+ * test/unit/dht/test_writing.c - who writes what, as homes, writers and readers see it
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake_net.h"
+
+#define KEY 3
+
+struct answer {
+    int calls, status;
+    uint32_t by;
+    struct dyad_version version;
+};
+
+static void told(void *arg, int status)
+{
+    struct answer *a = arg;
+
+    a->calls++;
+    a->status = status;
+}
+
+static void settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+{
+    *(struct answer *)arg = (struct answer){1, status, by, *version};
+}
+
+static void writes(struct fake_net *net, uint32_t rank, enum dht_writing what)
+{
+    struct answer a = {0};
+
+    assert_int_equal(dht_node_writing(net->rank[rank].node, fake_key(KEY), what, told, &a),
+                     0);
+    assert_int_equal(a.calls, 0); /* never from inside */
+    assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
+    assert_int_equal(a.status, 0);
+}
+
+static struct dht_settle *asks(struct fake_net *net, uint32_t rank, bool wait,
+                               struct answer *a)
+{
+    *a = (struct answer){0};
+    struct dht_settle *settle =
+        dht_node_settle(net->rank[rank].node, fake_key(KEY), wait, settled, a);
+    assert_non_null(settle);
+    assert_int_equal(a->calls, 0);
+    return settle;
+}
+
+static void is(struct fake_net *net, uint32_t rank, int status, uint32_t by)
+{
+    struct answer a;
+
+    asks(net, rank, false, &a);
+    assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
+    assert_int_equal(a.status, status);
+    assert_int_equal(a.by, by);
+}
+
+static void publishes(struct fake_net *net, uint32_t rank, struct dyad_version *version)
+{
+    struct result r;
+
+    fake_publish(net, rank, KEY, 7, DYAD_ENTRY_PUBLISHED, &r);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    assert_int_equal(r.status, 0);
+    if (version)
+        *version = r.version;
+}
+
+/* A rank that is no home of the key, and not `other`. */
+static uint32_t stranger(struct fake_net *net, uint32_t other)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = fake_homes(net, KEY, homes);
+
+    for (uint32_t i = 0; i < net->nranks; i++) {
+        bool ok = i != other && net->rank[i].node != NULL;
+        for (unsigned j = 0; j < n; j++)
+            ok = ok && homes[j] != i;
+        if (ok)
+            return i;
+    }
+    abort();
+}
+
+/* Nobody; somebody; nobody again, and who waits is told at once. Of any number of ranks. */
+static void test_begin_end(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++) {
+        for (uint32_t w = 0; w < n; w++) {
+            struct fake_net *net = fake_net_create(n, 2, n);
+            uint32_t r = (w + 1) % n;
+            struct answer a;
+
+            is(net, r, 0, DYAD_RANK_NONE);
+            writes(net, w, DHT_WRITING_BEGIN);
+            is(net, r, EBUSY, w);
+            is(net, w, 0, DYAD_RANK_NONE); /* nobody waits for himself */
+            struct dht_settle *settle = asks(net, r, true, &a);
+            fake_net_run(net, 1 * SEC);
+            assert_int_equal(a.calls, 0);
+            assert_int_equal(dht_settle_writer(settle), w);
+            assert_true(net->rank[w].nwanted[KEY] >= 2);
+            writes(net, w, DHT_WRITING_END);
+            assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
+            assert_int_equal(a.status, 0);
+            is(net, r, 0, DYAD_RANK_NONE);
+            fake_net_destroy(net);
+        }
+    }
+}
+
+/* Of two writers the second to end counts; and a question that is cancelled is not
+ * answered, nor kept. */
+static void test_two_writers(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 1);
+    struct answer a, b;
+
+    (void)state;
+    writes(net, 1, DHT_WRITING_BEGIN);
+    unsigned wanted = net->rank[1].nwanted[KEY];
+    writes(net, 2, DHT_WRITING_BEGIN);
+    fake_net_run(net, 1 * SEC);
+    assert_true(net->rank[1].nwanted[KEY] > wanted); /* does it live, that one? */
+    asks(net, 5, true, &a);
+    struct dht_settle *cancelled = asks(net, 6, true, &b);
+    fake_net_run(net, 1 * SEC);
+    dht_node_settle_cancel(net->rank[6].node, cancelled);
+    writes(net, 1, DHT_WRITING_END);
+    fake_net_run(net, 20 * SEC);
+    assert_int_equal(a.calls, 0);
+    is(net, 1, EBUSY, 2);
+    is(net, 2, 0, DYAD_RANK_NONE);
+    writes(net, 2, DHT_WRITING_END);
+    assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
+    assert_int_equal(a.status, 0);
+    fake_net_run(net, 20 * SEC);
+    assert_int_equal(b.calls, 0);
+    fake_net_destroy(net);
+}
+
+/* What its writer left half written is not complete until a version is published; one that
+ * had been published before is named. */
+static void test_abandoned(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 2);
+    struct dyad_version v1, v2;
+    struct answer a;
+
+    (void)state;
+    publishes(net, 4, &v1);
+    writes(net, 1, DHT_WRITING_BEGIN);
+    asks(net, 5, true, &a);
+    fake_net_run(net, 1 * SEC);
+    writes(net, 1, DHT_WRITING_ABANDONED);
+    assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
+    assert_int_equal(a.status, EOWNERDEAD);
+    assert_int_equal(a.by, 1);
+    assert_int_equal(dyad_version_cmp(&a.version, &v1), 0);
+    is(net, 1, EOWNERDEAD, 1); /* also for the rank whose process it was */
+    /* Another writer at work: it is waited for. */
+    writes(net, 2, DHT_WRITING_BEGIN);
+    is(net, 5, EBUSY, 2);
+    publishes(net, 2, &v2);
+    writes(net, 2, DHT_WRITING_END);
+    assert_true(dyad_version_cmp(&v2, &v1) > 0);
+    is(net, 5, 0, DYAD_RANK_NONE);
+    /* The same rank begins anew: its old death is forgotten. */
+    writes(net, 1, DHT_WRITING_BEGIN);
+    writes(net, 1, DHT_WRITING_ABANDONED);
+    writes(net, 1, DHT_WRITING_BEGIN);
+    is(net, 5, EBUSY, 1);
+    writes(net, 1, DHT_WRITING_END);
+    is(net, 5, 0, DYAD_RANK_NONE);
+    fake_net_destroy(net);
+}
+
+/* Its death is only seen after somebody else has published the file. */
+static void test_abandoned_late(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 3);
+
+    (void)state;
+    writes(net, 1, DHT_WRITING_BEGIN);
+    writes(net, 2, DHT_WRITING_BEGIN);
+    publishes(net, 2, NULL);
+    writes(net, 2, DHT_WRITING_END);
+    is(net, 5, EBUSY, 1);
+    writes(net, 1, DHT_WRITING_ABANDONED);
+    is(net, 5, 0, DYAD_RANK_NONE);
+    fake_net_destroy(net);
+}
+
+/* The whole rank dies, known to all or found out: its readers are told. */
+static void test_writer_dies(void **state)
+{
+    (void)state;
+    for (int tell = 0; tell < 2; tell++) {
+        struct fake_net *net = fake_net_create(8, 2, 4);
+        uint32_t w = stranger(net, DYAD_RANK_NONE), r = stranger(net, w);
+        struct answer a;
+
+        writes(net, w, DHT_WRITING_BEGIN);
+        asks(net, r, true, &a);
+        fake_net_run(net, 1 * SEC);
+        fake_net_kill(net, w, tell != 0);
+        if (!tell) {
+            fake_net_run(net, 6 * SEC);
+            assert_int_equal(a.calls, 0); /* for all that is known it writes */
+            for (uint32_t i = 0; i < net->nranks; i++)
+                if (i != w)
+                    dht_node_set_live(net->rank[i].node, w, false);
+        }
+        assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
+        assert_int_equal(a.status, EOWNERDEAD);
+        assert_int_equal(a.by, w);
+        publishes(net, r, NULL);
+        is(net, stranger(net, r), 0, DYAD_RANK_NONE);
+        fake_net_destroy(net);
+    }
+}
+
+/* A home dies, then the next, then one comes back with an empty memory: none of them makes
+ * a reader believe that nobody writes. */
+static void test_homes_die(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 5);
+    uint32_t homes[DHT_REPLICAS_MAX], w = stranger(net, DYAD_RANK_NONE),
+                                      r = stranger(net, w);
+    struct answer a;
+
+    (void)state;
+    writes(net, w, DHT_WRITING_BEGIN);
+    asks(net, r, true, &a);
+    fake_homes(net, KEY, homes);
+    for (int i = 0; i < 2; i++) {
+        fake_net_kill(net, homes[i], true);
+        is(net, r, EBUSY, w);
+    }
+    fake_net_run(net, 20 * SEC);
+    fake_net_revive(net, homes[0], true);
+    fake_net_run(net, 100 * MSEC);
+    fake_net_revive(net, homes[1], true);
+    fake_net_run(net, 100 * MSEC);
+    is(net, r, EBUSY, w);
+    assert_int_equal(a.calls, 0);
+    writes(net, w, DHT_WRITING_END);
+    assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
+    assert_int_equal(a.status, 0);
+    fake_net_destroy(net);
+}
+
+/* Silent homes: bounded by the request's time; nobody left to ask: said. */
+static void test_silence(void **state)
+{
+    struct fake_net *net = fake_net_create(4, 2, 6);
+    struct answer a;
+
+    (void)state;
+    net->refuse = false;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t j = 0; j < 4; j++)
+            net->cut[i][j] = i != j && (i == 1 || j == 1);
+    uint64_t begin = net->now;
+    asks(net, 1, true, &a); /* itself is the last that it can ask */
+    assert_true(fake_net_run_until(net, &a.calls, 60 * SEC));
+    assert_int_equal(a.status, 0);
+    assert_true(net->now - begin <= 4 * SEC);
+    writes(net, 1, DHT_WRITING_BEGIN);
+    writes(net, 1, DHT_WRITING_END);
+    fake_net_destroy(net);
+}
+
+/* An END is lost on a bad network: who waits has the writer's rank look, and that says it
+ * again. */
+static void test_lost_end(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct fake_net *net = fake_net_create(6, 2, seed);
+        struct answer a, ended = {0};
+        uint32_t homes[DHT_REPLICAS_MAX];
+
+        fake_homes(net, KEY, homes);
+        uint32_t w = stranger(net, DYAD_RANK_NONE), r = stranger(net, w);
+        writes(net, w, DHT_WRITING_BEGIN);
+        net->refuse = false;
+        net->reorder = true;
+        net->duplicates = 100;
+        net->cut[w][homes[0]] = net->cut[w][homes[1]] = true;
+        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, told, &ended);
+        asks(net, r, true, &a);
+        fake_net_run(net, 500 * MSEC);
+        assert_int_equal(a.calls, 0);
+        net->cut[w][homes[0]] = net->cut[w][homes[1]] = false;
+        unsigned wanted = net->rank[w].nwanted[KEY];
+        while (net->rank[w].nwanted[KEY] == wanted)
+            fake_net_run(net, 100 * MSEC);
+        dht_node_writing(net->rank[w].node, fake_key(KEY), DHT_WRITING_END, NULL, NULL);
+        assert_true(fake_net_run_until(net, &a.calls, 12 * SEC));
+        assert_int_equal(a.status, 0);
+        fake_net_destroy(net);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_begin_end),   cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_abandoned),   cmocka_unit_test(test_abandoned_late),
+        cmocka_unit_test(test_writer_dies), cmocka_unit_test(test_homes_die),
+        cmocka_unit_test(test_silence),     cmocka_unit_test(test_lost_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
