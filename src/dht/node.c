@@ -258,6 +258,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node == NULL)
         return NULL;
     node->config = *config;
+    node->joining = config->absent;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)

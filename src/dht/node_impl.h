@@ -215,6 +215,7 @@ struct dht_node {
     struct kept *kept, *kept_order;
     struct passing *passing; /* what is being passed on to other homes, or NULL */
     bool leaving, retired;
+    bool joining; /* what belongs to us may not be here yet */
     struct dht_node_stats stats;
 };
 
