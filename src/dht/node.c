@@ -291,6 +291,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
      */
     if (node->config.keep_time > config->invalidate_timeout)
         node->config.keep_time = config->invalidate_timeout;
+    node->joining = config->absent;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)

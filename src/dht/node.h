@@ -212,6 +212,10 @@ unsigned dht_node_pending(const struct dht_node *node);
 uint64_t dht_node_moment(const struct dht_node *node);
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment);
 
+/* With config.absent a node is a newcomer until this is called: asked for what it has not,
+ * it says that it does not know, and the asker turns to the homes that were. */
+void dht_node_joined(struct dht_node *node);
+
 /* A newcomer lives: pass on to it those entries of our shard whose owner, who would publish
  * them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM: not all. */
 int dht_node_pass_on(struct dht_node *node, uint32_t newcomer);

@@ -500,6 +500,9 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && noted_add(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
+    } else if (node->joining && !wait) {
+        reply.type = NET_MSG_ERROR; /* others may know others of us, and look up here */
+        reply.status = EHOSTUNREACH;
     } else if (wait) {
         if (record == NULL)
             record = dht_shard_insert(node->shard, &key, msg->entry.upath);

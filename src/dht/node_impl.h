@@ -234,6 +234,7 @@ struct dht_node {
     struct tell *tells;      /* utlist: BEGINs and ENDs without an answer */
     struct dht_settle *settles;
 
+    bool joining; /* what belongs to us may not be here yet */
     struct dht_node_stats stats;
 };
 

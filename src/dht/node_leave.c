@@ -175,6 +175,11 @@ bool dht_node_handed_over(const struct dht_node *node)
     return node->leaving && !leave_has_more(node) && dht_node_pending(node) == 0;
 }
 
+void dht_node_joined(struct dht_node *node)
+{
+    node->joining = false;
+}
+
 void dht_node_retire(struct dht_node *node)
 {
     node->retired = node->leaving;

@@ -210,6 +210,8 @@ static void pmix_committed(void *arg, int status)
 void member_has_joined(struct member *member)
 {
     member->state = MEMBER_JOINED;
+    if (member->ring)
+        dht_node_joined(member->dht);
     log_info(
         "joined as rank %u of %u on node %s, incarnation %u, key depth %u, bins %u, "
         "replicas %u",
