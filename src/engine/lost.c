@@ -9,6 +9,9 @@
  *   dead, as if its connection had broken. So what it was home to moves, and requests do
  * not wait for it one by one. Our own stop must not be taken for its silence: if this loop
  * did not turn for a while the time begins anew.
+ * - Two fetches in a row without a byte from a rank that does answer a PING: the two ends
+ *   do not agree which of their connections is the one that lives, and small messages
+ *   arrive while large ones do not. Taken for dead it is asked, and both make new ones.
  * - Lost: for DYAD_JOIN_TIMEOUT it may return; so long it counts as busy in the exit
  *   barrier. After that the job goes on without it.
  * - It is asked (net_worker_probe()) after a second, then after pauses that double up to
@@ -49,6 +52,7 @@ struct lost_rank {
     uint64_t asked_at; /* last */
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    bool unserved;   /* the last fetch from it had no answer */
 };
 
 struct lost {
@@ -239,6 +243,30 @@ void lost_suspect(struct member *member, uint32_t rank)
     l->suspect = now;
     lost->nsuspect++;
     due(lost, now + seconds_ns(member->config->peer_timeout));
+}
+
+void lost_unserved(struct member *member, uint32_t rank)
+{
+    struct lost_rank *l;
+
+    if (member->hands_over)
+        return;
+    l = &of(member)->rank[rank];
+    if (!l->unserved || l->since) {
+        l->unserved = true;
+        lost_suspect(member, rank);
+        return;
+    }
+    l->unserved = false;
+    log_info("%s answers, but sends no bytes: connecting anew",
+             member_describe(member, rank));
+    net_worker_peer_down(member->worker, rank, ETIMEDOUT);
+}
+
+void lost_served(struct member *member, uint32_t rank)
+{
+    if (!member->hands_over)
+        of(member)->rank[rank].unserved = false;
 }
 
 void lost_add(struct member *member, uint32_t rank)

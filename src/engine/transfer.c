@@ -168,12 +168,8 @@ static void deadline_passed(void *arg)
     bool guest = net_is_guest(source);
 
     source_lost(t, "does not answer");
-    /* It may answer other questions meanwhile: where the two ends do not agree which of
-     * their connections is the one that lives, small messages arrive and large ones do not.
-     * Taken for dead it is asked, and both make new ones (net/revive.c). Last: `t` may be
-     * gone. */
     if (!guest)
-        net_worker_peer_down(member->worker, source, ETIMEDOUT);
+        lost_unserved(member, source); /* last: `t` may be gone */
 }
 
 static void deadline_move(struct transfer *t)
@@ -583,6 +579,8 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         return false;
     t = chunk->transfer;
     deadline_move(t);
+    if (!net_is_guest(msg->source))
+        lost_served(member, msg->source);
     if (msg->type == NET_MSG_REDIRECT) {
         redirected(t, msg);
         return true;

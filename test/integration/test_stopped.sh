@@ -105,7 +105,7 @@ between work.0 0 12
 sleep 1
 begin=$EPOCHREALTIME
 signal_rank2 CONT
-until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 is back after" "$1")" = 2 ]' _ "$LOG"
+until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 on node n2 is back after" "$1")" = 2 ]' _ "$LOG"
 say "found again after $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME - $begin}") s"
 sleep 2 # it looks at its copies a second after it knows
 go go.again
@@ -160,6 +160,6 @@ go go.stopped
 reached done 0 1
 between given.up.0 3 16
 signal_rank2 CONT
-until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 is back after" "$1")" = 2 ]' _ "$LOG"
+until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 on node n2 is back after" "$1")" = 2 ]' _ "$LOG"
 go go.again
 job_end_ok 90
