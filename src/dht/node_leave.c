@@ -203,7 +203,7 @@ bool dht_node_in_place(const struct dht_node *node, uint64_t moment)
 {
     const struct publish *op;
 
-    if (node->reviewing || node->nrepair > 0 || leave_has_more(node))
+    if (node->reviewing || node->nrepair > 0 || node->tells != NULL || leave_has_more(node))
         return false;
     for (op = node->publishes; op != NULL; op = op->hh.next)
         if (op->id <= moment)

@@ -197,6 +197,8 @@ static void home_ask(struct dht_node *node, const struct net_msg *msg)
             }
         }
     }
+    if (status == 0 && node->joining) /* what is being written may not have been told yet */
+        status = EHOSTUNREACH;
     home_reply(node, msg->source, msg->id, status, msg->entry.upath, by);
 }
 

@@ -129,12 +129,13 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
     node_ready_push(node, &tell->ready, tell_deliver);
 }
 
-static void asks_time_out(struct asks *asks)
+static void asks_time_out(struct dht_node *node, struct asks *asks)
 {
     for (unsigned i = 0; i < asks->n; i++) {
         if (asks->ask[i].pending) {
             asks->ask[i].pending = false;
             asks->ask[i].failed = true;
+            node_silent(node, asks->ask[i].rank);
         }
     }
 }
@@ -143,7 +144,7 @@ static void tell_timeout(struct dht_node *node, struct timer *timer)
 {
     struct tell *tell = (struct tell *)((char *)timer - offsetof(struct tell, timer));
 
-    asks_time_out(&tell->asks);
+    asks_time_out(node, &tell->asks);
     tell_advance(node, tell);
 }
 
@@ -333,7 +334,7 @@ static void settle_timeout(struct dht_node *node, struct timer *timer)
     struct dht_settle *settle =
         (struct dht_settle *)((char *)timer - offsetof(struct dht_settle, timer));
 
-    asks_time_out(&settle->asks);
+    asks_time_out(node, &settle->asks);
     settle_advance(node, settle);
 }
 
@@ -395,6 +396,11 @@ static void settle_reply(struct dht_node *node, struct dht_settle *settle,
     if (ask == NULL || !ask->pending)
         return;
     ask->pending = false;
+    if (msg->status == EHOSTUNREACH) { /* it is new here, and knows nothing */
+        ask->failed = true;
+        settle_advance(node, settle);
+        return;
+    }
     ask->answered = true;
     if (msg->status == EBUSY) {
         ask->waiter = settle->busy = true;

@@ -478,17 +478,20 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     struct adopt *a = c->adopt;
     struct dyad_entry unknown = {
         .upath = c->upath, .state = DYAD_ENTRY_WITHDRAWN, .version = c->version};
-    bool known = status == 0 || (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
+    /* An older one is what homes say that have not heard of it again yet. */
+    bool known = (status == 0 && dyad_version_cmp(&entry->version, &c->version) >= 0) ||
+                 (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
 
     c->lookup = NULL;
     a->nasking--;
     DL_DELETE(a->asking, c);
-    if (!known && ++c->answers < CHECKS_EACH && check_is_due(c)) {
+    if (!known && (status == EHOSTUNREACH || ++c->answers < CHECKS_EACH) &&
+        check_is_due(c)) { /* that nobody could be asked is no answer */
         /* Its owner may be on its way, too: all who know of it may have left at once. */
         DL_APPEND(a->later, c);
         net_timer_start(a->timer, util_clock_now() + seconds_ns(MEMBER_ASK_AGAIN));
     } else {
-        unknown.version.counter++;
+        unknown.version.incarnation++;
         /* The file that nobody knows of: nobody would tell us of the next version. */
         if (check_is_due(c) &&
             !(status == 0 && dyad_version_cmp(&entry->version, &c->version) == 0))
@@ -577,10 +580,11 @@ static void withdraw(struct adopt *a, struct left *left, const struct store_reco
         .upath = found->entry.upath,
         .state = DYAD_ENTRY_WITHDRAWN,
         .owner = a->member->self.rank,
-        .version = {.counter = found->entry.version.counter + 1,
-                    .rank = a->member->self.rank,
-                    .incarnation = a->member->self.incarnation},
+        .version = found->entry.version,
     };
+
+    /* Above that version, and below whatever anybody has published after it. */
+    gone.version.incarnation++;
 
     memcpy(gone.storage, found->entry.storage, sizeof(gone.storage));
     if (dht_node_restore(a->member->dht, &gone) < 0)

@@ -76,6 +76,7 @@ struct consume {
     bool lost_waiting;
     uint64_t lost_interval;
     bool said_alone; /* consume_say_waiting() */
+    bool failing;    /* lookup or settle is the last look before it is given up */
     struct writer_watch *watch;
     pid_t writer; /* > 0: it is here and this process has it open for writing */
     struct net_post post;
@@ -626,6 +627,7 @@ static void consume_step(struct consume *c)
     int here = look_here(c);
     bool in_sight = c->in_sight;
 
+    c->failing = false;
     c->in_sight = false;
     if (here == ENOENT && in_sight && store_dir_shared(member->side[ENGINE_CONSUMER].dir)) {
         store_dir_refresh(member->side[ENGINE_CONSUMER].dir, c->upath);
@@ -815,8 +817,25 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     return c;
 }
 
-static void nobody_left(struct consume *c)
+/* The last look was in vain. `status`: of it. */
+static void nobody_left(struct consume *c, int status)
 {
+    uint32_t missing = lost_missing(c->member, false);
+
+    if (missing != DYAD_RANK_NONE) {
+        log_error(
+            "\"%s\": nobody who can be reached could publish it; %s cannot be reached",
+            c->upath, member_describe(c->member, missing));
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
+    if (status == EHOSTUNREACH) {
+        log_error(
+            "\"%s\": nobody is left who could publish it or say whether it is published",
+            c->upath);
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
     log_error(
         "\"%s\": nobody is left who could publish it: all processes of the job have ended "
         "or "
@@ -830,12 +849,13 @@ static void settle_confirmed(void *arg, int status, uint32_t by,
 {
     struct consume *c = arg;
 
+    c->failing = false;
     if (status == 0) {
         settled(arg, status, by, version);
         return;
     }
     c->settle = NULL;
-    nobody_left(c);
+    nobody_left(c, status);
 }
 
 /* The last look before a wait is given up. */
@@ -843,22 +863,13 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
 
+    c->failing = false;
     if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0) {
         looked_up(c, 0, entry);
         return;
     }
     c->lookup = NULL;
-    uint32_t missing = lost_missing(c->member, false);
-    if (missing != DYAD_RANK_NONE || status == EHOSTUNREACH) {
-        log_error(
-            "\"%s\": nobody who can be reached could publish it; rank %d on node %s cannot "
-            "be reached",
-            c->upath, missing == DYAD_RANK_NONE ? -1 : (int)missing,
-            missing == DYAD_RANK_NONE ? "unknown" : member_node_name(c->member, missing));
-        consume_end(c, EHOSTUNREACH);
-        return;
-    }
-    nobody_left(c);
+    nobody_left(c, status);
 }
 
 /* The thread that waits for a writer which is dead will come back by itself. (It may have
@@ -952,8 +963,10 @@ void consume_fail_waiting(struct member *member)
 
     DL_FOREACH_SAFE(member->consumes, c, tmp)
     {
-        if (!is_waiting(c))
+        /* Told again while the last look is under way: it goes on, with its own bound. */
+        if (!is_waiting(c) || (c->failing && (c->lookup || c->settle)))
             continue;
+        c->failing = true;
         if (c->settle) {
             dht_node_settle_cancel(member->dht, c->settle);
             c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);

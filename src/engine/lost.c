@@ -51,8 +51,8 @@ struct lost_rank {
     uint64_t ask_at;   /* 0: not asked */
     uint64_t asked_at; /* last */
     uint64_t pause;
-    bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
-    bool unserved;   /* the last fetch from it had no answer */
+    bool gone, over;   /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    uint64_t unserved; /* when a fetch from it was given up, and none served since; or 0 */
 };
 
 struct lost {
@@ -252,12 +252,15 @@ void lost_unserved(struct member *member, uint32_t rank)
     if (member->hands_over)
         return;
     l = &of(member)->rank[rank];
-    if (!l->unserved || l->since) {
-        l->unserved = true;
+    if (!l->unserved || l->since)
+        l->unserved = util_clock_now();
+    /* Fetches that ran beside the first are given up soon after it: no news. */
+    if (util_clock_now() - l->unserved < seconds_ns(member->config->peer_timeout) ||
+        net_worker_heard_at(member->worker, rank) < l->unserved) {
         lost_suspect(member, rank);
         return;
     }
-    l->unserved = false;
+    l->unserved = 0;
     log_info("%s answers, but sends no bytes: connecting anew",
              member_describe(member, rank));
     net_worker_peer_down(member->worker, rank, ETIMEDOUT);
@@ -266,7 +269,7 @@ void lost_unserved(struct member *member, uint32_t rank)
 void lost_served(struct member *member, uint32_t rank)
 {
     if (!member->hands_over)
-        of(member)->rank[rank].unserved = false;
+        of(member)->rank[rank].unserved = 0;
 }
 
 void lost_add(struct member *member, uint32_t rank)

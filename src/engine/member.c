@@ -268,7 +268,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
         member_links_set_live(member, rank, false);
         net_worker_peer_down(member->worker, rank, EPROTO);
     } else if (net_worker_set_peer(member->worker, peer) < 0) {
-        member_links_set_live(member, rank, false);
+        if (errno != EHOSTUNREACH) /* else it is lost, and asked (lost.c) */
+            member_links_set_live(member, rank, false);
     } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
     }

@@ -14,7 +14,7 @@
 #include "boot/identity.h"
 #include "engine/config.h"
 
-#define MEMBER_ABI        3
+#define MEMBER_ABI        4
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 

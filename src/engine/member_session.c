@@ -237,6 +237,8 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
     }
     if (!error && s->down[slot] > peer->incarnation)
         error = ESRCH; /* of one that has gone since */
+    /* The blob of one that we have lost is no news: it stays lost, and is asked. */
+    bool old = error == ESRCH && peer;
     if (!error && net_worker_set_peer(member->worker, peer) < 0)
         error = errno; /* it was logged, and tells its end itself */
     else if (error)
@@ -245,7 +247,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
         up = true;
     if (up)
         member_links_set_live(member, slot, true);
-    else
+    else if (!old && error != EHOSTUNREACH)
         member_links_gone(member, slot);
     if (!up)
         answered(member, slot);

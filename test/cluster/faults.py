@@ -20,7 +20,8 @@ renames, and is absent at first.
    An operation that failed with an error may have been done or not, or half.
 3. ENOENT, and ETIMEDOUT for whoever waited: the name may be absent in the sense of 1 (nothing but its initial state, or a removal, or an
    operation of 2). A wait for what never was there may end in ENOENT only if at some moment of the wait all
-   ranks were waiting, dead or at their end: else somebody was left.
+   ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
+   waiting, dead, at their end, or stopped or cut off: nobody who can be reached was left, and that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
@@ -69,7 +70,9 @@ class Log:
             with open(self.path, "rb") as file:
                 length, = struct.unpack("=Q", file.read(8))
                 file.seek(self.seen)
-                new = file.read(length - self.seen)
+                # The length is not written in one piece: what is read may be torn, and is read again the next time.
+                new = file.read(max(0, length - self.seen))
+                new = new[:new.rfind(b"\n") + 1]
         except FileNotFoundError:
             return self
         self.seen += len(new)
@@ -340,6 +343,8 @@ class Judge:
         if error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                              [node] + [self.plan.node(r) for r in owners]):
             return "out of reach"
+        if error == errno.EHOSTUNREACH and op.kind == "read" and absent and self.nobody_left(op, away=True):
+            return "out of reach"
         return "%s, and it may be %s" % (errno.errorcode[error], self.shown(now))
 
     def lost(self, change, op):
@@ -354,13 +359,16 @@ class Judge:
     def shown(self, now):
         return ", ".join("%s of rank %s%s" % (c.uid or "absent", c.rank, "" if c.sure else " (unsure)") for c in now)
 
-    def nobody_left(self, op):
-        """Was there a moment in this wait at which all ranks were waiting, dead or at their end?"""
+    def nobody_left(self, op, away=False):
+        """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off)?"""
         edges = []
         for rank in range(self.plan.ranks):
             idle = [(o.begin, o.end or float("inf")) for o in self.operations if o.rank == rank and o.kind == "read"]
             idle.append((min(self.died.get(rank, float("inf")), self.finished.get(rank, float("inf"))), float("inf")))
-            for begin, end in idle:
+            if away:
+                idle += [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "stop" and f["target"] == rank or
+                         f["kind"] == "cut" and f["target"] == self.plan.node(rank)]
+            for begin, end in self.joined(idle):
                 if begin <= op.end and end >= op.begin and end > begin:
                     edges += [(begin, 1), (end, -1)]
         count = 0
@@ -369,6 +377,17 @@ class Judge:
             if count >= self.plan.ranks:
                 return True
         return False
+
+    @staticmethod
+    def joined(spans):
+        """The same times, without overlaps: a rank counts once."""
+        out = []
+        for begin, end in sorted(spans):
+            if out and begin <= out[-1][1]:
+                out[-1] = (out[-1][0], max(out[-1][1], end))
+            else:
+                out.append((begin, end))
+        return out
 
     def own_fault(self, op):
         """For how long this rank's node was out of order during the operation."""
