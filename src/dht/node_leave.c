@@ -20,8 +20,8 @@
  *
  * What is not passed on: waiters (they register anew when they learn that we are gone) and
  * holders of copies. A home that does not know a holder does not tell it of newer versions;
- * it hears of them from the homes that stay, or else looks its copy up by version when its
- * kept answers are over. That is as it is after a death.
+ * it hears of them from the homes that stay, or makes itself known to the new ones, as
+ * after a death (node_copies.c).
  */
 #include "dht/node_impl.h"
 
