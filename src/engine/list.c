@@ -23,6 +23,7 @@
 #include <utlist.h>
 
 #include "engine/gather.h"
+#include "util/clock.h"
 #include "engine/member.h"
 #include "util/log.h"
 
@@ -77,9 +78,12 @@ struct list_name {
 struct list_request {
     struct list_request *prev, *next; /* utlist */
     struct member *member;
-    struct gather *gather;
+    struct gather *gather;      /* NULL: we wait for who is missing */
+    struct net_timer *patience; /* for so long */
     char *upath;
     unsigned silent, lost;   /* lost: died meanwhile */
+    bool missing;            /* some of the silent may be back soon */
+    bool waited;             /* for them, long enough */
     struct list_name *names; /* that have come */
     int status;
     list_page_fn page;
@@ -92,6 +96,8 @@ static void list_free(struct list_request *list)
     struct list_name *name, *ntmp;
 
     DL_DELETE(list->member->lists, list);
+    if (list->patience)
+        net_timer_destroy(list->patience);
     HASH_ITER(hh, list->names, name, ntmp)
     {
         HASH_DEL(list->names, name);
@@ -107,8 +113,10 @@ static bool list_wanted(void *arg, uint32_t rank)
 
     if (dht_node_is_live(list->member->dht, rank))
         return true;
-    if (lost_is_missing(list->member, rank))
+    if (lost_is_missing(list->member, rank)) {
         list->silent++;
+        list->missing = true;
+    }
     return false;
 }
 
@@ -152,6 +160,35 @@ static bool is_partial(const struct list_request *list)
     return list->silent + list->lost >= replicas;
 }
 
+static void list_ask_again(struct list_request *list);
+
+static void patience_over(void *arg)
+{
+    struct list_request *list = arg;
+
+    list->waited = true;
+    if (!list->gather)
+        list_ask_again(list);
+}
+
+/* Ranks on their way through exec, mostly. For DYAD_PEER_TIMEOUT in all it is worth
+ * waiting for news of them; list_rank_changed() brings it. */
+static bool list_waits(struct list_request *list)
+{
+    struct member *member = list->member;
+
+    if (!list->missing || list->waited)
+        return false;
+    if (list->patience)
+        return true;
+    if (!(list->patience = net_timer_create(member->loop, patience_over, list)))
+        return false;
+    net_timer_start(list->patience,
+                    util_clock_now() + (uint64_t)(member->config->peer_timeout *
+                                                  (double)UTIL_NSEC_PER_SEC));
+    return true;
+}
+
 /* Where some died meanwhile what they had is with others by now. */
 static bool list_done(void *arg)
 {
@@ -161,7 +198,12 @@ static bool list_done(void *arg)
 
     if (!status && list->lost > 0 && is_partial(list)) {
         list->silent = list->lost = 0;
+        list->missing = false;
         return true;
+    }
+    if (!status && is_partial(list) && list_waits(list)) {
+        list->gather = NULL;
+        return false;
     }
     if (!status && is_partial(list)) {
         log_warn("the listing of \"%s\" is not whole: %u ranks do not answer", list->upath,
@@ -246,6 +288,33 @@ static enum gather_step list_answer(void *arg, struct gather_at *at,
 static const struct gather_ops list_ops = {list_wanted, list_ask, list_answer, list_failed,
                                            list_done};
 
+static void list_ask_again(struct list_request *list)
+{
+    struct member *member = list->member;
+    list_done_fn done = list->done;
+    void *arg = list->arg;
+
+    list->silent = list->lost = 0;
+    list->missing = false;
+    list->gather =
+        gather_start(member, 0, member->job->nranks, RANKS_AT_ONCE, &list_ops, list);
+    if (list->gather)
+        return;
+    list_free(list);
+    done(arg, ENOMEM);
+}
+
+void list_rank_changed(struct member *member)
+{
+    struct list_request *list, *tmp;
+
+    DL_FOREACH_SAFE(member->lists, list, tmp)
+    {
+        if (!list->gather)
+            list_ask_again(list);
+    }
+}
+
 struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
                                 list_done_fn done, void *arg)
 {
@@ -279,7 +348,8 @@ free_list:
 
 void list_cancel(struct list_request *list)
 {
-    gather_cancel(list->gather);
+    if (list->gather)
+        gather_cancel(list->gather);
     list_free(list);
 }
 

@@ -153,6 +153,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
     l->gone = true;
     l->ask_at = 0;
     tell_table(member, rank);
+    list_rank_changed(member);
 }
 
 /* --- time --- */
@@ -300,6 +301,7 @@ void lost_back(struct member *member, uint32_t rank)
     lost->nlost--;
     lost->rank[rank] = (struct lost_rank){0};
     revalidate_rank(member, rank);
+    list_rank_changed(member);
 }
 
 bool lost_forget(struct member *member, uint32_t rank)
@@ -316,6 +318,7 @@ bool lost_forget(struct member *member, uint32_t rank)
         lost->nsuspect--;
     lost->rank[rank] = (struct lost_rank){0};
     dht_node_set_missing(member->dht, rank, DHT_GONE);
+    list_rank_changed(member);
     return awaited;
 }
 

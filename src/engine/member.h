@@ -445,6 +445,9 @@ typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, list_page_fn page,
                                 list_done_fn done, void *arg);
 void list_cancel(struct list_request *list);
+/* A rank that could not be reached is back, or is known to be gone. Nothing is called
+ * before this returns, but for want of memory. */
+void list_rank_changed(struct member *member);
 void list_stop(struct member *member);
 
 /* --- shared.c --- */
