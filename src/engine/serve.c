@@ -23,6 +23,7 @@
 
 #include "engine/peer.h"
 #include "net/codec.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define CHUNK_MAX (64ull << 20)
@@ -306,6 +307,7 @@ static void serve_done(void *arg)
         return;
     }
     s->state = SERVED_SENDING;
+    DYAD_CRASH_POINT("serve-chunk");
     if (s->rank == member->self.rank)
         send_to_self(s, &reply);
     else if (net_worker_send(member->worker, s->rank, &reply, s->data, s->length,
