@@ -307,7 +307,6 @@ static void serve_done(void *arg)
         return;
     }
     s->state = SERVED_SENDING;
-    DYAD_CRASH_POINT("serve-chunk");
     if (s->rank == member->self.rank)
         send_to_self(s, &reply);
     else if (net_worker_send(member->worker, s->rank, &reply, s->data, s->length,
@@ -400,6 +399,7 @@ void serve_get(struct member *member, const struct net_msg *msg)
 {
     struct served *s = served_create(member, msg);
 
+    DYAD_CRASH_POINT("serve-asked"); /* UCX is in the midst of its progress */
     if (s)
         serve_try(s);
 }

@@ -45,13 +45,13 @@ GO_ON='if cat "$SSD/never"; then exit 9; fi # it waits for nobody any more
     all_right # they are here
     if cat "$SSD/n0"; then exit 10; fi
     text own >"$W/flag.own"; [ "$(cat "$W/flag.own")" = "$(text own)" ]; made flag.done'
-abort_at serve-chunk:3 -- bash -c "$RANK$WRITE$GO_ON"
+abort_at serve-asked:3 -- bash -c "$RANK$WRITE$GO_ON"
 abort_at produce-published:7 -- bash -c "$RANK$WRITE"'if text last >"$SSD/last"; then :; fi; '"$GO_ON"
 # At its exit, where it serves the others.
-abort_at serve-chunk:3 -- bash -c "$RANK$WRITE"'made flag.done'
+abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'made flag.done'
 # With libraries apart.
 if command -v python3 >/dev/null; then
-    abort_at serve-chunk:3 -- python3 -c '
+    abort_at serve-asked:3 -- python3 -c '
 import errno, os, time
 ssd, w = os.environ["SSD"], os.environ["W"]
 def text(name):
@@ -76,4 +76,4 @@ open(w + "/flag.done", "w").close()'
 fi
 # A session of its own directory has no launcher to be told.
 mkdir -m 700 "$WORK/session"
-abort_at serve-chunk:3 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"
+abort_at serve-asked:3 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 static int (*plugin_catch)(void (*fn)(void *arg), void *arg);
-static void (*plugin_fault)(void *arg);
+static void (*plugin_fault)(void *arg), (*plugin_ucx_fault)(void *arg);
 
 static void nothing(void *arg)
 {
@@ -127,6 +127,12 @@ static void test_caught(void **state)
     assert_true(ran);
 }
 
+static void test_ucx(void **state)
+{
+    (void)state;
+    assert_int_equal(plugin_catch(plugin_ucx_fault, NULL), -1);
+}
+
 /* A thread of the library's, after that: it comes no further, and nothing ends. */
 static void test_sleeps(void **state)
 {
@@ -146,9 +152,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_real), /* before anything is caught */
-        cmocka_unit_test(test_caught),
-        cmocka_unit_test(test_program),
-        cmocka_unit_test(test_sleeps),
+        cmocka_unit_test(test_caught), cmocka_unit_test(test_program),
+        cmocka_unit_test(test_ucx),    cmocka_unit_test(test_sleeps),
     };
     void *plugin = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
 
@@ -156,7 +161,8 @@ int main(int argc, char **argv)
         return 1;
     *(void **)&plugin_catch = dlsym(plugin, "plugin_catch");
     *(void **)&plugin_fault = dlsym(plugin, "plugin_fault");
-    if (!plugin_catch || !plugin_fault)
+    *(void **)&plugin_ucx_fault = dlsym(plugin, "plugin_ucx_fault");
+    if (!plugin_catch || !plugin_fault || !plugin_ucx_fault)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
