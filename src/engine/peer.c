@@ -28,6 +28,7 @@
 #include "boot/fdtable.h"
 #include "engine/member_impl.h"
 #include "engine/peer_line.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define IO_THREADS 2
@@ -99,6 +100,7 @@ static void worker_receive(void *arg, const struct net_msg *msg, void *payload, 
 {
     struct member *member = &((struct peer *)arg)->member;
 
+    DYAD_CRASH_POINT("peer-received");
     switch (msg->type) {
     case NET_MSG_GET_DIRECT:
         serve_get_direct(member, msg);

@@ -49,6 +49,10 @@ abort_at serve-asked:3 -- bash -c "$RANK$WRITE$GO_ON"
 abort_at produce-published:7 -- bash -c "$RANK$WRITE"'if text last >"$SSD/last"; then :; fi; '"$GO_ON"
 # At its exit, where it serves the others.
 abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'made flag.done'
+# What it becomes by exec shares again.
+abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9; fi; exec bash -c "$0"' \
+    "$RANK"'right n0 n0; all_right; text new >"$SSD/new"; right new new; made flag.done'
+! grep -q '"new" is complete on this node but not published' "$LOG" || fail "after exec it shares nothing"
 # With libraries apart.
 if command -v python3 >/dev/null; then
     abort_at serve-asked:3 -- python3 -c '
@@ -77,3 +81,14 @@ fi
 # A session of its own directory has no launcher to be told.
 mkdir -m 700 "$WORK/session"
 abort_at serve-asked:3 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"
+
+# In promoted guests, over what they fetch: each is a guest again, and nothing is missing.
+if [ -n "$PYTHON" ]; then
+    : >"$LOG"
+    clean_ssd
+    POOL=$SOURCE_DIR/test/integration/progs/pool.py
+    JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_PROMOTE=5 "DYAD_CRASH=1/abort:peer-received:10")
+    job_ok 60 1@n0 "$PYTHON" "$POOL" make "$SSD" 400 -- 1@n1 "$PYTHON" "$POOL" work "$SSD" 400 -- 1@n0 "$PYTHON" "$POOL" take "$SSD" 400
+    grep -q 'take: 400 results are right' "$OUT" || fail "not all results were read"
+    [ "$(grep -c 'is a guest of its member again' "$LOG")" = 4 ] || fail "not four promoted guests: $(grep -c 'guest of its member' "$LOG")"
+fi
