@@ -24,6 +24,7 @@
 #include "boot/modules.h"
 #include "engine/peer.h"
 #include "net/auth.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define IO_THREADS 4
@@ -387,6 +388,8 @@ static int member_start(struct member *member)
 static void worker_end(void *arg)
 {
     struct member *member = arg;
+
+    DYAD_CRASH_POINT("worker-end");
     net_worker_destroy(member->worker, run_of(member)->image_ends);
 }
 

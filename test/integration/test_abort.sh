@@ -54,8 +54,8 @@ abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9
     "$RANK"'right n0 n0; all_right; text new >"$SSD/new"; right new new; made flag.done'
 ! grep -q '"new" is complete on this node but not published' "$LOG" || fail "after exec it shares nothing"
 # With libraries apart.
-if command -v python3 >/dev/null; then
-    abort_at serve-asked:3 -- python3 -c '
+if [ -n "$PYTHON" ]; then
+    abort_at serve-asked:3 -- "$PYTHON" -c '
 import errno, os, time
 ssd, w = os.environ["SSD"], os.environ["W"]
 def text(name):
@@ -81,6 +81,15 @@ fi
 # A session of its own directory has no launcher to be told.
 mkdir -m 700 "$WORK/session"
 abort_at serve-asked:3 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"
+
+# When it leaves: there is nothing left to lose.
+: >"$LOG"
+clean_ssd
+JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_CRASH=0/abort:worker-end,1/abort:worker-end)
+job_ok 40 1@n0 bash -c "$RANK"'text b0 >"$SSD/b0"; right b1 b1' -- \
+    1@n1 bash -c "$RANK"'text b1 >"$SSD/b1"; right b0 b0; exec bash -c "$0"' "$RANK"'right b0 b0; text b2 >"$SSD/b2"' -- \
+    1@n0 bash -c "$RANK"'right b0 b0; right b1 b1; right b2 b2'
+[ "$(grep -c 'fault in itself while this rank left' "$LOG")" = 3 ] || fail "not at two exits and an exec: $(grep fault "$LOG")"
 
 # In promoted guests, over what they fetch: each is a guest again, and nothing is missing.
 if [ -n "$PYTHON" ]; then
