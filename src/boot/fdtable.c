@@ -51,9 +51,10 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-#define FLOOR_WANTED 512
-#define KEEP_MAX     16
-#define HOST_STACK   (64 * 1024)
+#define FLOOR_WANTED   512
+#define KEEP_MAX       16
+#define OLD_KERNEL_FDS 65536
+#define HOST_STACK     (64 * 1024)
 
 /* The marker. Written once, before any other thread of the private table exists; number is
  * last, with release order, as threads of the program may look at any time. */
@@ -313,4 +314,19 @@ void boot_fdtable_drop(int fd)
 {
     if (boot_fdtable_is_private())
         syscall(SYS_dup3, 0, fd, 0); /* 0 is /dev/null here */
+}
+
+/* The guards and the marker below stay: the table is what it was. */
+void boot_fdtable_close_all(void)
+{
+    int first = __atomic_load_n(&marker.number, __ATOMIC_ACQUIRE) + 1;
+    struct rlimit limit;
+
+    if (!boot_fdtable_is_private() || syscall(SYS_close_range, first, ~0U, 0) == 0)
+        return;
+    /* before Linux 5.9 */
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > OLD_KERNEL_FDS)
+        limit.rlim_cur = OLD_KERNEL_FDS;
+    for (int fd = first; fd < (int)limit.rlim_cur; fd++)
+        close_fd(fd);
 }

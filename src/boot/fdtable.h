@@ -42,4 +42,9 @@ int boot_fdtable_host_thread(pthread_t *thread, void *(*fn)(void *arg), void *ar
  * without effect. */
 void boot_fdtable_drop(int fd);
 
+/* Close everything in the private table but 0-2: for the end of all who use it. A thread
+ * that is still there finds its descriptors gone. From a thread of the private table; else
+ * without effect. */
+void boot_fdtable_close_all(void);
+
 #endif

@@ -18,11 +18,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "boot/abort.h"
 #include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "boot/modules.h"
 #include "engine/peer.h"
 #include "net/auth.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define IO_THREADS 4
@@ -54,6 +56,10 @@ static void member_destroy(struct member *member)
 {
     struct member_run *run = run_of(member);
 
+    if (run->wrecked) {
+        wreck_keep(run);
+        return;
+    }
     pthread_mutex_destroy(&run->lock);
     free(run);
 }
@@ -380,8 +386,18 @@ static int member_start(struct member *member)
     return member->pmix ? 0 : -1;
 }
 
+static void worker_end(void *arg)
+{
+    struct member *member = arg;
+
+    DYAD_CRASH_POINT("worker-end");
+    net_worker_destroy(member->worker, run_of(member)->image_ends);
+}
+
 static void member_teardown(struct member *member)
 {
+    struct member_run *run = run_of(member);
+
     member->state = MEMBER_LEAVING;
     run_joined(member, ESHUTDOWN);
     answers_close(member);
@@ -390,7 +406,10 @@ static void member_teardown(struct member *member)
     list_stop(member);
     shared_stop(member);               /* its threads are left behind */
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
-    net_worker_destroy(member->worker, run_of(member)->image_ends);
+    if (boot_abort_catch(worker_end, member) < 0) { /* as if the image ended: it stays */
+        log_info("UCX has found a fault in itself while this rank left");
+        run->wrecked = true;
+    }
     if (member->pmix)
         boot_pmix_destroy(member->pmix);
     member_session_destroy(member, leaves_for_good(member));
@@ -415,6 +434,8 @@ static void member_teardown(struct member *member)
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)
         close(member->claim_fd);
+    if (run->wrecked) /* its connections */
+        boot_fdtable_close_all();
 }
 
 /* This library has its own copy of util/log.c. */
@@ -431,6 +452,38 @@ static void log_setup(const struct member *member)
         snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
     util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
                    tag);
+}
+
+static void live(void *arg)
+{
+    struct member *member = arg;
+    struct member_run *run = run_of(member);
+
+    if (member_start(member) < 0) {
+        log_error(
+            "rank %u could not join: files below its managed directory are not shared",
+            member->identity->rank);
+        run->rc = -1;
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    run->running = true;
+    if (run->leave_wanted && !run->leave_posted) {
+        run->leave_posted = true;
+        net_loop_post(member->loop, &run->leave_post, leave_begin, run);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (net_loop_run(member->loop) < 0) {
+        log_error("the event loop of rank %u failed: %m", member->identity->rank);
+        run->rc = -1;
+    }
+}
+
+static void not_running(struct member_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    run->running = false;
+    pthread_mutex_unlock(&run->lock);
 }
 
 static int run_here(struct member *member)
@@ -451,29 +504,21 @@ static int run_here(struct member *member)
     member_sides_drop_stdio(member);
     run->table_ready();
     net_auth_prepare(); /* before the program, which may use libcrypto, can end */
-    if (member_start(member) < 0) {
+    if (boot_abort_catch(live, member) < 0) {
+        not_running(run);
         log_error(
-            "rank %u could not join: files below its managed directory are not shared",
+            "UCX has found a fault in itself: files below the managed directory of rank %u "
+            "are no longer shared by its processes, and what they ask for fails; the "
+            "program goes on. What it has published is served by another rank of its "
+            "node, if there is one. To share again it must be started anew",
             member->identity->rank);
-        run->rc = -1;
-    } else {
-        pthread_mutex_lock(&run->lock);
-        run->running = true;
-        if (run->leave_wanted && !run->leave_posted) {
-            run->leave_posted = true;
-            net_loop_post(member->loop, &run->leave_post, leave_begin, run);
-        }
-        pthread_mutex_unlock(&run->lock);
-        if (net_loop_run(member->loop) < 0) {
-            log_error("the event loop of rank %u failed: %m", member->identity->rank);
-            run->rc = -1;
-        }
-        pthread_mutex_lock(&run->lock);
-        run->running = false;
-        pthread_mutex_unlock(&run->lock);
-        if (run->rc == 0)
-            stats_log(member);
+        run->wrecked = true;
+        wreck_leave(member);
+        return -1;
     }
+    not_running(run);
+    if (run->rc == 0)
+        stats_log(member);
     if (run->rc < 0 && member->claim_fd >= 0)
         boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
     member_teardown(member);

@@ -24,7 +24,8 @@ struct member_run {
     bool exiting;             /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
-    bool apart; /* our libc is not the caller's */
+    bool apart;   /* our libc is not the caller's */
+    bool wrecked; /* wreck.c: nothing is freed */
     int rc;
 };
 
@@ -103,6 +104,15 @@ int revalidate_start(struct member *member);
 void revalidate_stop(struct member *member);
 /* The rank was lost, or is back. */
 void revalidate_rank(struct member *member, uint32_t rank);
+
+/* --- wreck.c: boot_abort_catch() was left by an abort() --- */
+
+/* What holds anything up, of other processes or of this one, is let go; nothing is freed.
+ * The loop's thread of a member or of a promoted guest, whose last act it is. A line was
+ * logged before. */
+void wreck_leave(struct member *member);
+/* The object stays for ever, and is no leak. */
+void wreck_keep(void *what);
 
 /* --- member_sides.c: what a member has of the disk --- */
 

@@ -23,10 +23,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "boot/abort.h"
 #include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "engine/member_impl.h"
 #include "engine/peer_line.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define IO_THREADS 2
@@ -41,7 +43,8 @@ struct peer {
     pthread_mutex_t lock;
     bool running, leave_wanted, leave_posted, image_ends; /* under `lock` */
     struct net_post leave_post;
-    bool over; /* loop only: the loop is stopped, nothing new is begun */
+    bool over;    /* loop only: the loop is stopped, nothing new is begun */
+    bool wrecked; /* wreck.c: nothing is freed */
     int rc;
 };
 
@@ -68,6 +71,7 @@ struct peer *peer_create(const struct member_params *params)
     peer->member.session = params->session;
     peer->member.thread_enter = params->thread_enter;
     peer->member.hands_over = true;
+    peer->member.claim_fd = -1;
     peer->member.next_id = 1;
     peer->member.state = MEMBER_JOINING;
     return peer;
@@ -75,6 +79,10 @@ struct peer *peer_create(const struct member_params *params)
 
 void peer_destroy(struct peer *peer)
 {
+    if (peer->wrecked) {
+        wreck_keep(peer);
+        return;
+    }
     pthread_mutex_destroy(&peer->lock);
     explicit_bzero(&peer->member.self, sizeof(peer->member.self));
     free(peer);
@@ -92,6 +100,7 @@ static void worker_receive(void *arg, const struct net_msg *msg, void *payload, 
 {
     struct member *member = &((struct peer *)arg)->member;
 
+    DYAD_CRASH_POINT("peer-received");
     switch (msg->type) {
     case NET_MSG_GET_DIRECT:
         serve_get_direct(member, msg);
@@ -362,6 +371,12 @@ static void say_statistics(const struct member *member)
              (unsigned long long)s->bytes_fetched, (unsigned long long)s->bytes_served);
 }
 
+static void worker_end(void *arg)
+{
+    struct peer *peer = arg;
+    net_worker_destroy(peer->member.worker, false);
+}
+
 /* What this guest holds for others goes back: the locks of its fetches first, then the
  * line, at whose end the member begins them anew. If the image ends, no time is spent on
  * UCX: whoever is being served turns to the member. Buffers that UCX may still read stay.
@@ -384,10 +399,39 @@ static void teardown(struct peer *peer)
         net_worker_abandon(member->worker);
         return;
     }
-    net_worker_destroy(member->worker, false);
+    if (boot_abort_catch(worker_end, peer) < 0) {
+        peer->wrecked = true;
+        boot_fdtable_close_all();
+        return;
+    }
     serve_stop(member);
     sides_close(member);
     net_loop_destroy(member->loop);
+}
+
+static void live(void *arg)
+{
+    struct peer *peer = arg;
+    struct member *member = &peer->member;
+
+    if (start(peer) < 0) {
+        log_info("this process stays a guest of its member: %m");
+        peer->rc = -1;
+        return;
+    }
+    pthread_mutex_lock(&peer->lock);
+    peer->running = true;
+    leave_post(peer);
+    pthread_mutex_unlock(&peer->lock);
+    if (net_loop_run(member->loop) < 0)
+        peer->rc = -1;
+}
+
+static void not_running(struct peer *peer)
+{
+    pthread_mutex_lock(&peer->lock);
+    peer->running = false;
+    pthread_mutex_unlock(&peer->lock);
 }
 
 static void *run_main(void *arg)
@@ -410,22 +454,18 @@ static void *run_main(void *arg)
     }
     member_sides_drop_stdio(member);
     peer->table_ready();
-    if (start(peer) < 0) {
-        log_info("this process stays a guest of its member: %m");
+    if (boot_abort_catch(live, peer) < 0) { /* the broken line tells the member */
+        not_running(peer);
+        log_warn(
+            "UCX has found a fault in itself: this process is a guest of its member again");
+        peer->wrecked = true;
         peer->rc = -1;
-    } else {
-        pthread_mutex_lock(&peer->lock);
-        peer->running = true;
-        leave_post(peer);
-        pthread_mutex_unlock(&peer->lock);
-        if (net_loop_run(member->loop) < 0)
-            peer->rc = -1;
-        pthread_mutex_lock(&peer->lock);
-        peer->running = false;
-        pthread_mutex_unlock(&peer->lock);
-        if (member->worker)
-            say_statistics(member);
+        wreck_leave(member);
+        return NULL;
     }
+    not_running(peer);
+    if (member->worker)
+        say_statistics(member);
     teardown(peer);
     return NULL;
 }

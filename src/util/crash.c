@@ -7,6 +7,7 @@
 
 #ifdef DYAD_CRASH_POINTS
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,13 +19,20 @@ void util_crash_point(const char *name, unsigned *times)
     unsigned time = __atomic_add_fetch(times, 1, __ATOMIC_RELAXED);
 
     for (; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (strncmp(at, rank ? rank : "", rank_len) != 0 || at[rank_len] != '/' ||
-            strncmp(at + rank_len + 1, name, name_len) != 0)
+        if (strncmp(at, rank ? rank : "", rank_len) != 0 || at[rank_len] != '/')
             continue;
-        const char *end = at + rank_len + 1 + name_len;
+        const char *point = at + rank_len + 1;
+        bool aborts = strncmp(point, "abort:", 6) == 0;
+        point += aborts ? 6 : 0;
+        if (strncmp(point, name, name_len) != 0)
+            continue;
+        const char *end = point + name_len;
         unsigned wanted = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 1;
-        if ((*end == ':' || *end == ',' || !*end) && time == wanted)
+        if ((*end == ':' || *end == ',' || !*end) && time == wanted) {
+            if (aborts)
+                abort();
             kill(getpid(), SIGKILL);
+        }
     }
 }
 #else

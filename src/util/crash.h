@@ -2,8 +2,9 @@
  * util/crash.h - places where a test may kill the process
  *
  * DYAD_CRASH_POINT("name") is nothing, unless the build has the option DYAD_CRASH_POINTS
- * (for a test only). Then DYAD_CRASH=RANK/name[:N][,...] names the places where processes
- * of these ranks end by SIGKILL, at the first or N-th time that they come there.
+ * (for a test only). Then DYAD_CRASH=RANK/[abort:]name[:N][,...] names the places where
+ * processes of these ranks end by SIGKILL, at the first or N-th time that they come there;
+ * with abort: they call abort(), as UCX does that has found a fault in itself.
  */
 #ifndef DYAD_UTIL_CRASH_H
 #define DYAD_UTIL_CRASH_H

@@ -4,13 +4,7 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
-need cmake cc
-[ -z "$SANITIZE" ] || skip "has a build of its own, which is not instrumented"
-# The library with places to die at (util/crash.h).
-cmake -S "$SOURCE_DIR" -B "$WORK/build" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF -DDYAD_CRASH_POINTS=ON >"$WORK/build.log" 2>&1 &&
-    cmake --build "$WORK/build" --target dyad dyad_member dyad_wrapper -j 4 >>"$WORK/build.log" 2>&1 ||
-    fail "the library with crash points cannot be built: $(tail -n 20 "$WORK/build.log")"
-PRELOAD=$WORK/build/lib/libdyad_wrapper.so
+crash_build
 cluster_up 2
 COMMON=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2)
 RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
