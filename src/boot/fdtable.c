@@ -316,17 +316,21 @@ void boot_fdtable_drop(int fd)
         syscall(SYS_dup3, 0, fd, 0); /* 0 is /dev/null here */
 }
 
-/* The guards and the marker below stay: the table is what it was. */
+/* All but the marker, by which the table is known; the guards too: nothing of ours is left
+ * for them to protect. */
 void boot_fdtable_close_all(void)
 {
-    int first = __atomic_load_n(&marker.number, __ATOMIC_ACQUIRE) + 1;
+    int keep = __atomic_load_n(&marker.number, __ATOMIC_ACQUIRE);
     struct rlimit limit;
 
-    if (!boot_fdtable_is_private() || syscall(SYS_close_range, first, ~0U, 0) == 0)
+    if (!boot_fdtable_is_private() ||
+        (syscall(SYS_close_range, STDERR_FILENO + 1, keep - 1, 0) == 0 &&
+         syscall(SYS_close_range, keep + 1, ~0U, 0) == 0))
         return;
     /* before Linux 5.9 */
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > OLD_KERNEL_FDS)
         limit.rlim_cur = OLD_KERNEL_FDS;
-    for (int fd = first; fd < (int)limit.rlim_cur; fd++)
-        close_fd(fd);
+    for (int fd = STDERR_FILENO + 1; fd < (int)limit.rlim_cur; fd++)
+        if (fd != keep)
+            close_fd(fd);
 }

@@ -123,6 +123,14 @@ static void drop_stdio(void)
          st.st_rdev == null.st_rdev;
 }
 
+/* All that was opened or kept; the table is still known for what it is. */
+static void close_all(void)
+{
+    boot_fdtable_close_all();
+    rc = fcntl(kept_fd, F_GETFD) < 0 && fcntl(where, F_GETFD) < 0 &&
+         fcntl(0, F_GETFD) >= 0 && fcntl(2, F_GETFD) >= 0 && boot_fdtable_is_private();
+}
+
 static void run(bool copy)
 {
     pthread_t thread;
@@ -188,6 +196,16 @@ static void run(bool copy)
     in_engine(drop_stdio);
     assert_int_equal(rc, 1);
     assert_false(fcntl(1, F_GETFD) < 0);
+
+    low = open("/dev/null", O_RDONLY);
+    where = dup2(low, where); /* the same number, in this table */
+    boot_fdtable_close_all(); /* not this one */
+    assert_true(fcntl(where, F_GETFD) >= 0);
+    in_engine(close_all);
+    assert_int_equal(rc, 1);
+    assert_true(fcntl(where, F_GETFD) >= 0);
+    close(where);
+    close(low);
 
     quit = true;
     sem_post(&begin);
