@@ -352,7 +352,8 @@ static void look_work(void *arg)
             continue;
         if (store_journal_list(dir, prefix, names_add, &names) != 0)
             log_warn("the journals below %s cannot be listed: %m", store_dir_path(dir));
-        qsort(names.name, names.n, sizeof(*names.name), names_order);
+        if (names.n > 0)
+            qsort(names.name, names.n, sizeof(*names.name), names_order);
         for (size_t i = 0; i < names.n; i++) {
             look_at(a, (enum engine_side)s, names.name[i]);
             free(names.name[i]);
