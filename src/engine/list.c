@@ -81,9 +81,10 @@ struct list_request {
     struct gather *gather;      /* NULL: we wait for who is missing */
     struct net_timer *patience; /* for so long */
     char *upath;
-    unsigned silent, lost;   /* lost: died meanwhile */
-    bool missing;            /* some of the silent may be back soon */
-    bool waited;             /* for them, long enough */
+    unsigned silent, lost; /* lost: died meanwhile */
+    bool missing;          /* some of the silent may be back soon */
+    bool waited;           /* for them, long enough */
+    uint64_t began;
     struct list_name *names; /* that have come */
     int status;
     list_page_fn page;
@@ -177,15 +178,16 @@ static bool list_waits(struct list_request *list)
 {
     struct member *member = list->member;
 
-    if (!list->missing || list->waited)
+    uint64_t end =
+        list->began + (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
+
+    if (!list->missing || list->waited || util_clock_now() >= end)
         return false;
     if (list->patience)
         return true;
     if (!(list->patience = net_timer_create(member->loop, patience_over, list)))
         return false;
-    net_timer_start(list->patience,
-                    util_clock_now() + (uint64_t)(member->config->peer_timeout *
-                                                  (double)UTIL_NSEC_PER_SEC));
+    net_timer_start(list->patience, end);
     return true;
 }
 
@@ -328,6 +330,7 @@ struct list_request *list_start(struct member *member, const char *upath, list_p
     if (!list || !(list->upath = strdup(upath)))
         goto free_list;
     list->member = member;
+    list->began = util_clock_now();
     list->page = page;
     list->done = done;
     list->arg = arg;
