@@ -7,8 +7,10 @@
  * races with the program's threads). So libdyad_member.so defines getenv, secure_getenv,
  * setenv, putenv, unsetenv and clearenv over a private copy, and is opened with
  * RTLD_DEEPBIND, which makes UCX and PMIx, loaded as its dependencies, find these first.
- * Where they are in the process already (an MPI program), their configuration is the
- * program's: no override is made. environ.c is an object library of its own
+ * So they do where libdyad_member.so has a name space of its own (a program with MPI or
+ * UCX, Python: engine/front_library.c). Where the program's copies have to be shared
+ * (before glibc 2.34, sanitizers), their configuration is the program's: no override is
+ * made. environ.c is an object library of its own
  * (dyad_boot_environ): only in libdyad_member.so.
  */
 #ifndef DYAD_BOOT_ENVIRON_H

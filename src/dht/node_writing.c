@@ -86,26 +86,23 @@ static void tell_deliver(struct dht_node *node, struct ready *ready)
     free(tell);
 }
 
-/* Send to the homes that have not been asked; end when no answer is outstanding. */
-static void tell_advance(struct dht_node *node, struct tell *tell)
+/* Send WRITING to the homes that have not been asked. Is an answer outstanding? */
+static bool ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
+                      struct asks *asks, uint8_t what, uint64_t id)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false;
 
-    if (tell->done)
-        return;
     do {
-        unsigned n =
-            node_homes(node, &tell->key, node->config.replicas, &tell->asks, homes);
+        unsigned n = node_homes(node, key, node->config.replicas, asks, homes);
         again = false;
         for (unsigned i = 0; i < n && !full; i++) {
-            struct net_msg msg = {
-                .type = NET_MSG_WRITING, .flags = tell->what, .id = tell->id};
+            struct net_msg msg = {.type = NET_MSG_WRITING, .flags = what, .id = id};
             struct ask *ask;
-            msg.entry.upath = tell->upath;
-            if (asks_find(&tell->asks, homes[i]) != NULL)
+            msg.entry.upath = upath;
+            if (asks_find(asks, homes[i]) != NULL)
                 continue;
-            ask = asks_get(&tell->asks, homes[i]);
+            ask = asks_get(asks, homes[i]);
             full = ask == NULL;
             if (full)
                 break;
@@ -114,8 +111,15 @@ static void tell_advance(struct dht_node *node, struct tell *tell)
             again |= ask->failed;
         }
     } while (again && !full);
+    return asks_pending(asks);
+}
 
-    if (asks_pending(&tell->asks)) {
+/* End when no answer is outstanding. */
+static void tell_advance(struct dht_node *node, struct tell *tell)
+{
+    if (tell->done)
+        return;
+    if (ask_homes(node, &tell->key, tell->upath, &tell->asks, tell->what, tell->id)) {
         if (!tell->timer.active)
             node_timer_start(node, &tell->timer, TIMER_LOOKUP);
         return;
@@ -265,33 +269,12 @@ static void settle_finish(struct dht_node *node, struct dht_settle *settle, int 
 
 static void settle_advance(struct dht_node *node, struct dht_settle *settle)
 {
-    uint32_t homes[DHT_REPLICAS_MAX];
-    bool again, full = false, answered = false;
+    bool answered = false;
 
     if (settle->done)
         return;
-    do {
-        unsigned n =
-            node_homes(node, &settle->key, node->config.replicas, &settle->asks, homes);
-        again = false;
-        for (unsigned i = 0; i < n && !full; i++) {
-            struct net_msg msg = {
-                .type = NET_MSG_WRITING, .flags = NET_WRITING_ASK, .id = settle->id};
-            struct ask *ask;
-            msg.entry.upath = settle->upath;
-            if (asks_find(&settle->asks, homes[i]) != NULL)
-                continue;
-            ask = asks_get(&settle->asks, homes[i]);
-            full = ask == NULL;
-            if (full)
-                break;
-            ask->pending = node_send(node, homes[i], &msg) == 0;
-            ask->failed = !ask->pending;
-            again |= ask->failed;
-        }
-    } while (again && !full);
-
-    if (asks_pending(&settle->asks)) {
+    if (ask_homes(node, &settle->key, settle->upath, &settle->asks, NET_WRITING_ASK,
+                  settle->id)) {
         if (!settle->timer.active)
             node_timer_start(node, &settle->timer, TIMER_LOOKUP);
         return;

@@ -264,7 +264,10 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
             free(left->name);
         free(left);
         store_journal_destroy(journal);
-        log_error("out of memory: what journal %s says stays unknown for now", name);
+        log_error(
+            "out of memory: the files of a dead rank, recorded in %s, are not served until "
+            "another process joins on this node",
+            name);
         return NULL;
     }
     left->side = side;

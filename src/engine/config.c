@@ -58,7 +58,8 @@ static const struct config_word log_words[] = {
       "Programs that probe for optional files (compilers, git, sqlite) need it.")         \
     X("DYAD_LINGER", SECONDS, linger, "job", 0, FOREVER, linger_words,                    \
       "How long a process at its exit goes on to serve its files. job: until the "        \
-      "other processes of the job are at their exit too. 0: leave at once; files "        \
+      "other processes of the job are at their exit too; with DYAD_SESSION_DIR, until "   \
+      "those of the session are, or wait for files themselves. 0: leave at once; files "  \
       "that nobody fetched by then are lost to other nodes.")                             \
     X("DYAD_ASYNC_PUBLISH", BOOL, async_publish, "0", 0, 0, NULL,                         \
       "Return from close as soon as the publish is sent, not when it is "                 \

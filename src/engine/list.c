@@ -23,8 +23,8 @@
 #include <utlist.h>
 
 #include "engine/gather.h"
-#include "util/clock.h"
 #include "engine/member.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define RANKS_AT_ONCE 64

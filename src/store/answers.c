@@ -424,19 +424,12 @@ static struct answers_table *table_map(const struct store_dir *dir)
 
     if (file_name(name, sizeof(name), boot) < 0 || (control = store_control_open(dir)) < 0)
         return NULL;
-    /* The file may be removed as often as it is made, but not for ever. */
-    for (int tries = 0; tries < 8 && !table; tries++) {
-        int fd = openat(control, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0) {
-            table = map(fd, boot, PROT_READ | PROT_WRITE);
-            saved = errno;
-            close(fd);
-            errno = saved;
-            if (!table)
-                break;
-        } else if (errno != ENOENT || make(dir, control, name, boot) < 0) {
-            break;
-        }
+    int fd = store_control_open_made(dir, control, name, boot, make);
+    if (fd >= 0) {
+        table = map(fd, boot, PROT_READ | PROT_WRITE);
+        saved = errno;
+        close(fd);
+        errno = saved;
     }
     saved = errno;
     close(control);

@@ -189,6 +189,23 @@ int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE])
     return -1;
 }
 
+int store_control_open_made(const struct store_dir *dir, int control, const char *name,
+                            const char *boot,
+                            int (*make)(const struct store_dir *dir, int control,
+                                        const char *name, const char *boot))
+{
+    int fd;
+
+    /* It may be removed as often as it is made, but not for ever. */
+    for (int tries = 0; tries < 8; tries++) {
+        fd = openat(control, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 || errno != ENOENT || make(dir, control, name, boot) < 0)
+            return fd;
+        errno = ENOENT;
+    }
+    return -1;
+}
+
 int store_control_rename_new(int olddir, const char *old, int newdir, const char *name)
 {
     if (renameat2(olddir, old, newdir, name, RENAME_NOREPLACE) == 0)

@@ -29,6 +29,12 @@ int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
 
 /* A new, claimed (store/lock.h) file in a directory, mode 0600, and its name. */
 int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE]);
+/* Open a file of the control directory for reading and writing; where it is missing make()
+ * makes it (0, or -1 with errno), by whatever process. A descriptor, or -1. */
+int store_control_open_made(const struct store_dir *dir, int control, const char *name,
+                            const char *boot,
+                            int (*make)(const struct store_dir *dir, int control,
+                                        const char *name, const char *boot));
 /* Rename, but fail with EEXIST if the new name is taken. */
 int store_control_rename_new(int olddir, const char *old, int newdir, const char *name);
 /* Write it all. 0 or -1. */

@@ -225,19 +225,12 @@ struct marks_table *store_marks_table_map(const struct store_dir *dir, const cha
     int saved, control = store_control_open(dir);
     if (control < 0)
         goto error_log;
-    /* The file may be removed as often as it is made, but not for ever. */
-    for (int tries = 0; tries < 8 && !table; tries++) {
-        int fd = openat(control, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0) {
-            table = map(fd, own, PROT_READ | PROT_WRITE);
-            saved = errno;
-            close(fd);
-            errno = saved;
-            if (!table)
-                break;
-        } else if (errno != ENOENT || make(dir, control, name, own) < 0) {
-            break;
-        }
+    int fd = store_control_open_made(dir, control, name, own, make);
+    if (fd >= 0) {
+        table = map(fd, own, PROT_READ | PROT_WRITE);
+        saved = errno;
+        close(fd);
+        errno = saved;
     }
     saved = errno;
     close(control);
