@@ -258,7 +258,7 @@ bool orphan_pending(const struct member *member);
 /* After the guests have gone, the pool's threads were joined, and produce_stop(). */
 void orphan_stop(struct member *member);
 
-/* --- consume.c --- */
+/* --- consume.c, consume_*.c --- */
 typedef void (*consume_fn)(void *arg, int status);
 /* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0:
  * none. pid and tid: who is blocked in it. fn is not called before this returns. NULL:

@@ -1,0 +1,128 @@
+/*
+ * engine/consume_impl.h - between the modules of a consume, for nobody else: consume.c
+ * takes its steps; consume_owner.c waits for an owner that is gone, consume_writer.c for a
+ * writer on this node, consume_settle.c for those on other nodes that see the same storage;
+ * consume_wave.c answers the barrier and ends waits that it gives up; consume_say.c tells
+ * people of them.
+ *
+ * All of it belongs to the loop's thread, but for the work of a writer_watch.
+ */
+#ifndef DYAD_ENGINE_CONSUME_IMPL_H
+#define DYAD_ENGINE_CONSUME_IMPL_H
+
+#include "engine/member.h"
+
+/* Between two looks at something that cannot be waited for otherwise. */
+#define CONSUME_LOOK_AGAIN (UTIL_NSEC_PER_SEC)
+
+struct consume {
+    struct consume *prev, *next; /* utlist */
+    struct member *member;
+    char *upath;
+    struct ancestor *ancestor; /* the directories above, if they are not here */
+    uint8_t flags;
+    uint64_t timeout_ms;
+    pid_t pid, tid;
+    consume_fn fn;
+    void *arg;
+    uint64_t since;
+    uint64_t say_interval;
+    struct net_timer *deadline, *say;
+    struct dyad_version seen;        /* look for versions above this one */
+    struct dyad_version before_lost; /* `seen` before the version that is being fetched */
+    uint32_t owner;
+    struct dht_lookup *lookup;
+    struct dht_lookup *check;        /* for the barrier, beside `lookup` */
+    struct dht_settle *settle;       /* it is here: does another node write it? */
+    struct dht_settle *settle_check; /* for the barrier, beside `settle` */
+    bool regular;                    /* what is here is a regular file */
+    bool left_by_other;              /* who wrote it on another node is gone: was said */
+    bool in_sight;           /* the look-up said that it is published in this storage */
+    uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
+    struct dyad_entry entry; /* what was found, while `bring` makes its directories */
+    struct bring *bring;
+    bool stale; /* it is out of date by now */
+    struct transfer_wait transfer;
+    bool transferring;
+    bool abandoned; /* who wrote it here died over it */
+    bool
+        for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    bool late;      /* the deadline came while it was being fetched: no more waiting */
+    uint64_t lost_since; /* the owner is gone since then; 0: it is not */
+    uint32_t lost_owner;
+    unsigned returns;       /* of lost owners */
+    struct net_timer *lost; /* runs while we wait for the owner */
+    bool lost_waiting;
+    uint64_t lost_interval;
+    bool said_alone; /* consume_say_waiting() */
+    bool failing;    /* lookup or settle is the last look before it is given up */
+    struct writer_watch *watch;
+    pid_t writer; /* > 0: it is here and this process has it open for writing */
+    struct net_post post;
+    bool posted, cancelled;
+    int status; /* with `posted`: -1: take a step, else the end */
+};
+
+/* --- consume.c --- */
+
+/* The next step. It may have ended when this and the next three return. */
+void consume_step(struct consume *c);
+void consume_end(struct consume *c, int status);
+/* False: it has ended. */
+bool consume_look_up(struct consume *c);
+/* dht_lookup_fn: the answer of `lookup`, which is gone. Raises the activity, unless the
+ * wait goes on. */
+void consume_looked_up(void *arg, int status, const struct dyad_entry *entry);
+/* Timer: its time is over. */
+void consume_deadline_passed(void *arg);
+
+/* --- consume_owner.c --- */
+
+/* The owner is gone: wait for it, or end with EHOSTUNREACH. */
+void consume_owner_lost(struct consume *c, uint32_t owner);
+/* Timer `lost`. */
+void consume_lost_look(void *arg);
+
+/* --- consume_writer.c --- */
+
+/* It is here, and the process of `info` writes it; `fd` is open on it. The next step comes
+ * when that has ended. */
+void consume_watch_start(struct consume *c, struct member_side *side,
+                         const struct store_mark_info *info, int fd);
+/* The end of the consume: the watch goes on without it. */
+void consume_watch_leave(struct consume *c);
+/* Who is watched is dead; the watch is on its way back. */
+bool consume_watch_ending(const struct consume *c);
+/* It waits from now on, if it did not, because of a writer; and no longer because of that.
+ */
+void consume_wait_for_writer(struct consume *c);
+void consume_writer_gone(struct consume *c);
+
+/* --- consume_settle.c --- */
+
+/* What is here may be written by another node. */
+bool consume_must_settle(const struct consume *c);
+/* Ask the homes whether it is, unless that is under way; it may have ended on return. */
+void consume_settle(struct consume *c);
+/* dht_settle_fn: the answer of `settle`, which is gone. */
+void consume_settled(void *arg, int status, uint32_t by,
+                     const struct dyad_version *version);
+/* What `settle` waits for; static buffer of the loop's thread. */
+const char *consume_settle_says(const struct consume *c);
+/* It was published in our storage, and is not seen here. True: it will be looked at again.
+ */
+bool consume_await_sight(struct consume *c);
+
+/* --- consume_wave.c --- */
+
+/* It will not go on but by a publish. */
+bool consume_is_waiting(const struct consume *c);
+/* What a wave of the barrier asked is no longer of interest. */
+void consume_check_drop(struct consume *c);
+
+/* --- consume_say.c --- */
+
+/* Timer `say`. */
+void consume_say_still(void *arg);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * consume_owner.c - a consume whose owner cannot be reached
+ *
+ * The owner may come back (exec, a cut link), or another rank take the file over. So the
+ * rank is asked and the file looked up anew, once a second and when a rank comes up
+ * (consume_rank_up()), within a bound; where others may join, for as long as the wait
+ * lasts, with growing pauses. The look-up then begins at the version that was seen before
+ * the one which could not be fetched, or it would wait for a newer one.
+ */
+#include <errno.h>
+#include <utlist.h>
+
+#include "engine/consume_impl.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* An owner that comes and goes does not make a wait endless. */
+#define RETURNS_MAX 4
+#define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
+
+void consume_lost_look(void *arg)
+{
+    struct consume *c = arg;
+
+    net_timer_stop(c->lost);
+    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
+        consume_step(c);
+        return;
+    }
+    c->lost_waiting = false;
+    c->seen = c->before_lost;
+    consume_step(c);
+}
+
+/* In a session directory a process may come to the owner's node that takes the file over:
+ * that is waited for, as for a publish. */
+static bool waits_for_heir(const struct consume *c)
+{
+    return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->late;
+}
+
+/* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
+ * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
+ * file looked up once more in any case, however long ago that was. */
+void consume_owner_lost(struct consume *c, uint32_t owner)
+{
+    struct member *member = c->member;
+    uint64_t now = util_clock_now();
+    uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+    bool first = !c->lost_since || c->lost_owner != owner;
+
+    if (c->late && member->ring) { /* the time of its wait is over */
+        c->lost_owner = owner;
+        consume_deadline_passed(c);
+        return;
+    }
+    if (first) {
+        c->lost_since = lost_since(member, owner);
+        if (!c->lost_since)
+            c->lost_since =
+                now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
+        c->lost_owner = owner;
+        c->lost_interval = CONSUME_LOOK_AGAIN;
+    }
+    if (!first && now - c->lost_since >= bound && !waits_for_heir(c)) {
+        log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
+                  c->upath, member_describe(member, owner),
+                  (double)(now - c->lost_since) / 1e9);
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
+    member_find_again(member, owner);
+    lost_ask(member, owner);
+    c->lost_waiting = true;
+    net_timer_start(c->lost, now + c->lost_interval);
+    if (waits_for_heir(c) && (c->lost_interval *= 2) > LOST_MAX)
+        c->lost_interval = LOST_MAX;
+    linger_activity(member); /* it waits, and does not fetch */
+}
+
+void consume_rank_up(struct member *member, uint32_t rank)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (c->lost_owner == rank) {
+            if (c->returns++ < RETURNS_MAX)
+                c->lost_since = 0; /* if it goes again, that is another time */
+        } else if (!c->lost_waiting || !waits_for_heir(c)) {
+            continue;
+        }
+        c->lost_interval = CONSUME_LOOK_AGAIN; /* it may be one that takes the file over */
+        if (c->lost_waiting && !c->posted)
+            net_timer_start(c->lost,
+                            util_clock_now()); /* not from inside the worker's callback */
+    }
+}
