@@ -279,6 +279,9 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->before_lost = c->seen;
     c->seen = entry->version;
     c->owner = entry->owner;
+    /* The wait is over, though the program sleeps on: also where it is published in our
+     * storage and waits to be seen here, for it will go on by itself. */
+    linger_activity(member);
     if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
         c->in_sight = true;
         consume_step(c);
@@ -293,7 +296,6 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, EIO);
         return;
     }
-    linger_activity(member); /* the wait is over, though the program sleeps on */
     if (bring_parent_here(member, c->upath)) {
         fetch(c, entry);
         return;

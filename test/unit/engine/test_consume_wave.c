@@ -1,0 +1,432 @@
+/*
+ * test_consume_wave.c - a wave of the barrier meets a wait whose answer is just coming
+ *
+ * Real: the consume, the wave of rank 1 of 2, the loop, the directory. The table, the
+ * transfer and rank 0 are played by the test.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "boot/procs.h"
+#include "engine/member.h"
+#include "unit/store/scratch.h"
+
+#define QUIET BOOT_WAVE_QUIET
+
+struct dht_lookup {
+    bool waits; /* else it is a wave's */
+    dht_lookup_fn fn;
+    void *arg;
+};
+
+struct fixture {
+    struct member member;
+    struct engine_config config;
+    struct scratch *scratch;
+    struct consume *consume;
+    uint64_t activity;
+    unsigned answers;        /* of this rank to CONFIRM */
+    uint32_t answer, report; /* state in the last of each */
+    int status;              /* of the consume; -1: it goes on */
+};
+
+static struct fixture *f;
+static struct dht_lookup *lookups[4];
+
+/* --- the table --- */
+
+struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
+                                   const struct dyad_version *newer_than, dht_lookup_fn fn,
+                                   void *arg)
+{
+    struct dht_lookup *lookup = calloc(1, sizeof(*lookup));
+    size_t i = 0;
+
+    (void)node;
+    (void)upath;
+    (void)newer_than;
+    while (lookups[i])
+        i++;
+    assert_true(i < 4);
+    *lookup = (struct dht_lookup){.waits = flags & NET_LOOKUP_WAIT, .fn = fn, .arg = arg};
+    return lookups[i] = lookup;
+}
+
+static struct dht_lookup *take(bool waits, const struct dht_lookup *which)
+{
+    for (size_t i = 0; i < 4; i++) {
+        struct dht_lookup *lookup = lookups[i];
+        if (lookup && (which ? lookup == which : lookup->waits == waits)) {
+            lookups[i] = NULL;
+            return lookup;
+        }
+    }
+    return NULL;
+}
+
+void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
+{
+    (void)node;
+    assert_non_null(take(false, lookup));
+    free(lookup);
+}
+
+/* Version 1 of it is published. In our storage, where it cannot be seen yet. */
+static void answer(bool waits)
+{
+    struct dht_lookup *lookup = take(waits, NULL);
+    struct dyad_entry entry = {.upath = "f", .version.counter = 1, .mode = S_IFREG | 0644};
+
+    assert_non_null(lookup);
+    memcpy(entry.storage, store_dir_id(f->scratch->dir), sizeof(entry.storage));
+    lookup->fn(lookup->arg, 0, &entry);
+    free(lookup);
+}
+
+/* --- what else a consume needs, and does not here --- */
+
+uint32_t dht_lookup_home(const struct dht_lookup *lookup)
+{
+    (void)lookup;
+    return 0;
+}
+
+struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
+                                   dht_settle_fn fn, void *arg)
+{
+    (void)node;
+    (void)upath;
+    (void)wait;
+    (void)fn;
+    (void)arg;
+    return NULL;
+}
+
+void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle)
+{
+    (void)node;
+    (void)settle;
+}
+
+uint32_t dht_settle_writer(const struct dht_settle *settle)
+{
+    (void)settle;
+    return DYAD_RANK_NONE;
+}
+
+int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_t pid,
+                   pid_t tid, consume_fn fn, void *arg, struct ancestor **ancestor)
+{
+    (void)member;
+    (void)upath;
+    (void)flags;
+    (void)pid;
+    (void)tid;
+    (void)fn;
+    (void)arg;
+    (void)ancestor;
+    return ENOENT;
+}
+
+void ancestor_stop(struct ancestor *ancestor)
+{
+    (void)ancestor;
+}
+
+bool ancestor_is_link(const struct ancestor *ancestor)
+{
+    (void)ancestor;
+    return false;
+}
+
+void ancestor_check(struct ancestor *ancestor)
+{
+    (void)ancestor;
+}
+
+struct bring *bring_start(struct member *member, const char *upath, bool parents, pid_t pid,
+                          consume_fn fn, void *arg)
+{
+    (void)member;
+    (void)upath;
+    (void)parents;
+    (void)pid;
+    (void)fn;
+    (void)arg;
+    return NULL;
+}
+
+void bring_cancel(struct bring *bring)
+{
+    (void)bring;
+}
+
+bool bring_parent_here(struct member *member, const char *upath)
+{
+    (void)member;
+    (void)upath;
+    return true;
+}
+
+int transfer_start(struct member *member, const struct dyad_entry *entry,
+                   struct transfer_wait *wait)
+{
+    (void)member;
+    (void)entry;
+    (void)wait;
+    fail_msg("nothing is fetched in one storage");
+    return -1;
+}
+
+void transfer_leave(struct transfer_wait *wait)
+{
+    (void)wait;
+}
+
+void lost_ask(struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+}
+
+uint64_t lost_since(const struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+    return 0;
+}
+
+uint32_t lost_missing(const struct member *member, bool long_ago)
+{
+    (void)member;
+    (void)long_ago;
+    return DYAD_RANK_NONE;
+}
+
+const char *member_describe(struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+    return "rank";
+}
+
+const char *member_node_name(struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+    return "node";
+}
+
+const char *member_session_empty_nodes(struct member *member)
+{
+    (void)member;
+    return "";
+}
+
+void member_find_again(struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+}
+
+const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
+{
+    (void)worker;
+    (void)rank;
+    return NULL;
+}
+
+int engine_io_spawn(struct engine_iopool *pool, struct engine_io *io, net_loop_fn work,
+                    net_loop_fn done, void *arg)
+{
+    (void)pool;
+    (void)io;
+    (void)work;
+    (void)done;
+    (void)arg;
+    return -1;
+}
+
+bool shared_storage(const struct member *member, enum engine_side side)
+{
+    (void)member;
+    (void)side;
+    return true;
+}
+
+/* --- the barrier --- */
+
+/* As linger.c, without its look at /proc: that is the test's to take, look(). */
+void linger_activity(struct member *member)
+{
+    boot_wave_set(member->wave, 0, ++f->activity);
+}
+
+static void look(void)
+{
+    struct boot_blocked blocked;
+
+    boot_wave_set(f->member.wave, consume_blocked(&f->member, &blocked, 1) == 1 ? QUIET : 0,
+                  ++f->activity);
+}
+
+static int wave_send(void *arg, uint32_t rank, struct net_msg *msg)
+{
+    (void)arg;
+    assert_int_equal(rank, 0);
+    if (msg->wave.state >> 8 == 3) { /* ANSWER */
+        f->answers++;
+        f->answer = msg->wave.state & QUIET;
+    } else {
+        f->report = msg->wave.state & QUIET;
+    }
+    return 0;
+}
+
+static bool wave_live(void *arg, uint32_t rank)
+{
+    (void)arg;
+    (void)rank;
+    return true;
+}
+
+static bool wave_confirm(void *arg, uint64_t number)
+{
+    return consume_confirm(arg, number);
+}
+
+static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
+{
+    (void)arg;
+    (void)verdict;
+}
+
+static const struct boot_wave_ops wave_ops = {
+    .send = wave_send,
+    .live = wave_live,
+    .confirm = wave_confirm,
+    .verdict = wave_verdict,
+};
+
+/* Rank 0 asks whether this rank is quiet still. */
+static void ask(uint64_t number)
+{
+    struct net_msg msg = {.type = NET_MSG_WAVE, .source = 0};
+
+    msg.wave.number = number;
+    msg.wave.state = 2 << 8; /* CONFIRM */
+    boot_wave_receive(f->member.wave, &msg);
+}
+
+/* --- */
+
+static void consumed(void *arg, int status)
+{
+    (void)arg;
+    f->status = status;
+}
+
+static void stop(void *arg)
+{
+    net_loop_stop(arg);
+}
+
+static int set_up(void **state)
+{
+    struct member_side *side;
+    struct net_post post;
+    void *scratch;
+
+    if (!(f = calloc(1, sizeof(*f))) || scratch_setup(&scratch) < 0)
+        return -1;
+    f->scratch = scratch;
+    store_dir_set_shared(f->scratch->dir, true);
+    f->config.join_timeout = 60;
+    f->config.shared_storage = -1;
+    f->member.config = &f->config;
+    side = &f->member.side[ENGINE_CONSUMER];
+    side->dir = f->scratch->dir;
+    f->status = -1;
+    *state = f;
+    if (!(side->marks = store_marks_create(side->dir)) ||
+        !(f->member.loop = net_loop_create()) ||
+        !(f->member.wave = boot_wave_create(1, 2, &wave_ops, &f->member)))
+        return -1;
+    f->consume =
+        consume_start(&f->member, "f", NET_LOOKUP_WAIT, 0, getpid(), getpid(), consumed, f);
+    if (!f->consume)
+        return -1;
+    net_loop_post(f->member.loop, &post, stop, f->member.loop); /* behind its first step */
+    return net_loop_run(f->member.loop);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    consume_stop(&f->member);
+    boot_wave_destroy(f->member.wave);
+    net_loop_destroy(f->member.loop);
+    store_marks_destroy(f->member.side[ENGINE_CONSUMER].marks);
+    scratch_teardown((void **)&f->scratch);
+    free(f);
+    return 0;
+}
+
+static void test_quiet(void **state)
+{
+    (void)state;
+    look();
+    assert_int_equal(f->report, QUIET);
+    ask(1);
+    assert_int_equal(f->answers, 0); /* not before the table has said so */
+    struct dht_lookup *check = take(false, NULL);
+    assert_non_null(check);
+    check->fn(check->arg, ENOENT, NULL);
+    free(check);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->answer, QUIET);
+    assert_int_equal(f->status, -1);
+}
+
+/* The wave's own look-up is the one that finds it: the wave is answered with that, and not
+ * left to be repeated. */
+static void test_found_by_the_wave(void **state)
+{
+    (void)state;
+    look();
+    ask(1);
+    answer(false);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->answer, 0);
+    assert_int_equal(f->status, -1); /* until it is seen */
+}
+
+/* It was told of the publish, and waits for the file to be seen: nobody may be told that
+ * this rank's processes will do nothing any more. */
+static void test_published_but_not_seen(void **state)
+{
+    (void)state;
+    look();
+    assert_int_equal(f->report, QUIET);
+    answer(true);
+    assert_int_equal(f->report, 0);
+    ask(1);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->answer, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_quiet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_found_by_the_wave, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_published_but_not_seen, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
