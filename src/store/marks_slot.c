@@ -1,0 +1,132 @@
+/*
+ * marks_slot.c - one slot: transitions of its word, and the futex on it
+ */
+#include "store/marks_slot.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/proc.h"
+
+struct marks_slot *marks_find(struct store_marks *marks, store_mark_t mark, uint64_t *word)
+{
+    struct marks_slot *slot = &marks->table->slots[marks_index_of(mark)];
+
+    if (!mark || marks_index_of(mark) >= atomic_load(&marks->table->header.top))
+        return NULL;
+    *word = atomic_load(&slot->word);
+    if (WORD_GENERATION(*word) != mark >> 16 || WORD_STATE(*word) == STORE_MARK_FREE ||
+        WORD_STATE(*word) == MARKS_STATE_FREEING)
+        return NULL;
+    return slot;
+}
+
+/* Waits look at the half of the word that holds the state. */
+static uint32_t *futex_of(struct marks_slot *slot)
+{
+    uint32_t *half = (uint32_t *)&slot->word;
+    return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? half + 1 : half;
+}
+
+/* After a change of the word. `waiters` is raised before a waiter looks at the word, so
+ * either it sees the change or it is seen here; both are sequentially consistent. */
+static void wake(struct store_marks *marks, struct marks_slot *slot)
+{
+    if (atomic_load(&marks->table->header.waiters) > 0) {
+        int saved = errno;
+        syscall(SYS_futex, futex_of(slot), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        errno = saved;
+    }
+}
+
+bool marks_swap(struct store_marks *marks, struct marks_slot *slot, uint64_t from,
+                uint64_t to)
+{
+    if (!atomic_compare_exchange_strong(&slot->word, &from, to))
+        return false;
+    wake(marks, slot);
+    return true;
+}
+
+int marks_wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
+                    long msec)
+{
+    struct timespec timeout = {.tv_sec = msec / 1000, .tv_nsec = msec % 1000 * 1000000};
+    _Atomic uint32_t *waiters = &marks->table->header.waiters;
+    int rc = 0;
+
+    atomic_fetch_add(waiters, 1);
+    if (atomic_load(&slot->word) == word)
+        rc = (int)syscall(SYS_futex, futex_of(slot), FUTEX_WAIT, (uint32_t)word, &timeout,
+                          NULL, 0);
+    int error = errno;
+    atomic_fetch_sub(waiters, 1);
+    errno = error;
+    return rc < 0 && error != EAGAIN ? -1 : 0;
+}
+
+static void lower_to(_Atomic uint32_t *value, uint32_t most)
+{
+    uint32_t seen = atomic_load(value);
+    while (seen > most && !atomic_compare_exchange_weak(value, &seen, most))
+        ;
+}
+
+void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation)
+{
+    struct marks_slot *slot = &marks->table->slots[index];
+
+    atomic_store(&slot->name, 0);
+    atomic_store(&slot->ino, 0);
+    atomic_store(&slot->btime, 0);
+    atomic_store(&slot->opener, 0);
+    atomic_store(&slot->closer, 0);
+    atomic_store(&slot->heir, 0);
+    atomic_store(&slot->word, WORD_MAKE(generation, 0, STORE_MARK_FREE));
+    wake(marks, slot);
+    lower_to(&marks->table->header.low, index);
+}
+
+bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
+{
+    struct marks_table *table = marks->table;
+    struct marks_slot *slot = &table->slots[index];
+    pid_t pid = store_proc_pid(store_proc_self(NULL));
+
+    if (!atomic_compare_exchange_strong(&slot->word, &word,
+                                        marks_with_state(word, pid, MARKS_STATE_FREEING)))
+        return false;
+    uint64_t ino = atomic_exchange(&slot->ino, 0);
+    uint64_t name = atomic_exchange(&slot->name, 0);
+    if (ino)
+        atomic_fetch_sub(&table->inodes[marks_bucket(ino)], 1);
+    if (name)
+        atomic_fetch_sub(&table->names[marks_bucket(name)], 1);
+    marks_empty(marks, index, WORD_GENERATION(word));
+    return true;
+}
+
+bool marks_opener_alive(struct marks_slot *slot, uint64_t word)
+{
+    store_proc_t opener = atomic_load(&slot->opener);
+
+    /* Not stored yet, or begin() was cut short: what the word says is all there is. */
+    if (WORD_STATE(word) == STORE_MARK_OPENING && !opener)
+        opener = (uint64_t)WORD_PID(word) << 32;
+    return store_proc_alive(opener, atomic_load(&slot->ns),
+                            marks_now_seconds() - atomic_load(&slot->since));
+}
+
+bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
+{
+    store_proc_t closer = atomic_load(&slot->closer);
+
+    if (store_proc_pid(closer) != WORD_PID(word))
+        closer = (uint64_t)WORD_PID(word) << 32;
+    return store_proc_alive(closer, atomic_load(&slot->ns),
+                            marks_now_seconds() - atomic_load(&slot->since));
+}

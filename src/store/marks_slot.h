@@ -1,0 +1,84 @@
+/*
+ * store/marks_slot.h - one slot of the table of dirty marks: its word, its waiters
+ *
+ * Private to the marks. marks.c: what a writer does with its own; marks_rule.c: waiting for
+ * a writer, and finding out that it is dead; marks_look.c: questions. The rules for who may
+ * change what are at the top of marks.c.
+ */
+#ifndef DYAD_STORE_MARKS_SLOT_H
+#define DYAD_STORE_MARKS_SLOT_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/lock.h"
+#include "store/marks.h"
+#include "store/marks_table.h"
+#include "util/clock.h"
+
+/* How long the lock may be free before a closer that should have come is given up. */
+#define MARKS_GRACE_MSEC 1000
+
+struct store_marks {
+    struct marks_table *table;
+    char *path; /* of the table, to enlarge it */
+};
+
+static inline uint64_t marks_hash_name(const char *upath)
+{
+    uint64_t hash = XXH3_64bits(upath, strlen(upath));
+    return hash ? hash : 1;
+}
+
+static inline uint32_t marks_now_seconds(void)
+{
+    return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);
+}
+
+static inline store_mark_t marks_mark_of(uint64_t word, uint32_t index)
+{
+    return WORD_GENERATION(word) << 16 | index;
+}
+
+static inline uint32_t marks_index_of(store_mark_t mark)
+{
+    return (uint32_t)(mark & (MARKS_SLOTS - 1));
+}
+
+static inline off_t marks_lock_byte(store_mark_t mark)
+{
+    return STORE_MARK_LOCK_OFFSET + (off_t)mark;
+}
+
+static inline uint64_t marks_with_state(uint64_t word, pid_t pid, unsigned state)
+{
+    return WORD_MAKE(WORD_GENERATION(word), pid, state) | (word & WORD_NOLOCK);
+}
+
+static inline bool marks_same_file(struct marks_slot *slot, uint64_t ino, uint64_t btime)
+{
+    uint64_t born = atomic_load(&slot->btime);
+
+    return atomic_load(&slot->ino) == ino && (!btime || !born || btime == born);
+}
+
+/* The slot of a mark and its word, if that use of the slot is not over. */
+struct marks_slot *marks_find(struct store_marks *marks, store_mark_t mark, uint64_t *word);
+/* One transition; false if the word is another by now. Wakes who waits for it. */
+bool marks_swap(struct store_marks *marks, struct marks_slot *slot, uint64_t from,
+                uint64_t to);
+/* Until the word is another, at most `msec`. 0, or -1: ETIMEDOUT, EINTR. */
+int marks_wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
+                    long msec);
+/* FREEING, by this process: empty the slot and give it back. */
+void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation);
+/* From a state that was just read to FREE; false if somebody else was quicker. */
+bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
+
+/* Do the processes live that the slot names? */
+bool marks_opener_alive(struct marks_slot *slot, uint64_t word);
+bool marks_closer_alive(struct marks_slot *slot, uint64_t word);
+#endif
