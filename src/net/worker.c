@@ -379,6 +379,7 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     ucp_cleanup(worker->context);
     /* UCX touches no buffer any more, so what it has not given back is ours again. */
     net_worker_free_receives(worker);
+    net_worker_free_conns(worker);
     net_worker_free_peers(worker);
     net_auth_destroy(worker->auth);
     free(worker->peers);

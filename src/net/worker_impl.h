@@ -1,9 +1,9 @@
 /*
- * net/worker_impl.h - private to worker.c, endpoint.c and receive.c
+ * net/worker_impl.h - private to worker.c, known.c, endpoint.c, receive.c and revive.c
  *
- * worker.c: UCX itself, the turn of the loop, creation and destruction. endpoint.c: peers,
- * their connections, what is sent to them. receive.c: frames that come in. revive.c: peers
- * that were taken for dead and are not.
+ * worker.c: UCX itself, the turn of the loop, creation and destruction. known.c: who
+ * the peers are. endpoint.c: their connections, what is sent to them. receive.c: frames
+ * that come in. revive.c: peers that were taken for dead and are not.
  *
  * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
  * progress (and from net_worker_set_peer and net_worker_destroy as the header says), never
@@ -132,7 +132,7 @@ struct net_worker {
                                                           : NET_PEER_BLOB_MAX];
 };
 
-/* endpoint.c */
+/* known.c */
 
 /* NULL: ENOMEM, or EINVAL not a rank of another member, EHOSTUNREACH a promoted guest of
  * whom nothing is known. */
@@ -146,6 +146,16 @@ int net_worker_guest_key(struct net_worker *worker, uint32_t id, uint32_t incarn
  * old news), or -1 with errno. */
 int net_worker_learn(struct net_worker *worker, const struct net_peer *info,
                      bool knows_ours);
+/* We have its key, or it has ours. */
+bool net_worker_can_sign(const struct peer *peer);
+/* For messages to people. `to`: of NET_WORKER_NAME_LEN bytes. */
+#define NET_WORKER_NAME_LEN (NET_PEER_LAUNCH_MAX + 32)
+const char *net_worker_name_of(const struct net_peer *info, char *to);
+/* The last: no connection is left. */
+void net_worker_free_peers(struct net_worker *worker);
+
+/* endpoint.c */
+
 /* The connection broke; pending sends will be completed, then peer_down is reported. */
 void net_worker_conn_failed(struct conn *conn, int error);
 /* Take the connection away from its peer, to be closed by tidy. */
@@ -156,7 +166,8 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
 /* It is dead as far as we can tell: pending sends will be completed, then peer_down is
  * reported. */
 void net_worker_fail(struct net_worker *worker, struct peer *peer, int error);
-bool net_worker_can_sign(const struct peer *peer);
+/* Send now what waited for the peer to be known. */
+void net_worker_flush_queue(struct net_worker *worker, struct peer *peer);
 void net_worker_todo(struct net_worker *worker, struct peer *peer);
 /* Close what has failed, complete what is done, tell what is to be told. Returns how much.
  */
@@ -167,7 +178,7 @@ void net_worker_cancel_queued(struct net_worker *worker, int error);
 void net_worker_close_all(struct net_worker *worker);
 void net_worker_complete(struct net_worker *worker, struct send *send, int status);
 unsigned net_worker_run_done(struct net_worker *worker);
-void net_worker_free_peers(struct net_worker *worker);
+void net_worker_free_conns(struct net_worker *worker);
 int net_worker_errno(ucs_status_t status);
 
 /* revive.c */
