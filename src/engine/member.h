@@ -325,7 +325,7 @@ bool answers_get(void *arg, const char *upath, uint64_t now, struct dyad_answer 
 uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer);
 void answers_drop(void *arg, uint64_t put);
 
-/* --- transfer.c --- */
+/* --- transfer.c, transfer_*.c --- */
 struct transfer_wait {
     struct transfer_wait *prev, *next;
     /* ESTALE: look up again; EBUSY: look here again; EHOSTUNREACH: the owner is gone (not

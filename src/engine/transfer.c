@@ -4,18 +4,15 @@
  * One transfer per upath and member; a fetch of another member of this node holds the
  * temporary file's lock, and we wait for that in the kernel. Two ways: an owner on this
  * node (same node name, and its DMD is reachable under its path with the storage id it
- * told) is copied from directly; any other is asked for chunks with GET, `chunks` of them
- * in memory at a time, whether on the way or being written, so memory stays flat whatever
- * the size. Chunks are written by pool threads.
+ * told) is copied from directly (transfer_copy.c); any other is asked for chunks with GET
+ * (transfer_chunks.c), `chunks` of them in memory at a time, whether on the way or being
+ * written, so memory stays flat whatever the size. Chunks are written by pool threads.
  *
  * Who asks decides who fetches: for a promoted guest its own process does (peer.h), and
  * gives us the complete temporary file, from where on it is a fetch like any other; if that
- * fails in whatever way we begin ourselves. An owner may name a promoted guest of its own
- * in place of an answer: the chunks are then asked of that one, and of the owner again when
- * the guest fails.
+ * fails in whatever way we begin ourselves.
  *
- * A transfer that is invalidated (a newer version was published) never commits. The
- * deadline is the peer's silence, not the transfer's length: each arrival moves it.
+ * A transfer that is invalidated (a newer version was published) never commits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,54 +20,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/peer.h"
-#include "net/codec.h"
-#include "store/fetch.h"
+#include "engine/transfer_impl.h"
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/log.h"
-
-struct chunk {
-    struct chunk *prev, *next; /* utlist */
-    struct engine_io io;
-    struct transfer *transfer;
-    uint64_t id; /* of the GET */
-    uint64_t offset, length;
-    void *data; /* arrived, being written */
-    int error;
-};
-
-struct transfer {
-    UT_hash_handle hh; /* by upath */
-    struct member *member;
-    char *upath;
-    struct dyad_entry entry; /* entry.upath is upath */
-    struct transfer_wait *waits;
-    struct store_fetch *fetch;
-    struct engine_io io; /* begin, copy, commit: one at a time */
-    bool io_busy;
-    struct store_identity identity;
-    struct chunk *chunks; /* asked for or being written */
-    unsigned nchunks;
-    uint64_t next_offset;
-    struct net_timer *deadline;
-    char *local_dmd;          /* the owner's DMD on this node, or NULL */
-    struct peer_fetch *guest; /* that fetches it for us */
-    bool by_guest;            /* it has */
-    uint32_t source;     /* whom chunks are asked of: the owner, or a guest that it named */
-    bool owner_only;     /* such a guest has failed */
-    uint64_t ino, btime; /* of the file, as the guest sees it */
-    bool replace;        /* an outdated copy of ours lies there */
-    bool stale;          /* a newer version is out */
-    bool committing;     /* it is being put into place */
-    int status;          /* of the first failure */
-    bool failing;        /* `status` is set: wait for what is under way, then end */
-};
-
-static void transfer_next(struct transfer *t);
 
 /* --- the end --- */
 
@@ -128,7 +84,7 @@ static void abort_done(void *arg)
 }
 
 /* Fail once nothing of it is in another thread's hands. Chunks on the way are forgotten. */
-static void transfer_fail(struct transfer *t, int status)
+void transfer_fail(struct transfer *t, int status)
 {
     struct chunk *chunk, *tmp;
 
@@ -151,35 +107,7 @@ static void transfer_fail(struct transfer *t, int status)
     engine_io_submit(t->member->io, &t->io, abort_work, abort_done, t);
 }
 
-static void owner_lost(struct transfer *t, const char *why)
-{
-    log_info("the fetch of \"%s\" broke off: its owner, %s, %s", t->upath,
-             member_describe(t->member, t->entry.owner), why);
-    transfer_fail(t, EHOSTUNREACH);
-}
-
-static void source_lost(struct transfer *t, const char *why);
-
-static void deadline_passed(void *arg)
-{
-    struct transfer *t = arg;
-    struct member *member = t->member;
-    uint32_t source = t->source;
-    bool guest = net_is_guest(source);
-
-    source_lost(t, "does not answer");
-    if (!guest)
-        lost_unserved(member, source); /* last: `t` may be gone */
-}
-
-static void deadline_move(struct transfer *t)
-{
-    net_timer_start(t->deadline,
-                    util_clock_now() + (uint64_t)(t->member->config->peer_timeout *
-                                                  (double)UTIL_NSEC_PER_SEC));
-}
-
-static void local_failure(struct transfer *t, const char *what, int error)
+void transfer_failed_here(struct transfer *t, const char *what, int error)
 {
     log_error("\"%s\" cannot be %s below %s: %s%s", t->upath, what,
               store_dir_path(t->member->side[ENGINE_CONSUMER].dir), strerror(error),
@@ -248,7 +176,7 @@ static void commit_done(void *arg)
         return;
     }
     if (status) {
-        local_failure(t, "put into place", status);
+        transfer_failed_here(t, "put into place", status);
         return;
     }
     if (t->stale) { /* the news came while it was being renamed: it is withdrawn as any
@@ -294,7 +222,7 @@ static void transfer_give(struct transfer *t)
     transfer_end(t, 0);
 }
 
-static void transfer_commit(struct transfer *t)
+void transfer_commit(struct transfer *t)
 {
     const struct store_record *old;
 
@@ -310,304 +238,11 @@ static void transfer_commit(struct transfer *t)
     old = store_journal_find(t->member->side[ENGINE_CONSUMER].journal, t->upath);
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0;
     if (record_early(t) < 0) {
-        local_failure(t, "put into place", errno);
+        transfer_failed_here(t, "put into place", errno);
         return;
     }
     t->io_busy = t->committing = true;
     engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
-}
-
-/* --- from another directory of this node --- */
-
-static int copy_checked(struct transfer *t, struct store_dir *dir)
-{
-    struct store_marks *marks = store_marks_create(dir);
-    struct store_identity before, after;
-    struct stat st;
-    int fd = -1;
-    int rc = -1;
-
-    if (!marks || (fd = store_dir_open(dir, t->upath, O_RDONLY, 0)) < 0)
-        goto done;
-    if (fstat(fd, &st) < 0 || store_identity_read(fd, &before) < 0)
-        goto done;
-    errno = ESTALE;
-    if ((uint64_t)st.st_size != t->entry.size || st.st_mtim.tv_sec != t->entry.mtime_sec ||
-        (uint32_t)st.st_mtim.tv_nsec != t->entry.mtime_nsec)
-        goto done;
-    if (store_fetch_copy(t->fetch, fd) < 0)
-        goto done;
-    /* Nobody wrote to it while it was read: no mark now, and it looks as before. The mark
-     * of the publish itself may still stand: it is CLOSING. */
-    struct store_mark_info info;
-    if (store_identity_read(fd, &after) < 0)
-        goto done;
-    if (!store_identity_equal(&before, &after) ||
-        (store_marks_dirty(marks, NULL, after.ino, after.btime, &info) &&
-         info.state != STORE_MARK_CLOSING)) {
-        errno = ESTALE;
-        goto done;
-    }
-    rc = 0;
-done:
-    if (rc < 0 && errno == ENOENT)
-        errno = ESTALE;
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    if (marks)
-        store_marks_destroy(marks);
-    errno = saved;
-    return rc;
-}
-
-static void copy_work(void *arg)
-{
-    struct transfer *t = arg;
-    struct store_dir *dir = store_dir_create(t->local_dmd);
-
-    t->status = 0;
-    if (!dir || copy_checked(t, dir) < 0)
-        t->status = errno;
-    store_dir_destroy(dir);
-}
-
-/* We found the file not to be what was published, by ourselves. The owner sees to it that
- * something newer comes as soon as it is asked; the answer is of no interest. */
-static void owner_tell(struct transfer *t)
-{
-    struct net_msg get = {
-        .type = NET_MSG_GET,
-        .flags = NET_GET_OWNER,
-        .id = t->member->next_id,
-        .entry = t->entry,
-        .length = t->entry.size > 0,
-    };
-
-    t->member->next_id += 2;
-    member_send(t->member, t->entry.owner, &get);
-}
-
-static void copy_done(void *arg)
-{
-    struct transfer *t = arg;
-
-    t->io_busy = false;
-    if (t->status == 0) {
-        transfer_commit(t);
-    } else if (t->status == ESTALE) {
-        owner_tell(t);
-        transfer_fail(t, ESTALE);
-    } else {
-        local_failure(t, "copied", t->status);
-    }
-}
-
-/* --- over the network --- */
-
-static void chunk_write_work(void *arg)
-{
-    struct chunk *chunk = arg;
-
-    chunk->error = 0;
-    if (store_fetch_write(chunk->transfer->fetch, chunk->offset, chunk->data,
-                          chunk->length) < 0)
-        chunk->error = errno;
-}
-
-static void chunk_written(void *arg)
-{
-    struct chunk *chunk = arg;
-    struct transfer *t = chunk->transfer;
-    int error = chunk->error;
-
-    DL_DELETE(t->chunks, chunk);
-    t->nchunks--;
-    net_worker_recycle(t->member->worker, chunk->data, chunk->length);
-    free(chunk);
-    if (t->failing)
-        transfer_fail(t, t->status);
-    else if (error)
-        local_failure(t, "written", error);
-    else
-        transfer_next(t);
-}
-
-/* Send the chunk's GET; its answer will name this id. */
-static int chunk_send(struct transfer *t, struct chunk *chunk)
-{
-    struct member *member = t->member;
-    uint8_t which[16];
-    struct codec c = codec_writer(which, sizeof(which));
-    struct net_msg get = {
-        .type = t->source == t->entry.owner ? NET_MSG_GET : NET_MSG_GET_DIRECT,
-        .flags = t->source == t->entry.owner && t->owner_only ? NET_GET_OWNER : 0,
-        .id = chunk->id = member->next_id,
-        .entry = t->entry,
-        .offset = chunk->offset,
-        .length = chunk->length,
-        .blob = which,
-        .blob_len = sizeof(which),
-    };
-
-    member->next_id += 2;
-    codec_u64(&c, &t->ino);
-    codec_u64(&c, &t->btime);
-    return member_send(member, t->source, &get);
-}
-
-static int chunk_ask(struct transfer *t)
-{
-    struct member *member = t->member;
-    uint64_t left = t->entry.size - t->next_offset;
-    uint64_t length = (uint64_t)member->config->chunk_size;
-    struct chunk *chunk = calloc(1, sizeof(*chunk));
-
-    if (!chunk)
-        return -1;
-    chunk->transfer = t;
-    chunk->offset = t->next_offset;
-    chunk->length = left < length ? left : length;
-    if (chunk_send(t, chunk) < 0) {
-        free(chunk);
-        return -1;
-    }
-    t->next_offset += chunk->length;
-    DL_APPEND(t->chunks, chunk);
-    t->nchunks++;
-    return 0;
-}
-
-/* Ask for what may be asked for; end if all is here. */
-static void transfer_next(struct transfer *t)
-{
-    if (t->stale) {
-        transfer_fail(t, ESTALE);
-        return;
-    }
-    while (t->next_offset < t->entry.size &&
-           t->nchunks < (unsigned)t->member->config->chunks) {
-        if (chunk_ask(t) < 0) {
-            if (errno == ENOMEM)
-                local_failure(t, "fetched", ENOMEM);
-            else
-                source_lost(t, "is gone");
-            return;
-        }
-    }
-    if (t->nchunks == 0)
-        transfer_commit(t);
-    else
-        deadline_move(t);
-}
-
-/* Whoever was asked until now is not asked any more: what has not come from there. */
-static void source_change(struct transfer *t, uint32_t source)
-{
-    struct chunk *chunk;
-
-    t->source = source;
-    DL_FOREACH(t->chunks, chunk)
-    {
-        if (!chunk->data && chunk_send(t, chunk) < 0) {
-            source_lost(t, "is gone");
-            return;
-        }
-    }
-    transfer_next(t);
-}
-
-/* A guest that the owner named may go at any time; its owner has the files, too. */
-static void source_lost(struct transfer *t, const char *why)
-{
-    if (t->source == t->entry.owner) {
-        owner_lost(t, why);
-        return;
-    }
-    log_info("a promoted guest of %s %s: \"%s\" is fetched from its member",
-             member_describe(t->member, t->entry.owner), why, t->upath);
-    t->owner_only = true;
-    if (!t->failing)
-        source_change(t, t->entry.owner);
-}
-
-static void redirected(struct transfer *t, const struct net_msg *msg)
-{
-    struct net_peer *info = malloc(sizeof(*info));
-    uint32_t source = t->entry.owner;
-
-    if (info && net_peer_decode(info, msg->blob, msg->blob_len) == 0 &&
-        net_is_guest(info->rank) && net_guest_rank(info->rank) == t->entry.owner &&
-        dyad_version_cmp(&msg->entry.version, &t->entry.version) == 0 && !t->owner_only &&
-        net_worker_set_peer(t->member->worker, info) == 0) {
-        source = info->rank;
-        t->ino = msg->offset;
-        t->btime = msg->length;
-    } else {
-        t->owner_only = true;
-    }
-    free(info);
-    if (!t->failing)
-        source_change(t, source);
-}
-
-static struct chunk *chunk_find(struct member *member, uint64_t id, uint32_t source)
-{
-    struct transfer *t, *tmp;
-    struct chunk *chunk;
-
-    HASH_ITER(hh, member->transfers, t, tmp)
-    {
-        if (t->source != source)
-            continue;
-        DL_FOREACH(t->chunks, chunk)
-        {
-            if (chunk->id == id && !chunk->data)
-                return chunk;
-        }
-    }
-    return NULL;
-}
-
-bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
-                      size_t len)
-{
-    struct chunk *chunk = chunk_find(member, msg->id, msg->source);
-    struct transfer *t;
-
-    if (!chunk)
-        return false;
-    t = chunk->transfer;
-    deadline_move(t);
-    if (!net_is_guest(msg->source))
-        lost_served(member, msg->source);
-    if (msg->type == NET_MSG_REDIRECT) {
-        redirected(t, msg);
-        return true;
-    }
-    if (msg->type == NET_MSG_ERROR) {
-        if (t->source != t->entry.owner) {
-            source_lost(t, "refuses");
-        } else if (msg->status == ESTALE) {
-            transfer_fail(t, ESTALE);
-        } else {
-            log_error("%s cannot serve \"%s\": %s", member_describe(member, t->entry.owner),
-                      t->upath, strerror(msg->status));
-            transfer_fail(t, msg->status > 0 ? msg->status : EIO);
-        }
-        return true;
-    }
-    if (msg->offset != chunk->offset || len != chunk->length) {
-        log_error(
-            "%s answered %zu bytes at %llu of \"%s\" where %llu at %llu were asked for",
-            member_describe(member, t->entry.owner), len, (unsigned long long)msg->offset,
-            t->upath, (unsigned long long)chunk->length, (unsigned long long)chunk->offset);
-        transfer_fail(t, EPROTO);
-        return false;
-    }
-    chunk->data = payload;
-    engine_io_submit(member->io, &chunk->io, chunk_write_work, chunk_written, chunk);
-    return true;
 }
 
 /* --- the beginning --- */
@@ -666,7 +301,7 @@ static void wait_for_other(struct transfer *t)
         if (other && other->dir)
             store_dir_destroy(other->dir);
         free(other);
-        local_failure(t, "fetched", ENOMEM);
+        transfer_failed_here(t, "fetched", ENOMEM);
         return;
     }
     t->io_busy = true;
@@ -680,38 +315,14 @@ static void begin_done(void *arg)
     if (t->status == EBUSY) {
         wait_for_other(t);
     } else if (t->status) {
-        local_failure(t, "fetched", t->status);
+        transfer_failed_here(t, "fetched", t->status);
     } else if (t->failing) {
         transfer_fail(t, t->status);
     } else if (t->local_dmd) {
-        t->io_busy = true;
-        engine_io_submit(t->member->io, &t->io, copy_work, copy_done, t);
+        transfer_copy(t);
     } else {
-        transfer_next(t);
+        transfer_ask_chunks(t);
     }
-}
-
-/* The owner's DMD if it is on this node and is the one that the entry means; malloc'ed. */
-static char *find_local_dmd(struct member *member, const struct dyad_entry *entry)
-{
-    const struct net_peer *peer = entry->owner == member->self.rank
-                                      ? &member->self
-                                      : net_worker_peer(member->worker, entry->owner);
-    const char *paths[2];
-    uint8_t id[DYAD_STORAGE_ID_LEN];
-
-    if (!S_ISREG(entry->mode)) /* no bytes that a copy would spare */
-        return NULL;
-    if (!peer || strcmp(peer->node, member->self.node) != 0)
-        return NULL;
-    paths[0] = peer->dmd_producer;
-    paths[1] = peer->dmd_consumer;
-    for (int i = 0; i < 2; i++) {
-        if (paths[i][0] && store_dir_read_id(paths[i], id) == 0 &&
-            dyad_storage_equal(id, entry->storage))
-            return strdup(paths[i]);
-    }
-    return NULL;
 }
 
 static void transfer_begin(struct transfer *t)
@@ -757,7 +368,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
         return 0;
     }
     if (!(t = calloc(1, sizeof(*t))) || !(t->upath = strdup(entry->upath)) ||
-        !(t->deadline = net_timer_create(member->loop, deadline_passed, t))) {
+        !(t->deadline = net_timer_create(member->loop, transfer_silent, t))) {
         if (t)
             free(t->upath);
         free(t);
@@ -768,7 +379,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     t->entry = *entry;
     t->entry.upath = t->upath;
     t->source = t->entry.owner;
-    t->local_dmd = find_local_dmd(member, entry);
+    t->local_dmd = transfer_local_dmd(member, entry);
     DL_APPEND(t->waits, wait);
     wait->transfer = t;
     HASH_ADD_KEYPTR(hh, member->transfers, t->upath, strlen(t->upath), t);
@@ -785,17 +396,6 @@ void transfer_leave(struct transfer_wait *wait)
         DL_DELETE(wait->transfer->waits,
                   wait); /* the fetch goes on: the file is wanted here */
     wait->transfer = NULL;
-}
-
-void transfer_peer_down(struct member *member, uint32_t rank)
-{
-    struct transfer *t, *tmp;
-
-    HASH_ITER(hh, member->transfers, t, tmp)
-    {
-        if (t->source == rank && !t->local_dmd && t->chunks && !t->failing)
-            source_lost(t, "is gone");
-    }
 }
 
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer)
