@@ -42,6 +42,8 @@ static const struct {
     [NET_MSG_INVALIDATE_REPLY] = {home_invalidate_reply, false},
     [NET_MSG_WRITING] = {home_writing, true},
     [NET_MSG_WRITING_REPLY] = {writing_reply, true},
+    [NET_MSG_SETTLE] = {doubt_settle, false},
+    [NET_MSG_SETTLED] = {doubt_settled, false},
 };
 
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class)
@@ -122,6 +124,7 @@ static void node_run(struct dht_node *node)
     publish_review_step(node);
     copies_review_step(node);
     leave_step(node);
+    doubt_step(node);
     node->running = false;
     node_rearm(node);
 }
@@ -314,6 +317,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->refresh_timer.fn = publish_refresh_timer;
     node->sweep_timer.fn = home_sweep;
     node->copy_timer.fn = copies_timer;
+    node->doubt_timer.fn = doubt_timer;
     if (config->absent) {
         node->death = malloc(config->nranks * sizeof(*node->death));
         if (node->death == NULL)
@@ -353,6 +357,7 @@ void dht_node_destroy(struct dht_node *node)
     publish_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
+    doubt_destroy(node);
     free(node->missing);
     free(node->death);
     free(node);
@@ -421,17 +426,17 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
-    if (node->missing != NULL && live)
-        node->missing[rank] = DHT_GONE;
     kept_drop_all(node);
     node->kept_floor = node->ops->now(node->arg);
     if (live) {
         node->death[rank] &= ~1u;
         few_update(node, rank, true);
+        doubt_rank_live(node, rank);
         lookup_rank_live(node);
     } else {
         node->death[rank] = ++node->epoch << 1 | 1;
         few_update(node, rank, false);
+        doubt_rank_dead(node, rank);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
         home_rank_dead(node, rank);
@@ -460,10 +465,8 @@ void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing
 {
     if (rank >= node->config.nranks)
         return;
-    if (node->missing == NULL && missing != DHT_GONE)
-        node->missing = calloc(node->config.nranks, sizeof(*node->missing));
-    if (node->missing != NULL) /* else it is as dead as the others */
-        node->missing[rank] = (uint8_t)missing;
+    doubt_missing(node, rank, missing);
+    node_rearm(node);
 }
 
 struct live_with {

@@ -182,10 +182,15 @@ enum dht_missing {
 /* A negative answer counts only from a rank that would be a home if all who are missing
  * were live. If all of these are missing or silent, a look-up goes on asking for
  * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
- * Say it
- * before dht_node_set_live(false), which ends what waits for the rank; when it is live
- * again it is DHT_GONE. */
+ * Say it before dht_node_set_live(false), which ends what waits for the rank. When it is
+ * live again it is DHT_GONE; if it was not until then it is taken for the same incarnation,
+ * which must say that all it has published is with us before we are believed
+ * (node_doubt.c). */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+/* Which side of a cut are we on, if some are missing? On any but the bigger one nothing is
+ * "not published" in our eyes (node_doubt.c). DHT_SIDE_UNKNOWN: it is being found out. */
+enum dht_side { DHT_SIDE_BIGGER, DHT_SIDE_UNKNOWN, DHT_SIDE_SMALLER };
+void dht_node_set_side(struct dht_node *node, enum dht_side side);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 

@@ -480,6 +480,8 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
 
     if (msg->source != node->config.self)
         node->stats.answered++;
+    if (doubt_is(node))
+        reply.flags |= NET_LOOKUP_UNSURE;
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);

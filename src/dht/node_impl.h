@@ -4,6 +4,7 @@
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
  * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
  * node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
+ * node_doubt.c: when our "not published" may not be true.
  * node_writing.c: who writes what, on storage that nodes share; node_writers.c: as homes
  * know it.
  */
@@ -56,6 +57,7 @@ struct ask {
     uint32_t rank;
     bool pending;  /* no answer yet */
     bool answered; /* publish: acknowledged; lookup: nothing there */
+    bool unsure;   /* lookup: as far as it knows */
     bool failed;   /* silent, dead or in error: passed over */
     bool wait;     /* it was asked to keep a waiter */
     bool waiter;   /* it keeps one */
@@ -138,6 +140,7 @@ struct dht_lookup {
     int status;
     uint64_t since;         /* when it began */
     bool untold;            /* KEEP: a home that answered will not tell us of a change */
+    bool unsure;            /* a home that answered may have missed something */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
     void *arg;
@@ -193,6 +196,12 @@ struct dht_node {
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
+
+    uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
+    uint32_t ndoubted, nback, nmissing_short;
+    enum dht_side side;
+    struct settling *settling; /* ranks that have asked us */
+    struct timer doubt_timer;
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -332,6 +341,28 @@ void publish_destroy(struct dht_node *node);
 /* Give an entry that another rank published to all homes, if nothing of ours is there. */
 void publish_relay(struct dht_node *node, const struct dyad_entry *entry);
 
+/* Nothing that was begun before that moment, and no repair, is under way. */
+bool publish_in_place(const struct dht_node *node, uint64_t moment);
+
+/* node_doubt.c */
+/* May we have missed what others published? */
+bool doubt_is(const struct dht_node *node);
+/* ... and may that be over soon? */
+bool doubt_may_end(const struct dht_node *node);
+void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+/* It is live again, or dead; homes are found accordingly by now. */
+void doubt_rank_live(struct dht_node *node, uint32_t rank);
+void doubt_rank_dead(struct dht_node *node, uint32_t rank);
+void doubt_settle(struct dht_node *node, const struct net_msg *msg);
+void doubt_settled(struct dht_node *node, const struct net_msg *msg);
+/* An entry of ours has not got to that rank; a review begins that tries it again. */
+void doubt_publish_failed(struct dht_node *node, uint32_t rank);
+void doubt_review_begins(struct dht_node *node);
+/* Answer who has asked and can be answered. */
+void doubt_step(struct dht_node *node);
+void doubt_timer(struct dht_node *node, struct timer *timer);
+void doubt_destroy(struct dht_node *node);
+
 /* node_leave.c */
 /* Records of the shard are still to be passed on: leave_step() does, as far as fits. */
 bool leave_has_more(const struct dht_node *node);
@@ -349,6 +380,8 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg);
 void lookup_notify(struct dht_node *node, const struct net_msg *msg);
 void lookup_rank_dead(struct dht_node *node, uint32_t rank);
 void lookup_rank_live(struct dht_node *node);
+/* Answers of ours are sure again: what was not believed is asked for again. */
+void lookup_wake(struct dht_node *node);
 void lookup_destroy(struct dht_node *node);
 
 #endif

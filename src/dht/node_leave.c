@@ -201,12 +201,5 @@ uint64_t dht_node_moment(const struct dht_node *node)
 
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment)
 {
-    const struct publish *op;
-
-    if (node->reviewing || node->nrepair > 0 || node->tells != NULL || leave_has_more(node))
-        return false;
-    for (op = node->publishes; op != NULL; op = op->hh.next)
-        if (op->id <= moment)
-            return false;
-    return true;
+    return node->tells == NULL && !leave_has_more(node) && publish_in_place(node, moment);
 }

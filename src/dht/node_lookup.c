@@ -13,7 +13,11 @@
  * nothing is published is believed only if one says so that has been a home all along: one
  * of the homes as they would be if all were live that are silent or missing. Where none of
  * them can be reached it is asked again for request_timeout (owners that know of a death
- * publish again at once), and then the answer is that nobody can say: EHOSTUNREACH.
+ * publish again at once), and then the answer is that nobody can say: EHOSTUNREACH. Nor is
+ * one believed that was cut off, or that somebody who was cut off has not told yet what it
+ * published meanwhile (node_doubt.c); and none if it is we who may be on the smaller side
+ * of a cut, for whoever answers is there, too. What such a home does have may be
+ * superseded: the others are asked for something newer, as after a negative answer.
  *
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
@@ -93,12 +97,23 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     *soon = false;
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (ask != NULL && ask->answered)
+        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER)
             return true;
         if (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING)
             *soon = true;
     }
+    if (doubt_is(node))
+        *soon = doubt_may_end(node);
     return false;
+}
+
+/* Is it a "no" that may be that of somebody who cannot know? */
+static bool must_be_sure(struct dht_node *node, const struct dht_lookup *l)
+{
+    if (l->best.state == DYAD_ENTRY_WITHDRAWN) /* who waits goes on waiting behind it */
+        return (l->unsure || node->side != DHT_SIDE_BIGGER) &&
+               (l->flags & NET_LOOKUP_WAIT) == 0;
+    return l->best.state == DYAD_ENTRY_NONE;
 }
 
 static void lookup_again(struct dht_node *node, struct timer *timer)
@@ -107,18 +122,23 @@ static void lookup_again(struct dht_node *node, struct timer *timer)
         (struct dht_lookup *)((char *)timer - offsetof(struct dht_lookup, again));
 
     l->asks.n = 0; /* all have answered or failed */
+    l->unsure = false;
     l->state = LOOKUP_FIRST;
     lookup_advance(node, l);
 }
 
 /* What the answers so far amount to. */
-static void lookup_finish_negative(struct dht_node *node, struct dht_lookup *l)
+static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
 {
     bool answered = false, soon;
 
+    if (l->best.state == DYAD_ENTRY_PUBLISHED) { /* of an unsure home, and none is newer */
+        lookup_finish(node, l, 0);
+        return;
+    }
     for (unsigned i = 0; i < l->asks.n; i++)
         answered |= l->asks.ask[i].answered;
-    if (answered && l->best.state == DYAD_ENTRY_NONE && !negative_is_sure(node, l, &soon)) {
+    if (answered && must_be_sure(node, l) && !negative_is_sure(node, l, &soon)) {
         if (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout) {
             node_timer_start(node, &l->again, TIMER_AGAIN);
             return;
@@ -177,7 +197,7 @@ static void lookup_advance_first(struct dht_node *node, struct dht_lookup *l)
         uint32_t rank = lookup_first_home(node, l);
         const struct ask *ask = asks_find(&l->asks, rank);
         if (rank == DYAD_RANK_NONE || (ask == NULL && l->asks.n == DHT_ASK_MAX)) {
-            lookup_finish_negative(node, l);
+            lookup_conclude(node, l);
             return;
         }
         if (ask != NULL && (ask->waiter || (ask->pending && ask->wait == wait)))
@@ -205,7 +225,7 @@ static void lookup_advance_all(struct dht_node *node, struct dht_lookup *l)
         }
     } while (again);
     if (!asks_pending(&l->asks))
-        lookup_finish_negative(node, l);
+        lookup_conclude(node, l);
 }
 
 static void lookup_advance(struct dht_node *node, struct dht_lookup *l)
@@ -352,6 +372,8 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
 
     ask->pending = ask->waiter = ask->wait = false;
     ask->answered = true;
+    ask->unsure = (msg->flags & NET_LOOKUP_UNSURE) != 0;
+    l->unsure |= ask->unsure;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
     if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry)) {
@@ -359,7 +381,10 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
             copies_note(
                 node, l->upath, &entry->version,
                 (msg->flags & NET_LOOKUP_UNNOTED) != 0 ? DYAD_RANK_NONE : ask->rank);
-        lookup_finish(node, l, 0);
+        if (ask->unsure)
+            lookup_ask_all(node, l);
+        else
+            lookup_finish(node, l, 0);
         return;
     }
     if (entry->state == DYAD_ENTRY_WITHDRAWN)
@@ -381,7 +406,8 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
     if (l == NULL || !ask->pending)
         return;
     newer = dyad_version_cmp(&msg->entry.version, &l->newer_than) > 0;
-    l->untold = l->untold || (msg->flags & NET_LOOKUP_KEEP) == 0;
+    l->untold = l->untold || (msg->flags & NET_LOOKUP_KEEP) == 0 ||
+                (msg->flags & NET_LOOKUP_UNSURE) != 0;
     if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN && ask->wait) {
         ask->pending = false;
         lookup_registered(node, l, ask);
@@ -434,6 +460,19 @@ void lookup_rank_live(struct dht_node *node)
     {
         if (l->state == LOOKUP_WAITING && lookup_first_home(node, l) != l->home)
             lookup_round(node, l);
+    }
+}
+
+void lookup_wake(struct dht_node *node)
+{
+    struct dht_lookup *l, *tmp;
+
+    DL_FOREACH_SAFE(node->lookups, l, tmp)
+    {
+        if (!l->again.active)
+            continue;
+        node_timer_stop(node, &l->again);
+        lookup_again(node, &l->again);
     }
 }
 

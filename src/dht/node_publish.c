@@ -193,6 +193,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     node_timer_stop(node, &op->timer);
     LL_DELETE(own->queue, op);
     op->status = status;
+    for (unsigned i = 0; node->settling != NULL && i < op->asks.n; i++)
+        if (op->asks.ask[i].failed)
+            doubt_publish_failed(node, op->asks.ask[i].rank);
 
     /* What no home could be told is kept as well: the review tries again. */
     if (!op->repair && (status == 0 || status == EHOSTUNREACH)) {
@@ -634,6 +637,7 @@ void publish_review(struct dht_node *node, bool all)
     } else {
         node->reviewing = true;
         node->review = node->own;
+        doubt_review_begins(node);
     }
 }
 
@@ -646,6 +650,8 @@ void publish_review_step(struct dht_node *node)
             node->review_again = false;
             node->review_all &= node->reviewing;
             node->review = node->own;
+            if (node->reviewing)
+                doubt_review_begins(node);
             continue;
         }
         if (node->nrepair >= DHT_REPAIR_WINDOW)
@@ -656,6 +662,18 @@ void publish_review_step(struct dht_node *node)
         if (node->review_all || !own_is_in_place(node, own))
             repair_start(node, own);
     }
+}
+
+bool publish_in_place(const struct dht_node *node, uint64_t moment)
+{
+    const struct publish *op;
+
+    if (node->reviewing || node->nrepair > 0)
+        return false;
+    for (op = node->publishes; op != NULL; op = op->hh.next)
+        if (op->id <= moment)
+            return false;
+    return true;
 }
 
 void publish_review_timer(struct dht_node *node, struct timer *timer)

@@ -25,7 +25,9 @@
  * - What is lost and not gone is missing, for however long: the table does not believe
  *   negative answers that only its stand-ins give (dht/node_lookup.c), and that nobody is
  *   left who could publish is not said as long as somebody is missing who could. Which side
- *   of a cut has more ranks does not matter; both may be wrong about what the other has.
+ *   of a cut has more ranks does not matter here; both may be wrong about what the other
+ *   has. (It does for "not published": side.c.)
+ * - When one comes back the others are asked again soon: it may have been the same cut.
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -48,10 +50,12 @@
 struct lost_rank {
     uint64_t since;    /* 0: here */
     uint64_t suspect;  /* since when, or 0 */
+    uint64_t patience; /* ... and for so long */
     uint64_t ask_at;   /* 0: not asked */
     uint64_t asked_at; /* last */
     uint64_t pause;
-    bool gone, over;   /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    uint32_t incarnation;
     uint64_t unserved; /* when a fetch from it was given up, and none served since; or 0 */
 };
 
@@ -60,6 +64,7 @@ struct lost {
     uint64_t due;   /* the timer is set to it; 0: not */
     uint32_t nlost; /* of these some are gone */
     uint32_t nsuspect;
+    bool ask_all; /* who is missing is to be asked soon */
     struct lost_rank rank[];
 };
 
@@ -153,6 +158,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
     l->gone = true;
     l->ask_at = 0;
     tell_table(member, rank);
+    side_changed(member);
     list_rank_changed(member);
 }
 
@@ -162,7 +168,7 @@ static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
 {
     struct lost *lost = of(member);
     struct lost_rank *l = &lost->rank[rank];
-    uint64_t end = l->suspect + seconds_ns(member->config->peer_timeout);
+    uint64_t end = l->suspect + l->patience;
 
     if (net_worker_heard_at(member->worker, rank) < l->suspect) {
         if (now < end) {
@@ -217,33 +223,44 @@ static void tick(void *arg)
             l->suspect = now;
         if (l->suspect)
             tick_suspect(member, r, now);
+        if (lost->ask_all)
+            lost_heard(member, r);
         if (l->since)
             tick_lost(member, r, now, &asked);
     }
+    lost->ask_all = false;
 }
 
 /* --- news --- */
 
-void lost_suspect(struct member *member, uint32_t rank)
+static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
 {
-    struct net_msg ping = {.type = NET_MSG_PING};
+    struct lost *lost = of(member);
+    struct lost_rank *l = &lost->rank[rank];
+    struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
     uint64_t now = util_clock_now();
-    struct lost_rank *l;
-    struct lost *lost;
 
-    if (member->hands_over) /* a promoted guest: its member looks after ranks */
-        return;
-    lost = of(member);
-    l = &lost->rank[rank];
     if (l->since || l->suspect || !net_worker_peer(member->worker, rank))
-        return;
-    ping.id = member->next_id;
+        return false;
     member->next_id += 2;
     if (net_worker_send(member->worker, rank, &ping, NULL, 0, NULL, NULL) < 0)
-        return;
+        return false;
     l->suspect = now;
+    l->patience = patience;
     lost->nsuspect++;
-    due(lost, now + seconds_ns(member->config->peer_timeout));
+    due(lost, now + patience);
+    return true;
+}
+
+void lost_suspect(struct member *member, uint32_t rank)
+{
+    if (!member->hands_over) /* a promoted guest: its member looks after ranks */
+        suspect(member, rank, seconds_ns(member->config->peer_timeout));
+}
+
+bool lost_prove(struct member *member, uint32_t rank)
+{
+    return suspect(member, rank, 2 * seconds_ns(member->config->peer_timeout));
 }
 
 void lost_unserved(struct member *member, uint32_t rank)
@@ -284,10 +301,22 @@ void lost_add(struct member *member, uint32_t rank)
     if (!l->since)
         lost->nlost++;
     *l = (struct lost_rank){.since = now, .ask_at = now + ASK_FIRST, .pause = ASK_FIRST};
+    if (net_worker_peer(member->worker, rank))
+        l->incarnation = net_worker_peer(member->worker, rank)->incarnation;
     due(lost, l->ask_at);
+    side_lost(member, rank);
     tell_table(member, rank);
     member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     revalidate_rank(member, rank);
+}
+
+void lost_found(struct member *member, const struct net_peer *peer)
+{
+    const struct lost_rank *l = &of(member)->rank[peer->rank];
+
+    if (l->since)
+        dht_node_set_missing(member->dht, peer->rank,
+                             peer->incarnation == l->incarnation ? DHT_MISSING : DHT_GONE);
 }
 
 void lost_back(struct member *member, uint32_t rank)
@@ -300,6 +329,11 @@ void lost_back(struct member *member, uint32_t rank)
              (double)(util_clock_now() - lost->rank[rank].since) / 1e9);
     lost->nlost--;
     lost->rank[rank] = (struct lost_rank){0};
+    if (lost->nlost > 0) {
+        lost->ask_all = true;
+        due(lost, util_clock_now());
+    }
+    side_changed(member);
     revalidate_rank(member, rank);
     list_rank_changed(member);
 }
@@ -318,6 +352,7 @@ bool lost_forget(struct member *member, uint32_t rank)
         lost->nsuspect--;
     lost->rank[rank] = (struct lost_rank){0};
     dht_node_set_missing(member->dht, rank, DHT_GONE);
+    side_changed(member);
     list_rank_changed(member);
     return awaited;
 }
@@ -339,6 +374,16 @@ bool lost_is_missing(const struct member *member, uint32_t rank)
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && !l->gone;
+}
+
+bool lost_is_suspect(const struct member *member, uint32_t rank)
+{
+    return of(member)->rank[rank].suspect != 0;
+}
+
+bool lost_was_asked(const struct member *member, uint32_t rank)
+{
+    return of(member)->rank[rank].asked_at != 0;
 }
 
 uint32_t lost_missing(const struct member *member, bool long_ago)

@@ -425,6 +425,7 @@ static void member_teardown(struct member *member)
     consume_stop(member);
     linger_stop(member);
     revalidate_stop(member);
+    side_stop(member);
     lost_stop(member);
     dht_node_destroy(member->dht);
     boot_wave_destroy(member->wave);

@@ -19,6 +19,7 @@ struct member_run {
     bool leave_wanted, leave_linger, running;
     void (*table_ready)(void);
     struct lost *lost;        /* loop only */
+    struct side *side;        /* loop only */
     struct revalidate *again; /* loop only */
     bool image_ends;          /* under `lock`: the process exits or execs behind this */
     bool exiting;             /* loop only: linger as soon as we have joined */
@@ -87,6 +88,8 @@ int lost_start(struct member *member);
 void lost_stop(struct member *member);
 /* The rank's connection broke, or it is taken for dead; it was live. */
 void lost_add(struct member *member, uint32_t rank);
+/* It is about to be live in the table. */
+void lost_found(struct member *member, const struct net_peer *peer);
 /* It is there. */
 void lost_back(struct member *member, uint32_t rank);
 /* It has left for good: nothing is expected of it. True: its return was. */
@@ -97,6 +100,24 @@ void lost_heard(struct member *member, uint32_t rank);
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */
 bool lost_may_return(const struct member *member, uint32_t rank);
+
+/* It is there as far as we know: let it say something, or be taken for dead. False: it has
+ * been asked, or cannot be. */
+bool lost_prove(struct member *member, uint32_t rank);
+bool lost_is_suspect(const struct member *member, uint32_t rank);
+/* Since it was lost. */
+bool lost_was_asked(const struct member *member, uint32_t rank);
+
+/* --- side.c: which side of a cut we are on --- */
+
+int side_start(struct member *member);
+void side_stop(struct member *member);
+/* The rank is being lost. */
+void side_lost(struct member *member, uint32_t rank);
+/* It came back, or is known to be gone. */
+void side_changed(struct member *member);
+/* A PONG came. */
+void side_pong(struct member *member);
 
 /* --- revalidate.c: copies whose homes have changed --- */
 

@@ -170,6 +170,9 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         member_send(member, msg->source, &pong);
         break;
     }
+    case NET_MSG_PONG:
+        side_pong(member);
+        break;
     case NET_MSG_ERROR:
         if (!transfer_receive(member, msg, NULL, 0) && !gather_receive(member, msg))
             table_receive(member, msg);
@@ -247,6 +250,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
         return;
     if (member->ring)
         member_session_peer_up(member, peer);
+    lost_found(member, peer);
     member_links_set_live(member, peer->rank, true);
     lost_back(member, peer->rank);
     shared_peer(member, peer);
@@ -354,7 +358,7 @@ int member_links_open(struct member *member)
     answers_open(member);
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
-        lost_start(member) < 0 || revalidate_start(member) < 0 ||
+        lost_start(member) < 0 || side_start(member) < 0 || revalidate_start(member) < 0 ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =

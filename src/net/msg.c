@@ -77,7 +77,9 @@ enum field {
     X(LEAVE, "leave", 0)                                                           \
     X(WRITING, "writing", UPATH_MUST)                                              \
     X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | ENTRY)                \
-    X(GUEST_WRITING, "guest-writing", UPATH | RANGE)
+    X(GUEST_WRITING, "guest-writing", UPATH | RANGE)                               \
+    X(SETTLE, "settle", 0)                                                         \
+    X(SETTLED, "settled", 0)
 
 static const struct {
     const char *name;

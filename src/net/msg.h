@@ -88,6 +88,9 @@ enum net_msg_type {
                               entry.version, and did not end it */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
                               = NET_WRITING_*, with NET_WRITING_PRODUCER; length = mark */
+    /* after a link was broken and is whole again (dht/node_doubt.c) */
+    NET_MSG_SETTLE,  /* flags; tell me when what you own is with me -> SETTLED when it is */
+    NET_MSG_SETTLED, /* its reply */
     NET_MSG_TYPE_END
 };
 
@@ -101,6 +104,11 @@ enum net_msg_type {
 /* In a LOOKUP_REPLY or NOTIFY to one that asked with COPY: the home takes the asker for
  * dead, and has not noted that it holds a copy. It is to ask again. */
 #define NET_LOOKUP_UNNOTED 0x10u
+/* In a LOOKUP_REPLY: the home was cut off, or another rank was, and may not have heard of
+ * all that is published. */
+#define NET_LOOKUP_UNSURE 0x40u
+/* SETTLE: because the receiver asked; no need to ask again. */
+#define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
 /* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy

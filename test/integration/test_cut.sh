@@ -120,6 +120,75 @@ done
 go go.end
 job_end_ok 120
 
+# Polls of names that were published beyond a cut, from within it and until it is over: whoever cannot know does not
+# say that they are not there. 40 names of each rank, so that each rank is a home of some, and of some with the other side.
+next
+cat >"$WORK/poll.py" <<'END_OF_POLL'
+import errno, os, sys, time
+work, ssd, rank = os.environ['WORK'], os.environ['SSD'], int(os.environ['PMIX_RANK'])
+def there(name):
+    return os.path.exists(os.path.join(work, name))
+names = {r: ['late.%d.%d' % (r, i) for i in range(40)] for r in range(3)}
+wrong, unknown, rounds, worst, last = [], 0, 0, 0, {}
+while True:
+    # Who is on our side has published when it says so, the others have when all have been found again.
+    found, rounds = there('go.found'), rounds + 1
+    known = [r for r in range(3) if there('split.%d' % r) and (found or rank == 2 or r != 2)]
+    for r in range(3):
+        for name in names[r] + ['absent.%d.%d' % (r, rounds % 7)]:
+            begin = time.monotonic()
+            try:
+                os.stat(os.path.join(ssd, name))
+                last[name] = 0
+            except OSError as e:
+                last[name] = e.errno
+                unknown += e.errno != errno.ENOENT
+                if e.errno == errno.ENOENT and r in known and name.startswith('late'):
+                    wrong.append((name, round(begin, 2)))
+            worst = max(worst, time.monotonic() - begin)
+    if rounds == 1:
+        open(os.path.join(work, 'polling.%d' % rank), 'w').close()
+    absent = [last[name] for name in last if name.startswith('absent')]
+    if wrong or found and not any(last[n] for r in names for n in names[r]) and set(absent) == {errno.ENOENT}:
+        break
+    time.sleep(0.01)
+with open(os.path.join(work, 'poll.%d.new' % rank), 'w') as f:
+    print('%d wrong, %d unknown, %d rounds, the longest %.1f s %s' % (len(wrong), unknown, rounds, worst, wrong[:3]), file=f)
+os.rename(os.path.join(work, 'poll.%d.new' % rank), os.path.join(work, 'poll.%d' % rank))
+END_OF_POLL
+job_begin 180 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
+    r=$PMIX_RANK
+    echo "$r" >"$SSD/begin.$r"
+    for q in 0 1 2; do cat "$SSD/begin.$q" >/dev/null || exit 3; done
+    reached begun
+    await go.cut
+    for i in {0..39}; do echo "$r" >"$SSD/late.$r.$i"; done
+    reached split
+    await go.poll
+    "$PYTHON" "$WORK/poll.py" || exit 4
+    await go.end'
+all begun
+"$CLUSTER_SH" cut n2
+go go.cut
+all split 60
+until_true 30 "a cut longer than DYAD_JOIN_TIMEOUT" sh -c '[ "$(grep -c "has not come back" "$1")" -ge 4 ]' _ "$LOG"
+go go.poll
+all polling 60
+"$CLUSTER_SH" heal n2
+begin=$EPOCHREALTIME
+until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
+go go.found
+found=$EPOCHREALTIME
+all poll 10
+say "polls are right $(awk "BEGIN {printf \"%.1f s after all were found again, %.1f s after the cut\",
+    $EPOCHREALTIME - $found, $EPOCHREALTIME - $begin}")"
+for rank in 0 1 2; do
+    say "poll.$rank: $(cat "$WORK/poll.$rank")"
+    grep -q '^0 wrong' "$WORK/poll.$rank" || fail "a published file is ENOENT for rank $rank"
+done
+go go.end
+job_end_ok 60
+
 # Shorter than the timeouts, while all of them write and read: nobody need notice more than a delay.
 next
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"

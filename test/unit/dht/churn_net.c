@@ -251,6 +251,18 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
     /* A new member of a rank is an empty shard: dead, then live. */
     if (event->live && !event->rumour && about->incarnation > 0)
         dht_node_set_live(node, event->about, false);
+    if (event->cut && net->cut_seen &&
+        dht_node_is_live(node, event->about) != event->live) {
+        struct churn_rank *to = &net->rank[event->to];
+        if (!event->live)
+            dht_node_set_missing(node, event->about, DHT_MISSING);
+        /* When it is over, half of the others are the bigger side again. */
+        to->nmissing = event->live ? to->nmissing - 1 : to->nmissing + 1;
+        if (!event->live && to->group == 1)
+            dht_node_set_side(node, DHT_SIDE_SMALLER);
+        else if (event->live && to->nmissing < net->nranks / 2)
+            dht_node_set_side(node, DHT_SIDE_BIGGER);
+    }
     dht_node_set_live(node, event->about, event->live);
 }
 
@@ -398,7 +410,10 @@ static void tell_groups(struct churn_net *net, bool live, uint64_t spread)
 void churn_cut(struct churn_net *net, uint64_t spread)
 {
     for (uint32_t i = 0; i < net->nranks; i++)
-        net->rank[i].group = churn_random(net, 2) != 0;
+        net->rank[i].group =
+            net->cut_seen ? churn_random(net, 4) == 0 : churn_random(net, 2) != 0;
+    net->cut_at = net->now;
+    net->cut_known = net->now + spread;
     tell_groups(net, false, spread);
 }
 

@@ -25,8 +25,9 @@ struct churn_rank {
     struct churn_net *net;
     struct dht_node *node; /* NULL: nothing has come to it yet, or it is not there */
     uint32_t rank, incarnation;
-    bool there;    /* its process lives */
-    uint8_t group; /* messages pass within a group only (partition) */
+    bool there;        /* its process lives */
+    uint8_t group;     /* messages pass within a group only (partition) */
+    uint32_t nmissing; /* ranks that it takes for cut off; with cut_seen */
     uint64_t timer;
     uint64_t sent;
     unsigned publishing;       /* begun and not ended: it is not killed meanwhile */
@@ -52,6 +53,8 @@ struct churn_net {
     struct churn_event **heap;
     size_t nheap, heap_cap;
     uint64_t now, rng, order, healed;
+    uint64_t cut_at, cut_known; /* begun, and seen by all */
+    bool cut_seen;  /* who is beyond it is missing, group 1 is the smaller side */
     bool refuse;    /* sending to who is not there fails; else it is silence */
     bool told_only; /* news go to owners and holders only: others would not act on them */
     uint64_t sent, sent_type[NET_MSG_TYPE_END];

@@ -49,13 +49,14 @@ static void heading(const char *title)
 
 /* --- what must hold --- */
 
-enum kind { DEATHS, RETURNS, JOINS, SUSPICION, CUT, ALL, KINDS };
+enum kind { DEATHS, RETURNS, JOINS, SUSPICION, CUT, CUT_SEEN, ALL, KINDS };
 
 static const char *const kind_name[KINDS] = {"deaths",
                                              "deaths and returns",
                                              "joins",
                                              "live ranks believed dead",
                                              "network cut in two",
+                                             "the same, and known",
                                              "all together"};
 
 struct tally {
@@ -73,6 +74,7 @@ struct look {
     uint64_t begun;
     struct dyad_version acked; /* when it began */
     bool wait, copy, done;
+    bool no_doubt; /* of a cut that is known: it must not be told "nothing" */
     int status;
 };
 
@@ -128,6 +130,9 @@ static void look_done(void *arg, int status, const struct dyad_entry *entry)
     } else {
         t->negative++;
         t->explained += changed_near(l) >= net->config.replicas;
+        CHECK(!l->no_doubt || net->cut_at > l->begun,
+              "%s is not there for rank %u (group %u) at %.3f, healed %.3f", key->upath,
+              l->rank, rank->group, (double)l->begun / 1e9, (double)net->healed / 1e9);
         CHECK(changed_near(l) >= net->config.replicas,
               "%s, acknowledged before, is not there for rank %u: %u of its homes changed",
               key->upath, l->rank, changed_near(l));
@@ -158,6 +163,11 @@ static void look_up(struct churn_net *net, struct tally *tally, uint32_t rank, u
                        .acked = net->key[key].acked,
                        .wait = wait,
                        .copy = copy};
+    /* All have seen the cut, and this rank is on its smaller side, or that it is over. */
+    if (net->cut_seen)
+        l->no_doubt = net->healed >= net->cut_at
+                          ? net->now >= net->healed
+                          : net->rank[rank].group == 1 && net->now >= net->cut_known;
     looks = l;
     tally->looked += !wait;
     tally->waits += wait;
@@ -210,7 +220,7 @@ static void change(struct churn_net *net, enum kind kind, uint32_t least)
         }
     } else if (kind == SUSPICION) {
         churn_suspect(net, churn_any(net, -1), 2, SPREAD, 5 * SEC);
-    } else if (kind != CUT && count_there(net) > least &&
+    } else if (kind != CUT && kind != CUT_SEEN && count_there(net) > least &&
                (rank = victim(net)) != DYAD_RANK_NONE) {
         churn_kill(net, rank, SPREAD);
     }
@@ -296,7 +306,9 @@ static void churn(enum kind kind, uint32_t nranks, uint32_t replicas, uint64_t e
 
     /* So that all see the cut while it lasts: a connection either breaks, which both ends
      * see, or loses nothing. */
-    if (kind == CUT && every < 2 * SPREAD)
+    bool cut = kind == CUT || kind == CUT_SEEN;
+    net->cut_seen = kind == CUT_SEEN;
+    if (cut && every < 2 * SPREAD)
         every = 2 * SPREAD;
     seed_now = seed;
     snprintf(what, sizeof(what), "%s, %u ranks, R %u", kind_name[kind], nranks, replicas);
@@ -310,9 +322,9 @@ static void churn(enum kind kind, uint32_t nranks, uint32_t replicas, uint64_t e
             look_up(net, tally, churn_any(net, -1), k, true, i == 0);
     for (unsigned c = 0; c < nchanges; c++) {
         uint64_t until = net->now + every / 2 + churn_random(net, 1000) * (every / 1000);
-        if (kind == CUT && c % 2 == 0)
+        if (cut && c % 2 == 0)
             churn_cut(net, SPREAD);
-        else if (kind == CUT)
+        else if (cut)
             churn_heal(net, SPREAD);
         else
             change(net, kind, nranks / 8 + 4);
@@ -325,10 +337,16 @@ static void churn(enum kind kind, uint32_t nranks, uint32_t replicas, uint64_t e
                 look_up(net, tally, churn_any(net, -1), k, false, churn_random(net, 2));
             if (next < nkeys && churn_random(net, 4) == 0)
                 churn_publish(net, churn_any(net, -1), next++);
+            /* Polls of what is new: it is where the two sides differ. */
+            for (unsigned i = 0; kind == CUT_SEEN && i < 32; i++) {
+                k = next - 1 - churn_random(net, 4);
+                if (net->key[k].acked.counter > 0)
+                    look_up(net, tally, churn_any(net, -1), k, false, false);
+            }
             churn_run(net, every / 8);
         }
     }
-    if (net->rank[0].group != 0 || kind == CUT)
+    if (net->rank[0].group != 0 || cut)
         churn_heal(net, SPREAD);
     for (; next < nkeys; next++)
         churn_publish(net, churn_any(net, -1), next);

@@ -1425,7 +1425,8 @@ static void test_hostile(void **state)
         struct net_msg msg = {.type = type, .entry = good, .id = 77};
         bool ours = (type >= NET_MSG_PUBLISH && type <= NET_MSG_INVALIDATE_REPLY) ||
                     type == NET_MSG_ERROR || type == NET_MSG_WRITING ||
-                    type == NET_MSG_WRITING_REPLY;
+                    type == NET_MSG_WRITING_REPLY || type == NET_MSG_SETTLE ||
+                    type == NET_MSG_SETTLED;
         msg.source = 6; /* out of range */
         assert_int_equal(dht_node_receive(node, &msg), ours);
         msg.source = DYAD_RANK_NONE;

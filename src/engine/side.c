@@ -1,0 +1,159 @@
+/*
+ * side.c - which side of a cut this rank is on
+ *
+ * The smaller side of a cut must not say that something is not published, the bigger one
+ * must be able to: a job that has lost a node goes on (dht/node_doubt.c). A rank cannot see
+ * a cut, only who is missing (lost.c). What is counted is nodes: those that somebody is
+ * missing of and nobody has been heard of since the last loss, against those that were
+ * heard of since, with our own. Unless these are more we may be on the smaller side. Half
+ * and half is no majority: of two nodes both say that they do not know.
+ *
+ * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
+ * at a time, and who is missing is asked at once: one that has died refuses, and is missing
+ * no more. Until their answers can change nothing any more the side is unknown: so the
+ * first loss of a cut does not count as that of a single rank, and a single one not as a
+ * cut. A rank that does not answer the PING is lost in the end, which is counted again.
+ *
+ * Where nobody is lost nothing is done and nothing sent.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/member_impl.h"
+#include "util/log.h"
+
+#define AT_ONCE 8 /* ranks that are asked, of as many nodes */
+
+/* What is known of a node since the last loss; more than one: the last of them. */
+enum known { SILENT, ASKED, MISSING, HEARD, KNOWN };
+
+struct side {
+    struct net_timer *timer;
+    uint64_t last; /* when somebody on another node was lost */
+    enum dht_side is;
+    unsigned char node[]; /* [nnodes]: enum known, in weigh() */
+};
+
+static struct side *of(const struct member *member)
+{
+    return ((const struct member_run *)member)->side;
+}
+
+static void set(struct member *member, enum dht_side is)
+{
+    struct side *side = of(member);
+
+    if (is == DHT_SIDE_SMALLER && side->is != is)
+        log_info(
+            "half of the nodes or more cannot be reached: this may be the smaller "
+            "side of a cut network");
+    side->is = is;
+    dht_node_set_side(member->dht, is);
+}
+
+static void look(struct member *member, unsigned count[KNOWN])
+{
+    const struct boot_pmix_job *job = member->job;
+    struct side *side = of(member);
+
+    memset(side->node, SILENT, job->nnodes);
+    for (uint32_t r = 0; r < job->nranks; r++) {
+        unsigned char is = SILENT;
+
+        if (r == member->self.rank || net_worker_heard_at(member->worker, r) > side->last)
+            is = HEARD;
+        else if (lost_is_missing(member, r))
+            is = MISSING;
+        else if (lost_is_suspect(member, r))
+            is = ASKED;
+        if (is > side->node[job->node[r]])
+            side->node[job->node[r]] = is;
+    }
+    for (uint32_t n = 0; n < job->nnodes; n++)
+        count[side->node[n]]++;
+}
+
+/* One rank of each node that is silent, and whoever may speak for one that is missing. */
+static void have_them_speak(struct member *member, unsigned count[KNOWN])
+{
+    const struct boot_pmix_job *job = member->job;
+    struct side *side = of(member);
+    unsigned left = AT_ONCE;
+
+    for (uint32_t i = 1; left > 0 && i < job->nranks; i++) {
+        uint32_t r = (member->self.rank + i) % job->nranks;
+        unsigned char *is = &side->node[job->node[r]];
+
+        if (*is == MISSING && lost_is_missing(member, r) && !lost_was_asked(member, r)) {
+            lost_ask(member, r);
+            left--;
+        } else if ((*is == SILENT || *is == MISSING) && lost_prove(member, r)) {
+            left--;
+            if (*is == SILENT) {
+                *is = ASKED;
+                count[ASKED]++;
+            }
+        }
+    }
+}
+
+static void weigh(void *arg)
+{
+    struct member *member = arg;
+    unsigned count[KNOWN] = {0};
+
+    if (member->state == MEMBER_LEAVING || !member->dht)
+        return;
+    look(member, count);
+    if (count[MISSING] > 0 && count[MISSING] >= count[HEARD])
+        have_them_speak(member, count);
+    set(member, count[MISSING] == 0 || count[MISSING] < count[HEARD] ? DHT_SIDE_BIGGER
+                : count[MISSING] < count[HEARD] + count[ASKED]       ? DHT_SIDE_UNKNOWN
+                                                                     : DHT_SIDE_SMALLER);
+}
+
+void side_changed(struct member *member)
+{
+    net_timer_start(of(member)->timer, util_clock_now());
+}
+
+void side_lost(struct member *member, uint32_t rank)
+{
+    struct side *side = of(member);
+
+    if (member->job->node[rank] == member->job->node[member->self.rank])
+        return;
+    side->last = util_clock_now();
+    if (side->is == DHT_SIDE_BIGGER)
+        set(member, DHT_SIDE_UNKNOWN);
+    side_changed(member);
+}
+
+void side_pong(struct member *member)
+{
+    if (of(member)->is != DHT_SIDE_BIGGER)
+        side_changed(member);
+}
+
+int side_start(struct member *member)
+{
+    struct side *side = calloc(1, sizeof(*side) + member->job->nnodes);
+
+    if (!side)
+        return -1;
+    if (!(side->timer = net_timer_create(member->loop, weigh, member))) {
+        free(side);
+        return -1;
+    }
+    run_of(member)->side = side;
+    return 0;
+}
+
+void side_stop(struct member *member)
+{
+    if (!of(member))
+        return;
+    net_timer_destroy(of(member)->timer);
+    free(of(member));
+    run_of(member)->side = NULL;
+}

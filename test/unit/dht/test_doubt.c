@@ -1,0 +1,373 @@
+/*
+ * test/unit/dht/test_doubt.c - "not published" of those who were cut off, or are
+ *
+ * Six ranks on three nodes; node 2 (ranks 4 and 5) is cut off.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "fake_net.h"
+
+#define RANKS     6
+#define PUBLISHED (FAKE_KEYS / 2) /* the keys below are published beyond the cut */
+#define PUB       DYAD_ENTRY_PUBLISHED
+#define FAR       4
+
+static const uint32_t nodes[RANKS] = {0, 0, 1, 1, 2, 2};
+
+static bool is_far(uint32_t rank)
+{
+    return rank >= FAR;
+}
+
+/* What the members see of each other: `there` or lost. */
+static void see(struct fake_net *net, uint32_t a, uint32_t b, bool there)
+{
+    if (!there)
+        dht_node_set_missing(net->rank[a].node, b, DHT_MISSING);
+    dht_node_set_live(net->rank[a].node, b, there);
+}
+
+static void see_each_other(struct fake_net *net, uint32_t a, uint32_t b)
+{
+    see(net, a, b, true);
+    see(net, b, a, true);
+}
+
+static void cut(struct fake_net *net, bool is_cut)
+{
+    for (uint32_t a = 0; a < RANKS; a++)
+        for (uint32_t b = 0; b < RANKS; b++)
+            net->cut[a][b] = is_cut && is_far(a) != is_far(b);
+}
+
+static void cut_off(struct fake_net *net)
+{
+    cut(net, true);
+    for (uint32_t a = 0; a < RANKS; a++) {
+        for (uint32_t b = 0; b < RANKS; b++)
+            if (is_far(a) != is_far(b))
+                see(net, a, b, false);
+        dht_node_set_side(net->rank[a].node,
+                          is_far(a) ? DHT_SIDE_SMALLER : DHT_SIDE_BIGGER);
+    }
+}
+
+static struct fake_net *net_create(void)
+{
+    struct fake_net *net = fake_net_create_on(RANKS, 2, 1, nodes);
+
+    net->refuse = false;
+    return net;
+}
+
+static void publish_near(struct fake_net *net, uint64_t size)
+{
+    for (unsigned key = 0; key < PUBLISHED; key++)
+        fake_publish_ok(net, key % FAR, key, size, PUB);
+}
+
+static int look_up(struct fake_net *net, uint32_t rank, unsigned key, uint64_t *took)
+{
+    struct result r;
+    uint64_t start = net->now;
+
+    fake_lookup(net, rank, key, 0, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    if (took != NULL)
+        *took = net->now - start;
+    return r.status;
+}
+
+/* Those who were cut off say that they do not know, and the others that it is not there. */
+static void test_during_the_cut(void **state)
+{
+    struct fake_net *net = net_create();
+    uint64_t took;
+
+    (void)state;
+    cut_off(net);
+    publish_near(net, 5);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
+        assert_in_range(took, SEC, 2 * SEC);
+        assert_int_equal(look_up(net, 0, key, &took), key < PUBLISHED ? 0 : ENOENT);
+        assert_in_range(took, 0, 10 * MSEC);
+    }
+    /* When that has lasted it is said at once. */
+    for (uint32_t rank = 0; rank < FAR; rank++)
+        dht_node_set_missing(net->rank[FAR].node, rank, DHT_MISSING_LONG);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
+        assert_in_range(took, 0, 10 * MSEC);
+    }
+    fake_net_destroy(net);
+}
+
+/* The link is whole, and one after the other is found: look-ups of each moment. */
+static void test_after_the_cut(void **state)
+{
+    static const uint32_t order[] = {2, 1, 3, 0};
+    struct fake_net *net = net_create();
+    struct result r[4][2][FAKE_KEYS];
+    unsigned sent;
+
+    (void)state;
+    cut_off(net);
+    publish_near(net, 5);
+    fake_net_run(net, 20 * SEC);
+    cut(net, false);
+    for (int i = 0; i < 4; i++) {
+        for (uint32_t far = FAR; far < RANKS; far++) {
+            see_each_other(net, order[i], far);
+            /* Of three nodes two are there, or three. */
+            dht_node_set_side(net->rank[far].node, DHT_SIDE_BIGGER);
+        }
+        for (unsigned key = 0; key < FAKE_KEYS; key++)
+            for (int j = 0; j < 2; j++)
+                fake_lookup(net, FAR + (uint32_t)j, key, 0, NULL, &r[i][j][key]);
+        fake_net_run(net, 100 * MSEC);
+    }
+    sent = net->sent[NET_MSG_SETTLE];
+    assert_int_equal(sent, 2 * 2 * FAR); /* each once to each */
+    fake_net_run(net, SEC);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 2; j++)
+            for (unsigned key = 0; key < FAKE_KEYS; key++) {
+                assert_int_equal(r[i][j][key].calls, 1);
+                assert_int_equal(r[i][j][key].status, key < PUBLISHED ? 0 : ENOENT);
+            }
+
+    /* It is over: a look-up costs what it always does. */
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        for (unsigned key = 0; key < FAKE_KEYS; key++) {
+            uint64_t took;
+            sent = net->sent[NET_MSG_LOOKUP];
+            assert_int_equal(look_up(net, rank, key, &took), key < PUBLISHED ? 0 : ENOENT);
+            assert_in_range(took, 0, 10 * MSEC);
+            assert_in_range(net->sent[NET_MSG_LOOKUP] - sent, 0, 2);
+        }
+    fake_net_run(net, 30 * SEC);
+    assert_int_equal(net->sent[NET_MSG_SETTLE], 2 * 2 * FAR);
+    assert_int_equal(net->sent[NET_MSG_SETTLED], 2 * 2 * FAR);
+    fake_net_destroy(net);
+}
+
+/* The other way round: what was published on the small side is not there for the big one,
+ * and is not "not published" from the moment they have found each other. */
+static void test_published_when_cut_off(void **state)
+{
+    struct fake_net *net = net_create();
+    struct result r[FAR][PUBLISHED];
+
+    (void)state;
+    cut_off(net);
+    for (unsigned key = 0; key < PUBLISHED; key++)
+        fake_publish_ok(net, FAR + key % 2, key, 5, PUB);
+    for (unsigned key = 0; key < PUBLISHED; key++)
+        assert_int_equal(look_up(net, 0, key, NULL), ENOENT);
+    cut(net, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            see_each_other(net, a, b);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (unsigned key = 0; key < PUBLISHED; key++)
+            fake_lookup(net, a, key, 0, NULL, &r[a][key]);
+    fake_net_run(net, SEC);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (unsigned key = 0; key < PUBLISHED; key++)
+            assert_int_equal(r[a][key].calls == 1 ? r[a][key].status : -1, 0);
+    fake_net_destroy(net);
+}
+
+/* What was cut off has an old version: the other homes are asked for a newer one. */
+static void test_newer_beyond_the_cut(void **state)
+{
+    struct fake_net *net = net_create();
+    struct result r[2][PUBLISHED];
+
+    (void)state;
+    publish_near(net, 5);
+    cut_off(net);
+    publish_near(net, 6);
+    for (unsigned key = 0; key < PUBLISHED; key++) /* where nobody can know better */
+        if (fake_is_home(net, key, FAR))
+            assert_int_equal(look_up(net, FAR, key, NULL), 0);
+    cut(net, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            see_each_other(net, a, b);
+    for (int j = 0; j < 2; j++)
+        for (unsigned key = 0; key < PUBLISHED; key++)
+            fake_lookup(net, FAR + (uint32_t)j, key, NET_LOOKUP_COPY, NULL, &r[j][key]);
+    fake_net_run(net, SEC);
+    for (int j = 0; j < 2; j++)
+        for (unsigned key = 0; key < PUBLISHED; key++) {
+            assert_int_equal(r[j][key].calls == 1 ? r[j][key].status : -1, 0);
+            assert_int_equal(r[j][key].entry.size, 6);
+        }
+    fake_net_destroy(net);
+}
+
+/* A SETTLED that does not come: look-ups end, and when its rank is gone it is not due. */
+static void test_never_settled(void **state)
+{
+    struct fake_net *net = net_create();
+    struct dht_node *node = net->rank[FAR].node;
+    unsigned key = PUBLISHED;
+    uint64_t took;
+
+    (void)state;
+    while (!fake_is_home(net, key, FAR) || !fake_is_home(net, key, 0))
+        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    cut_off(net);
+    fake_net_run(net, 20 * SEC);
+    cut(net, false);
+    for (uint32_t other = 0; other < RANKS; other++)
+        net->cut[0][other] = net->cut[other][0] = true;
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            see_each_other(net, a, b);
+    for (uint32_t b = FAR; b < RANKS; b++)
+        dht_node_set_side(net->rank[b].node, DHT_SIDE_BIGGER);
+    fake_net_run(net, SEC);
+    assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
+    assert_in_range(took, SEC, 2 * SEC + SEC / 2);
+    /* Lost again. It was missing when we were the smaller side: that is not forgotten ...
+     */
+    see(net, FAR, 0, false);
+    assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
+    assert_in_range(took, SEC, 2 * SEC);
+    /* ... but by its death. Who waits hears of that at once. */
+    struct result r;
+    fake_lookup(net, FAR, key, 0, NULL, &r);
+    fake_net_run(net, SEC / 2);
+    assert_int_equal(r.calls, 0);
+    for (uint32_t b = FAR; b < RANKS; b++)
+        dht_node_set_missing(net->rank[b].node, 0, DHT_GONE);
+    fake_net_run(net, 10 * MSEC);
+    assert_int_equal(r.calls, 1);
+    assert_int_equal(r.status, ENOENT);
+    dht_node_set_missing(node, 0, DHT_MISSING); /* the side is the bigger one now */
+    dht_node_set_live(node, 0, false);
+    assert_int_equal(look_up(net, FAR, key, &took), ENOENT);
+
+    /* Back and silent, on the bigger side, and lost again: nothing is owed. */
+    see(net, FAR, 0, true);
+    assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+    see(net, FAR, 0, false);
+    assert_int_equal(look_up(net, FAR, key, NULL), ENOENT);
+
+    /* It is asked again, and answers. */
+    see(net, FAR, 0, true);
+    fake_net_run(net, SEC);
+    for (uint32_t other = 0; other < RANKS; other++)
+        net->cut[0][other] = net->cut[other][0] = false;
+    fake_net_run(net, 6 * SEC);
+    assert_int_equal(look_up(net, FAR, key, &took), ENOENT);
+    assert_in_range(took, 0, 10 * MSEC);
+    fake_net_destroy(net);
+}
+
+/* SETTLED comes when everything is there, and not before; also if something of it was not
+ * taken at first. */
+static void test_settled_is_true(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    net->reorder = false;
+    cut_off(net);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, 0, key, 5, PUB);
+    /* 0 hears the question, and finds who asks silent. */
+    net->cut[FAR][0] = false;
+    see_each_other(net, 0, FAR);
+    for (int i = 0; i < 80; i++) {
+        fake_net_run(net, 100 * MSEC);
+        assert_int_equal(net->sent[NET_MSG_SETTLED], 0);
+    }
+    net->cut[0][FAR] = false;
+    for (int i = 0; i < 2000 && net->sent[NET_MSG_SETTLED] < 2; i++)
+        fake_net_run(net, 10 * MSEC); /* that of 4, which has nothing, and that of 0 */
+    assert_int_equal(net->sent[NET_MSG_SETTLED], 2);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = dht_node_homes(net->rank[0].node, fake_key(key), homes);
+        for (unsigned i = 0; i < n; i++)
+            if (homes[i] == FAR) {
+                assert_non_null(fake_record(net, FAR, key));
+                assert_int_equal(fake_record(net, FAR, key)->entry.size, 5);
+            }
+    }
+    fake_net_destroy(net);
+}
+
+/* One that did not notice that it was taken for dead hears of it by the question. */
+static void test_one_sided(void **state)
+{
+    struct fake_net *net = net_create();
+    struct result r;
+    unsigned key = 0;
+
+    (void)state;
+    while (!fake_is_home(net, key, 0) || !fake_is_home(net, key, FAR))
+        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    for (uint32_t near = 0; near < FAR; near++)
+        see(net, near, FAR, false);
+    fake_publish_ok(net, 1, key, 5, PUB); /* without 4, which knows of nothing */
+    fake_net_kill(net, 0, false);
+    for (uint32_t near = 1; near < RANKS; near++)
+        dht_node_set_live(net->rank[near].node, 0, false);
+    for (uint32_t near = 1; near < FAR; near++)
+        see(net, near, FAR, true);
+    fake_net_run(net, 1 * MSEC); /* the questions are there, not all is in place yet */
+    fake_lookup(net, FAR, key, 0, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    assert_int_equal(r.status, 0);
+    fake_net_run(net, SEC);
+    assert_int_equal(net->sent[NET_MSG_SETTLED], net->sent[NET_MSG_SETTLE]);
+    assert_int_equal(net->sent[NET_MSG_SETTLE], 2 * (FAR - 1));
+    fake_net_destroy(net);
+}
+
+/* Who comes as another incarnation owes nothing; nor is anything said about it. */
+static void test_no_cut_no_doubt(void **state)
+{
+    struct fake_net *net = net_create();
+    uint64_t took;
+
+    (void)state;
+    fake_net_kill(net, FAR, false);
+    for (uint32_t a = 0; a < RANKS; a++) {
+        if (a == FAR)
+            continue;
+        see(net, a, FAR, false);
+        dht_node_set_missing(net->rank[a].node, FAR, DHT_GONE);
+    }
+    fake_net_revive(net, FAR, true);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(look_up(net, 0, key, &took), ENOENT);
+        assert_in_range(took, 0, 10 * MSEC);
+    }
+    assert_int_equal(net->sent[NET_MSG_SETTLE], 0);
+    fake_net_destroy(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_during_the_cut),
+        cmocka_unit_test(test_after_the_cut),
+        cmocka_unit_test(test_published_when_cut_off),
+        cmocka_unit_test(test_newer_beyond_the_cut),
+        cmocka_unit_test(test_never_settled),
+        cmocka_unit_test(test_settled_is_true),
+        cmocka_unit_test(test_one_sided),
+        cmocka_unit_test(test_no_cut_no_doubt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
