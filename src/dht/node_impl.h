@@ -342,6 +342,8 @@ void copies_drop(struct dht_node *node, const char *upath);
 void copies_review(struct dht_node *node);
 void copies_review_step(struct dht_node *node);
 void copies_timer(struct dht_node *node, struct timer *timer);
+/* Is somebody else a home of it? Then a renewal asks that one. */
+bool copies_home_elsewhere(struct dht_node *node, const char *upath);
 /* Is it of a lookup of ours, whose arg is malloc'ed? */
 bool copies_is_renewal(dht_lookup_fn fn);
 void copies_destroy(struct dht_node *node);
