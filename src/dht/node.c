@@ -39,7 +39,7 @@ static const struct {
     [NET_MSG_LOOKUP_REPLY] = {lookup_reply, false},
     [NET_MSG_NOTIFY] = {lookup_notify, false},
     [NET_MSG_INVALIDATE] = {publish_invalidate, true},
-    [NET_MSG_INVALIDATE_REPLY] = {home_invalidate_reply, false},
+    [NET_MSG_INVALIDATE_REPLY] = {told_reply, false},
     [NET_MSG_WRITING] = {home_writing, true},
     [NET_MSG_WRITING_REPLY] = {writing_reply, true},
     [NET_MSG_SETTLE] = {doubt_settle, false},
@@ -53,7 +53,8 @@ void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_cla
         [TIMER_LOOKUP] = node->config.request_timeout,
         [TIMER_RETRY] = node->config.retry_interval,
         [TIMER_AGAIN] = node->config.request_timeout / 10,
-        [TIMER_INVALIDATE] = node->config.invalidate_timeout,
+        [TIMER_INVALIDATE] = node->config.invalidate_timeout / 2,
+        [TIMER_INSTEAD] = node->config.invalidate_timeout / 2 / DHT_INSTEAD_MAX,
         [TIMER_SWEEP] = SWEEP_INTERVAL,
         /* Longer than who is noted keeps the answer, which began to count before. */
         [TIMER_NOTED] = node->config.keep_time + node->config.keep_time / 4,
@@ -439,7 +440,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         doubt_rank_dead(node, rank);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
-        home_rank_dead(node, rank);
+        told_rank_dead(node, rank);
         home_writers_rank_dead(node, rank);
         if (!node->sweep_timer.active)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);

@@ -38,7 +38,8 @@ struct dht_node_config {
     const uint32_t *node;           /* node number of each rank, or NULL; borrowed */
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
-    uint64_t invalidate_timeout; /* ns until a silent holder is dropped */
+    uint64_t invalidate_timeout; /* ns until a silent holder is dropped; after half of it
+                                  * others of its node are asked */
     uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
                          * none is kept */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
@@ -70,9 +71,12 @@ struct dht_node_ops {
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
-    /* The same, and a rank of this node that is dead may have left such a copy here. NULL:
-     * nothing is known of the node's disk, and invalidate() is called. */
-    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* The same, and `rank`, which is of this node and dead or silent, may have such a copy
+     * here. If what it has is not to be seen here dht_node_unseen(token) says so, before
+     * dht_node_invalidated(). NULL: nothing is known of the node's disk, and invalidate()
+     * is called. */
+    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint32_t rank,
+                            uint64_t token);
     /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
      */
     void (*silent)(void *arg, uint32_t rank);
@@ -163,6 +167,7 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup);
  * (false). */
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
+void dht_node_unseen(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
 
 /* A rank became unreachable (dead or never joined) or reachable again. Moves homes, waiters

@@ -10,6 +10,11 @@
  * or an older version, until its owner brings it back) is asked for again every retry
  * interval, a bounded number of times after each change of membership.
  *
+ * A note that we have made ourselves, as a home, is of no use to others while we are
+ * stopped: the neighbours who would be told in our place (node_told.c) are told by the home
+ * that knows of us. So such a copy is looked up at another home as well, at once and beside
+ * what goes on.
+ *
  * A change costs a walk over the copies, some 0.1 us each and in portions, and messages
  * only for those that its rank was or is a home of. Between the change and the end of this
  * an acknowledgement does not say that nobody uses an older copy: docs/dht.md.
@@ -65,6 +70,31 @@ static void copy_free(struct dht_node *node, struct copy *copy)
     free(copy);
 }
 
+static void copies_walk(struct dht_node *node);
+static void copy_renew(struct dht_node *node, struct copy *copy);
+
+bool copies_home_elsewhere(struct dht_node *node, const char *upath)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = dht_node_homes(node, upath, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        if (homes[i] != node->config.self)
+            return true;
+    return false;
+}
+
+/* Noted, but by us alone. */
+static void copy_tell_another(struct dht_node *node, struct copy *copy)
+{
+    if (copy->asking || !copies_home_elsewhere(node, copy->upath))
+        return;
+    if (node->ncopies_asking < DHT_REPAIR_WINDOW)
+        copy_renew(node, copy);
+    else
+        copies_walk(node);
+}
+
 void copies_note(struct dht_node *node, const char *upath,
                  const struct dyad_version *version, uint32_t home)
 {
@@ -89,6 +119,8 @@ void copies_note(struct dht_node *node, const char *upath,
     copy->epoch = node->epoch;
     if (home == DYAD_RANK_NONE)
         copies_try_again(node);
+    else if (home == node->config.self)
+        copy_tell_another(node, copy);
 }
 
 void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
@@ -118,7 +150,8 @@ static bool copy_is_known(struct dht_node *node, const struct copy *copy)
     unsigned n;
 
     if (copy->home == DYAD_RANK_NONE ||
-        (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch))
+        (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch) ||
+        (copy->home == node->config.self && copies_home_elsewhere(node, copy->upath)))
         return false;
     n = dht_node_homes(node, copy->upath, homes);
     for (unsigned i = 0; i < n; i++)

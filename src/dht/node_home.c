@@ -11,14 +11,7 @@
  *
  * Coherence: who was given an entry to copy is a holder of it. When a newer version is
  * taken, its holders and the superseded owner are told, and the publisher gets its answer
- * when they have answered, died or been silent for invalidate_timeout. Holders that an
- * earlier version has told and that still owe an answer are told again with the new one: an
- * acknowledgement means that no node uses anything older, however fast versions follow each
- * other.
- *
- * What a dead holder has lies on its node, where others read it. So in its place a live
- * rank of the same node is told (NET_INVALIDATE_LEFT), which sees to what the dead have
- * left before it answers.
+ * when they have answered or been given up (node_told.c).
  *
  * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
  * is told of the next version in the same way, before that is acknowledged. Holders of
@@ -43,158 +36,12 @@
 
 #define NOTED_MAX 65536
 
-static void reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
-                          const struct dyad_entry *entry)
+void home_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                        const struct dyad_entry *entry)
 {
     struct net_msg msg = {
         .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
     node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
-}
-
-static void told_free(struct dht_node *node, struct told *told)
-{
-    if (told->hh.tbl != NULL) {
-        struct told *list = told->record->user;
-        DL_DELETE(list, told);
-        told->record->user = list;
-        HASH_DEL(node->told, told);
-    }
-    node_timer_stop(node, &told->timer);
-    free(told->replies);
-    free(told->ranks);
-    free(told);
-}
-
-static void told_finish(struct dht_node *node, struct told *told)
-{
-    struct dyad_entry entry = told->record->entry;
-
-    entry.version = told->version;
-    for (unsigned i = 0; i < told->nreplies; i++)
-        reply_publish(node, told->replies[i].rank, told->replies[i].id, 0, &entry);
-    told_free(node, told);
-}
-
-static void told_timeout(struct dht_node *node, struct timer *timer)
-{
-    struct told *told = (struct told *)((char *)timer - offsetof(struct told, timer));
-
-    for (unsigned i = 0; i < told->nranks; i++)
-        log_warn(
-            "%s %u did not confirm in time that it dropped its copy of %s: no longer "
-            "waited for",
-            node->config.absent ? "place" : "rank", told->ranks[i], told->record->upath);
-    told_finish(node, told);
-}
-
-static bool told_add_reply(struct told *told, uint32_t rank, uint64_t id)
-{
-    struct reply_to *replies;
-
-    for (unsigned i = 0; i < told->nreplies; i++)
-        if (told->replies[i].rank == rank && told->replies[i].id == id)
-            return true;
-    replies = realloc(told->replies, (told->nreplies + 1) * sizeof(*replies));
-    if (replies == NULL)
-        return false;
-    told->replies = replies;
-    replies[told->nreplies++] = (struct reply_to){rank, id};
-    return true;
-}
-
-static bool told_has_rank(const struct told *told, uint32_t rank)
-{
-    for (unsigned i = 0; i < told->nranks; i++)
-        if (told->ranks[i] == rank)
-            return true;
-    return false;
-}
-
-/* The rank is dead: have a live one of its node told in its place. 0: there is none, or it
- * is among them already; 1: it is the last of told->ranks now; -1 ENOMEM. */
-static int told_add_neighbour(struct dht_node *node, struct told *told, uint32_t dead,
-                              uint32_t publisher)
-{
-    const uint32_t *at = node->config.node;
-    uint32_t *ranks;
-
-    for (uint32_t r = 0; at != NULL && r < node->config.nranks; r++) {
-        if (at[r] != at[dead] || r == dead || r == publisher || !dht_node_is_live(node, r))
-            continue;
-        told->left = true;
-        if (told_has_rank(told, r))
-            return 0;
-        ranks = realloc(told->ranks, (told->nranks + 1) * sizeof(*ranks));
-        if (ranks == NULL)
-            return -1;
-        told->ranks = ranks;
-        ranks[told->nranks++] = r;
-        return 1;
-    }
-    return 0;
-}
-
-static bool told_drop_rank(struct told *told, uint32_t rank)
-{
-    for (unsigned i = 0; i < told->nranks; i++) {
-        if (told->ranks[i] == rank) {
-            told->ranks[i] = told->ranks[--told->nranks];
-            return true;
-        }
-    }
-    return false;
-}
-
-static struct told *told_create(struct dht_node *node, struct dht_record *record,
-                                const struct net_msg *msg)
-{
-    struct told *told = calloc(1, sizeof(*told)), *list = record->user;
-
-    if (told == NULL)
-        return NULL;
-    told->id = node_next_id(node);
-    told->record = record;
-    told->version = msg->entry.version;
-    told->timer.fn = told_timeout;
-    if (!told_add_reply(told, msg->source, msg->id))
-        goto free_told;
-    HASH_ADD(hh, node->told, id, sizeof(told->id), told);
-    if (told->hh.tbl == NULL)
-        goto free_told;
-    DL_APPEND(list, told);
-    record->user = list;
-    return told;
-
-free_told:
-    free(told->replies);
-    free(told);
-    return NULL;
-}
-
-static bool told_send(struct dht_node *node, const struct told *told, uint32_t rank)
-{
-    struct net_msg msg = {.type = NET_MSG_INVALIDATE,
-                          .flags = told->left ? NET_INVALIDATE_LEFT : 0,
-                          .id = told->id,
-                          .entry = told->record->entry};
-
-    return node_send(node, rank, &msg) == 0;
-}
-
-/* Tell the ranks; the publisher is answered when the last one has answered. */
-static void told_start(struct dht_node *node, struct told *told)
-{
-    unsigned left = 0;
-
-    for (unsigned i = 0; i < told->nranks; i++) {
-        if (told_send(node, told, told->ranks[i]))
-            told->ranks[left++] = told->ranks[i];
-    }
-    told->nranks = left;
-    if (left == 0)
-        told_finish(node, told);
-    else
-        node_timer_start(node, &told->timer, TIMER_INVALIDATE);
 }
 
 static struct noted *noted_find(struct dht_node *node, struct dht_record *record)
@@ -276,57 +123,6 @@ static bool noted_add(struct dht_node *node, struct dht_record *record,
     return true;
 }
 
-/* Move the ranks that hold something older from the record to `told`. */
-static void told_take_ranks(struct dht_node *node, struct told *told,
-                            const struct net_msg *msg)
-{
-    struct dht_record *record = told->record;
-    const struct told *earlier;
-    uint32_t *dead = NULL, ndead = 0;
-    int rc = 0;
-
-    if (record->entry.state == DYAD_ENTRY_PUBLISHED)
-        rc |= dht_shard_add_holder(record, record->entry.owner);
-    DL_FOREACH((struct told *)record->user, earlier)
-    {
-        for (unsigned i = 0; i < earlier->nranks; i++)
-            rc |= dht_shard_add_holder(record, earlier->ranks[i]);
-    }
-
-    for (unsigned i = 0; i < record->nholders; i++) {
-        uint32_t rank = record->holders[i];
-        if (rank == msg->source ||
-            (msg->entry.state == DYAD_ENTRY_PUBLISHED && rank == msg->entry.owner))
-            continue;
-        if (!dht_node_is_live(node, rank)) {
-            if (dead != NULL || (dead = malloc(record->nholders * sizeof(*dead))) != NULL)
-                dead[ndead++] = rank;
-            else
-                rc = -1;
-            continue;
-        }
-        record->holders[told->nranks++] = rank;
-    }
-    told->ranks = record->holders;
-    record->holders = NULL;
-    record->nholders = 0;
-    noted_free(node, record);
-    for (uint32_t i = 0; i < ndead; i++)
-        if (told_add_neighbour(node, told, dead[i], msg->source) < 0)
-            rc = -1;
-    free(dead);
-    if (rc < 0)
-        log_warn("out of memory: not every holder of %s is told of its new version",
-                 record->upath);
-
-    /* Who has a directory keeps it when it is published again. */
-    for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
-                         S_ISDIR(msg->entry.mode) && i < told->nranks;
-         i++)
-        if (dht_shard_add_holder(record, told->ranks[i]) < 0)
-            log_warn("out of memory: a holder of %s is forgotten", record->upath);
-}
-
 static void record_set(struct dht_record *record, const struct net_msg *msg)
 {
     record->entry = msg->entry;
@@ -402,7 +198,7 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
     if (msg->entry.state != record->entry.state ||
         (other && (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
                    !dyad_storage_equal(msg->entry.storage, record->entry.storage)))) {
-        reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        home_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return;
     }
     if (other)
@@ -418,7 +214,7 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
             return;
         }
     }
-    reply_publish(node, msg->source, msg->id, 0, &record->entry);
+    home_reply_publish(node, msg->source, msg->id, 0, &record->entry);
 }
 
 void home_publish(struct dht_node *node, const struct net_msg *msg)
@@ -429,18 +225,18 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     int order;
 
     if (!publish_is_valid(node, msg)) {
-        reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
+        home_reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
         return;
     }
     dht_key_init(&key, msg->entry.upath, node->config.depth);
     record = dht_shard_insert(node->shard, &key, msg->entry.upath);
     if (record == NULL) {
-        reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        home_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
         return;
     }
     order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
     if (order < 0) {
-        reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        home_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return;
     }
     if (order == 0) {
@@ -455,10 +251,11 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
         if (record->entry.state != DYAD_ENTRY_PUBLISHED)
             dht_shard_set_listed(node->shard, record, false);
         record_remove_empty(node, record);
-        reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        home_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
         return;
     }
     told_take_ranks(node, told, msg);
+    noted_free(node, record);
     record_set(record, msg);
     home_written(node, record->upath);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
@@ -537,32 +334,6 @@ void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
     record_remove_empty(node, record);
 }
 
-void home_invalidate_reply(struct dht_node *node, const struct net_msg *msg)
-{
-    struct told *told;
-
-    HASH_FIND(hh, node->told, &msg->id, sizeof(msg->id), told);
-    if (told != NULL && told_drop_rank(told, msg->source) && told->nranks == 0)
-        told_finish(node, told);
-}
-
-void home_rank_dead(struct dht_node *node, uint32_t rank)
-{
-    struct told *told, *tmp;
-
-    HASH_ITER(hh, node->told, told, tmp)
-    {
-        if (!told_drop_rank(told, rank))
-            continue;
-        /* It may have died before it had removed its copy. */
-        if (told_add_neighbour(node, told, rank, DYAD_RANK_NONE) > 0 &&
-            !told_send(node, told, told->ranks[told->nranks - 1]))
-            told->nranks--;
-        if (told->nranks == 0)
-            told_finish(node, told);
-    }
-}
-
 struct sweep {
     struct dht_node *node;
     struct dht_record **empty;
@@ -576,7 +347,7 @@ static int sweep_record(struct dht_record *record, void *arg)
     uint32_t left = 0;
 
     for (uint32_t i = 0; i < record->nholders; i++)
-        if (dht_node_is_live(sweep->node, record->holders[i]))
+        if (!told_holder_is_gone(sweep->node, record->holders[i]))
             left++;
     if (left < record->nholders) {
         /* Built anew: the array's size follows from the number in it. */
@@ -584,7 +355,7 @@ static int sweep_record(struct dht_record *record, void *arg)
         record->holders = NULL;
         record->nholders = 0;
         for (uint32_t i = 0; i < n; i++)
-            if (dht_node_is_live(sweep->node, old[i]) &&
+            if (!told_holder_is_gone(sweep->node, old[i]) &&
                 dht_shard_add_holder(record, old[i]) < 0)
                 log_warn("out of memory: a holder of %s is forgotten", record->upath);
         free(old);
@@ -627,14 +398,10 @@ void home_sweep(struct dht_node *node, struct timer *timer)
 
 void home_destroy(struct dht_node *node)
 {
-    struct told *told, *tmp;
-    struct noted *noted, *ntmp;
+    struct noted *noted, *tmp;
 
-    HASH_ITER(hh, node->told, told, tmp)
-    {
-        told_free(node, told);
-    }
-    HASH_ITER(hh, node->noted, noted, ntmp)
+    told_destroy(node);
+    HASH_ITER(hh, node->noted, noted, tmp)
     {
         noted_free(node, noted->record);
     }

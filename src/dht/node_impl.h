@@ -1,12 +1,12 @@
 /*
  * dht/node_impl.h - what the parts of node.c share; private to dht/
  *
- * node.c: life, timers, queue, liveness. node_home.c: the home role. node_publish.c: our
- * own entries. node_lookup.c: our lookups. node_kept.c: their answers, kept.
- * node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
- * node_doubt.c: when our "not published" may not be true.
- * node_writing.c: who writes what, on storage that nodes share; node_writers.c: as homes
- * know it.
+ * node.c: life, timers, queue, liveness. node_home.c: the home role. node_told.c: whom a
+ * home tells of a newer version. node_publish.c: our own entries. node_lookup.c: our
+ * lookups. node_kept.c: their answers, kept. node_copies.c: who knows of our copies.
+ * node_leave.c: giving the shard away. node_doubt.c: when our "not published" may not be
+ * true. node_writing.c: who writes what, on storage that nodes share; node_writers.c: as
+ * homes know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -20,7 +20,8 @@
 
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
 #define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
-#define DHT_REPAIR_WINDOW 64           /* republications in flight */
+#define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
+#define DHT_REPAIR_WINDOW 64 /* republications in flight */
 
 /* Timers of one class all run for the same time, so each class is a list in order of
  * expiry. */
@@ -28,8 +29,9 @@ enum timer_class {
     TIMER_PUBLISH, /* a home may wait for holders before it answers */
     TIMER_LOOKUP,
     TIMER_RETRY,
-    TIMER_AGAIN, /* a negative answer that may not be true */
-    TIMER_INVALIDATE,
+    TIMER_AGAIN,      /* a negative answer that may not be true */
+    TIMER_INVALIDATE, /* half of invalidate_timeout */
+    TIMER_INSTEAD,    /* DHT_INSTEAD_MAX of them are the other half */
     TIMER_SWEEP,
     TIMER_NOTED,
     TIMER_REFRESH,
@@ -98,9 +100,11 @@ struct incoming {
     uint32_t rank; /* who wants the reply; DYAD_RANK_NONE: nobody */
     uint64_t id;
     struct dyad_entry newer;
-    bool busy; /* in ops->invalidate() */
-    bool gone; /* dht_node_invalidated() came meanwhile */
-    bool left; /* NET_INVALIDATE_LEFT */
+    bool busy;   /* in ops->invalidate() */
+    bool gone;   /* dht_node_invalidated() came meanwhile */
+    bool left;   /* NET_INVALIDATE_LEFT: in place of `holder` */
+    bool unseen; /* what that one has is not in our sight */
+    uint32_t holder;
     char upath[];
 };
 
@@ -160,9 +164,18 @@ struct told {
         uint64_t id;
     } * replies; /* PUBLISHes to be acknowledged */
     unsigned nreplies;
-    uint32_t *ranks; /* still to answer */
+    struct told_rank *ranks; /* still to answer */
     unsigned nranks;
-    bool left; /* some are told in place of a dead rank of their node */
+    uint32_t publisher;
+    unsigned step; /* of the time for it: 0 the first half */
+};
+
+struct told_rank {
+    uint32_t rank;           /* has something older */
+    uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
+    unsigned asked, pending; /* how many were; of these, without an answer */
+    bool dead;               /* it will not answer itself */
+    bool seen_to;            /* nobody else of its node finds there what is older */
 };
 
 /* Holders of nothing: ranks that keep the answer that nothing is published here. */
@@ -288,10 +301,27 @@ bool asks_pending(const struct asks *asks);
 void home_publish(struct dht_node *node, const struct net_msg *msg);
 void home_lookup(struct dht_node *node, const struct net_msg *msg);
 void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg);
-void home_invalidate_reply(struct dht_node *node, const struct net_msg *msg);
-void home_rank_dead(struct dht_node *node, uint32_t rank);
+void home_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                        const struct dyad_entry *entry);
 void home_sweep(struct dht_node *node, struct timer *timer);
 void home_destroy(struct dht_node *node);
+
+/* node_told.c */
+/* The PUBLISH is to be acknowledged when all holders have been told. NULL: ENOMEM */
+struct told *told_create(struct dht_node *node, struct dht_record *record,
+                         const struct net_msg *msg);
+/* So is this one; false: ENOMEM. */
+bool told_add_reply(struct told *told, uint32_t rank, uint64_t id);
+/* Move the ranks that hold something older from the record, which has not the new version
+ * yet, to `told`. */
+void told_take_ranks(struct dht_node *node, struct told *told, const struct net_msg *msg);
+/* The record has the new version. May end and free it. */
+void told_start(struct dht_node *node, struct told *told);
+/* What the holder has is nobody's any more, or its heir's. */
+bool told_holder_is_gone(const struct dht_node *node, uint32_t rank);
+void told_reply(struct dht_node *node, const struct net_msg *msg);
+void told_rank_dead(struct dht_node *node, uint32_t rank);
+void told_destroy(struct dht_node *node);
 
 /* node_kept.c */
 /* The answer that is kept for a upath, or NULL. */
@@ -321,6 +351,8 @@ void copies_drop(struct dht_node *node, const char *upath);
 void copies_review(struct dht_node *node);
 void copies_review_step(struct dht_node *node);
 void copies_timer(struct dht_node *node, struct timer *timer);
+/* Is somebody else a home of it? Then a renewal asks that one. */
+bool copies_home_elsewhere(struct dht_node *node, const char *upath);
 /* Is it of a lookup of ours, whose arg is malloc'ed? */
 bool copies_is_renewal(dht_lookup_fn fn);
 void copies_destroy(struct dht_node *node);

@@ -535,6 +535,8 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         return NULL;
     }
     DL_APPEND(node->lookups, l);
+    if (copies_is_renewal(fn) && copies_home_elsewhere(node, upath))
+        asks_get(&l->asks, node->config.self)->failed = true;
     kept_expect(node, l);
     lookup_advance(node, l);
     node_rearm(node);

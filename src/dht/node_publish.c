@@ -474,8 +474,12 @@ void publish_rank_dead(struct dht_node *node, uint32_t rank)
 
 static void incoming_reply(struct dht_node *node, const struct incoming *in)
 {
-    struct net_msg msg = {
-        .type = NET_MSG_INVALIDATE_REPLY, .id = in->id, .entry = in->newer};
+    struct net_msg msg = {.type = NET_MSG_INVALIDATE_REPLY,
+                          .flags = in->left ? NET_INVALIDATE_LEFT : 0,
+                          .status = in->unseen ? ENOENT : 0,
+                          .id = in->id,
+                          .entry = in->newer,
+                          .length = in->holder};
     if (in->rank != DYAD_RANK_NONE)
         node_send(node, in->rank, &msg); /* if it fails the home's deadline passes */
 }
@@ -492,12 +496,21 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
     }
     in->busy = true;
     if (in->left && node->ops->invalidate_left != NULL)
-        node->ops->invalidate_left(node->arg, &in->newer, in->token);
+        node->ops->invalidate_left(node->arg, &in->newer, in->holder, in->token);
     else
         node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
     if (in->gone)
         free(in);
+}
+
+void dht_node_unseen(struct dht_node *node, uint64_t token)
+{
+    struct incoming *in;
+
+    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    if (in != NULL)
+        in->unseen = true;
 }
 
 void dht_node_invalidated(struct dht_node *node, uint64_t token)
@@ -551,14 +564,19 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
 
 void publish_invalidate(struct dht_node *node, const struct net_msg *msg)
 {
+    bool left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
     size_t len = strlen(msg->entry.upath);
-    struct incoming *in = calloc(1, sizeof(*in) + len + 1);
+    struct incoming *in;
 
+    if (left && msg->length >= node->config.nranks)
+        return; /* there is no such rank */
+    in = calloc(1, sizeof(*in) + len + 1);
     if (in == NULL)
         return; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
-    in->left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
+    in->left = left;
+    in->holder = left ? (uint32_t)msg->length : 0;
     in->newer = msg->entry;
     in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
     incoming_route(node, in);

@@ -33,11 +33,13 @@
  * whoever died is one who lives, if any does. A process's descriptors are closed before it
  * is dead: that is waited for (pidfd), and then looked.
  *
- * What the homes ask (INVALIDATE for what a dead rank has left) is answered after a look
- * that began later. A rank in exec is dead to the homes, too: its outdated file is removed,
- * its journal left to it.
+ * What the homes ask (INVALIDATE for what a dead or silent rank has left) is answered after
+ * a look that began later. A rank in exec is dead to the homes, too: its outdated file is
+ * removed, its journal left to it. So is that of a rank which lives, but does not answer
+ * (stopped, or cut off from the homes): its journal is read as it is (outdated.c).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -83,6 +85,9 @@ struct left {
 struct asked {
     struct asked *next; /* utlist */
     struct dyad_entry newer;
+    uint32_t rank; /* whose copy it may be */
+    bool seen;     /* the look has found that one's journal */
+    bool failed;   /* and could not read it: the home will ask another */
     uint64_t token;
     char upath[];
 };
@@ -122,6 +127,7 @@ struct adopt {
     struct left *left;               /* being taken over: the first */
     struct left *kept;               /* locked for as long as we live: `keep` */
     /* The look's: whom to watch. */
+    bool watches; /* `fd` is open: no other is looked for */
     int neighbour_fd;
     pid_t neighbour;
     pid_t *absent; /* hold their claim, but no journal */
@@ -294,8 +300,16 @@ static void left_free(struct left *left)
     free(left);
 }
 
-/* The rank is in exec. What a home says is out of date there must not be read by others
- * meanwhile; the new member finds its record without a file. */
+/* Is it the journal of the rank that does not answer? */
+static bool is_of(const struct adopt *a, const struct asked *asked, const char *name)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", asked->rank);
+    return strcmp(name + a->prefix_len, number) == 0;
+}
+
+/* The rank is in exec; its new member finds its record without a file. */
 static void discard_absent(struct adopt *a, struct member_side *side, const char *name)
 {
     struct store_journal *journal = store_journal_open(side->dir, name, is_absent, a);
@@ -306,32 +320,67 @@ static void discard_absent(struct adopt *a, struct member_side *side, const char
         return;
     LL_FOREACH(a->answering, asked)
     {
-        if (!(record = store_journal_find(journal, asked->upath)) ||
-            dyad_version_cmp(&record->entry.version, &asked->newer.version) >= 0 ||
-            S_ISDIR(record->entry.mode) ||
-            (asked->newer.state == DYAD_ENTRY_PUBLISHED &&
-             dyad_storage_equal(asked->newer.storage, store_dir_id(side->dir))) ||
-            !produce_still_there(side, record))
-            continue;
-        if (store_fetch_discard(side->dir, asked->upath, &record->identity) < 0 &&
-            errno != ESTALE && errno != ENOENT)
-            log_error("the outdated \"%s\" below %s could not be removed: %m", asked->upath,
-                      store_dir_path(side->dir));
+        if ((record = store_journal_find(journal, asked->upath)))
+            outdated_discard(side, &asked->newer, asked->rank, record);
     }
     store_journal_destroy(journal);
+}
+
+/* The journal is that of a process which lives, and does not answer the homes. */
+static void discard_beside(struct adopt *a, struct member_side *side, const char *name)
+{
+    struct store_look *looks;
+    struct asked *asked;
+    size_t n = 0;
+
+    LL_FOREACH(a->answering, asked)
+    {
+        n += is_of(a, asked, name);
+    }
+    if (n == 0)
+        return;
+    looks = calloc(n, sizeof(*looks));
+    n = 0;
+    LL_FOREACH(a->answering, asked)
+    {
+        if (looks && is_of(a, asked, name))
+            looks[n++] = (struct store_look){.upath = asked->upath, .arg = asked};
+    }
+    if (!looks || (store_journal_look(side->dir, name, looks, n) < 0 && errno != ENOENT)) {
+        log_error("journal %s of %s, which is in use, cannot be read: %m", name,
+                  store_dir_path(side->dir));
+        LL_FOREACH(a->answering, asked)
+        {
+            asked->failed |= is_of(a, asked, name);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        asked = looks[i].arg;
+        if (looks[i].found)
+            outdated_discard(side, &asked->newer, asked->rank, &looks[i].record);
+    }
+    free(looks);
 }
 
 static void look_at(struct adopt *a, enum engine_side s, const char *name)
 {
     struct member_side *side = &a->member->side[s];
     struct store_journal *journal = store_journal_open(side->dir, name, is_left, a);
+    int why = journal ? 0 : errno;
     char label[DYAD_UPATH_MAX + 1];
+    struct asked *asked;
     struct left *left;
 
-    if (!journal && errno == EBUSY && a->neighbour_fd < 0 &&
+    LL_FOREACH(a->answering, asked)
+    {
+        asked->seen |= is_of(a, asked, name);
+    }
+    if (why == EBUSY && !a->watches && a->neighbour_fd < 0 &&
         store_journal_read_label(side->dir, name, label) == 0)
         neighbour_take(a, label_connect(a, label));
-    if (!journal && errno == ECANCELED && a->answering)
+    if (why == EBUSY)
+        discard_beside(a, side, name);
+    if (why == ECANCELED && a->answering)
         discard_absent(a, side, name);
     if (!journal)
         return;
@@ -622,7 +671,9 @@ static void look_end(struct adopt *a)
     a->answering = NULL;
     LL_FOREACH_SAFE(answering, asked, tmp)
     {
-        produce_invalidate(a->member, &asked->newer, asked->token);
+        if (!asked->seen)
+            dht_node_unseen(a->member->dht, asked->token);
+        produce_invalidate(a->member, &asked->newer, asked->failed ? 0 : asked->token);
         free(asked);
     }
     linger_activity(a->member);
@@ -699,6 +750,7 @@ static void look_done(void *arg)
 static void look_start(struct adopt *a)
 {
     a->again = false;
+    a->watches = a->fd >= 0; /* if it ends meanwhile there is another look */
     a->phase = LOOKING;
     a->answering = a->asked;
     a->asked = NULL;
@@ -746,7 +798,8 @@ void adopt_look(struct member *member)
         look_start(a);
 }
 
-void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token)
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
+                           uint64_t token)
 {
     struct member *member = arg;
     struct adopt *a = adopt_get(member);
@@ -760,6 +813,7 @@ void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t t
     }
     asked->newer = *newer;
     asked->newer.upath = memcpy(asked->upath, newer->upath, len + 1);
+    asked->rank = rank;
     asked->token = token;
     LL_APPEND(a->asked, asked);
     adopt_look(member);

@@ -375,7 +375,8 @@ void adopt_look(struct member *member);
  * has ended. */
 void adopt_watch(struct member *member, pid_t pid);
 /* dht_node_ops.invalidate_left: a look first, then produce_invalidate(). */
-void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token);
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
+                           uint64_t token);
 /* A copy of our journal was no holder's for some time: is it still what is published? */
 void adopt_check_copy(struct member *member, enum engine_side side,
                       const struct store_record *record);
@@ -383,6 +384,12 @@ void adopt_check_copy(struct member *member, enum engine_side side,
 bool adopt_pending(const struct member *member);
 /* After the pool's threads were joined, before the table goes. */
 void adopt_stop(struct member *member);
+
+/* --- outdated.c --- */
+/* On any thread: `newer` is published, and `record` is what `rank`, which does not answer,
+ * has of that upath: remove it, if it is older and still there. */
+void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
+                      uint32_t rank, const struct store_record *record);
 
 /* --- lost.c --- */
 /* Since when the rank cannot be reached (util_clock_now()); 0: it can, as far as we know.

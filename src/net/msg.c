@@ -43,8 +43,8 @@ enum field {
     X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)                       \
     X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                       \
     X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                              \
-    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY)                      \
-    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION)                       \
+    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANGE)              \
+    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANGE)               \
     X(GET, "get", UPATH_MUST | VERSION | FILE_RANGE)                               \
     X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                                  \
     X(ERROR, "error", UPATH | VERSION)                                             \

@@ -111,9 +111,9 @@ enum net_msg_type {
 #define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. */
 #define NET_CONSUME_WRITER 0x04u
-/* flags of INVALIDATE: a rank of the receiver's node that is dead may have left a copy
- * there
- */
+/* flags of INVALIDATE: rank `length`, which is of the receiver's node and dead or silent,
+ * may have a copy there. The reply has the flag and the rank again; status ENOENT: what
+ * that rank has is not in the receiver's sight. */
 #define NET_INVALIDATE_LEFT 0x01u
 /* Only if it is here: wait until no other node writes it. Marks of this node are the
  * asker's affair. */

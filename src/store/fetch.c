@@ -533,13 +533,13 @@ static bool is_identity(int at, const char *name, const struct store_identity *i
 }
 
 /* The name may be given to another file between a look and an unlink. So it is moved aside
- * first, and what was moved is looked at: nobody else can name it there. It is looked at
- * before, too, so that what is clearly another file, or somebody's directory, is not
- * without its name for a moment. */
+ * first, and what was moved is looked at: nobody else can name it there, and two who do
+ * this at once have two names. It is looked at before, too, so that what is clearly another
+ * file, or somebody's directory, is not without its name for a moment. */
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity)
 {
-    char name[NAME_SIZE], aside[NAME_SIZE + 8];
+    char name[NAME_SIZE], aside[NAME_SIZE + 16];
     const char *base;
     struct stat st;
     int tmpdir = -1, parent = -1, rc = -1;
@@ -552,7 +552,7 @@ int store_fetch_discard(const struct store_dir *dir, const char *upath,
     if (S_ISDIR(st.st_mode) || !is_identity(parent, base, identity))
         goto done;
     temp_name(upath, name);
-    snprintf(aside, sizeof(aside), "%s.old", name);
+    snprintf(aside, sizeof(aside), "%s.%d.old", name, (int)gettid());
     if (renameat(parent, base, tmpdir, aside) < 0)
         goto done;
     if (is_identity(tmpdir, aside, identity)) {

@@ -9,14 +9,14 @@
  *
  * The writer's claim (store/lock.h) is on the file; after a rewrite it is on the new file
  * before that gets the name, and an opener checks after its claim that the file still has
- * the name.
+ * the name. Others read the file while it is written to: journal_read.c says what keeps
+ * that safe, which is the order of the writes here.
  */
-#include "store/journal.h"
+#include "store/journal_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,6 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-#define MAGIC      "DYADJRN1"
-#define MAGIC_LEN  8
 #define NAME_LIMIT 200
 #ifdef DYAD_CRASH_POINTS
 #define COMPACT_MIN (1u << 11) /* a test does not write a million bytes for it */
@@ -46,25 +44,6 @@
 #define COMPACT_MIN (1u << 20)
 #endif
 #define BUFFER (1u << 20)
-#define COUNT_KIND \
-    100 /* a count of openings, in place of the fixed part's version.counter */
-#define DELETE_KIND 101
-#define LABEL_KIND  102 /* whose it is, in place of the upath */
-
-struct disk_record {
-    uint32_t len; /* of all of it, the upath (without NUL) at its end */
-    uint32_t kind;
-    uint64_t checksum; /* of what follows, seeded with len and kind */
-    uint64_t counter;
-    uint32_t rank, incarnation, owner, state;
-    uint8_t storage[DYAD_STORAGE_ID_LEN];
-    uint64_t size;
-    int64_t mtime_sec;
-    uint32_t mtime_nsec, mode;
-    uint64_t dev, ino, btime, ctime, file_size;
-};
-
-#define RECORD_MAX (sizeof(struct disk_record) + DYAD_UPATH_MAX)
 
 struct node {
     UT_hash_handle hh;
@@ -83,19 +62,6 @@ struct store_journal {
     struct node *index;
     uint64_t behind; /* changes since one could not be written; 0: the file has all */
 };
-
-static size_t record_size(size_t upath_len)
-{
-    return sizeof(struct disk_record) + upath_len;
-}
-
-static uint64_t checksum(const struct disk_record *disk, size_t len)
-{
-    size_t skip = offsetof(struct disk_record, counter);
-
-    return XXH3_64bits_withSeed((const char *)disk + skip, len - skip,
-                                (uint64_t)disk->len << 32 | disk->kind);
-}
 
 /* Into buf, RECORD_MAX long and aligned; returns the length. `record` may be NULL. */
 static size_t encode(void *buf, uint32_t kind, const char *upath,
@@ -127,24 +93,8 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
         disk->file_size = record->identity.size;
     }
     memcpy(disk + 1, upath, n);
-    disk->checksum = checksum(disk, len);
+    disk->checksum = journal_checksum(disk, len);
     return len;
-}
-
-static void decode(const struct disk_record *disk, struct store_record *record)
-{
-    *record = (struct store_record){
-        .kind = (enum store_record_kind)disk->kind,
-        .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
-                  .owner = disk->owner,
-                  .state = (enum dyad_entry_state)disk->state,
-                  .size = disk->size,
-                  .mode = disk->mode,
-                  .mtime_sec = disk->mtime_sec,
-                  .mtime_nsec = disk->mtime_nsec},
-        .identity = {disk->dev, disk->ino, disk->btime, disk->ctime, disk->file_size},
-    };
-    memcpy(record->entry.storage, disk->storage, sizeof(disk->storage));
 }
 
 static struct node *index_find(struct store_journal *journal, const char *upath, size_t len)
@@ -210,8 +160,9 @@ static int label_keep(struct store_journal *journal, const char *label, size_t l
 }
 
 /* One record read from the file. 0 or -1 ENOMEM. */
-static int apply(struct store_journal *journal, const struct disk_record *disk)
+static int apply(const struct disk_record *disk, void *arg)
 {
+    struct store_journal *journal = arg;
     const char *upath = (const char *)(disk + 1);
     size_t len = disk->len - sizeof(*disk);
     struct store_record record;
@@ -228,7 +179,7 @@ static int apply(struct store_journal *journal, const struct disk_record *disk)
             index_remove(journal, node);
         return 0;
     }
-    decode(disk, &record);
+    journal_decode(disk, &record);
     if (node) {
         index_replace(node, &record);
         return 0;
@@ -243,69 +194,19 @@ static int apply(struct store_journal *journal, const struct disk_record *disk)
     return 0;
 }
 
-static bool valid(const struct disk_record *disk)
-{
-    if (disk->kind != STORE_RECORD_ORIGINAL && disk->kind != STORE_RECORD_COPY &&
-        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND && disk->kind != LABEL_KIND)
-        return false;
-    if (memchr(disk + 1, '\0', disk->len - sizeof(*disk)))
-        return false;
-    return disk->checksum == checksum(disk, disk->len);
-}
-
 /* Read the file up to the first record that is not whole; the end is there. */
 static int load(struct store_journal *journal, uint64_t size)
 {
-    char *buf = malloc(BUFFER);
-    size_t have = 0;
-    int rc = -1;
-
-    if (!buf)
-        return -1;
     journal->end = MAGIC_LEN;
-    for (;;) {
-        ssize_t n =
-            pread(journal->fd, buf + have, BUFFER - have, (off_t)(journal->end + have));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            goto out;
-        have += (size_t)n;
-        size_t at = 0;
-        bool torn = false;
-        while (have - at >= sizeof(struct disk_record)) {
-            struct disk_record head;
-            memcpy(&head, buf + at, sizeof(head));
-            torn = head.len < sizeof(head) || head.len > RECORD_MAX;
-            if (torn || have - at < head.len)
-                break;
-            /* Records have any length: a copy that is aligned. */
-            _Alignas(8) char copy[RECORD_MAX];
-            memcpy(copy, buf + at, head.len);
-            torn = !valid((struct disk_record *)copy);
-            if (torn)
-                break;
-            if (apply(journal, (struct disk_record *)copy) < 0)
-                goto out;
-            at += head.len;
-        }
-        journal->end += at;
-        have -= at;
-        memmove(buf, buf + at, have);
-        if (torn || n == 0)
-            break;
-    }
-    rc = 0;
-    if (journal->end < size) {
-        if (size - journal->end > RECORD_MAX)
-            log_warn("journal %s: damaged at byte %llu: the %llu bytes after it are lost",
-                     journal->name, (unsigned long long)journal->end,
-                     (unsigned long long)(size - journal->end));
-        rc = ftruncate(journal->fd, (off_t)journal->end);
-    }
-out:
-    free(buf);
-    return rc;
+    if (journal_walk(journal->fd, &journal->end, apply, journal) < 0)
+        return -1;
+    if (journal->end >= size)
+        return 0;
+    if (size - journal->end > RECORD_MAX)
+        log_warn("journal %s: damaged at byte %llu: the %llu bytes after it are lost",
+                 journal->name, (unsigned long long)journal->end,
+                 (unsigned long long)(size - journal->end));
+    return ftruncate(journal->fd, (off_t)journal->end);
 }
 
 /* A buffered write of the whole new file. */
@@ -510,15 +411,6 @@ static struct store_journal *journal_new(const struct store_dir *dir, const char
     return journal;
 }
 
-/* Does its file begin as one of ours does? */
-static bool magic_ok(int fd)
-{
-    char magic[MAGIC_LEN];
-
-    return pread(fd, magic, MAGIC_LEN, 0) == MAGIC_LEN &&
-           memcmp(magic, MAGIC, MAGIC_LEN) == 0;
-}
-
 struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
                                            uint32_t *incarnation)
 {
@@ -536,7 +428,7 @@ struct store_journal *store_journal_create(const struct store_dir *dir, const ch
     } while (rewrite(journal, true) < 0 && errno == EEXIST);
     if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
         goto error_destroy;
-    if (magic_ok(journal->fd)) {
+    if (journal_magic_ok(journal->fd)) {
         if (load(journal, (uint64_t)st.st_size) < 0)
             goto error_destroy;
     } else {
@@ -579,47 +471,6 @@ void store_journal_destroy(struct store_journal *journal)
     free(journal);
 }
 
-/* The label stands behind the count, or the two of a new journal. 0 or -1 ENOENT. */
-static int read_label(int fd, char label[DYAD_UPATH_MAX + 1])
-{
-    _Alignas(8) char buf[RECORD_MAX];
-    const struct disk_record *disk = (const struct disk_record *)buf;
-    off_t at = MAGIC_LEN;
-
-    for (int i = 0; i < 3; i++) {
-        ssize_t n = pread(fd, buf, sizeof(buf), at);
-        if (n < (ssize_t)sizeof(*disk) || disk->len < sizeof(*disk) ||
-            (ssize_t)disk->len > n || !valid(disk))
-            break;
-        if (disk->kind == LABEL_KIND) {
-            memcpy(label, disk + 1, disk->len - sizeof(*disk));
-            label[disk->len - sizeof(*disk)] = '\0';
-            return 0;
-        }
-        at += disk->len;
-    }
-    errno = ENOENT;
-    return -1;
-}
-
-int store_journal_read_label(const struct store_dir *dir, const char *name,
-                             char label[DYAD_UPATH_MAX + 1])
-{
-    int owner = store_control_subdir(dir, "owner");
-    int fd, rc, saved;
-
-    if (owner < 0)
-        return -1;
-    fd = openat(owner, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    rc = fd < 0 ? -1 : read_label(fd, label);
-    saved = errno;
-    if (fd >= 0)
-        close(fd);
-    close(owner);
-    errno = saved;
-    return rc;
-}
-
 struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
                                          bool (*wanted)(const char *label, void *arg),
                                          void *arg)
@@ -633,11 +484,11 @@ struct store_journal *store_journal_open(const struct store_dir *dir, const char
         return NULL;
     if ((journal->fd = open_claimed(dir, name)) < 0 || fstat(journal->fd, &st) < 0)
         goto error_destroy;
-    if (!magic_ok(journal->fd)) {
+    if (!journal_magic_ok(journal->fd)) {
         errno = EUCLEAN;
         goto error_destroy;
     }
-    if (!wanted(read_label(journal->fd, label) == 0 ? label : NULL, arg)) {
+    if (!wanted(journal_read_label(journal->fd, label) == 0 ? label : NULL, arg)) {
         errno = ECANCELED;
         goto error_destroy;
     }

@@ -167,11 +167,15 @@ static void op_answer_drop(void *arg, uint64_t put)
     }
 }
 
-static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint64_t token)
+static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
+                               uint64_t token)
 {
     struct fake_rank *self = arg;
 
     self->nleft++;
+    self->left_by = rank;
+    if (self->blind)
+        dht_node_unseen(self->node, token);
     op_invalidate(arg, newer, token);
 }
 

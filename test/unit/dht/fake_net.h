@@ -34,7 +34,9 @@ struct fake_rank {
     bool hold;  /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
-    unsigned nleft; /* of ninvalidated: for what a dead neighbour may have left */
+    unsigned nleft; /* of ninvalidated: for what a neighbour may have left */
+    uint32_t left_by;
+    bool blind;                          /* it has a disk of its own */
     struct dyad_version copy[FAKE_KEYS]; /* copies of "key<i>", by fake_consume() */
     unsigned publishing[FAKE_KEYS];      /* its file is here: no copy is made */
     bool unfinished[FAKE_KEYS];          /* it died in a publish: does it again */

@@ -193,7 +193,8 @@ static void test_wait(void **state)
     assert_int_equal(a.entry.size, 5);
     assert_int_equal(b.calls, 0);
     assert_int_equal(all_waiters(net), 0);
-    assert_int_equal(fake_record(net, homes[0], 0)->nholders, 1); /* by the notice */
+    /* By the notice; and homes[1], which had it from itself, and says so to the other. */
+    assert_int_equal(fake_record(net, homes[0], 0)->nholders, 2);
 
     /* Published before: at once. Waiting for a newer one: when it comes. */
     fake_lookup(net, reader, 0, WAIT, NULL, &a);

@@ -1,0 +1,53 @@
+/*
+ * store/journal_impl.h - a journal's file, byte by byte; private to store/
+ *
+ * journal.c: the owner's. journal_read.c: records that are read, by the owner and by
+ * others.
+ */
+#ifndef DYAD_STORE_JOURNAL_IMPL_H
+#define DYAD_STORE_JOURNAL_IMPL_H
+
+#include <stddef.h>
+
+#include "store/journal.h"
+
+#define MAGIC     "DYADJRN1"
+#define MAGIC_LEN 8
+#define COUNT_KIND \
+    100 /* a count of openings, in place of the fixed part's version.counter */
+#define DELETE_KIND 101
+#define LABEL_KIND  102 /* whose it is, in place of the upath */
+
+struct disk_record {
+    uint32_t len; /* of all of it, the upath (without NUL) at its end */
+    uint32_t kind;
+    uint64_t checksum; /* of what follows, seeded with len and kind */
+    uint64_t counter;
+    uint32_t rank, incarnation, owner, state;
+    uint8_t storage[DYAD_STORAGE_ID_LEN];
+    uint64_t size;
+    int64_t mtime_sec;
+    uint32_t mtime_nsec, mode;
+    uint64_t dev, ino, btime, ctime, file_size;
+};
+
+#define RECORD_MAX (sizeof(struct disk_record) + DYAD_UPATH_MAX)
+
+static inline size_t record_size(size_t upath_len)
+{
+    return sizeof(struct disk_record) + upath_len;
+}
+
+uint64_t journal_checksum(const struct disk_record *disk, size_t len);
+/* All but entry.upath. */
+void journal_decode(const struct disk_record *disk, struct store_record *record);
+/* Does its file begin as one of ours does? */
+bool journal_magic_ok(int fd);
+/* Call fn with each record from *end on, up to the first that is not whole, which *end then
+ * is; or until fn returns non-zero. Returns that, or -1 with errno. */
+int journal_walk(int fd, uint64_t *end,
+                 int (*fn)(const struct disk_record *disk, void *arg), void *arg);
+/* 0 or -1 ENOENT. */
+int journal_read_label(int fd, char label[DYAD_UPATH_MAX + 1]);
+
+#endif

@@ -1,0 +1,259 @@
+/* test_told.c - node_told.c: holders of older versions that are silent or dead, and who is
+ * told in their place */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "fake_net.h"
+
+#define PUB  DYAD_ENTRY_PUBLISHED
+#define GONE DYAD_ENTRY_WITHDRAWN
+#define COPY NET_LOOKUP_COPY
+#define HALF SEC /* of invalidate_timeout */
+#define STEP (SEC / 4)
+
+static const uint32_t nodes[12] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
+
+/* key 0 is published by `owner`, and `a` has a copy. On the node of `a`, `b` and `c`, in
+ * this order, none of them is a home of it. */
+struct scene {
+    struct fake_net *net;
+    uint32_t owner, a, b, c;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct result r;
+    uint64_t begin;
+};
+
+static void look_up(struct fake_net *net, uint32_t rank)
+{
+    struct result r;
+
+    fake_lookup(net, rank, 0, COPY, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    assert_int_equal(r.status, 0);
+}
+
+static struct scene scene_begin(void)
+{
+    struct scene s = {.net = fake_net_create_on(12, 2, 1, nodes)};
+    uint32_t node = 0;
+
+    fake_homes(s.net, 0, s.homes);
+    while (node == nodes[s.homes[0]] || node == nodes[s.homes[1]])
+        node++;
+    s.b = 3 * node; /* asked in the order of their numbers */
+    s.a = 3 * node + 1;
+    s.c = 3 * node + 2;
+    do
+        node = (node + 1) % 4;
+    while (node == nodes[s.homes[0]] || node == nodes[s.homes[1]]);
+    s.owner = 3 * node;
+    fake_publish_ok(s.net, s.owner, 0, 5, PUB);
+    look_up(s.net, s.a);
+    return s;
+}
+
+static void publish(struct scene *s, uint32_t rank)
+{
+    s->begin = s->net->now;
+    memset(&s->r, 0, sizeof(s->r));
+    fake_publish(s->net, rank, 0, 6, PUB, &s->r);
+}
+
+/* Until `ns` after the publish began. */
+static void run_to(struct scene *s, uint64_t ns)
+{
+    fake_net_run(s->net, s->begin + ns - s->net->now);
+}
+
+static void acknowledged_after(struct scene *s, uint64_t ns)
+{
+    assert_true(fake_net_run_until(s->net, &s->r.calls, 10 * SEC));
+    assert_int_equal(s->r.status, 0);
+    assert_in_range(s->net->now - s->begin, ns, ns + MSEC);
+}
+
+static unsigned left(const struct scene *s, uint32_t rank)
+{
+    return s->net->rank[rank].nleft;
+}
+
+/* A neighbour is told after half of the time. Its answer does not shorten the wait: the
+ * silent one may keep an answer of ours. */
+static void test_silent(void **state)
+{
+    struct scene s = scene_begin();
+
+    (void)state;
+    s.net->rank[s.a].hold = true;
+    publish(&s, s.owner);
+    run_to(&s, HALF - MSEC);
+    assert_int_equal(s.net->rank[s.a].nheld, 1);
+    assert_int_equal(left(&s, s.b) + left(&s, s.c), 0);
+    run_to(&s, HALF + MSEC);
+    assert_int_equal(left(&s, s.b), 1);
+    assert_int_equal(s.net->rank[s.b].left_by, s.a);
+    assert_int_equal(s.net->rank[s.b].invalidated.size, 6);
+    acknowledged_after(&s, 2 * HALF);
+    assert_int_equal(left(&s, s.b), 1);
+    assert_int_equal(left(&s, s.c), 0);
+    /* The next version is told to it again, and to the neighbour in its place; of the first
+     * it answers late. */
+    look_up(s.net, s.a);
+    publish(&s, s.owner);
+    run_to(&s, HALF + MSEC);
+    assert_int_equal(left(&s, s.b), 2);
+    for (unsigned i = 0; i < s.net->rank[s.a].nheld; i++)
+        dht_node_invalidated(s.net->rank[s.a].node, s.net->rank[s.a].held[i]);
+    acknowledged_after(&s, HALF + MSEC);
+    fake_net_destroy(s.net);
+}
+
+/* It is the owner of the version before, and nobody's holder. */
+static void test_silent_owner(void **state)
+{
+    struct scene s = scene_begin();
+
+    (void)state;
+    fake_publish_ok(s.net, s.a, 0, 5, PUB);
+    s.net->rank[s.a].hold = true;
+    publish(&s, s.owner);
+    run_to(&s, HALF + MSEC);
+    assert_int_equal(left(&s, s.b), 2); /* by both homes */
+    assert_int_equal(s.net->rank[s.b].left_by, s.a);
+    acknowledged_after(&s, 2 * HALF);
+    fake_net_destroy(s.net);
+}
+
+/* The first neighbour is silent as well: the next. One that is waited for itself is not
+ * asked, nor is the publisher. */
+static void test_silent_neighbours(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 4; what++) {
+        struct scene s = scene_begin();
+        if (what == 1) /* both silent: each counts for itself, and c for both */
+            look_up(s.net, s.b);
+        s.net->rank[s.a].hold = true;
+        s.net->rank[s.b].hold = what != 2;
+        publish(&s, what == 2 ? s.b : s.owner);
+        run_to(&s, HALF + MSEC);
+        assert_int_equal(left(&s, s.b), what == 1 || what == 2 ? 0 : 1);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 : what == 2 ? 1 : 0);
+        if (what == 3)
+            fake_net_kill(s.net, s.b, true);
+        run_to(&s, HALF + STEP - MSEC);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 : what == 0 ? 0 : 1);
+        run_to(&s, HALF + STEP + MSEC);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 : 1);
+        acknowledged_after(&s, 2 * HALF);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 : 1);
+        fake_net_destroy(s.net);
+    }
+}
+
+/* A neighbour with a disk of its own says so, and the next is asked at once. */
+static void test_other_disks(void **state)
+{
+    (void)state;
+    for (int dead = 0; dead < 2; dead++) {
+        for (int both = 0; both < 2; both++) {
+            struct scene s = scene_begin();
+            s.net->rank[s.a].hold = true;
+            s.net->rank[s.b].blind = true;
+            s.net->rank[s.c].blind = both;
+            if (dead)
+                fake_net_kill(s.net, s.a, true);
+            publish(&s, s.owner);
+            run_to(&s, (dead ? 0 : HALF) + MSEC);
+            assert_int_equal(left(&s, s.b), 1);
+            assert_int_equal(left(&s, s.c), 1);
+            assert_int_equal(s.net->rank[s.c].left_by, s.a);
+            if (dead)
+                assert_int_equal(s.r.calls, 1);
+            else
+                acknowledged_after(&s, 2 * HALF);
+            fake_net_destroy(s.net);
+        }
+    }
+}
+
+/* It dies over the question, after a neighbour has looked: it may have gone on in between.
+ */
+static void test_dies_later(void **state)
+{
+    struct scene s = scene_begin();
+
+    (void)state;
+    s.net->rank[s.a].hold = true;
+    publish(&s, s.owner);
+    run_to(&s, HALF + MSEC);
+    assert_int_equal(left(&s, s.b), 1);
+    fake_net_kill(s.net, s.a, true);
+    acknowledged_after(&s, HALF + MSEC);
+    assert_int_equal(left(&s, s.b), 2);
+    fake_net_destroy(s.net);
+}
+
+/* Given up, but not dead: it is remembered, and a neighbour is told at once; one that is
+ * dead is forgotten, since its neighbours take over what it had. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        struct scene s = scene_begin();
+        s.net->refuse = false; /* it is there, and silent */
+        for (uint32_t i = 0; i < s.net->nranks; i++) {
+            s.net->cut[i][s.a] = s.net->cut[s.a][i] = true;
+            if (i == s.a)
+                continue;
+            dht_node_set_missing(s.net->rank[i].node, s.a,
+                                 gone ? DHT_GONE : DHT_MISSING_LONG);
+            dht_node_set_live(s.net->rank[i].node, s.a, false);
+        }
+        fake_net_run(s.net, 10 * SEC); /* the homes have swept */
+        publish(&s, s.owner);
+        acknowledged_after(&s, 0);
+        assert_int_equal(left(&s, s.b), gone ? 0 : 1);
+        fake_net_destroy(s.net);
+    }
+}
+
+/* A home that has a copy itself, and is stopped with what it noted: the other home knows.
+ */
+static void test_home_holds(void **state)
+{
+    struct scene s = scene_begin();
+    uint32_t home = s.homes[0], neighbour;
+
+    (void)state;
+    look_up(s.net, home);
+    fake_net_run(s.net, SEC);
+    neighbour = home - home % 3 + (home % 3 == 0);
+    s.net->refuse = false;
+    for (uint32_t i = 0; i < s.net->nranks; i++)
+        s.net->cut[i][home] = s.net->cut[home][i] = true;
+    publish(&s, s.owner);
+    assert_true(fake_net_run_until(s.net, &s.r.calls, 10 * SEC));
+    assert_true(left(&s, neighbour) > 0);
+    assert_int_equal(s.net->rank[neighbour].left_by, home);
+    fake_net_destroy(s.net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_silent_owner),
+        cmocka_unit_test(test_silent_neighbours),
+        cmocka_unit_test(test_other_disks),
+        cmocka_unit_test(test_dies_later),
+        cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_home_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
