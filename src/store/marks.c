@@ -55,11 +55,6 @@ _Static_assert(STORE_MARK_LOCK_OFFSET == STORE_LOCK_OFFSET, "one place for our l
 /* How long the lock may be free before a closer that should have come is given up. */
 #define GRACE_MSEC 1000
 
-struct store_marks {
-    struct marks_table *table;
-    char *path; /* of the table, to enlarge it */
-};
-
 static uint64_t hash_name(const char *upath)
 {
     uint64_t hash = XXH3_64bits(upath, strlen(upath));
