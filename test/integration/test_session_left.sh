@@ -86,10 +86,10 @@ part 'one launch: a rank of the node is killed, the other begins to share only t
 job_killed 40 "late" \
     1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; wait_for flag.killed; echo new >"$SSD/f"; made flag.new; wait_for flag.over' -- \
     1@n1 bash -c "$HELPERS"'are old f; made flag.killed; ulimit -c 0; kill -9 $$' -- \
-    1@n1 bash -c "[ -n \"\$LATE\" ] || LATE=1 exec env -u LD_PRELOAD sh -c 'until [ -e \$W/flag.new ]; do sleep 0.02; done; LD_PRELOAD=\$P exec \"\$@\"' sh bash -c \"\$0\"
-        $HELPERS"'are new f; made ok.late; made flag.over'
-
+    1@n1 bash -c "$HELPERS"'exec env -u LD_PRELOAD bash -c "$1" bash "$0"' "$HELPERS"'are new f; made ok.late; made flag.over' \
+    "$HELPERS"'wait_for flag.new; LD_PRELOAD=$P exec bash -c "$1"'
 MPIRUN_ARGS=()
+
 part 'one launch: the only rank of the node is in exec'
 launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; wait_for flag.between; echo new >"$SSD/f"; made flag.new; [ "$(cat "$SSD/seen")" = new ]' -- \
     1@n1 bash -c "$HELPERS"'are old f; exec env -u LD_PRELOAD sh -c '"'"': >"$W/flag.between"; until [ -e "$W/flag.new" ]; do sleep 0.02; done
