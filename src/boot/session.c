@@ -54,13 +54,12 @@ struct result {
     size_t len;
 };
 
-enum op_kind { OP_COMMIT, OP_GET, OP_LOST };
+enum op_kind { OP_COMMIT, OP_GET, OP_LOST, OP_FIND };
 
 struct op {
     struct op *prev, *next;
     enum op_kind kind;
     uint32_t slot, incarnation;
-    bool dead;
     size_t len;
     unsigned char blob[];
 };
@@ -488,9 +487,22 @@ static void do_lost(struct boot_session *session, const struct op *op)
     if (session_dir_slots(session->dir)[op->slot].live != op->incarnation)
         session_dir_list(session->dir);
     /* Told now: if it lives and puts itself back, it is found again. */
-    if ((op->dead || session_dir_is_dead(session->dir, op->slot)) &&
+    if (session_dir_is_dead(session->dir, op->slot) &&
         session_dir_retire(session->dir, op->slot, op->incarnation) == 0)
         announce(session);
+    session->look_full = true;
+    session->interval = boot_session_scan_ns;
+    if (session->next_look > soon)
+        session->next_look = soon;
+}
+
+static void do_find(struct boot_session *session, const struct op *op)
+{
+    uint64_t soon = util_clock_now() + boot_session_scan_ns;
+
+    if (op->slot >= session_dir_ranks(session->dir) || op->slot == session->place.slot)
+        return;
+    session->told[op->slot] = (struct told){0};
     session->look_full = true;
     session->interval = boot_session_scan_ns;
     if (session->next_look > soon)
@@ -508,6 +520,9 @@ static void do_op(struct boot_session *session, const struct op *op)
         break;
     case OP_LOST:
         do_lost(session, op);
+        break;
+    case OP_FIND:
+        do_find(session, op);
         break;
     }
 }
@@ -709,13 +724,15 @@ int boot_session_get(struct boot_session *session, uint32_t slot)
     return post_op(session, (struct op){.kind = OP_GET, .slot = slot}, NULL, 0);
 }
 
-void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation,
-                       bool dead)
+void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation)
 {
-    post_op(session,
-            (struct op){
-                .kind = OP_LOST, .slot = slot, .incarnation = incarnation, .dead = dead},
+    post_op(session, (struct op){.kind = OP_LOST, .slot = slot, .incarnation = incarnation},
             NULL, 0);
+}
+
+void boot_session_find(struct boot_session *session, uint32_t slot)
+{
+    post_op(session, (struct op){.kind = OP_FIND, .slot = slot}, NULL, 0);
 }
 
 const char *boot_session_empty_nodes(struct boot_session *session)

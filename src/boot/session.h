@@ -91,12 +91,14 @@ void boot_session_destroy(struct boot_session *session, bool leave);
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len);
 /* Read the blob of a slot. 0 or -1 ENOMEM. */
 int boot_session_get(struct boot_session *session, uint32_t slot);
-/* A member cannot be reached. `dead`: this is known for certain (its node's kernel says
- * so): its entry is renamed to gone.*; else the directory is read again soon. If the entry
- * of a member that lives is renamed all the same (a partition), that member puts it back at
- * its next look. */
-void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation,
-                       bool dead);
+/* A member cannot be reached. If it was on our node and is certainly dead its entry is
+ * renamed to gone.*, and gone() comes at once; else the directory is read again soon. If
+ * the entry of a member that lives is renamed all the same, that member puts it back at its
+ * next look. */
+void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation);
+/* The blob of a slot could not be read: at the next look found() comes again, if the entry
+ * is still there. */
+void boot_session_find(struct boot_session *session, uint32_t slot);
 /* For people: nodes (without boot ids) that have a gone.* but no live.* entry, separated by
  * ", "; "" if none. Valid until the loop runs again. */
 const char *boot_session_empty_nodes(struct boot_session *session);

@@ -523,6 +523,7 @@ static void check_later(void *arg)
     DL_CONCAT(a->checks, a->later);
     a->later = NULL;
     checks_next(a);
+    first_look_step(a->member);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -558,6 +559,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     checks_next(a);
     if (!a->checks && !a->asking)
         linger_activity(a->member);
+    first_look_step(a->member);
 }
 
 static void checks_next(struct adopt *a)
@@ -680,6 +682,7 @@ static void look_end(struct adopt *a)
     a->phase = IDLE; /* not before: what is asked for from inside is the next look */
     if (a->again || a->asked)
         look_start(a);
+    first_look_step(a->member);
 }
 
 static void empty_work(void *arg)
@@ -817,6 +820,48 @@ void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t r
     asked->token = token;
     LL_APPEND(a->asked, asked);
     adopt_look(member);
+}
+
+bool adopt_looking(const struct member *member)
+{
+    return member->adopt && member->adopt->phase != IDLE;
+}
+
+bool adopt_undecided(const struct member *member, const char *upath)
+{
+    const struct adopt *a = member->adopt;
+    const struct check *c;
+
+    if (!a || !upath)
+        return a && (a->phase != IDLE || a->checks || a->asking || a->later);
+    if (a->phase != IDLE)
+        return true;
+    const struct check *const lists[] = {a->checks, a->asking, a->later};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        DL_FOREACH(lists[i], c)
+        {
+            if (strcmp(c->upath, upath) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+void adopt_hurry(struct member *member, const char *upath)
+{
+    struct adopt *a = member->adopt;
+    struct check *c, *tmp;
+
+    if (!a)
+        return;
+    DL_FOREACH_SAFE(a->checks, c, tmp)
+    {
+        if (strcmp(c->upath, upath) != 0)
+            continue;
+        DL_DELETE(a->checks, c);
+        DL_PREPEND(a->checks, c);
+        break;
+    }
 }
 
 bool adopt_pending(const struct member *member)

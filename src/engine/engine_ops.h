@@ -84,11 +84,13 @@ struct engine_ops {
 
     /* --- reading --- */
 
-    /* Do other nodes see the files of this side, so that read_begin() is to be called? A
-     * load or two, from anywhere: needs none of the care that other calls need. */
+    /* Do other nodes see the files of this side, or may what is here be out of date, so
+     * that read_begin() is to be called? Some loads, from anywhere: needs none of the care
+     * that other calls need. */
     bool (*shares)(enum engine_side side);
-    /* Then, before the real open of upath: if it is here and another node writes it, wait
-     * as DYAD_WAIT and DYAD_TIMEOUT say until it does not. The real open must come
+    /* Then, before the real open of upath: if it is here and another node writes it, or it
+     * is not known yet to be right, wait as DYAD_WAIT and DYAD_TIMEOUT say until that is
+     * over. The real open must come
      * afterwards: a network file system shows the last close's bytes to opens that come
      * after it. 0, or -1 with errno as consume(). What consume() has made present is
      * settled, too. */

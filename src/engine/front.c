@@ -25,6 +25,7 @@
 #include "engine/front_apart.h"
 #include "engine/front_impl.h"
 #include "engine/front_peer.h"
+#include "store/looked.h"
 #include "util/log.h"
 
 /* `lock` orders set-up between threads; `state` is written under it and `ready` is read
@@ -160,6 +161,7 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
     front->claim_len =
         boot_claim_address(&front->identity, front->config.kvs_namespace, &front->claim);
     session_name(front);
+    front->rank = store_looked_rank(&front->claim, front->claim_len);
     front->launch = launch_id(&front->identity, env);
     front->thread_enter = thread_enter;
     front->waits = waits;

@@ -36,6 +36,7 @@ struct front {
     socklen_t claim_len;
     char session[64]; /* as in the claim's name */
     uint64_t launch;  /* tells launches apart whose job names are alike */
+    uint64_t rank;    /* store/looked.h */
     void (*thread_enter)(void);
     void (*waits)(bool begins, bool may_cancel); /* as in engine_host; may be NULL */
     void (*run_loader)(void (*load)(void));      /* engine_host's, or NULL */
@@ -84,6 +85,12 @@ int front_writing(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark, uint8_t what);
 /* Then: wait until no other node writes upath, if it is here. 0 or -1 with errno. */
 int front_settle(struct front *front, const char *upath, uint64_t timeout_ms);
+/* May what is complete here be out of date, because this rank's member has not looked yet?
+ * Loads only; from anywhere. */
+bool front_may_be_old(const struct front *front);
+/* Then, before the real open of upath for reading: wait until that is known of it. 0 (also
+ * if nobody can be asked: it is opened as it is), or -1 with errno. */
+int front_look(struct front *front, const char *upath, uint64_t timeout_ms);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
 /* A directory or a link was made, a file changed by its name. */

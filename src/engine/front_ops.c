@@ -70,7 +70,8 @@ static bool op_shares(enum engine_side side)
 {
     const struct front *front = front_get();
 
-    return front && front_shared(front, side);
+    return front && (front_shared(front, side) ||
+                     (side == ENGINE_CONSUMER && front_may_be_old(front)));
 }
 
 static int op_read_begin(enum engine_side side, const char *upath)
@@ -78,8 +79,10 @@ static int op_read_begin(enum engine_side side, const char *upath)
     struct front *front = front_get();
     uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
 
-    (void)side;
-    return front_waits_for(front, upath) ? front_settle(front, upath, timeout) : 0;
+    if (!front_waits_for(front, upath))
+        return 0;
+    return front_shared(front, side) ? front_settle(front, upath, timeout)
+                                     : front_look(front, upath, timeout);
 }
 
 static int op_read_check(enum engine_side side, const char *upath, int fd)

@@ -12,12 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "engine/member.h"
 #include "store/fetch.h"
 #include "util/log.h"
 
 struct invalidate {
+    struct invalidate *prev, *next; /* utlist */
     struct engine_io io;
     struct member *member;
     char *upath;
@@ -79,10 +81,26 @@ static void invalidate_done(void *arg)
 {
     struct invalidate *inv = arg;
 
-    dht_node_invalidated(inv->member->dht, inv->token);
-    consume_above_changed(inv->member, inv->upath);
+    struct member *member = inv->member;
+
+    DL_DELETE(member->invalidates, inv);
+    dht_node_invalidated(member->dht, inv->token);
+    consume_above_changed(member, inv->upath);
     free(inv->upath);
     free(inv);
+    first_look_step(member);
+}
+
+bool invalidate_pending(const struct member *member, const char *upath)
+{
+    const struct invalidate *inv;
+
+    DL_FOREACH(member->invalidates, inv)
+    {
+        if (!upath || strcmp(inv->upath, upath) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* No copy of ours is between two names. */
@@ -146,6 +164,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     }
     inv->member = member;
     inv->token = token;
+    DL_APPEND(member->invalidates, inv);
     for (int s = 0; s < 2; s++) {
         struct member_side *side = &member->side[s];
         const struct store_record *record;

@@ -146,13 +146,19 @@ void lost_heard(struct member *member, uint32_t rank)
     due(of(member), soon);
 }
 
+bool lost_refused(const struct member *member, uint32_t rank, uint64_t begun)
+{
+    const struct net_peer *peer = net_worker_peer(member->worker, rank);
+
+    return util_clock_now() - begun <= REFUSED &&
+           ((peer && strcmp(peer->node, member->self.node) == 0) || interface_is_up());
+}
+
 void lost_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
-    const struct net_peer *peer = net_worker_peer(member->worker, rank);
 
-    if (!l->since || l->gone || util_clock_now() - l->asked_at > REFUSED ||
-        ((!peer || strcmp(peer->node, member->self.node) != 0) && !interface_is_up()))
+    if (!l->since || l->gone || !lost_refused(member, rank, l->asked_at))
         return;
     log_info("%s is gone: nobody listens at its address", member_describe(member, rank));
     l->gone = true;

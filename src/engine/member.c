@@ -224,8 +224,10 @@ void member_has_joined(struct member *member)
         member->self.rank, member->job->nranks, member_node_name(member, member->self.rank),
         member->self.incarnation, member->self.depth, member->self.bins,
         member->self.replicas);
+    first_look_begin(member);
     produce_restore(member);
     adopt_look(member);
+    first_look_step(member);
     run_joined(member, 0);
     if (run_of(member)->exiting && member->state == MEMBER_JOINED)
         exit_begin(member);
@@ -401,6 +403,8 @@ static void member_teardown(struct member *member)
     member->state = MEMBER_LEAVING;
     run_joined(member, ESHUTDOWN);
     answers_close(member);
+    first_look_close(member);
+    first_look_stop(member);
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
     list_stop(member);

@@ -8,7 +8,8 @@
  * files whose writer has closed them while another holds them; dirs.c and ancestor.c care
  * for the directories above; list.c lists, bring.c brings whole trees; peer_member.c deals
  * with promoted guests (peer.h); lost.c knows who cannot be reached, revalidate.c looks at
- * copies again after that; adopt.c takes over what dead ranks of the node have left;
+ * copies again after that; adopt.c takes over what dead ranks of the node have left, and
+ * first_look.c has the rank's processes wait for it;
  * linger.c is the end; dump.c tells; answers.c shares what was looked up; shared.c
  * is for storage that nodes share.
  */
@@ -88,6 +89,8 @@ struct linger;
 struct orphan;
 struct member_session;
 struct adopt;
+struct first_look;
+struct invalidate;
 struct shared_file;
 struct shared_tell;
 
@@ -140,6 +143,8 @@ struct member {
     struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
     struct linger *linger;
     struct adopt *adopt;
+    struct first_look *first_look;
+    struct invalidate *invalidates; /* utlist */
     /* engine/peer.h */
     struct peer_link *peer_links;    /* utlist */
     struct peer_redirect *redirects; /* uthash by upath */
@@ -224,6 +229,8 @@ int produce_rename(struct member *member, const char *from, const char *to, prod
 
 /* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
+/* Is upath (NULL: anything) still to go because of one? Its end: first_look_step(). */
+bool invalidate_pending(const struct member *member, const char *upath);
 
 /* --- dirs.c --- */
 struct known_dir;
@@ -380,6 +387,15 @@ void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t r
 /* A copy of our journal was no holder's for some time: is it still what is published? */
 void adopt_check_copy(struct member *member, enum engine_side side,
                       const struct store_record *record);
+/* Seconds after which a copy goes that its homes do not know. */
+#define ADOPT_UNKNOWN_BOUND 15.0
+/* Is it not known yet what there is to be taken over? May upath, a copy (NULL: any), be out
+ * of date, because the homes have not been heard about it? The end of either:
+ * first_look_step(). */
+bool adopt_looking(const struct member *member);
+bool adopt_undecided(const struct member *member, const char *upath);
+/* Somebody waits for the check of upath, if there is one. */
+void adopt_hurry(struct member *member, const char *upath);
 /* Something is being taken over or checked; its end is told by linger_activity(). */
 bool adopt_pending(const struct member *member);
 /* After the pool's threads were joined, before the table goes. */
@@ -390,6 +406,29 @@ void adopt_stop(struct member *member);
  * has of that upath: remove it, if it is older and still there. */
 void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
                       uint32_t rank, const struct store_record *record);
+
+/* --- first_look.c --- */
+struct first_look_wait {
+    struct first_look_wait *prev, *next; /* utlist */
+    const char *upath;                   /* borrowed */
+    uint64_t until;
+    int error;
+    void (*fn)(void *arg, int error);
+    void *arg;
+};
+/* We have joined, and are about to look at what was left on this node. 0 or -1, logged. */
+int first_look_begin(struct member *member);
+/* Something has ended that it waits for. */
+void first_look_step(struct member *member);
+/* Call fn, maybe at once, when it is known whether the copy of upath on this node is right,
+ * if there is one. error 0, ETIMEDOUT (timeout_ms 0: never), ESHUTDOWN. */
+void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,
+                     uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
+/* It is over, and those who ask can be told in no other way than by the answer. */
+bool first_look_must_tell(const struct member *member);
+/* From then on the rank's processes ask the next member. The loop's thread. */
+void first_look_close(struct member *member);
+void first_look_stop(struct member *member);
 
 /* --- lost.c --- */
 /* Since when the rank cannot be reached (util_clock_now()); 0: it can, as far as we know.

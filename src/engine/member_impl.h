@@ -96,6 +96,8 @@ void lost_back(struct member *member, uint32_t rank);
 bool lost_forget(struct member *member, uint32_t rank);
 /* Something came from it although it is taken for dead. */
 void lost_heard(struct member *member, uint32_t rank);
+/* A connection that was begun then has failed now: because nobody listens there? */
+bool lost_refused(const struct member *member, uint32_t rank, uint64_t begun);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */

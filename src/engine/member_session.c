@@ -13,8 +13,9 @@
  * waits for the other to have joined.
  *
  * Who is there. Live: found() says so, or a HELLO came. Dead: its connection broke or could
- * not be made, LEAVE, or gone(). The directory is told of a death that we see; that it is
- * certain only if the member was on our node and nobody has its claim any more. A member
+ * not be made, LEAVE, or gone(). The directory is told of a death that we see, and gone()
+ * follows if it is certain. An entry that cannot be read is somebody who cannot be reached:
+ * what only he knows is not said to be nothing, and he is read again. A member
  * that broke off is not taken for live again by the directory's word, but by its own: a
  * higher incarnation, or an answer of the same one, which was beyond a cut (lost.c).
  *
@@ -31,7 +32,6 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
 #include "boot/session.h"
 #include "util/log.h"
 
@@ -51,6 +51,8 @@ struct member_session {
     uint32_t *entry; /* [slot]: incarnation of its entry in the directory + 1; 0: none */
     uint32_t *down;  /* [slot]: incarnation + 1 of a member that we know to be gone */
     bool *asked;     /* [slot]: has our JOIN and has not answered */
+    bool *unread;    /* [slot]: its blob could not be read */
+    uint64_t *begun; /* [slot]: when we first tried to connect */
     uint32_t nasked;
     bool asking;    /* JOINs are being sent */
     uint64_t until; /* end of the wait for their answers, or of leaving */
@@ -137,7 +139,9 @@ static void session_ready(void *arg, const struct boot_session_place *place, int
     s->entry = calloc(place->job->nranks, sizeof(*s->entry));
     s->down = calloc(place->job->nranks, sizeof(*s->down));
     s->asked = calloc(place->job->nranks, sizeof(*s->asked));
-    if (!s->entry || !s->down || !s->asked) {
+    s->unread = calloc(place->job->nranks, sizeof(*s->unread));
+    s->begun = calloc(place->job->nranks, sizeof(*s->begun));
+    if (!s->entry || !s->down || !s->asked || !s->unread || !s->begun) {
         log_error("cannot join: %s", strerror(ENOMEM));
         goto failed;
     }
@@ -190,8 +194,9 @@ static void session_found(void *arg, uint32_t slot, uint32_t incarnation)
             boot_session_get(s->boot, slot); /* another member follows: its blob says so */
         return;
     }
-    if (s->down[slot])
-        boot_session_get(s->boot, slot); /* the worker has the one before for dead */
+    if (s->down[slot] || s->unread[slot])
+        boot_session_get(s->boot,
+                         slot); /* the worker has it, or the one before, for dead */
     else
         member_links_set_live(member, slot, true);
 }
@@ -222,7 +227,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
     struct member *member = arg;
     struct member_session *s = member->ring;
     struct net_peer *peer = NULL;
-    bool up = false;
+    bool up = false, unread = error && error != ESRCH;
 
     if (!member->worker || slot >= member->job->nranks || slot == member->self.rank)
         return;
@@ -237,6 +242,13 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
     }
     if (!error && s->down[slot] > peer->incarnation)
         error = ESRCH; /* of one that has gone since */
+    if (unread) {
+        log_warn("the entry of slot %u in %s cannot be read: %s", slot,
+                 member->config->session_dir, strerror(error));
+        boot_session_find(s->boot, slot);
+    }
+    s->unread[slot] = unread;
+    s->begun[slot] = util_clock_now();
     /* The blob of one that we have lost is no news: it stays lost, and is asked. */
     bool old = error == ESRCH && peer;
     if (!error && net_worker_set_peer(member->worker, peer) < 0)
@@ -247,7 +259,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
         up = true;
     if (up)
         member_links_set_live(member, slot, true);
-    else if (!old && error != EHOSTUNREACH)
+    else if (!old && !unread && error != EHOSTUNREACH)
         member_links_gone(member, slot);
     if (!up)
         answered(member, slot);
@@ -262,41 +274,22 @@ static const struct boot_session_ops session_ops = {
     .blob = session_blob,
 };
 
-/* It was on our node, and nobody has its claim. (A claim is handed over by exec.) */
-static bool is_dead_for_certain(const struct member *member, const struct net_peer *peer)
-{
-    struct boot_identity identity = {.launched = true, .rank = peer->launch_rank};
-    struct sockaddr_un address;
-    socklen_t len;
-    int fd;
-
-    if (strcmp(peer->node, member->self.node) != 0 || !peer->launch[0])
-        return false;
-    snprintf(identity.nspace, sizeof(identity.nspace), "%s", peer->launch);
-    snprintf(identity.node, sizeof(identity.node), "%s", peer->node);
-    len = boot_claim_address(&identity, member->config->kvs_namespace, &address);
-    fd = boot_claim_connect(&address, len);
-    if (fd < 0)
-        return errno == ECONNREFUSED;
-    close(fd);
-    return false;
-}
-
 bool member_session_peer_down(struct member *member, uint32_t slot)
 {
     struct member_session *s = member->ring;
     const struct net_peer *peer = net_worker_peer(member->worker, slot);
-    bool dead = peer && is_dead_for_certain(member, peer);
-    /* An entry that has never answered is mostly one that was left by a kill. If it is one
-     * on its way through exec, its new image will tell us. */
-    bool never_there = s->asked && s->asked[slot];
+    /* An entry behind which nobody listens, and has not since we came, is mostly one that
+     * was left by a kill. If it is one on its way through exec, its new image will tell us.
+     * One who is silent may be beyond a cut. */
+    bool never_there =
+        s->asked && s->asked[slot] && lost_refused(member, slot, s->begun[slot]);
 
     if (peer && s->down[slot] <= peer->incarnation)
         s->down[slot] = peer->incarnation + 1;
-    if (s->entry[slot])
-        boot_session_lost(s->boot, slot, s->entry[slot] - 1, dead);
+    if (s->entry[slot] && !s->unread[slot])
+        boot_session_lost(s->boot, slot, s->entry[slot] - 1);
     answered(member, slot);
-    return dead || never_there;
+    return never_there;
 }
 
 void member_session_peer_up(struct member *member, const struct net_peer *peer)
@@ -509,6 +502,8 @@ void member_session_destroy(struct member *member, bool leave)
     free(s->entry);
     free(s->down);
     free(s->asked);
+    free(s->unread);
+    free(s->begun);
     free(s);
     member->ring = NULL;
 }

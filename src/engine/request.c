@@ -43,6 +43,7 @@ struct guest {
     bool gone;        /* the process closed it while a publish goes on */
     unsigned pending; /* callbacks that will come with this guest as their argument */
     struct member_joined joined;
+    struct first_look_wait look;
     struct net_msg msg; /* points into in[] */
     struct consume *consume;
     struct dump_request *dump;
@@ -186,6 +187,8 @@ static void consumed(void *arg, int status)
     struct guest *guest = arg;
 
     guest->consume = NULL;
+    if (first_look_must_tell(guest->member))
+        guest->ino = NET_CONSUME_LOOKED; /* the offset */
     guest_answer(guest, status, NULL);
 }
 
@@ -341,6 +344,25 @@ static int guest_writing(struct guest *guest)
     return -1;
 }
 
+/* What is here of it may be waited for, now that it is known to be right. */
+static void guest_consume(void *arg, int error)
+{
+    struct guest *guest = arg;
+    const struct net_msg *msg = &guest->msg;
+
+    guest->pending--;
+    if (guest->gone || error) {
+        guest_answer(guest, error, NULL);
+        return;
+    }
+    guest->consume = consume_start(
+        guest->member, msg->entry.upath,
+        msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
+        msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
+    if (!guest->consume)
+        guest_answer(guest, errno, NULL);
+}
+
 static void guest_serve(void *arg, int error)
 {
     struct guest *guest = arg;
@@ -386,12 +408,13 @@ static void guest_serve(void *arg, int error)
             guest_answer(guest, EMFILE, NULL);
             return;
         }
-        guest->consume = consume_start(
-            member, msg->entry.upath,
-            msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
-            msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
-        rc = guest->consume ? 0 : -1;
-        break;
+        guest->pending++;
+        if ((msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_SETTLE)) != NET_LOOKUP_WAIT)
+            guest_consume(guest, 0);
+        else
+            first_look_wait(member, &guest->look, msg->entry.upath, msg->length,
+                            guest_consume, guest);
+        return;
     case NET_MSG_GUEST_WATCH:
         rc = orphan_watch(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
                           msg->entry.upath, msg->length, guest->pid, (int)msg->offset,

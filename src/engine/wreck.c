@@ -52,6 +52,7 @@ void wreck_leave(struct member *member)
 {
     member->state = MEMBER_LEAVING;
     answers_close(member);
+    first_look_close(member);
     if (member->claim_fd >= 0)
         boot_claim_shut(member->claim_fd);
     engine_iopool_destroy(member->io);

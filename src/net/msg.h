@@ -118,6 +118,9 @@ enum net_msg_type {
 /* Only if it is here: wait until no other node writes it. Marks of this node are the
  * asker's affair. */
 #define NET_CONSUME_SETTLE 0x20u
+/* offset of the DONE: the member has looked at what was left on its node, and has no other
+ * way to say so (store/looked.h) */
+#define NET_CONSUME_LOOKED 1u
 /* WRITING: the sender has it open for writing; no longer; the writer died over it. */
 #define NET_WRITING_BEGIN     1u
 #define NET_WRITING_END       2u

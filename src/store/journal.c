@@ -587,6 +587,37 @@ int store_journal_list(const struct store_dir *dir, const char *prefix,
     return rc;
 }
 
+/* Whatever is neither a count nor the label counts as one, and what is not read, too. */
+static int has_records(const char *name, void *arg)
+{
+    int fd = openat(*(int *)arg, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    _Alignas(8) char buf[RECORD_MAX];
+    ssize_t n = fd < 0 ? 0 : pread(fd, buf, sizeof(buf), MAGIC_LEN);
+    size_t at = 0;
+
+    if (fd >= 0)
+        close(fd);
+    while (n > 0 && at + sizeof(struct disk_record) <= (size_t)n) {
+        struct disk_record disk;
+        memcpy(&disk, buf + at, sizeof(disk));
+        if ((disk.kind != COUNT_KIND && disk.kind != LABEL_KIND) || disk.len < sizeof(disk))
+            return 1;
+        at += disk.len;
+    }
+    return n > 0 && at < (size_t)n;
+}
+
+bool store_journal_any(const struct store_dir *dir, const char *prefix)
+{
+    int saved = errno, owner = store_control_subdir(dir, "owner"), rc;
+
+    rc = owner < 0 ? 0 : store_journal_list(dir, prefix, has_records, &owner);
+    if (owner >= 0)
+        close(owner);
+    errno = saved;
+    return rc != 0;
+}
+
 int store_journal_remove(struct store_journal *journal)
 {
     int rc = 0, saved = errno;

@@ -91,6 +91,9 @@ const char *store_journal_label(const struct store_journal *journal);
  * returns non-zero. Returns that, or -1 with errno. */
 int store_journal_list(const struct store_dir *dir, const char *prefix,
                        int (*fn)(const char *name, void *arg), void *arg);
+/* May a journal of the DMD whose name begins with prefix have records? None is
+ * overlooked; a torn one may count. */
+bool store_journal_any(const struct store_dir *dir, const char *prefix);
 /* Until fn returns non-zero; returns that. fn may delete the record that it is called with,
  * no other. */
 int store_journal_foreach(struct store_journal *journal,

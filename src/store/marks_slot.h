@@ -22,11 +22,6 @@
 /* How long the lock may be free before a closer that should have come is given up. */
 #define MARKS_GRACE_MSEC 1000
 
-struct store_marks {
-    struct marks_table *table;
-    char *path; /* of the table, to enlarge it */
-};
-
 static inline uint64_t marks_hash_name(const char *upath)
 {
     uint64_t hash = XXH3_64bits(upath, strlen(upath));

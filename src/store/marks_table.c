@@ -153,6 +153,20 @@ static int earlier_boots(int control, const char *name, const char *node, const 
     return rc;
 }
 
+static void init_lines(struct marks_header *header)
+{
+    pthread_mutexattr_t attr;
+    int rc = pthread_mutexattr_init(&attr);
+
+    if (rc == 0)
+        rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    if (rc == 0)
+        rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    for (unsigned i = 0; i < MARKS_LINES && rc == 0; i++)
+        rc = pthread_mutex_init(&header->lines[i].life, &attr);
+    header->nlines = rc == 0 ? MARKS_LINES : 0;
+}
+
 static int make(const struct store_dir *dir, int control, const char *name,
                 const char *boot)
 {
@@ -178,6 +192,7 @@ static int make(const struct store_dir *dir, int control, const char *name,
     table->header.ino = st.st_ino;
     memcpy(table->header.boot, boot, MARKS_BOOT_LEN);
     memcpy(table->header.node, node, sizeof(node));
+    init_lines(&table->header);
     atomic_store(&table->header.limit, MARKS_STEP);
     rc = earlier_boots(control, name, node, boot, table, fd);
     if (rc == 0) {

@@ -13,6 +13,7 @@
 #ifndef DYAD_STORE_MARKS_TABLE_H
 #define DYAD_STORE_MARKS_TABLE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -52,6 +53,16 @@ struct marks_slot {
 
 _Static_assert(sizeof(struct marks_slot) == 64, "one cache line");
 
+#define MARKS_LINES 64u
+
+/* looked.c */
+struct marks_line {
+    _Atomic uint64_t rank;    /* 0: nobody's */
+    _Atomic uint32_t session; /* hash of its name */
+    _Atomic uint32_t state;
+    pthread_mutex_t life; /* robust: held as long as the member lives */
+};
+
 struct marks_header {
     uint64_t magic;
     uint64_t ino; /* of the file itself */
@@ -61,7 +72,11 @@ struct marks_header {
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
     _Atomic uint32_t shared;  /* store_marks_share() */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
+    uint32_t nlines;                   /* 0: made by a version that had none */
+    struct marks_line lines[MARKS_LINES];
 };
+
+_Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");
 
 struct marks_table {
     union {
@@ -72,6 +87,11 @@ struct marks_table {
         names[MARKS_BUCKETS]; /* how many marks have a name, an inode, of this hash: */
     _Atomic uint32_t inodes[MARKS_BUCKETS]; /* never too low, too high after a crash */
     struct marks_slot slots[MARKS_SLOTS];
+};
+
+struct store_marks {
+    struct marks_table *table;
+    char *path; /* of the table, to enlarge it */
 };
 
 static inline uint32_t marks_bucket(uint64_t hash)

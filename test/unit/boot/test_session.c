@@ -1001,6 +1001,24 @@ static void life_end(struct life *l, bool leave)
         close(l->claim);
 }
 
+/* As another member does that finds it dead. */
+static void entry_gone(const char *prefix)
+{
+    char from[512], to[512];
+    DIR *list = opendir(sub);
+    struct dirent *entry;
+    bool found = false;
+
+    assert_non_null(list);
+    while (!found && (entry = readdir(list)))
+        found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    assert_true(found);
+    snprintf(from, sizeof(from), "%s/%s", sub, entry->d_name);
+    snprintf(to, sizeof(to), "%s/gone%s", sub, entry->d_name + strlen("live"));
+    closedir(list);
+    assert_int_equal(rename(from, to), 0);
+}
+
 static void test_session(void **state)
 {
     struct life a, b, c;
@@ -1055,22 +1073,27 @@ static void test_session(void **state)
     while (strcmp(boot_session_empty_nodes(a.session), "") != 0)
         sched_yield();
 
-    /* Killed: on its own node that is certain, on another one it must be said. */
+    /* Killed: on its own node that is certain, on another one nobody can say. */
     life_end(&c, false);
-    boot_session_lost(a.session, 2, 2, false);
+    boot_session_lost(a.session, 2, 2);
     life_end(&b, false);
-    boot_session_lost(a.session, 1, 1, false);
+    boot_session_lost(a.session, 1, 1);
     RUN_UNTIL(a.slot[1].gone == 1);
     assert_int_equal(a.slot[2].gone, 1);
-    boot_session_lost(a.session, 2, 2, true);
-    RUN_UNTIL(a.slot[2].gone == 2);
-    assert_int_equal(count("live."), 1);
+    assert_int_equal(count("live."), 2);
 
-    /* One that is reported dead and is not puts itself back, and is found again. */
+    /* One whose blob could not be read is found again. */
+    a.slot[2].found = 0;
+    boot_session_find(a.session, 2);
+    RUN_UNTIL(a.slot[2].found == 1);
+    entry_gone("live.00002.2.");
+    RUN_UNTIL(a.slot[2].gone == 2);
+
+    /* One that somebody has found dead and is not puts itself back, and is found again. */
     life_start(&b, 4, "there");
     RUN_UNTIL(a.slot[3].found == 1);
-    boot_session_lost(a.session, 3, 1, true);
     a.slot[3].found = 0;
+    entry_gone("live.00003.1.");
     RUN_UNTIL(a.slot[3].gone == 1);
     RUN_UNTIL(a.slot[3].found == 1);
     life_end(&b, true);
@@ -1099,7 +1122,7 @@ static void test_session_superseded(void **state)
     life_create(&b, 2, "here", 16);
     assert_int_equal(b.error, EPERM);
     boot_session_get(b.session, 1);
-    boot_session_lost(b.session, 1, 1, true);
+    boot_session_lost(b.session, 1, 1);
     life_end(&b, true);
 }
 

@@ -1,0 +1,102 @@
+/*
+ * front_look.c - what is complete here, and may be out of date
+ *
+ * A complete file is opened without a message: whoever holds a copy is told of a newer
+ * version. Nobody is told on a node where no member lives, or only ranks in exec. So as
+ * long as this rank's member has not looked at what was left (first_look.c), an open of a
+ * complete regular file asks the member, as that of a missing one does, and waits for the
+ * member to join. Afterwards it costs some loads (store/looked.h): a member that dies, or
+ * leaves for exec, takes its word with it.
+ *
+ * Not asked about: what somebody is writing (read_check() and the marks know of that), what
+ * DYAD_WAIT leaves out, and, in a launch without a session directory, anything as long as
+ * no rank of the launch has recorded a file on this node. In a session others may have been
+ * here before, and which records are its own is known in the directory only.
+ *
+ * Where the member cannot join, files are plain local ones, and nobody asks again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/front.h"
+#include "store/journal.h"
+#include "store/looked.h"
+
+/* Of this process, for good: there is nobody to ask, or who was asked has no line in the
+ * table and has looked. Written by any thread, always to true. */
+static bool settled;
+
+bool front_may_be_old(const struct front *front)
+{
+    const struct front_side *side = &front->side[ENGINE_CONSUMER];
+
+    return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && side->marks &&
+           !store_looked(side->marks, front->rank);
+}
+
+/* Has a rank of this launch recorded anything on this node? */
+static bool launch_has_records(const struct front *front)
+{
+    struct store_dir *dir = store_dir_create(front->side[ENGINE_CONSUMER].path);
+    char prefix[sizeof(front->session) + 32];
+    bool any;
+
+    if (!dir)
+        return true;
+    snprintf(prefix, sizeof(prefix), "%s.%016llx.", front->session,
+             (unsigned long long)front->launch);
+    any = store_journal_any(dir, prefix);
+    store_dir_destroy(dir);
+    return any;
+}
+
+static bool is_complete(const struct front_side *side, const char *upath)
+{
+    struct store_mark_info info;
+    char path[2 * PATH_MAX];
+    struct statx stx;
+    uint64_t btime = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", side->real, upath);
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_BTIME,
+              &stx) < 0 ||
+        !S_ISREG(stx.stx_mode))
+        return false;
+    if (stx.stx_mask & STATX_BTIME)
+        btime = (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec;
+    return !store_marks_dirty(side->marks, upath, stx.stx_ino, btime, &info);
+}
+
+int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
+{
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply = {.type = 0};
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_CONSUME,
+        .flags = NET_LOOKUP_WAIT,
+        .entry = {.upath = upath},
+        .offset = (uint64_t)syscall(SYS_gettid),
+        .length = timeout_ms,
+    };
+    int saved = errno, rc;
+
+    if (front_member_over() || !is_complete(&front->side[ENGINE_CONSUMER], upath) ||
+        (!front->config.session_dir && !launch_has_records(front))) {
+        errno = saved;
+        return 0;
+    }
+    rc = front_request(front, &request, &reply, buf);
+    if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno)
+        return -1; /* the member's word: it is not here any more, and cannot be had */
+    if (rc < 0 && errno == EMFILE)
+        return -1; /* as for what is not here */
+    if (rc < 0 || reply.offset == NET_CONSUME_LOOKED)
+        __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
+    errno = saved;
+    return 0;
+}

@@ -1,0 +1,114 @@
+/*
+ * looked.c - lines of the marks' table by which members tell the processes of their ranks
+ *
+ * A line is taken, held and lost as a keeper's entry is (answers.c): its robust mutex is
+ * held as long as the member's thread lives, nobody ever waits for it, and the kernel marks
+ * it when the thread ends, in whatever way. To look at it is a load.
+ *
+ * A line is used again. Nobody must find the rank of one that is dead beside the life of
+ * the next: so a claimer first takes the rank out, by compare-and-swap from what it read
+ * while nobody lived there, then takes the mutex, then puts its own rank in.
+ * - Two that claim at once: at most one has the mutex. The other's swap fails, or it was
+ *   0 for 0 and its trylock fails.
+ * - Killed in between: rank 0 under a mutex that the kernel has marked; free.
+ * - A reader loads rank, life, state, rank. The rank is the same twice: then the life that
+ *   it saw was not that of somebody else, who would have put 0 there before.
+ * - The state is set to LOOKING before the rank is put in.
+ */
+#include "store/looked.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/marks_table.h"
+
+uint64_t store_looked_rank(const void *name, size_t len)
+{
+    return XXH3_64bits(name, len) | 1;
+}
+
+/* As in answers.c: a trylock would hold it for a moment. */
+static bool lives(const struct marks_line *line)
+{
+    unsigned word = (unsigned)__atomic_load_n(&line->life.__data.__lock, __ATOMIC_SEQ_CST);
+
+    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+static bool claim(struct marks_line *line, uint64_t rank, uint32_t session)
+{
+    uint64_t old = atomic_load(&line->rank);
+    int rc;
+
+    if (lives(line) || !atomic_compare_exchange_strong(&line->rank, &old, 0))
+        return false;
+    rc = pthread_mutex_trylock(&line->life);
+    if (rc == EOWNERDEAD)
+        rc = pthread_mutex_consistent(&line->life);
+    if (rc != 0)
+        return false;
+    atomic_store(&line->state, STORE_LOOKING);
+    atomic_store(&line->session, session);
+    atomic_store(&line->rank, rank);
+    return true;
+}
+
+int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *session)
+{
+    struct marks_header *header = &marks->table->header;
+    uint32_t hash = (uint32_t)XXH3_64bits(session, strlen(session));
+
+    for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
+        uint32_t line = (uint32_t)(rank + i) % MARKS_LINES;
+        if (claim(&header->lines[line], rank, hash))
+            return (int)line;
+    }
+    return -1;
+}
+
+void store_looked_set(struct store_marks *marks, int line, enum store_looked_state state)
+{
+    if (line >= 0)
+        atomic_store(&marks->table->header.lines[line].state, (uint32_t)state);
+}
+
+bool store_looked_others(const struct store_marks *marks, int own)
+{
+    const struct marks_header *header = &marks->table->header;
+    uint32_t session = own >= 0 ? atomic_load(&header->lines[own].session) : 0;
+
+    for (int i = 0; own >= 0 && i < (int)MARKS_LINES; i++) {
+        const struct marks_line *line = &header->lines[i];
+        uint64_t rank = atomic_load(&line->rank);
+        if (i != own && rank && atomic_load(&line->session) == session &&
+            atomic_load(&line->state) == STORE_LOOKING && lives(line) &&
+            atomic_load(&line->rank) == rank)
+            return true;
+    }
+    return false;
+}
+
+void store_looked_end(struct store_marks *marks, int line)
+{
+    if (line < 0)
+        return;
+    atomic_store(&marks->table->header.lines[line].rank, 0);
+    pthread_mutex_unlock(&marks->table->header.lines[line].life);
+}
+
+bool store_looked(const struct store_marks *marks, uint64_t rank)
+{
+    const struct marks_header *header = &marks->table->header;
+
+    for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
+        const struct marks_line *line = &header->lines[(uint32_t)(rank + i) % MARKS_LINES];
+        if (atomic_load(&line->rank) == rank && lives(line) &&
+            atomic_load(&line->state) == STORE_LOOKED && atomic_load(&line->rank) == rank)
+            return true;
+    }
+    return false;
+}
