@@ -147,6 +147,11 @@ static int run_one(struct front *front, struct member_params *params)
     ops->destroy(member);
     return rc;
 error:
+    if (wrecks > 0)
+        log_error(
+            "rank %u cannot join anew: files below its managed directory are no longer "
+            "shared by its processes, and what they ask for fails",
+            front->identity.rank);
     boot_claim_shut(params->claim_fd); /* else the member does so, in its table */
     return -1;
 }
@@ -188,21 +193,14 @@ int front_member_run(struct front *front, int claim_fd)
     else
         rc = run_one(front, &params);
     while (rc == MEMBER_WRECKED) {
-        bool again = may_rejoin();
         ops = NULL;
         wrecks++;
         params.table_own = true;
-        if (execs()) {
+        if (!execs()) {
+            rc = run_one(front, &params);
+        } else {
             close(params.claim_fd); /* the program's table has it, too */
             rc = 0;
-        } else if (!again || (rc = run_one(front, &params)) < 0) {
-            log_error(
-                "rank %u could not join anew: files below its managed directory are "
-                "no longer shared by its processes",
-                front->identity.rank);
-            if (!again)
-                boot_claim_shut(params.claim_fd);
-            rc = -1;
         }
     }
     hopeless |= rc < 0;
