@@ -381,6 +381,10 @@ static int member_start(struct member *member)
     member_sides_describe(member);
     if (request_start(member) < 0)
         return -1;
+    /* It is because the program may use PMIx, too, in a copy that ours does not see: a
+     * PMIx_Finalize of ours would make the server remove what MPI has below /dev/shm. */
+    if (run_of(member)->apart)
+        boot_pmix_hold_ns = UINT64_MAX / 2;
     member->pmix = boot_pmix_create(
         member->loop, member->identity,
         member->config->kvs_namespace ? member->config->kvs_namespace : prefix,
