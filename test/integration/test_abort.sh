@@ -100,10 +100,11 @@ made("flag.done")'
 fi
 
 # once POINT NP@NODE...: rank 1 aborts there, once.
+ENVIRONMENT=()
 once() {
     local point=$1
     shift
-    begin "DYAD_CRASH=1/abort:$point" "DYAD_CRASH_ONCE=$WORK/flag.once"
+    begin "DYAD_CRASH=1/abort:$point" "DYAD_CRASH_ONCE=$WORK/flag.once" "${ENVIRONMENT[@]}"
     : >"$WORK/flag.once"
     job_ok 60 "$@"
     [ "$(faults)" -ge 1 ] || fail "$point: no fault: $(grep fault "$LOG")"
@@ -117,6 +118,13 @@ once withdraw-published 1@n0 bash -c "$RANK"'wait_for flag.gone; ! right a1 a1; 
 # At its exit, where it serves the others.
 once serve-asked 1@n0 bash -c "$RANK"'wait_for flag.a; all_right' -- 1@n0 bash -c "$RANK"'write a; made flag.a' -- \
     1@n1 bash -c "$RANK"'wait_for flag.a; all_right'
+
+# Where the program calls the library itself, without and with the wrapper.
+for preload in "" "$PRELOAD"; do
+    ENVIRONMENT=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$WORK/build/lib" "LD_PRELOAD=$preload")
+    START=none once serve-asked:20 1@n1 "$PROGS/api_pair" consume "$SSD" 100 -- 1@n0 "$PROGS/api_pair" produce "$SSD" 100
+    grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
+done
 
 # --- it does not any more ---------------------------------------------------------------
 
