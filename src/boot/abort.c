@@ -6,7 +6,9 @@
  * UCX's async thread, if it has one: it may look at what is half changed, or find that
  * its descriptors are closed, which it takes for a reason to abort(). Once a catch has
  * happened such a thread is put to sleep: all signals of the program's are blocked in it,
- * it holds nothing of ours, and the process ends over it.
+ * it holds nothing of ours, and the process ends over it. That concerns one copy of these
+ * libraries: another that is opened in a name space of its own (engine/front_member.c) has
+ * its own copy of this file.
  *
  * With sanitizers there is no RTLD_DEEPBIND, nor where the program had loaded UCX before
  * us and cannot have it apart from us (glibc before 2.34): then UCX finds libc's abort.
@@ -16,6 +18,7 @@
 #include "boot/abort.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -61,7 +64,7 @@ __attribute__((noreturn)) DYAD_VISIBLE void abort(void)
         siglongjmp(*to, 1);
     }
     while (atomic_load(&caught))
-        pause();
+        poll(NULL, 0, -1); /* a sleep to all who look whether this process can go on */
     pthread_once(&once, find);
     if (libc_abort)
         libc_abort();

@@ -13,6 +13,11 @@
  * thread is ours if its descriptor of that number is that file. Threads that libraries
  * create need no registration then.
  *
+ * A library that has ended itself may have left threads in the private table, and they keep
+ * it, and all that is in it, from going. So who moves on (boot_fdtable_move) leaves a
+ * thread behind, which empties it; what has to live on is in the copy that the mover has by
+ * then.
+ *
  * Once a thread has unshared there is no way back, so a thread that will have the program's
  * table is created before (the host thread); it only sleeps, and creates others on request.
  *
@@ -25,6 +30,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -283,10 +289,18 @@ static int put_marker(int lowest)
     return 0;
 }
 
-int boot_fdtable_unshare(int keep[], size_t n)
+static int floor_get(void)
 {
     struct rlimit limit;
-    int lowest = FLOOR_WANTED;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < FLOOR_WANTED)
+        return (int)(limit.rlim_cur / 2);
+    return FLOOR_WANTED;
+}
+
+int boot_fdtable_unshare(int keep[], size_t n)
+{
+    int lowest = floor_get();
     int rc;
 
     if (n > KEEP_MAX) {
@@ -298,8 +312,6 @@ int boot_fdtable_unshare(int keep[], size_t n)
             errno = EINVAL;
             return -1;
         }
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < FLOOR_WANTED)
-        lowest = (int)(limit.rlim_cur / 2);
     if ((rc = host_start()) != 0) {
         errno = rc;
         return -1;
@@ -333,4 +345,69 @@ void boot_fdtable_close_all(void)
     for (int fd = STDERR_FILENO + 1; fd < (int)limit.rlim_cur; fd++)
         if (fd != keep)
             close_fd(fd);
+}
+
+/* --- from one private table to the next --- */
+
+struct emptier {
+    sem_t go;
+    bool wanted;
+};
+
+static void *emptier_main(void *arg)
+{
+    struct emptier *emptier = arg;
+
+    while (sem_wait(&emptier->go) < 0)
+        ;
+    if (emptier->wanted) {
+        boot_fdtable_drop(STDOUT_FILENO);
+        boot_fdtable_close_all();
+    }
+    return NULL;
+}
+
+int boot_fdtable_move(int fd)
+{
+    const int first = STDERR_FILENO + 1;
+    struct emptier emptier = {.wanted = false};
+    pthread_t thread;
+    int error;
+
+    if (!boot_fdtable_is_private()) {
+        errno = EINVAL;
+        return -1;
+    }
+    sem_init(&emptier.go, 0, 0);
+    if ((error = pthread_create(&thread, NULL, emptier_main, &emptier)) != 0) {
+        sem_destroy(&emptier.go);
+        errno = error;
+        return -1;
+    }
+    if (unshare(CLONE_FILES) < 0) {
+        error = errno;
+    } else {
+        /* A connection ends when both tables have let go of it. */
+        emptier.wanted = true;
+        if (syscall(SYS_dup3, fd, first, O_CLOEXEC) < 0 ||
+            (syscall(SYS_close_range, first + 1, ~0U, 0) < 0 &&
+             close_others(&first, 1) < 0))
+            error = EIO;
+    }
+    sem_post(&emptier.go);
+    pthread_join(thread, NULL);
+    sem_destroy(&emptier.go);
+    errno = error ? error : errno;
+    return error ? -1 : first;
+}
+
+int boot_fdtable_take(int *fd)
+{
+    int lowest = floor_get(), high = dup_above(*fd, lowest);
+
+    if (high < 0)
+        return -1;
+    close_fd(*fd);
+    *fd = high;
+    return put_guards(lowest) < 0 || put_marker(lowest) < 0 ? -1 : 0;
 }

@@ -26,6 +26,18 @@
  * was done). */
 int boot_fdtable_unshare(int keep[], size_t n);
 
+/* For the end of all who use the private table, but the calling thread, and fd: the calling
+ * thread gets a table with nothing in it but 0-2 and fd, under a new number; what is in the
+ * private one is closed, as by boot_fdtable_close_all(), 1 too, whoever of a dead library's
+ * threads is still there. Returns the number, or -1 with errno: as if it had not been
+ * called, or, EIO, this thread's table is of no use any more. From a thread of the private
+ * table, signals blocked. */
+int boot_fdtable_move(int fd);
+
+/* After boot_fdtable_move(), by this or by another copy of this library: as
+ * boot_fdtable_unshare(), of a table that nobody shares. There is no host thread then. */
+int boot_fdtable_take(int *fd);
+
 /* Is the calling thread's table the private one? False before boot_fdtable_unshare(). Any
  * thread. */
 bool boot_fdtable_is_private(void);

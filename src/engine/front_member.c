@@ -6,6 +6,15 @@
  * front_member_leave() may come at any step, from exit or exec in any thread of the
  * program: it raises `leaving`, which the starting thread looks at before the member runs,
  * and waits for NONE.
+ *
+ * A member whose UCX has ended itself (engine/wreck.c) is followed by another one on the
+ * same thread, with the same claim: for all others this rank was in exec. Its libraries are
+ * a new copy, in a name space of its own, and share nothing with those of the dead one:
+ * neither UCX and PMIx nor their libc. The old copy stays, with its memory, the threads of
+ * UCX that sleep in abort(), and whatever lock it holds; nothing calls it. Name spaces are
+ * few, and a UCX that fails at once must end, so this is done REJOINS_MAX times in a
+ * process. Not guarded against: a UCX that calls abort() in a constructor, under the
+ * dynamic loader's lock.
  */
 #include <errno.h>
 #include <signal.h>
@@ -25,6 +34,7 @@
 #include "util/log.h"
 
 #define DESCRIPTORS_NEEDED 64
+#define REJOINS_MAX        3 /* glibc 2.36 has static TLS for some ten such copies */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -35,6 +45,8 @@ static bool
 static struct member *running;
 static const struct member_ops *ops;
 static bool apart; /* with libraries of its own (front_library.c) */
+/* How many copies of the libraries are wrecks; by the thread in front_member_run() only. */
+static unsigned wrecks;
 /* The claim that front_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
 /* This process could not join: it does not try again. */
@@ -44,11 +56,16 @@ static bool forked;
 /* This process was the member and is past its exit: see front_member_over(). */
 static bool over;
 
+static bool may_rejoin(void)
+{
+    return wrecks < REJOINS_MAX && front_library_may_be_apart();
+}
+
 static void load(void)
 {
-    if (boot_libs_may_share() && front_library_may_be_apart())
+    if (wrecks > 0 || (boot_libs_may_share() && front_library_may_be_apart()))
         ops = front_member_library(apart = true);
-    if (!ops)
+    if (!ops && wrecks == 0)
         ops = front_member_library(apart = false);
 }
 
@@ -91,6 +108,63 @@ static bool enough_descriptors(void)
     return false;
 }
 
+/* One member, from its beginning to its end: as member_ops.run(). */
+static int run_one(struct front *front, struct member_params *params)
+{
+    struct member *member = NULL;
+    int rc;
+
+    /* By a thread with a table of its own: this one still has the program's, which may
+     * close 1 and count on getting it from its next open. */
+    if (!ops && front->run_loader)
+        front->run_loader(load);
+    else if (!ops)
+        load();
+    if (!ops) {
+        errno = ELIBACC;
+        goto error;
+    }
+    params->apart = apart;
+    params->may_rejoin = may_rejoin();
+    if (!(member = ops->create(params))) {
+        log_error("cannot start the member of rank %u: %m", front->identity.rank);
+        goto error;
+    }
+    pthread_mutex_lock(&lock);
+    running = member;
+    state = RUNNING;
+    if (leaving)
+        ops->leave(member, lingering, ending);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+
+    rc = ops->run(member, &params->claim_fd);
+
+    pthread_mutex_lock(&lock);
+    running = NULL;
+    state = STARTING;
+    pthread_mutex_unlock(&lock);
+    ops->destroy(member);
+    return rc;
+error:
+    if (wrecks > 0)
+        log_error(
+            "rank %u cannot join anew: files below its managed directory are no longer "
+            "shared by its processes, and what they ask for fails",
+            front->identity.rank);
+    boot_claim_shut(params->claim_fd); /* else the member does so, in its table */
+    return -1;
+}
+
+/* Its place is to be taken by the next image. */
+static bool execs(void)
+{
+    pthread_mutex_lock(&lock);
+    bool is = leaving && !lingering;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 int front_member_run(struct front *front, int claim_fd)
 {
     struct member_params params = {
@@ -102,9 +176,7 @@ int front_member_run(struct front *front, int claim_fd)
         .thread_enter = front->thread_enter,
         .table_ready = table_is_ready,
     };
-    struct member *member = NULL;
     int rc = -1;
-    bool entered = false;
 
     pthread_mutex_lock(&lock);
     if (state != NONE) {
@@ -117,43 +189,21 @@ int front_member_run(struct front *front, int claim_fd)
     pthread_mutex_unlock(&lock);
 
     if (!enough_descriptors())
-        goto done;
-    /* By a thread with a table of its own: this one still has the program's, which may
-     * close 1 and count on getting it from its next open. */
-    if (!ops && front->run_loader)
-        front->run_loader(load);
-    else if (!ops)
-        load();
-    if (!ops) {
-        errno = ELIBACC;
-        goto done;
+        boot_claim_shut(claim_fd);
+    else
+        rc = run_one(front, &params);
+    while (rc == MEMBER_WRECKED) {
+        ops = NULL;
+        wrecks++;
+        params.table_own = true;
+        if (!execs()) {
+            rc = run_one(front, &params);
+        } else {
+            close(params.claim_fd); /* the program's table has it, too */
+            rc = 0;
+        }
     }
-    params.apart = apart;
-    if (!(member = ops->create(&params))) {
-        log_error("cannot start the member of rank %u: %m", front->identity.rank);
-        goto done;
-    }
-    pthread_mutex_lock(&lock);
-    running = member;
-    state = RUNNING;
-    if (leaving)
-        ops->leave(member, lingering, ending);
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-
-    entered = true;
-    rc = ops->run(member);
-
-    pthread_mutex_lock(&lock);
-    running = NULL;
-    pthread_mutex_unlock(&lock);
-    ops->destroy(member);
-done:
-    if (rc < 0) {
-        hopeless = true;
-        if (!entered) /* else it has done so, in the table in which it has the claim */
-            boot_claim_shut(claim_fd);
-    }
+    hopeless |= rc < 0;
     set_state(NONE);
     return rc;
 }
@@ -281,7 +331,7 @@ void front_fork_child(void)
     table_private = false;
     running = NULL;
     /* PMIx and UCX do not survive a fork: it would wait for their threads for ever. */
-    forked |= ops != NULL;
+    forked |= ops != NULL || wrecks > 0;
     if (own_claim >= 0)
         close(own_claim); /* else the claim would outlive the member, in a child that never
                              execs */

@@ -45,6 +45,8 @@ static struct member *member_create(const struct member_params *params)
     member->thread_enter = params->thread_enter;
     run->table_ready = params->table_ready;
     run->apart = params->apart;
+    run->table_own = params->table_own;
+    run->may_rejoin = params->may_rejoin;
     member->claim_fd = params->claim_fd;
     member->joined_tail = &member->joined;
     member->next_id = 1;
@@ -381,6 +383,10 @@ static int member_start(struct member *member)
     member_sides_describe(member);
     if (request_start(member) < 0)
         return -1;
+    /* It is because the program may use PMIx, too, in a copy that ours does not see: a
+     * PMIx_Finalize of ours would make the server remove what MPI has below /dev/shm. */
+    if (run_of(member)->apart)
+        boot_pmix_hold_ns = UINT64_MAX / 2;
     member->pmix = boot_pmix_create(
         member->loop, member->identity,
         member->config->kvs_namespace ? member->config->kvs_namespace : prefix,
@@ -491,35 +497,66 @@ static void not_running(struct member_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
-static int run_here(struct member *member)
+/* For the calling thread, and those that come of it. */
+static int table_get(struct member *member)
 {
     struct member_run *run = run_of(member);
+    int rc = run->table_own ? boot_fdtable_take(&member->claim_fd)
+                            : boot_fdtable_unshare(&member->claim_fd, 1);
 
-    if (member->thread_enter)
-        member->thread_enter();
-    log_setup(member);
-    prctl(PR_SET_NAME, "dyad-loop");
-    member->started = util_clock_now();
-    if (boot_fdtable_unshare(&member->claim_fd, 1) < 0) {
+    if (rc < 0) {
         log_error("cannot have a descriptor table of our own: %m");
+        if (run->table_own)
+            boot_claim_shut(member->claim_fd);
         member->claim_fd = -1;
-        run->table_ready();
-        return -1;
+    } else {
+        member_sides_drop_stdio(member);
     }
-    member_sides_drop_stdio(member);
     run->table_ready();
-    net_auth_prepare(); /* before the program, which may use libcrypto, can end */
-    if (boot_abort_catch(live, member) < 0) {
-        not_running(run);
+    return rc;
+}
+
+/* The loop's thread, after boot_abort_catch() was left by an abort(). */
+static void wrecked(struct member *member)
+{
+    struct member_run *run = run_of(member);
+    bool execs;
+
+    pthread_mutex_lock(&run->lock);
+    run->running = false;
+    execs = run->leave_wanted && !run->leave_linger;
+    pthread_mutex_unlock(&run->lock);
+    run->wrecked = true;
+    run->followed = run->may_rejoin || execs;
+    if (run->followed)
+        log_warn(
+            "UCX has found a fault in itself: rank %u leaves, and joins anew with another "
+            "copy of it",
+            member->identity->rank);
+    else
         log_error(
             "UCX has found a fault in itself: files below the managed directory of rank %u "
             "are no longer shared by its processes, and what they ask for fails; the "
             "program goes on. What it has published is served by another rank of its "
             "node, if there is one. To share again it must be started anew",
             member->identity->rank);
-        run->wrecked = true;
-        wreck_leave(member);
-        return -1;
+    stats_log(member);
+    wreck_leave(member, run->followed);
+}
+
+static void run_here(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    if (member->thread_enter)
+        member->thread_enter();
+    prctl(PR_SET_NAME, "dyad-loop");
+    member->started = util_clock_now();
+    net_auth_prepare(); /* before the program, which may use libcrypto, can end */
+    if (boot_abort_catch(live, member) < 0) {
+        wrecked(member);
+        run->rc = run->followed ? MEMBER_WRECKED : -1;
+        return;
     }
     not_running(run);
     if (run->rc == 0)
@@ -527,31 +564,50 @@ static int run_here(struct member *member)
     if (run->rc < 0 && member->claim_fd >= 0)
         boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
     member_teardown(member);
-    return run->rc;
 }
 
 static void *run_main(void *member)
 {
-    run_of(member)->rc = run_here(member);
+    run_here(member);
     return NULL;
 }
 
 /* A libc has prepared only the threads that it made itself for its use. */
-static int member_run(struct member *member)
+static int run_apart(struct member *member)
 {
-    struct member_run *run = run_of(member);
     pthread_t thread;
     int error;
 
-    if (!run->apart)
-        return run_here(member);
     if ((error = pthread_create(&thread, NULL, run_main, member)) != 0) {
         log_error("no thread for the member of rank %u: %s", member->identity->rank,
                   strerror(error));
-        run->table_ready();
+        boot_claim_shut(member->claim_fd);
         return -1;
     }
     pthread_join(thread, NULL);
+    return 0;
+}
+
+static int member_run(struct member *member, int *claim_fd)
+{
+    struct member_run *run = run_of(member);
+
+    log_setup(member);
+    if (table_get(member) < 0)
+        return -1;
+    if (!run->apart)
+        run_here(member);
+    else if (run_apart(member) < 0)
+        return -1;
+    if (run->rc == MEMBER_WRECKED) {
+        *claim_fd = boot_fdtable_move(member->claim_fd);
+        if (*claim_fd < 0) { /* as if nobody followed */
+            log_error("rank %u cannot join anew: %m", member->identity->rank);
+            boot_claim_shut(member->claim_fd);
+            boot_fdtable_close_all();
+            run->rc = -1;
+        }
+    }
     return run->rc;
 }
 

@@ -25,8 +25,11 @@ struct member_run {
     bool exiting;             /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
-    bool apart;   /* our libc is not the caller's */
-    bool wrecked; /* wreck.c: nothing is freed */
+    bool apart;      /* our libc is not the caller's */
+    bool table_own;  /* as in member_params */
+    bool may_rejoin; /* likewise */
+    bool wrecked;    /* wreck.c: nothing is freed */
+    bool followed;   /* ... and not the end of this rank */
     int rc;
 };
 
@@ -132,8 +135,9 @@ void revalidate_rank(struct member *member, uint32_t rank);
 
 /* What holds anything up, of other processes or of this one, is let go; nothing is freed.
  * The loop's thread of a member or of a promoted guest, whose last act it is. A line was
- * logged before. */
-void wreck_leave(struct member *member);
+ * logged before. `is_followed`: by another member in this process, or by another image of
+ * it, so the claim is to live on; then boot_fdtable_move() is to follow. */
+void wreck_leave(struct member *member, bool is_followed);
 /* The object stays for ever, and is no leak. */
 void wreck_keep(void *what);
 

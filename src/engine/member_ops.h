@@ -14,9 +14,11 @@
 #include "boot/identity.h"
 #include "engine/config.h"
 
-#define MEMBER_ABI        4
+#define MEMBER_ABI        5
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
+
+#define MEMBER_WRECKED 1 /* see run() */
 
 struct peer;
 struct sockaddr_un;
@@ -30,7 +32,9 @@ struct member_params {
     int claim_fd;        /* listening socket; duplicated */
     const struct sockaddr_un *claim; /* of a promoted guest: its member's */
     unsigned claim_len;
-    bool apart;                 /* this library is in a name space of its own */
+    bool apart;      /* this library is in a name space of its own */
+    bool table_own;  /* the calling thread has been left by a member that was wrecked */
+    bool may_rejoin; /* there may be another member after MEMBER_WRECKED */
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */
@@ -41,9 +45,12 @@ struct member_ops {
     /* Make a member. Does no I/O. NULL with errno. */
     struct member *(*create)(const struct member_params *params);
     /* Join and serve until leave(). The calling thread (all signals blocked), or if apart a
-     * new one, becomes the loop's thread and gets a descriptor table of its own. 0, or -1
-     * after a log line: it could not join. */
-    int (*run)(struct member *member);
+     * new one, becomes the loop's thread; both get a descriptor table of our own. 0, or -1
+     * after a log line: it could not join, and the claim is shut. MEMBER_WRECKED: a library
+     * of ours has ended itself, and nothing of this copy must be used again but destroy();
+     * the claim lives on as *claim_fd, which is all that is in the calling thread's table,
+     * beside 0-2, and is the caller's. */
+    int (*run)(struct member *member, int *claim_fd);
     /* Ask to leave: with `linger` after the exit barrier. Any thread, any number of times;
      * returns at once; run() then returns. `image_ends`: the process exits or execs then.
      * Once run() was entered it is bounded without linger. */

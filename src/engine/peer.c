@@ -460,7 +460,7 @@ static void *run_main(void *arg)
             "UCX has found a fault in itself: this process is a guest of its member again");
         peer->wrecked = true;
         peer->rc = -1;
-        wreck_leave(member);
+        wreck_leave(member, false);
         return NULL;
     }
     not_running(peer);

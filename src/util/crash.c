@@ -15,6 +15,7 @@
 void util_crash_point(const char *name, unsigned *times)
 {
     const char *at = getenv("DYAD_CRASH"), *rank = getenv("PMIX_RANK");
+    const char *once = getenv("DYAD_CRASH_ONCE");
     size_t rank_len = rank ? strlen(rank) : 0, name_len = strlen(name);
     unsigned time = __atomic_add_fetch(times, 1, __ATOMIC_RELAXED);
 
@@ -28,7 +29,8 @@ void util_crash_point(const char *name, unsigned *times)
             continue;
         const char *end = point + name_len;
         unsigned wanted = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 1;
-        if ((*end == ':' || *end == ',' || !*end) && time == wanted) {
+        if ((*end == ':' || *end == ',' || !*end) &&
+            (once ? time >= wanted && unlink(once) == 0 : time == wanted)) {
             if (aborts)
                 abort();
             kill(getpid(), SIGKILL);

@@ -55,6 +55,7 @@ enum { NONE = 0, WAITING, RUNNING, STATE_MASK = 3 };
 static _Atomic uint32_t word;
 static _Atomic uint32_t unsharing;
 static _Atomic int claim = -1;
+static atomic_bool failed; /* the claim is shut, and of no use to the next image */
 
 static void wake(void)
 {
@@ -137,8 +138,8 @@ static void *member_main(void *arg)
         return NULL;
     preload();
     ops = wrapper_engine();
-    if (ops)
-        ops->member_run(atomic_load(&claim));
+    if (ops && ops->member_run(atomic_load(&claim)) < 0)
+        atomic_store(&failed, true);
     move((waiting & ~(uint32_t)STATE_MASK) | RUNNING, NONE);
     return NULL;
 }
@@ -320,7 +321,7 @@ bool wrapper_member_retire(void)
         seen = atomic_load(&word);
     leave(ENGINE_LEAVE_EXEC);
     errno = saved;
-    return true;
+    return !atomic_load(&failed); /* it may have done so just now */
 }
 
 /* If it is none, the new image tries with a claim of its own. */

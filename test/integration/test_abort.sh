@@ -1,6 +1,8 @@
 #!/bin/bash
-# UCX finds a fault in itself and calls abort(): the rank's program goes on, and ends as it would, and so does the job;
-# what the rank had published is served by its neighbour; what its own processes ask for fails at once, with a line.
+# UCX finds a fault in itself and calls abort(). The rank's member comes back, in the same process, with another copy of
+# UCX: nothing that its processes or the others ask for fails. After the third time it does not: the rank's program goes on,
+# and ends as it would, and so does the job; what the rank had published is served by its neighbour; what its own processes
+# ask for fails at once, with a line.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
@@ -12,50 +14,159 @@ made() { : >"$W/$1"; }
 set -e
 text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }
 right() { [ "$(cat "$SSD/$1")" = "$(text "$2")" ]; }
-all_right() { local i; for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done; }
+all_right() { local i; for i in 1 2 3 4 5 6; do right "${1:-a}$i" "${1:-a}$i"; done; }
+write() { local i; for i in 1 2 3 4 5 6; do text "$1$i" >"$SSD/$1$i"; done; }
 '
-# abort_at POINT [NAME=VALUE...] -- PROGRAM...: rank 1 is that program, and aborts at that place, which it comes to when rank
-# 2 reads, or when it publishes.
-abort_at() {
-    local point=$1
-    shift
+begin() { # NAME=VALUE...
     rm -f "$WORK"/flag.*
     : >"$LOG"
     clean_ssd
-    JOB_ENV=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2 "DYAD_CRASH=1/abort:$point")
+    JOB_ENV=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2 "$@")
+}
+# Of rank 1: where connections break so often UCX may find one of its own in any rank, which then comes back, too.
+faults() { grep -c 'rank 1[] ].*has found a fault in itself' "$LOG" || true; }
+
+# --- it comes back ----------------------------------------------------------------------
+
+# comes_back NAME FAULTS RANK1 [NAME=VALUE...]: rank 1 is that program, and aborts at the next file that it is asked for
+# whenever there is a flag.once. Rank 2 makes it, twice.
+comes_back() {
+    local name=$1 times=$2 program=$3
+    shift 3
+    begin DYAD_CRASH=1/abort:serve-asked:1 "DYAD_CRASH_ONCE=$WORK/flag.once" "$@"
+    job_ok 60 \
+        1@n0 bash -c "$RANK"'wait_for flag.a; wait_for flag.second; all_right; all_right b; write n' -- \
+        1@n0 "${RUN1[@]}" "$program" -- \
+        1@n1 bash -c "$RANK"'wait_for flag.a; made flag.once; all_right; [ ! -e "$W/flag.once" ]; made flag.first
+            wait_for flag.b; made flag.once; all_right b; [ ! -e "$W/flag.once" ]; made flag.second; write f
+            right child child; all_right n; right c1 c1' -- \
+        1@n1 bash -c "$RANK"'wait_for flag.second; all_right; all_right b; all_right n; all_right c; right child child; right c1 c1'
+    [ "$(faults)" -ge "$times" ] || fail "$name: not $times faults: $(grep fault "$LOG")"
+    ! grep 'cannot be reached on this node\|went away before\|is not shared\|are not shared' "$LOG" || fail "$name: something was refused"
+    grep -q "joined as .*, incarnation $times," "$LOG" || fail "$name: no incarnation $times: $(grep 'joined as' "$LOG")"
+    [ -e "$WORK/flag.done" ] || fail "$name: rank 1 did not come to its end"
+}
+# Two children wait all the time, one for what another rank will write, one for what nobody will: that ends, and at its time.
+RUN1=(bash -c)
+comes_back bash 2 "$RANK"'cat "$SSD/f6" >"$W/flag.f6" & child=$!; { ! cat "$SSD/never"; } & never=$!
+    write a; made flag.a; wait_for flag.first; write b; made flag.b; wait_for flag.second
+    write c; (text child >"$SSD/child"); all_right f; all_right n
+    wait $child; [ "$(cat "$W/flag.f6")" = "$(text f6)" ]; made flag.done; wait $never'
+# What it becomes by exec is the next incarnation.
+comes_back exec 2 "$RANK"'write a; made flag.a; wait_for flag.first; write b; made flag.b; wait_for flag.second
+    exec bash -c "$NEXT"' "NEXT=$RANK"'write c; (text child >"$SSD/child"); all_right f; all_right n; all_right b; made flag.done'
+# In a session of a directory nobody has told the launcher, and a slot has to be found again.
+mkdir -m 700 "$WORK/session"
+comes_back session 2 "$RANK"'write a; made flag.a; wait_for flag.first; write b; made flag.b; wait_for flag.second
+    write c; (text child >"$SSD/child"); all_right f; all_right n; made flag.done' "DYAD_SESSION_DIR=$WORK/session"
+# With libraries apart from the first; and a child of fork, which is as good as its parent.
+if [ -n "$PYTHON" ]; then
+    RUN1=("$PYTHON" -c)
+    comes_back python 2 '
+import os, time
+ssd, w = os.environ["SSD"], os.environ["W"]
+def text(name):
+    return "".join("%s: this is line %d of what was written there, and all of it must come\n" % (name, i) for i in range(1, 9))
+def write(name):
+    with open(ssd + "/" + name, "w") as f:
+        f.write(text(name))
+def right(name):
+    with open(ssd + "/" + name) as f:
+        assert f.read() == text(name), name
+def write_all(name):
+    for i in range(1, 7):
+        write(name + str(i))
+def made(name):
+    open(w + "/" + name, "w").close()
+def wait_for(name):
+    while not os.path.exists(w + "/" + name):
+        time.sleep(0.02)
+def child(fn, arg):
+    pid = os.fork()
+    if pid == 0:
+        fn(arg)
+        os._exit(0)
+    return pid
+waiting = child(right, "f6")
+write_all("a"); made("flag.a"); wait_for("flag.first")
+write_all("b"); made("flag.b"); wait_for("flag.second")
+write_all("c")
+assert os.waitpid(child(write, "child"), 0)[1] == 0
+for i in range(1, 7):
+    right("f%d" % i); right("n%d" % i)
+assert os.waitpid(waiting, 0)[1] == 0
+made("flag.done")'
+    RUN1=(bash -c)
+fi
+
+# once POINT NP@NODE...: rank 1 aborts there, once.
+ENVIRONMENT=()
+once() {
+    local point=$1
+    shift
+    begin "DYAD_CRASH=1/abort:$point" "DYAD_CRASH_ONCE=$WORK/flag.once" "${ENVIRONMENT[@]}"
+    : >"$WORK/flag.once"
+    job_ok 60 "$@"
+    [ "$(faults)" -ge 1 ] || fail "$point: no fault: $(grep fault "$LOG")"
+    ! grep 'cannot be reached on this node\|went away before' "$LOG" || fail "$point: something was refused"
+}
+# A close that is under way, and a removal, are done all the same.
+once produce-published:3 1@n0 bash -c "$RANK"'all_right' -- 1@n0 bash -c "$RANK"'write a' -- 1@n1 bash -c "$RANK"'all_right'
+once withdraw-published 1@n0 bash -c "$RANK"'wait_for flag.gone; ! right a1 a1; all_right b' -- \
+    1@n0 bash -c "$RANK"'write a; wait_for flag.read; rm "$SSD/a1"; write b; made flag.gone' -- \
+    1@n1 bash -c "$RANK"'all_right; made flag.read; wait_for flag.gone; all_right b; right a2 a2; ! right a1 a1'
+# At its exit, where it serves the others.
+once serve-asked 1@n0 bash -c "$RANK"'wait_for flag.a; all_right' -- 1@n0 bash -c "$RANK"'write a; made flag.a' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.a; all_right'
+
+# Where the program calls the library itself, without and with the wrapper.
+for preload in "" "$PRELOAD"; do
+    ENVIRONMENT=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$WORK/build/lib" "LD_PRELOAD=$preload")
+    START=none once serve-asked:20 1@n1 "$PROGS/api_pair" consume "$SSD" 100 -- 1@n0 "$PROGS/api_pair" produce "$SSD" 100
+    grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
+done
+
+# --- it does not any more ---------------------------------------------------------------
+
+# abort_at POINT [NAME=VALUE...] -- PROGRAM...: rank 1 is that program, and aborts at that place, which it comes to when rank
+# 2 reads, each time that it has come back.
+abort_at() {
+    local point=$1 env=()
+    shift
     while [ "$1" != -- ]; do
-        JOB_ENV+=("$1")
+        env+=("$1")
         shift
     done
     shift
+    begin "DYAD_CRASH=1/abort:$point" "${env[@]}"
     job_ok 40 \
         1@n0 bash -c "$RANK"'wait_for flag.read; all_right; text n0 >"$SSD/n0"' -- \
         1@n0 "$@" -- \
         1@n1 bash -c "$RANK"'wait_for flag.written; all_right; made flag.read; right n0 n0' -- \
         1@n1 bash -c "$RANK"'wait_for flag.read; all_right; right n0 n0; wait_for flag.done'
     [ -e "$WORK/flag.done" ] || fail "$point: rank 1 did not come to its end"
-    [ "$(grep -c 'has found a fault in itself' "$LOG")" = 1 ] || fail "$point: not said once: $(grep fault "$LOG")"
+    [ "$(faults)" = 4 ] || fail "$point: not four faults: $(grep fault "$LOG")"
+    [ "$(grep -c 'rank 1[] ].*are no longer shared by its processes' "$LOG")" = 1 ] || fail "$point: the end is not said once"
     grep -q "of what it left .* serves [67] files" "$LOG" || fail "$point: what it had published was not taken over"
     say "$point: $(grep -c 'cannot be reached on this node\|went away before' "$LOG") requests refused"
 }
 
-WRITE='for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; done; made flag.written; '
+WRITE='write a; made flag.written; '
 # A process of it waits for a file meanwhile.
 GO_ON='if cat "$SSD/never"; then exit 9; fi # it waits for nobody any more
     all_right # they are here
     if cat "$SSD/n0"; then exit 10; fi
     text own >"$W/flag.own"; [ "$(cat "$W/flag.own")" = "$(text own)" ]; made flag.done'
-abort_at serve-asked:3 -- bash -c "$RANK$WRITE$GO_ON"
-abort_at produce-published:7 -- bash -c "$RANK$WRITE"'if text last >"$SSD/last"; then :; fi; '"$GO_ON"
+abort_at serve-asked:1 -- bash -c "$RANK$WRITE$GO_ON"
 # At its exit, where it serves the others.
-abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'made flag.done'
+abort_at serve-asked:1 -- bash -c "$RANK$WRITE"'made flag.done'
 # What it becomes by exec shares again.
-abort_at serve-asked:3 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9; fi; exec bash -c "$0"' \
+abort_at serve-asked:1 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9; fi; exec bash -c "$0"' \
     "$RANK"'right n0 n0; all_right; text new >"$SSD/new"; right new new; made flag.done'
 ! grep -q '"new" is complete on this node but not published' "$LOG" || fail "after exec it shares nothing"
 # With libraries apart.
 if [ -n "$PYTHON" ]; then
-    abort_at serve-asked:3 -- "$PYTHON" -c '
+    abort_at serve-asked:1 -- "$PYTHON" -c '
 import errno, os, time
 ssd, w = os.environ["SSD"], os.environ["W"]
 def text(name):
@@ -78,9 +189,9 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 open(w + "/flag.done", "w").close()'
 fi
-# A session of its own directory has no launcher to be told.
-mkdir -m 700 "$WORK/session"
-abort_at serve-asked:3 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"
+abort_at serve-asked:1 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$GO_ON"
+
+# --- no member of a rank that goes on ---------------------------------------------------
 
 # When it leaves: there is nothing left to lose.
 : >"$LOG"

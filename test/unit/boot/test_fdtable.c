@@ -254,6 +254,78 @@ static void test_drop_stdio_ends_pipe(void **state)
     pthread_join(thread, NULL);
 }
 
+/* A thread of a dead library, which stays in the table that the others leave. */
+static sem_t stays, looks;
+static bool straggler_has;
+
+static void *straggler(void *arg)
+{
+    (void)arg;
+    sem_post(&looks);
+    sem_wait(&stays);
+    straggler_has = fcntl(kept_fd, F_GETFD) >= 0 || fcntl(where, F_GETFD) >= 0 ||
+                    !boot_fdtable_is_private();
+    return NULL;
+}
+
+static void move_and_take(void)
+{
+    pthread_t thread;
+    int fd;
+
+    sem_init(&stays, 0, 0);
+    sem_init(&looks, 0, 0);
+    where = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    pthread_create(&thread, NULL, straggler, NULL);
+    sem_wait(&looks);
+    fd = boot_fdtable_move(kept_fd);
+    sem_post(&stays);
+    pthread_join(thread, NULL);
+    rc = 0;
+    if (fd < 0 || straggler_has || boot_fdtable_is_private())
+        rc = 1;
+    else if (count_fds() != 7 ||
+             fcntl(where, F_GETFD) >= 0) /* 0-2, fd, the list, . and .. */
+        rc = 2;
+    else if (boot_fdtable_move(fd) >= 0 || errno != EINVAL)
+        rc = 3;
+    else if (boot_fdtable_take(&fd) < 0 || fd < FLOOR_WANTED || !boot_fdtable_is_private())
+        rc = 4;
+    kept_fd = fd;
+}
+
+static void test_move(void **state)
+{
+    pthread_t thread;
+
+    (void)state;
+    quit = false;
+    marker.number = 0;
+    assert_int_equal(pipe(pipe_fd), 0);
+    pthread_create(&thread, NULL, engine, NULL);
+    sem_wait(&done);
+    assert_int_equal(rc, 0);
+    assert_int_equal(boot_fdtable_move(pipe_fd[0]), -1); /* not from here */
+    for (int i = 0; i < 3; i++) {
+        in_engine(move_and_take);
+        assert_int_equal(rc, 0);
+        in_engine(look_at_table);
+        assert_int_equal(rc, 0);
+        assert_int_equal(write(pipe_fd[1], "b", 1), 1);
+        in_engine(read_kept);
+        assert_int_equal(rc, 'b');
+    }
+    /* Nobody has the pipe's end any more when the engine and the program have let go. */
+    close(pipe_fd[0]);
+    in_engine(close_all);
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(write(pipe_fd[1], "c", 1), -1);
+    close(pipe_fd[1]);
+    quit = true;
+    sem_post(&begin);
+    pthread_join(thread, NULL);
+}
+
 static void test_bad_arguments(void **state)
 {
     int keep[KEEP_MAX + 1] = {0};
@@ -272,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_unshare),
         cmocka_unit_test(test_unshare_old_kernel),
         cmocka_unit_test(test_drop_stdio_ends_pipe),
+        cmocka_unit_test(test_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
