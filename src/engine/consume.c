@@ -66,6 +66,7 @@ struct consume {
     struct transfer_wait transfer;
     bool transferring;
     bool abandoned; /* who wrote it here died over it */
+    bool taken;     /* it was fetched, but a writer here had its name: see consume_step() */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
     bool late;      /* the deadline came while it was being fetched: no more waiting */
@@ -339,9 +340,10 @@ static void transferred(void *arg, int status)
         owner_lost(c, c->owner);
         return;
     }
-    if (status == 0 || status == ESTALE || status == EBUSY) {
+    if (status == 0 || status == ESTALE || status == EBUSY || status == EEXIST) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
+        c->taken = status == EEXIST;
         consume_step(c);
         return;
     }
@@ -657,6 +659,15 @@ static void consume_step(struct consume *c)
                   store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
         consume_end(c, here);
         return;
+    }
+    if (c->taken && (here == ENOENT || c->abandoned)) {
+        /* Whose name it was is gone without a publish: what had been fetched then is it.
+         * As long as he writes, it would only be fetched in vain. */
+        c->taken = false;
+        c->seen = (struct dyad_version){0};
+        if (c->lookup)
+            dht_node_cancel(member->dht, c->lookup);
+        c->lookup = NULL;
     }
     if (c->transferring || c->bring || c->lost_waiting ||
         (c->ancestor && ancestor_is_link(c->ancestor)))
