@@ -161,9 +161,10 @@ static void transferred(void *arg, int status)
         consume_owner_lost(c, c->owner);
         return;
     }
-    if (status == 0 || status == ESTALE || status == EBUSY) {
+    if (status == 0 || status == ESTALE || status == EBUSY || status == EEXIST) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
+        c->taken = status == EEXIST;
         consume_step(c);
         return;
     }
@@ -380,6 +381,15 @@ void consume_step(struct consume *c)
                   store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
         consume_end(c, here);
         return;
+    }
+    if (c->taken && (here == ENOENT || c->abandoned)) {
+        /* Whose name it was is gone without a publish: what had been fetched then is it.
+         * As long as he writes, it would only be fetched in vain. */
+        c->taken = false;
+        c->seen = (struct dyad_version){0};
+        if (c->lookup)
+            dht_node_cancel(member->dht, c->lookup);
+        c->lookup = NULL;
     }
     if (c->transferring || c->bring || c->lost_waiting ||
         (c->ancestor && ancestor_is_link(c->ancestor)))

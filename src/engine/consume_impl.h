@@ -45,6 +45,7 @@ struct consume {
     struct transfer_wait transfer;
     bool transferring;
     bool abandoned; /* who wrote it here died over it */
+    bool taken;     /* it was fetched, but a writer here had its name: see consume_step() */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
     bool late;      /* the deadline came while it was being fetched: no more waiting */

@@ -63,6 +63,13 @@ void consume_say_still(void *arg)
         log_warn("process %d is still waiting for \"%s\" after %llu s: %s", (int)c->pid,
                  c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
                  say_where(c, where, sizeof(where)));
+    else if (c->lost_waiting && c->lost_owner != DYAD_RANK_NONE)
+        log_warn(
+            "process %d has been waiting for \"%s\" for %llu s: its owner, %s, does not "
+            "serve it",
+            (int)c->pid, c->upath,
+            (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
+            member_describe(c->member, c->lost_owner));
     else
         log_warn(
             "process %d is still waiting for \"%s\" after %llu s: nobody has published it "

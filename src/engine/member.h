@@ -335,8 +335,9 @@ void answers_drop(void *arg, uint64_t put);
 /* --- transfer.c, transfer_*.c --- */
 struct transfer_wait {
     struct transfer_wait *prev, *next;
-    /* ESTALE: look up again; EBUSY: look here again; EHOSTUNREACH: the owner is gone (not
-     * logged as an error) */
+    /* ESTALE: look up again; EBUSY: look here again; EEXIST: the name was taken here (if it
+     * is still being written, another fetch would end as this one); EHOSTUNREACH: the owner
+     * is gone (not logged as an error) */
     void (*fn)(void *arg, int status);
     void *arg;
     pid_t pid; /* who wants it; 0: nobody in particular */

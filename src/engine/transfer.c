@@ -119,12 +119,33 @@ void transfer_failed_here(struct transfer *t, const char *what, int error)
 
 /* --- commit --- */
 
+/* What lies there was begun here by somebody who died over it, in this job or in one
+ * before: it counts as missing. Without a mark of a live writer it can only become
+ * somebody's by an open at this moment, who then has written first. */
+static void discard_abandoned(struct transfer *t)
+{
+    struct member_side *side = &t->member->side[ENGINE_CONSUMER];
+    int fd = store_dir_open(side->dir, t->upath, O_PATH | O_NOFOLLOW, 0);
+    struct store_identity left;
+    struct store_mark_info info;
+
+    if (fd < 0)
+        return;
+    if (store_identity_read(fd, &left) == 0 &&
+        store_marks_dirty(side->marks, t->upath, left.ino, left.btime, &info) &&
+        info.state == STORE_MARK_ABANDONED &&
+        store_fetch_discard(side->dir, t->upath, &left) == 0)
+        store_marks_forget(side->marks, left.ino, left.btime);
+    close(fd);
+}
+
 static void commit_work(void *arg)
 {
     struct transfer *t = arg;
 
     t->status = 0;
     DYAD_CRASH_POINT("fetch-complete");
+    discard_abandoned(t);
     if (store_fetch_commit(t->fetch, t->replace, &t->identity) < 0)
         t->status = errno;
     t->fetch = NULL;
@@ -170,9 +191,8 @@ static void commit_done(void *arg)
     t->io_busy = false;
     if (status || t->stale)
         record_undo(t);
-    if (status ==
-        EEXIST) { /* written here meanwhile: whatever it is, it is this node's own */
-        transfer_end(t, EBUSY);
+    if (status == EEXIST) { /* written here meanwhile */
+        transfer_end(t, EEXIST);
         return;
     }
     if (status) {

@@ -21,6 +21,28 @@ job_ok 60 1@n0 bash -c '
     exec 3>&-' "$SSD" "$BIN" -- \
     1@n1 bash -c 'cat "$0/go" && [ "$(cat "$0/held")" = same ]' "$SSD"
 
+# Who wrote the file here was killed over it, and another node publishes it: that one is read here.
+job_ok 30 1@n0 bash -c 'until [ -e "$1/killed" ]; do sleep 0.05; done; echo elsewhere >"$0/left"' "$SSD" "$WORK" -- \
+    1@n1 bash -c '(exec 3>"$0/left"; echo half >&3; kill -9 $BASHPID); : >"$1/killed"; [ "$(cat "$0/left")" = elsewhere ]' "$SSD" "$WORK"
+
+# The same, but he is alive for a while: what another node has published is not fetched again and again meanwhile, and
+# is read when he has been killed. What he had published instead would be read as well.
+for end in 'kill -9 $BASHPID' 'exec 3>&-'; do
+    : >"$LOG"
+    rm -f "$WORK/published" "$WORK/begun"
+    job_ok 30 1@n0 bash -c 'head -c 1000000 /dev/zero >"$0/late"; : >"$1/published"' "$SSD" "$WORK" -- \
+        1@n1 bash -c 'until [ -e "$1/published" ]; do sleep 0.05; done
+        (exec 3>"$0/late"; echo half >&3; : >"$1/begun"; sleep 2; '"$end"') &
+        until [ -e "$1/begun" ]; do sleep 0.05; done
+        cat "$0/late" | wc -c; wait $! || true' "$SSD" "$WORK"
+    case $end in kill*) size=1000000 ;; *) size=5 ;; esac
+    grep -qx $size "$OUT" || fail "$end: read $(cat "$OUT") bytes, not $size"
+    served=$(sed -n 's/.*rank 0.*, served \([0-9]*\) bytes.*/\1/p' "$LOG" | tail -n 1)
+    say "$end: served $served bytes of 1000000"
+    [ "$served" -le 4000000 ] || fail "$end: fetched again and again: $served bytes"
+    clean_ssd
+done
+
 # A writer asks for a file (the answer comes when the rank has joined), meanwhile another makes it: neither
 # waits for the other.
 job_ok 40 1@n0 bash -c '

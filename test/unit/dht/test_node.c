@@ -1076,6 +1076,60 @@ static void test_adopted(void **state)
     fake_net_destroy(net);
 }
 
+/* The tombstone of a file that its owner had removed before it died, and did not say so. */
+static void bury_as(struct fake_net *net, uint32_t rank, unsigned key,
+                    const struct dyad_version *version)
+{
+    struct dyad_entry gone = {
+        .upath = fake_key(key), .version = *version, .owner = rank, .state = GONE};
+
+    gone.version.incarnation++; /* as engine/adopt.c has it */
+    assert_int_equal(dht_node_restore(net->rank[rank].node, &gone), 0);
+}
+
+/* It ends the version that the dead had published, and its copies; not what somebody else
+ * has published under the name since, whatever his rank. */
+static void test_adopted_removal(void **state)
+{
+    (void)state;
+    for (unsigned newer = 0; newer < 3; newer++) { /* none; of a lower rank; of a higher */
+        struct fake_net *net = fake_net_create(12, 2, 3 + newer);
+        uint32_t homes[DHT_REPLICAS_MAX], free[12], nfree = 0;
+        struct result r;
+        struct dyad_version v1, v2;
+
+        fake_homes(net, 0, homes);
+        for (uint32_t i = 0; i < 12; i++)
+            if (i != homes[0] && i != homes[1])
+                free[nfree++] = i;
+        uint32_t owner = free[4], adopter = free[5], reader = free[6];
+        uint32_t other = newer == 1 ? free[0] : free[9];
+        publish_ok(net, owner, 0, 5, PUB, &v1);
+        fake_lookup(net, reader, 0, COPY, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        fake_net_kill(net, owner, true);
+        if (newer) {
+            publish_ok(net, other, 0, 7, PUB, &v2);
+            assert_true(dyad_version_cmp(&v2, &v1) > 0);
+        }
+        unsigned told = net->rank[reader].ninvalidated;
+        bury_as(net, adopter, 0, &v1);
+        fake_net_run(net, 20 * SEC);
+        assert_int_equal(net->rank[reader].ninvalidated, told + (newer ? 0 : 1));
+        if (newer) {
+            owner_is(net, 0, other, v2.counter);
+            lookup_is(net, reader, 0, 0, 7);
+        } else {
+            lookup_is(net, reader, 0, ENOENT, 0);
+        }
+        /* It holds up nobody who comes after it. */
+        publish_ok(net, reader, 0, 9, PUB, NULL);
+        fake_net_run(net, 20 * SEC);
+        lookup_is(net, adopter, 0, 0, 9);
+        fake_net_destroy(net);
+    }
+}
+
 /* The adopter writes it anew while the old owner's message is the last the homes believed:
  * the one that was superseded is a holder. */
 static void test_adopted_holder(void **state)
@@ -1794,6 +1848,7 @@ int main(void)
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_hold),
         cmocka_unit_test(test_adopted),
+        cmocka_unit_test(test_adopted_removal),
         cmocka_unit_test(test_adopted_holder),
         cmocka_unit_test(test_left_behind),
         cmocka_unit_test(test_copy_of_unknown),
