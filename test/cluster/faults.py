@@ -523,8 +523,8 @@ def main():
     if what == "inject":
         Injector(*sys.argv[2:7]).run()
     elif what == "check":
-        seed, number, logs, events, results = sys.argv[2:7]
-        result = Judge(seed, number, logs, events, sys.argv[7:]).run()
+        seed, number, logs, log, events, results = sys.argv[2:8]
+        result = Judge(seed, number, logs, events, sys.argv[8:]).run()
         with open(results, "a") as file:
             file.write(json.dumps(result) + "\n")
         print(result["kinds"]["all"]["count"], *result["deserted"])
