@@ -49,20 +49,20 @@ launch() { # NUMBER DIRECTORY: leaves results.NUMBER and faults.NUMBER there
         "DYAD_LOG=${FAULTS_LOG:-info}" PMIX_MCA_gds=hash PYTHONDONTWRITEBYTECODE=1)
     MPIRUN_ARGS=(--enable-recovery)
     job_begin 600 "$count@$hosts" "$PYTHON" "$WORKER" run "$seed" "$1" "$logs"
-    inject "$seed" "$1" "$logs" "$disk" "$WORK/events"
+    inject "$seed" "$1" "$logs" "$LOG" "$disk" "$WORK/events"
     end_launcher
     sanitizers_silent
     for ((i = 0; i < nodes; i++)); do
         scans+=("$WORK/scan.n$i")
         node_exec "n$i" "$PYTHON" "$WORKER" scan "$SSD" "$seed" >"${scans[-1]}"
     done
-    "$PYTHON" "$FAULTS" check "$seed" "$1" "$logs" "$LOG" "$WORK/events" "$2/results.$1" "${scans[@]}" >"$WORK/judged" || wrong=1
+    "$PYTHON" "$FAULTS" check "$seed" "$1" "$logs" "$WORK/events" "$2/results.$1" "${scans[@]}" >"$WORK/judged" || wrong=1
     read -r count deserted <"$WORK/judged"
     # Where no rank was left alive, it is the next member to come that removes what a killed one was fetching.
     MPIRUN_ARGS=()
     [ -z "$deserted" ] || job_ok 30 "$nodes@$hosts" ls "$SSD" >/dev/null
-    nothing_left
     echo "$count" >"$2/faults.$1"
+    nothing_left
     if [ -z "$wrong" ] && [ -n "${FAULTS_KEEP:-}" ]; then
         keep_logs
     fi
