@@ -36,7 +36,8 @@ renames, and is absent at first.
 5. ENOSPC, EDQUOT, EIO: the disk of the node of this rank was full in that time. EFBIG, EIO: a limit on file sizes in force in this rank.
 6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut, one of its ranks stopped,
    or this rank joining anew.
-7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step.
+7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
+   without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
 8. What lies in a managed directory at the end is whole, but for what a writer of this node left that was killed or failed within write(),
    where nobody of the node has written or got another version since; it is not out of date (as in 1), where a rank of this node is alive; and no temporary name is left but of a
    rename whose process was killed.
@@ -63,7 +64,10 @@ TIMEOUT, PEER, JOIN, MARGIN = 4.0, 1.0, 2.0, 1.5
 GRACE = PEER + JOIN + MARGIN
 READ_BOUND = TIMEOUT + PEER + JOIN + MARGIN
 CHANGE_BOUND = 2 * PEER + JOIN + MARGIN
+# Each publish may meet another home that has just fallen silent. A replacement publishes its temporary name, the new name, and withdraws.
+PUBLISHES = {"write": 1, "remove": 1, "rename": 2, "replace": 3, "look": 1}
 NEVER, FOREVER = float("-inf"), float("inf")
+LEAVE = 5 + 2 * PEER + JOIN + MARGIN
 END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
 UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
@@ -73,6 +77,7 @@ KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 
 
 WRECKED = re.compile(r"dyad\[\d+ rank (\d+)\]: \w+: UCX has found a fault in itself: (?:files|rank) ")
+LEFT = re.compile(r"dyad\[\d+ rank (\d+)\]: info: statistics: ")
 JOINED = re.compile(r"dyad\[\d+ rank \d+\]: info: joined as rank (\d+) of ")
 
 
@@ -176,8 +181,8 @@ class Injector:
             undo()
             event["end"] = time.monotonic()
 
-    def look_for_wrecks(self):
-        """A rank in which UCX has found a fault in itself: when it said so, and when it had joined anew. (The log has no times.)"""
+    def read_dyad_log(self):
+        """When a rank said that UCX had found a fault in itself, when it had joined anew, and when it left. (The log has no times.)"""
         last, self.dyad_read = self.dyad_read, time.monotonic()
         try:
             with open(self.dyad_log, "rb") as file:
@@ -189,13 +194,15 @@ class Injector:
         self.dyad_seen += len(new)
         for line in new.decode(errors="replace").splitlines():
             wreck = WRECKED.match(line)
-            joined = JOINED.match(line)
+            joined, left = JOINED.match(line), LEFT.match(line)
             if wreck and int(wreck.group(1)) not in self.wrecks:
                 rank = int(wreck.group(1))
                 self.wrecks[rank] = {"kind": "wreck", "target": rank, "begin": last, "end": None}
                 self.events.append(self.wrecks[rank])
             elif joined and int(joined.group(1)) in self.wrecks:
                 self.wrecks.pop(int(joined.group(1)))["end"] = time.monotonic()
+            elif left and int(left.group(1)) not in self.wrecks:
+                self.events.append({"kind": "left", "target": int(left.group(1)), "begin": last, "end": time.monotonic()})
 
     def watch_lag(self):
         """How long a process that wants to run has to wait on this machine at the worst: MARGIN has to be more."""
@@ -225,7 +232,7 @@ class Injector:
                     faults.remove(fault)
                     self.begin(fault[0], fault[1], fault[3])
             self.undo_due(time.monotonic())
-            self.look_for_wrecks()
+            self.read_dyad_log()
             latest = max([log.lines[-1][0] for log in self.logs] + [e["end"] or 0 for e in self.events] + [begun])
             if not self.ends and time.monotonic() - latest > 3 * READ_BOUND:
                 stuck = "ranks %s told nothing for %d s" % (
@@ -255,7 +262,7 @@ class Injector:
         for _, _, undo, event in self.ends:
             undo()
             event["end"] = time.monotonic()
-        self.look_for_wrecks()
+        self.read_dyad_log()
         with open(self.path, "w") as file:
             json.dump({"events": self.events, "wrong": wrong, "lag": self.lag}, file)
 
@@ -276,7 +283,8 @@ class Change:
 class Operation:
     def __init__(self, rank, line):
         self.rank, self.begin, self.step = rank, line[0], line[1]
-        self.kind, self.name, self.to, self.uid = line[3:7]
+        self.kind, self.name, self.to, self.uid, self.child = line[3:8]
+        self.broke = False  # a write() of it failed
         self.opened, self.end, self.outcome = None, None, None
         self.over = None  # of a write in place: when it ended, or its process
 
@@ -286,12 +294,14 @@ class Judge:
 
     def __init__(self, plan, number, lines, told, scans):
         self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
-        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck")]
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left")]
         self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
+        self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
         self.took_to_end = next((e["end"] - e["begin"] for e in told["events"] if e["kind"] == "end"), None)
         self.lag = told.get("lag", 0)
         self.wrong = [told["wrong"]] if told["wrong"] else []
         self.operations, self.died, self.changes = [], {}, {}
+        self.dying = {}  # since when somebody was at killing it
         self.in_place = []  # operations that write into the file as it is
         self.finished = {}
         for rank in range(self.plan.ranks):
@@ -311,7 +321,7 @@ class Judge:
         lines, open_op, limited = self.lines[rank], None, None
         for event in self.faults:
             if event["kind"] == "kill" and event["target"] == rank:
-                self.died[rank] = event["end"]
+                self.died[rank], self.dying[rank] = event["end"], event["begin"]
         for line in lines:
             at, _, what = line[:3]
             if what == "begin":
@@ -319,6 +329,8 @@ class Judge:
                 self.operations.append(open_op)
             elif what == "opened":
                 open_op.opened = at
+            elif what == "broke":
+                open_op.broke = True
             elif what == "end":
                 open_op.end, open_op.outcome = at, line[3:]
             elif what == "die":
@@ -360,7 +372,7 @@ class Judge:
         if op.kind == "write":
             op.over = end
             self.in_place.append(op)
-            self.change(op.name, op, end, op.uid, sure, torn=outcome == "failed", dead=dead)
+            self.change(op.name, op, end, op.uid, sure, torn=op.broke or outcome == "failed", dead=dead)
             if not sure:
                 self.change(op.name, op, end, None, False, dead=dead, taken=not dead)
         elif op.kind == "replace":  # the name has what was there before, or this: never nothing
@@ -472,13 +484,17 @@ class Judge:
 
     def lost(self, change, op):
         """Rule 4: is it right that what a killed rank had cannot be had?"""
-        gone, node = self.gone.get(change.rank, FOREVER), self.node(change.rank)
+        gone, node = self.ended(change.rank), self.node(change.rank)
         if gone > op.end:
             return False
-        heirs = [r for r in self.ranks_on(node) if self.gone.get(r, FOREVER) > op.end]
+        heirs = [r for r in self.ranks_on(node) if self.ended(r) > op.end]
         return (not change.sure or op.begin < gone + GRACE or self.broken_since(node, op.name, change.begin) or
                 self.hit(op.begin - GRACE, op.end, ("cut",), nodes=[node]) or
                 all(self.hit(op.begin - GRACE, op.end, ("stop",), [r]) or self.wrecked(op.begin - GRACE, op.end, [r]) for r in heirs))
+
+    def ended(self, rank):
+        left = self.left.get(rank)
+        return min(self.gone.get(rank, FOREVER), left["begin"] if left else FOREVER)
 
     def broken_since(self, node, name, begin):
         """Was a rewriting in place broken off there?"""
@@ -532,12 +548,13 @@ class Judge:
             if op.rank not in self.died:
                 self.bad(op, "it never ended")
             return "cut off"
-        bound = READ_BOUND if op.kind == "read" else CHANGE_BOUND
+        bound = READ_BOUND if op.kind == "read" else CHANGE_BOUND + (PUBLISHES[op.kind] - 1) * 1.5 * PEER
         if op.end - op.begin > bound + self.own_fault(op):
-            self.bad(op, "too long (%s)" % op.outcome)
+            self.bad(op, "too long (%s)%s" % (
+                op.outcome, self.lag > MARGIN / 3 and "; but processes waited up to %.1f s for a core" % self.lag or ""))
         kind = op.outcome[0]
-        if kind == "killed":
-            return "cut off"
+        if kind == "killed" or op.child and kind in ("refused", "failed", "unmade") and self.dying.get(op.rank, FOREVER) <= op.end:
+            return "cut off"  # (or its member was, and the child had nobody to ask)
         if kind in ("failed", "unmade"):
             return self.failed(op)
         if kind == "done" and op.kind in ("write", "replace"):
@@ -593,7 +610,7 @@ class Judge:
         """Rule 8."""
         end = max([self.finished.get(r, 0) for r in range(self.plan.ranks)])
         made = {o.uid: o for o in self.operations if o.kind == "replace"}
-        looker = Operation(self.ranks_on(node)[0], [FOREVER, 0, "begin", "scan", None, None, None])
+        looker = Operation(self.ranks_on(node)[0], [FOREVER, 0, "begin", "scan", None, None, None, False])
         for name, uid, wrong in lines:
             where = "on n%d %s" % (node, name)
             if name.startswith("t/"):
@@ -614,9 +631,19 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
+                    all(self.ended(r) <= o.end for r in alive) or
                     self.hit(end - GRACE, end, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
+
+    def leaves(self):
+        """Rule 7: nobody leaves while another has something to do, but without those that it could not reach."""
+        for rank, left in self.left.items():
+            for other in range(self.plan.ranks):
+                at_work = min(self.finished.get(other, FOREVER), self.gone.get(other, FOREVER)) > left["end"]
+                if at_work and not self.hit(left["end"] - LEAVE, left["end"], ("cut", "stop"), (rank, other),
+                                            (self.node(rank), self.node(other))):
+                    self.wrong.append("rank %d left at %.3f, while rank %d was at work" % (rank, left["end"], other))
 
     def left_broken(self, node, name):
         """A write broke off there, and nothing has been put in the place of what it left."""
@@ -650,6 +677,7 @@ class Judge:
                 if kind == "all" or any(b <= (op.end or op.begin) and e >= op.begin for b, e in windows[kind]):
                     row["outcomes"][outcome] = row["outcomes"].get(outcome, 0) + 1
                     row[which] = max(row[which], took)
+        self.leaves()
         for node, lines in enumerate(self.scans):
             self.scan(node, lines)
         result["kinds"], result["wrong"] = rows, self.wrong

@@ -95,9 +95,11 @@ class Worker:
                             time.sleep(step.think)
                         self.die(step, "half")
                 self.die(step, "written")
+                where = "close"
+            except OSError as e:
+                self.note("broke", e.errno)  # before it is closed, and so published as it is
+                raise
             finally:
-                if where == "write" and sys.exc_info()[0] is None:
-                    where = "close"
                 os.close(fd)
         except OSError as e:
             return ["failed", e.errno, where]
