@@ -280,7 +280,11 @@ static void owner_lost(struct consume *c, uint32_t owner)
     struct member *member = c->member;
     uint64_t now = util_clock_now();
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
-    bool first = !c->lost_since || c->lost_owner != owner;
+    uint64_t lost = lost_since(member, owner);
+    /* Lost since we began to wait: so that it is connected anew (lost_unserved()), perhaps
+     * by our own last try. That has to have its chance. */
+    bool first = !c->lost_since || c->lost_owner != owner ||
+                 (lost > c->lost_since && c->returns < RETURNS_MAX);
 
     if (c->late && member->ring) { /* the time of its wait is over */
         c->lost_owner = owner;
@@ -288,7 +292,7 @@ static void owner_lost(struct consume *c, uint32_t owner)
         return;
     }
     if (first) {
-        c->lost_since = lost_since(member, owner);
+        c->lost_since = lost;
         if (!c->lost_since)
             c->lost_since =
                 now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
