@@ -29,7 +29,8 @@ renames, and is absent at first.
    waiting, dead, at their end, or stopped or cut off: nobody who can be reached was left, and that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
-   among these. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
+   among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
+   rank stopped in that time: its homes are anywhere. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
    A rank in which UCX has found a fault in itself (the injector sees its log) is out of reach until it has joined anew, and what it asks for
    meanwhile may end in EHOSTUNREACH; one that does not join anew is as one that was killed.
@@ -457,6 +458,9 @@ class Judge:
         if error in UNREACHABLE and any(w["target"] in owners and w["end"] < FOREVER and w["begin"] <= op.end and
                                         w["end"] + GRACE >= op.begin for w in self.wrecks):
             return True
+        if error in (errno.EHOSTUNREACH, errno.EIO) and op.kind != "read" and any(c.uid is None for c in now) and self.hit(
+                op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
+            return True  # nobody can say that it is absent
         return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                                  {self.node(op.rank)} | {self.node(r) for r in owners})
 
