@@ -426,13 +426,15 @@ class Judge:
         return False
 
     def hidden(self, op):
-        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still?"""
+        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still? (Or is again: a link that
+        is whole for a moment brings nobody together.)"""
         changes = self.history(op.name, op)
 
         def behind(o):
-            return self.node(o.rank) != self.node(op.rank) and any(
-                f["kind"] == "cut" and f["target"] == self.node(o.rank) and f["begin"] <= o.end and f["end"] >= op.begin
-                for f in self.faults)
+            node = self.node(o.rank)
+            cuts = self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
+            return node != self.node(op.rank) and self.hit(op.begin, op.end, ("cut",), nodes=[node]) and any(
+                begin <= o.end and end - GRACE >= op.begin for begin, end in cuts)
         return any(c.uid is None and (op.kind != "read" or c.taken) and all(map(behind, self.missed(c, changes, op.begin)))
                    for c in changes if c.begin <= op.end)
 
@@ -643,11 +645,11 @@ class Judge:
     def leaves(self):
         """Rule 7: nobody leaves while another has something to do, but without those that it could not reach."""
         for rank, left in self.left.items():
-            for other in range(self.plan.ranks):
-                at_work = min(self.finished.get(other, FOREVER), self.gone.get(other, FOREVER)) > left["end"]
-                if at_work and not self.hit(left["end"] - LEAVE, left["end"], ("cut", "stop"), (rank, other),
-                                            (self.node(rank), self.node(other))):
-                    self.wrong.append("rank %d left at %.3f, while rank %d was at work" % (rank, left["end"], other))
+            others = [r for r in range(self.plan.ranks)
+                      if min(self.finished.get(r, FOREVER), self.gone.get(r, FOREVER)) > left["end"] and
+                      not self.hit(left["end"] - LEAVE, left["end"], ("cut", "stop"), (rank, r), (self.node(rank), self.node(r)))]
+            if others:
+                self.wrong.append("rank %d left at %.3f, while ranks %s were at work" % (rank, left["end"], others))
 
     def left_broken(self, node, name):
         """A write broke off there, and nothing has been put in the place of what it left."""
