@@ -49,8 +49,9 @@ struct consume {
     uint64_t since;
     uint64_t say_interval;
     struct net_timer *deadline, *say;
-    struct dyad_version seen;        /* look for versions above this one */
-    struct dyad_version before_lost; /* `seen` before the version that is being fetched */
+    struct dyad_version seen;         /* look for versions above this one */
+    struct dyad_version before_lost;  /* `seen` before the version that is being fetched */
+    struct dyad_version lost_version; /* that one, if its owner is gone */
     uint32_t owner;
     struct dht_lookup *lookup;
     struct dht_lookup *check;        /* for the barrier, beside `lookup` */
@@ -68,6 +69,7 @@ struct consume {
     bool abandoned; /* who wrote it here died over it */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    bool overslept; /* the deadline came while we were not running: it was put off, once */
     bool late;      /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
@@ -261,8 +263,19 @@ static void lost_look(void *arg)
         return;
     }
     c->lost_waiting = false;
+    c->lost_version = c->seen;
     c->seen = c->before_lost;
     consume_step(c);
+}
+
+/* A home that was out of reach itself when the version was published which its owner cannot
+ * give us now may still say what was so before: that the name had been removed, or never
+ * was. It is not so. */
+static bool is_overtaken(const struct consume *c, int status,
+                         const struct dyad_entry *entry)
+{
+    return status == ENOENT && c->lost_owner != DYAD_RANK_NONE && c->lost_version.counter &&
+           (!entry || dyad_version_cmp(&entry->version, &c->lost_version) < 0);
 }
 
 /* In a session directory a process may come to the owner's node that takes the file over:
@@ -448,6 +461,11 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->lookup = NULL;
     if (status == ENOENT && c->late) {
         deadline_passed(c);
+        return;
+    }
+    if (is_overtaken(c, status, entry)) {
+        c->seen = c->lost_version;
+        owner_lost(c, c->lost_owner);
         return;
     }
     if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
@@ -697,6 +715,15 @@ static void deadline_passed(void *arg)
 {
     struct consume *c = arg;
 
+    /* This process did not run (it was stopped): the answer may lie unread. */
+    uint64_t now = util_clock_now(), due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
+    uint64_t patience =
+        (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
+    if (!c->late && !c->overslept && now > due + patience / 2) {
+        c->overslept = true;
+        net_timer_start(c->deadline, now + patience);
+        return;
+    }
     c->late = true;
     if (c->transferring || c->bring) /* it was published: its bytes are on their way, under
                                         bounds of their own */
