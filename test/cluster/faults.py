@@ -14,7 +14,7 @@ renames, and is absent at first.
    completed change of the name came after that version's change and before the read. A look that finds a file finds such a one, too, and so
    do a removal and a rename. Exceptions: a file that was rewritten in place on the reader's own node after the reader had opened it (there it
    is one inode, as POSIX has it); a file whose writer's write() had failed and that the writer has closed with what it got so far (it says
-   so, and removes it): a beginning of that version.
+   so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
    A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
    missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
    the reader: what a stopped rank holds is no excuse for the others of its node.) In the same way ENOENT may be told of what somebody
@@ -592,10 +592,19 @@ class Judge:
         beginning = op.outcome[3] if len(op.outcome) > 3 else True
         if beginning and any(c.torn and uid in (None, c.uid) for c in now):
             return "torn by its writer"
+        mixed = {u for c in now if c.op for u in self.mixed_with(c.op)}
+        if mixed and uid in mixed | {None}:
+            return "torn by its writer"
         if any(self.overtook(w, op) for w in self.in_place) and (uid is None or any(c.uid == uid for c in now)):
             return "overtaken"
         self.bad(op, "torn: %s, %s; it may be %s" % (uid, op.outcome[2], self.shown(now)))
         return "wrong"
+
+    def mixed_with(self, op):
+        """Two who write into one file at the same time: the uids of what its bytes may be."""
+        uids = {w.uid for w in self.in_place if w.name == op.name and self.node(w.rank) == self.node(op.rank) and
+                w.begin <= (op.over or NEVER) and w.over >= op.begin}
+        return uids if len(uids) > 1 else set()
 
     def overtook(self, writer, op):
         """Can the reader have had the file open before that writer opened it? (Who opens it later has to wait for him.)"""
@@ -627,7 +636,8 @@ class Judge:
             looker.name, looker.end = name, FOREVER
             now = self.candidates(looker, FOREVER, FOREVER)
             if wrong:
-                if not self.left_broken(node, name):
+                if not self.left_broken(node, name) and not any(
+                        uid in self.mixed_with(c.op) | {None} and self.mixed_with(c.op) for c in now if c.op):
                     self.wrong.append("%s is no whole version: %s %s" % (where, uid, wrong))
                 continue
             alive = [r for r in self.ranks_on(node) if r not in self.gone]

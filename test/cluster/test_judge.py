@@ -129,6 +129,12 @@ class Reads(Judged):
     def test_partial_of_a_killed_writer(self):
         self.wrong(History().op(0, 10, "write", "f", None, uid="0.1", opened=10.1).kill(0, 11).torn(3, 12, "f", "0.1"), "torn")
 
+    def test_two_writers(self):
+        h = History().write(0, 10, "f", "0.1", took=2).write(3, 11, "f", "3.1").torn(1, 13, "f", "3.1", beginning=False)
+        self.right(h.lies(1, "f", "3.1", "wrong bytes"), "torn by its writer")
+        h = History().write(0, 10, "f", "0.1", took=2).write(1, 11, "f", "1.1").torn(2, 13, "f", "1.1", beginning=False)
+        self.wrong(h, "torn")
+
     def test_killed_writer_seen_and_then_not(self):
         h = History().write(0, 9, "f", "0.1").op(0, 10, "replace", "f", None, uid="0.2").kill(0, 11).read(1, 12, "f", "0.2")
         self.wrong(h.read(1, 13, "f", "0.1"), "stale: 0.1")
