@@ -112,7 +112,15 @@ void consume_stop(struct member *member)
 void consume_deadline_passed(void *arg)
 {
     struct consume *c = arg;
+    uint64_t now = util_clock_now(), due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
+    uint64_t patience = seconds_ns(c->member->config->peer_timeout);
 
+    /* This process did not run (it was stopped): the answer may lie unread. */
+    if (!c->late && !c->overslept && now > due + patience / 2) {
+        c->overslept = true;
+        net_timer_start(c->deadline, now + patience);
+        return;
+    }
     c->late = true;
     if (c->transferring || c->bring) /* it was published: its bytes are on their way, under
                                         bounds of their own */
@@ -269,6 +277,8 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_deadline_passed(c);
         return;
     }
+    if (consume_owner_awaited(c, status, entry))
+        return;
     if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
         status = look_above(c);
     if (status == EINPROGRESS)

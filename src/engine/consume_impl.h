@@ -28,8 +28,9 @@ struct consume {
     uint64_t since;
     uint64_t say_interval;
     struct net_timer *deadline, *say;
-    struct dyad_version seen;        /* look for versions above this one */
-    struct dyad_version before_lost; /* `seen` before the version that is being fetched */
+    struct dyad_version seen;         /* look for versions above this one */
+    struct dyad_version before_lost;  /* `seen` before the version that is being fetched */
+    struct dyad_version lost_version; /* that one, if its owner is gone */
     uint32_t owner;
     struct dht_lookup *lookup;
     struct dht_lookup *check;        /* for the barrier, beside `lookup` */
@@ -48,6 +49,7 @@ struct consume {
     bool taken;     /* it was fetched, but a writer here had its name: see consume_step() */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    bool overslept; /* the deadline came while we were not running: it was put off, once */
     bool late;      /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
@@ -81,6 +83,9 @@ void consume_deadline_passed(void *arg);
 
 /* The owner is gone: wait for it, or end with EHOSTUNREACH. */
 void consume_owner_lost(struct consume *c, uint32_t owner);
+/* A look-up's answer says of a version whose owner is gone that it is not there: true if
+ * that is old news, and its owner is waited for on. */
+bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry);
 /* Timer `lost`. */
 void consume_lost_look(void *arg);
 

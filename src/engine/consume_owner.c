@@ -28,8 +28,22 @@ void consume_lost_look(void *arg)
         return;
     }
     c->lost_waiting = false;
+    c->lost_version = c->seen;
     c->seen = c->before_lost;
     consume_step(c);
+}
+
+/* A home that was out of reach itself when the version was published which its owner cannot
+ * give us now may still say what was so before: that the name had been removed, or never
+ * was. It is not so. */
+bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry)
+{
+    if (status != ENOENT || c->lost_owner == DYAD_RANK_NONE || !c->lost_version.counter ||
+        (entry && dyad_version_cmp(&entry->version, &c->lost_version) >= 0))
+        return false;
+    c->seen = c->lost_version;
+    consume_owner_lost(c, c->lost_owner);
+    return true;
 }
 
 /* In a session directory a process may come to the owner's node that takes the file over:
@@ -47,7 +61,11 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
     struct member *member = c->member;
     uint64_t now = util_clock_now();
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
-    bool first = !c->lost_since || c->lost_owner != owner;
+    uint64_t lost = lost_since(member, owner);
+    /* Lost since we began to wait: so that it is connected anew (lost_unserved()), perhaps
+     * by our own last try. That has to have its chance. */
+    bool first = !c->lost_since || c->lost_owner != owner ||
+                 (lost > c->lost_since && c->returns < RETURNS_MAX);
 
     if (c->late && member->ring) { /* the time of its wait is over */
         c->lost_owner = owner;
@@ -55,7 +73,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
         return;
     }
     if (first) {
-        c->lost_since = lost_since(member, owner);
+        c->lost_since = lost;
         if (!c->lost_since)
             c->lost_since =
                 now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);

@@ -1,43 +1,57 @@
-"""faults.py inject SEED LAUNCH LOGS SSD EVENTS   - the faults of one launch, while its ranks run; ends when they have ended
+"""faults.py inject SEED LAUNCH LOGS LOG SSD EVENTS   - the faults of one launch, while its ranks run; ends when they have ended
 faults.py check SEED LAUNCH LOGS EVENTS RESULTS SCAN... - judge what the ranks told; 1 if something was wrong
 faults.py table RESULTS...                       - all of it, as a table for docs/reliability.md
 
 A launch's ranks are fault_worker.py, its plan is fault_plan.py's. LOGS has a file of each rank; EVENTS is what was
-done to them, RESULTS what came of it (JSON). CLUSTER_DIR is the cluster; SSD its nodes' small local disk, the managed directory below it.
+done to them, LOG the library's own log, RESULTS what came of it (JSON). CLUSTER_DIR is the cluster; SSD its nodes' small local disk,
+the managed directory below it.
 
 What is right and what is wrong. An operation has a begin and an end, taken before and after the call by one clock. It *precedes*
 another if its end is before the other's begin. A name's state is changed by writes (to a version, which its uid names), removals and
 renames, and is absent at first.
 
 1. A read that gets bytes gets one whole version, whose write did not begin after the read's end, and which is not out of date: no
-   completed change of the name came after that version's change and before the read. Exceptions: the file was being
-   rewritten in place on the reader's own node while it was read (there it is one inode, as POSIX has it); or its writer's write() had failed and
-   the writer has closed what it got so far (it says so, and removes it).
-   A version that is out of date may still be read where and when the news could not come through: the reader's or the newer writer's
-   node was cut, or the reader or that writer stopped, in GRACE before the read's end. Such reads are counted apart, as `outdated`. They are
-   right in what they are, whole and once true, but not what the rule says.
-2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more.
+   completed change of the name came after that version's change and before the read. A look that finds a file finds such a one, too, and so
+   do a removal and a rename. Exceptions: a file that was rewritten in place on the reader's own node after the reader had opened it (there it
+   is one inode, as POSIX has it); a file whose writer's write() had failed and that the writer has closed with what it got so far (it says
+   so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
+   A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
+   missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
+   the reader: what a stopped rank holds is no excuse for the others of its node.) In the same way ENOENT may be told of what somebody
+   published whose node is cut off since before, as long as it is. Such reads are counted apart, as `outdated`. They are right in what they are,
+   whole and once true, but not what the rule says.
+2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
+   read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
    An operation that failed with an error may have been done or not, or half.
-3. ENOENT, and ETIMEDOUT for whoever waited: the name may be absent in the sense of 1 (nothing but its initial state, or a removal, or an
-   operation of 2). A wait for what never was there may end in ENOENT only if at some moment of the wait all
+3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
+   an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
    ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
    waiting, dead, at their end, or stopped or cut off: nobody who can be reached was left, and that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
-   among these. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
+   among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
+   rank stopped in that time: its homes are anywhere. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
-5. ENOSPC, EFBIG, EDQUOT, EIO: the disk of the node of this rank was full, or a limit on file sizes in force in a rank of that node, in that time.
-6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut or one of its ranks stopped.
-7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step.
-8. What lies in a managed directory at the end is whole, but for files whose writer on this node was killed or failed within write().
+   A rank in which UCX has found a fault in itself (the injector sees its log) is out of reach until it has joined anew, and what it asks for
+   meanwhile may end in EHOSTUNREACH; one that does not join anew is as one that was killed.
+5. ENOSPC, EDQUOT, EIO: the disk of the node of this rank was full in that time. EFBIG, EIO: a limit on file sizes in force in this rank.
+6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut, one of its ranks stopped,
+   or this rank joining anew.
+7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
+   without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
+8. What lies in a managed directory at the end is whole, but for what a writer of this node left that was killed or failed within write(),
+   where nobody of the node has written or got another version since; it is not out of date (as in 1), where a rank of this node is alive; and no temporary name is left but of a
+   rename whose process was killed.
 """
 import errno
 import heapq
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -51,12 +65,21 @@ TIMEOUT, PEER, JOIN, MARGIN = 4.0, 1.0, 2.0, 1.5
 GRACE = PEER + JOIN + MARGIN
 READ_BOUND = TIMEOUT + PEER + JOIN + MARGIN
 CHANGE_BOUND = 2 * PEER + JOIN + MARGIN
+# Each publish may meet another home that has just fallen silent. A replacement publishes its temporary name, the new name, and withdraws.
+PUBLISHES = {"write": 1, "remove": 1, "rename": 2, "replace": 3, "look": 1}
+NEVER, FOREVER = float("-inf"), float("inf")
+LEAVE = 5 + 2 * PEER + JOIN + MARGIN
 END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
 UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+NO_ROOM = {"full": (errno.ENOSPC, errno.EDQUOT, errno.EIO), "limit": (errno.EFBIG, errno.EIO)}
 OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off", "outdated")
 KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
+
+
+WRECKED = re.compile(r"dyad\[\d+ rank (\d+)\]: \w+: UCX has found a fault in itself: (?:files|rank) ")
+LEFT = re.compile(r"dyad\[\d+ rank (\d+)\]: info: statistics: ")
+JOINED = re.compile(r"dyad\[\d+ rank \d+\]: info: joined as rank (\d+) of ")
 
 
 class Log:
@@ -92,12 +115,15 @@ def on(node, *command, check=True):
 
 
 class Injector:
-    def __init__(self, seed, number, logs, ssd, events):
+    def __init__(self, seed, number, logs, dyad_log, ssd, events):
         self.plan = fault_plan.launch(seed, number)
         self.logs = [Log("%s/%d" % (logs, r)) for r in range(self.plan.ranks)]
         self.ssd, self.path, self.events = ssd, events, []
         self.ends = []  # heap of (when, number, undo, event)
         self.killed = set()
+        self.dyad_log, self.dyad_seen, self.dyad_read = dyad_log, 0, time.monotonic()
+        self.wrecks = {}  # of a rank: the event, while it has not joined anew
+        self.lag = 0.0
 
     def pid(self, rank):
         return str(self.logs[rank].lines[0][3])
@@ -156,8 +182,39 @@ class Injector:
             undo()
             event["end"] = time.monotonic()
 
+    def read_dyad_log(self):
+        """When a rank said that UCX had found a fault in itself, when it had joined anew, and when it left. (The log has no times.)"""
+        last, self.dyad_read = self.dyad_read, time.monotonic()
+        try:
+            with open(self.dyad_log, "rb") as file:
+                file.seek(self.dyad_seen)
+                new = file.read()
+        except FileNotFoundError:
+            return
+        new = new[:new.rfind(b"\n") + 1]
+        self.dyad_seen += len(new)
+        for line in new.decode(errors="replace").splitlines():
+            wreck = WRECKED.match(line)
+            joined, left = JOINED.match(line), LEFT.match(line)
+            if wreck and int(wreck.group(1)) not in self.wrecks:
+                rank = int(wreck.group(1))
+                self.wrecks[rank] = {"kind": "wreck", "target": rank, "begin": last, "end": None}
+                self.events.append(self.wrecks[rank])
+            elif joined and int(joined.group(1)) in self.wrecks:
+                self.wrecks.pop(int(joined.group(1)))["end"] = time.monotonic()
+            elif left and int(left.group(1)) not in self.wrecks:
+                self.events.append({"kind": "left", "target": int(left.group(1)), "begin": last, "end": time.monotonic()})
+
+    def watch_lag(self):
+        """How long a process that wants to run has to wait on this machine at the worst: MARGIN has to be more."""
+        while True:
+            begun = time.monotonic()
+            time.sleep(0.01)
+            self.lag = max(self.lag, time.monotonic() - begun - 0.01)
+
     def run(self):
         begun = time.monotonic()
+        threading.Thread(target=self.watch_lag, daemon=True).start()
         while not all(log.read().lines for log in self.logs):
             if time.monotonic() - begun > START_BOUND:
                 self.finish("not all ranks began within %d s" % START_BOUND)
@@ -176,6 +233,7 @@ class Injector:
                     faults.remove(fault)
                     self.begin(fault[0], fault[1], fault[3])
             self.undo_due(time.monotonic())
+            self.read_dyad_log()
             latest = max([log.lines[-1][0] for log in self.logs] + [e["end"] or 0 for e in self.events] + [begun])
             if not self.ends and time.monotonic() - latest > 3 * READ_BOUND:
                 stuck = "ranks %s told nothing for %d s" % (
@@ -205,51 +263,66 @@ class Injector:
         for _, _, undo, event in self.ends:
             undo()
             event["end"] = time.monotonic()
+        self.read_dyad_log()
         with open(self.path, "w") as file:
-            json.dump({"events": self.events, "wrong": wrong}, file)
+            json.dump({"events": self.events, "wrong": wrong, "lag": self.lag}, file)
 
 
 # --- judging --------------------------------------------------------------------------------
 
 
 class Change:
-    """Of a name: to a version (uid), or None: absent. sure: it was done, as a whole. torn: readers may see a part."""
-    __slots__ = ("begin", "end", "uid", "sure", "torn", "rank", "dead")
+    """Of a name: to a version (uid), or None: absent. sure: it was done, as a whole. torn: readers may see a beginning of it. dead: its
+    process was killed in it. taken: None, because somebody took the name away."""
+    __slots__ = ("begin", "end", "uid", "sure", "torn", "rank", "dead", "taken", "op")
 
-    def __init__(self, begin, end, uid, sure, rank, torn=False, dead=False):
-        self.begin, self.end, self.uid, self.sure, self.rank = begin, end, uid, sure, rank
-        self.torn, self.dead = torn, dead
+    def __init__(self, op, end, uid, sure, torn=False, dead=False, taken=False):
+        self.op, self.begin, self.rank = op, op.begin if op else NEVER, op.rank if op else None
+        self.end, self.uid, self.sure, self.torn, self.dead, self.taken = end, uid, sure, torn, dead, taken
 
 
 class Operation:
     def __init__(self, rank, line):
         self.rank, self.begin, self.step = rank, line[0], line[1]
-        self.kind, self.name, self.to, self.uid = line[3:7]
+        self.kind, self.name, self.to, self.uid, self.child = line[3:8]
+        self.broke = False  # a write() of it failed
         self.opened, self.end, self.outcome = None, None, None
+        self.over = None  # of a write in place: when it ended, or its process
 
 
 class Judge:
-    def __init__(self, seed, number, logs, events, scans):
-        self.plan = fault_plan.launch(seed, number)
-        self.seed, self.number = seed, number
-        self.logs = [Log("%s/%d" % (logs, r)).read() for r in range(self.plan.ranks)]
-        with open(events) as file:
-            told = json.load(file)
-        self.faults = [e for e in told["events"] if e["kind"] != "end"]
+    """lines: of each rank's log; told: what the injector left; scans: of each node the lines of its scan."""
+
+    def __init__(self, plan, number, lines, told, scans):
+        self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left")]
+        self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
+        self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
         self.took_to_end = next((e["end"] - e["begin"] for e in told["events"] if e["kind"] == "end"), None)
-        self.scans = scans
+        self.lag = told.get("lag", 0)
         self.wrong = [told["wrong"]] if told["wrong"] else []
         self.operations, self.died, self.changes = [], {}, {}
-        self.in_place = []  # (node, name, begin, end) of rewrites
+        self.dying = {}  # since when somebody was at killing it
+        self.in_place = []  # operations that write into the file as it is
         self.finished = {}
         for rank in range(self.plan.ranks):
             self.collect(rank)
+        # Who is gone: killed, or cut off from all by UCX and not back.
+        self.gone = {w["target"]: w["begin"] for w in self.wrecks if w["end"] == FOREVER}
+        for rank, when in self.died.items():
+            self.gone[rank] = min(when, self.gone.get(rank, FOREVER))
+
+    def node(self, rank):
+        return self.plan.node(rank)
+
+    def ranks_on(self, node):
+        return [r for r in range(self.plan.ranks) if self.node(r) == node]
 
     def collect(self, rank):
-        lines, open_op, limited = self.logs[rank].lines, None, None
+        lines, open_op, limited = self.lines[rank], None, None
         for event in self.faults:
             if event["kind"] == "kill" and event["target"] == rank:
-                self.died[rank] = event["end"]
+                self.died[rank], self.dying[rank] = event["end"], event["begin"]
         for line in lines:
             at, _, what = line[:3]
             if what == "begin":
@@ -257,6 +330,8 @@ class Judge:
                 self.operations.append(open_op)
             elif what == "opened":
                 open_op.opened = at
+            elif what == "broke":
+                open_op.broke = True
             elif what == "end":
                 open_op.end, open_op.outcome = at, line[3:]
             elif what == "die":
@@ -269,44 +344,56 @@ class Judge:
                 if line[3] != 9:
                     self.bad(open_op, "its child ended with status %d" % line[3])
             elif what == "limited":
-                limited = {"kind": "limit", "target": rank, "begin": at, "end": float("inf")}
+                limited = {"kind": "limit", "target": rank, "begin": at, "end": FOREVER}
                 self.faults.append(limited)
             elif what == "unlimited":
                 limited["end"] = at
             elif what == "finish":
                 self.finished[rank] = at
         if rank not in self.died and rank not in self.finished:
-            self.wrong.append("rank %d ended in step %d, and nobody had killed it" % (rank, self.logs[rank].step()))
+            self.wrong.append("rank %d ended in step %d, and nobody had killed it" % (rank, lines[-1][1] if lines else -1))
             self.died[rank] = lines[-1][0] if lines else 0  # so that what follows from it is not told, too
+        if limited:
+            limited["end"] = min(limited["end"], self.died.get(rank, FOREVER))
 
     def bad(self, op, why):
         self.wrong.append("rank %d (n%d) step %d, %s %s at %.3f for %.3f s: %s" % (
-            op.rank, self.plan.node(op.rank), op.step, op.kind, op.name, op.begin, (op.end or op.begin) - op.begin, why))
+            op.rank, self.node(op.rank), op.step, op.kind, op.name, op.begin, (op.end or op.begin) - op.begin, why))
 
     def change(self, name, *args, **kw):
         self.changes.setdefault(name, []).append(Change(*args, **kw))
 
     def note_change(self, op):
         outcome = op.outcome[0] if op.outcome else "killed"
-        end = op.end or self.died.get(op.rank, float("inf"))
+        end = op.end or self.died.get(op.rank, FOREVER)
         dead = outcome == "killed"
         if outcome in ("absent", "unmade"):
             return
         sure = outcome == "done"
-        if op.kind in ("write", "replace"):
-            if op.kind == "write":
-                self.in_place.append((self.plan.node(op.rank), op.name, op.begin, end))
-            self.change(op.name, op.begin, end, op.uid, sure, op.rank, torn=outcome == "failed" and op.kind == "write", dead=dead)
+        if op.kind == "write":
+            op.over = end
+            self.in_place.append(op)
+            self.change(op.name, op, end, op.uid, sure, torn=op.broke or outcome == "failed", dead=dead)
             if not sure:
-                self.change(op.name, op.begin, end, None, False, op.rank, dead=dead)
+                self.change(op.name, op, end, None, False, dead=dead, taken=not dead)
+        elif op.kind == "replace":  # the name has what was there before, or this: never nothing
+            self.change(op.name, op, end, op.uid, sure, dead=dead)
         elif op.kind == "remove":
-            self.change(op.name, op.begin, end, None, sure, op.rank, dead=dead)
+            self.change(op.name, op, end, None, sure, dead=dead, taken=True)
         elif op.kind == "rename":
-            self.change(op.name, op.begin, end, None, sure, op.rank, dead=dead)
+            self.change(op.name, op, end, None, sure, dead=dead, taken=True)
             # It is one rank's own name, so what it was is what that rank put there last.
             before = [c for c in self.changes.get(op.name, []) if c.begin < op.begin and c.uid]
             for c in before if not sure or not before else self.latest(before):
-                self.change(op.to, op.begin, end, c.uid, sure, op.rank, dead=dead)
+                self.change(op.to, op, end, c.uid, sure, dead=dead)
+
+    def note_seen(self, op):
+        """Somebody has read what a killed process wrote: then it was published, by now."""
+        for c in self.changes.get(op.name, []):
+            if c.dead and not c.sure and c.uid == op.outcome[1] and (
+                    self.node(op.rank) != self.node(c.rank) or op.begin > c.end):
+                c.sure, c.end = True, min(c.end, op.end)
+                self.changes[op.name] = [o for o in self.changes[op.name] if o.op is not c.op or o is c]
 
     @staticmethod
     def latest(changes):
@@ -314,47 +401,111 @@ class Judge:
         sure = [c for c in changes if c.sure]
         return [c for c in changes if not sure or c.begin >= sure[-1].begin]
 
-    def candidates(self, name, begin, end):
+    def history(self, name, op=None):
+        """All changes of the name, but of that operation itself."""
+        return [Change(None, NEVER, None, True)] + [c for c in self.changes.get(name, []) if c.op is not op]
+
+    @staticmethod
+    def missed(change, changes, begin):
+        """What came after the change and was complete before `begin`."""
+        return [o for o in changes if o.sure and change.end < o.begin and o.end < begin]
+
+    def candidates(self, op, begin, end):
         """What the name may be for an operation between these times."""
-        changes = [Change(float("-inf"), float("-inf"), None, True, None)] + self.changes.get(name, [])
-        over = [c for c in changes if c.sure and c.end < begin]
-        return [c for c in changes if c.begin <= end and not any(c.end < o.begin for o in over)]
+        changes = self.history(op.name, op)
+        return [c for c in changes if c.begin <= end and not self.missed(c, changes, begin)]
+
+    def outdated(self, op, uids):
+        """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
+        changes = self.history(op.name, op)
+        for c in changes:
+            if c.begin <= op.end and c.uid in uids and all(
+                    self.hit(op.begin - GRACE, op.end, ("cut", "stop"), (o.rank, op.rank), (self.node(o.rank), self.node(op.rank)))
+                    for o in self.missed(c, changes, op.begin)):
+                return True
+        return False
+
+    def hidden(self, op):
+        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still? (Or is again: a link that
+        is whole for a moment brings nobody together.)"""
+        changes = self.history(op.name, op)
+
+        def behind(o):
+            node = self.node(o.rank)
+            cuts = self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
+            return node != self.node(op.rank) and self.hit(op.begin, op.end, ("cut",), nodes=[node]) and any(
+                begin <= o.end and end - GRACE >= op.begin for begin, end in cuts)
+        return any(c.uid is None and (op.kind != "read" or c.taken) and all(map(behind, self.missed(c, changes, op.begin)))
+                   for c in changes if c.begin <= op.end)
 
     def hit(self, begin, end, kinds, ranks=(), nodes=()):
         return any(f["kind"] in kinds and f["begin"] <= end and f["end"] >= begin and
                    (f["target"] in nodes if f["kind"] in ("cut", "full") else f["target"] in ranks) for f in self.faults)
 
+    def wrecked(self, begin, end, ranks):
+        return any(w["target"] in ranks and w["begin"] <= end and w["end"] >= begin for w in self.wrecks)
+
+    def no_room(self, op, error):
+        """Rule 5."""
+        return any(error in errors and self.hit(op.begin, op.end, (kind,), [op.rank], [self.node(op.rank)])
+                   for kind, errors in NO_ROOM.items())
+
+    def out_of_reach(self, op, error, now):
+        """Rule 4."""
+        owners = {c.rank for c in now if c.rank is not None}
+        if error == errno.EHOSTUNREACH and self.wrecked(op.begin, op.end, [op.rank]):
+            return True
+        if error in UNREACHABLE + (errno.ENOENT,) and any(self.lost(c, op) for c in now if c.rank is not None):
+            return True
+        if error in UNREACHABLE and any(w["target"] in owners and w["end"] < FOREVER and w["begin"] <= op.end and
+                                        w["end"] + GRACE >= op.begin for w in self.wrecks):
+            return True
+        if error in (errno.EHOSTUNREACH, errno.EIO) and op.kind != "read" and any(c.uid is None for c in now) and self.hit(
+                op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
+            return True  # nobody can say that it is absent
+        return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
+                                                 {self.node(op.rank)} | {self.node(r) for r in owners})
+
     def refused(self, op, error, now):
         """Rules 3 to 5: which of OUTCOMES it is, or what is wrong with it."""
-        node = self.plan.node(op.rank)
-        here = [r for r in range(self.plan.ranks) if self.plan.node(r) == node]
-        if error in NO_ROOM and self.hit(op.begin, op.end, ("full", "limit"), here, [node]):
+        if self.no_room(op, error):
             return "no room"
         absent = [c for c in now if c.uid is None]
         if error == errno.ENOENT and absent:
-            if op.kind == "read" and not any(c.rank is not None for c in absent) and not self.nobody_left(op):
+            if op.kind != "read" or any(c.taken for c in absent) or self.nobody_left(op):
+                return "absent"
+            if not self.out_of_reach(op, error, now):
                 return "nobody is left, it was told, and that is not so"
-            return "absent"
+        if error == errno.ETIMEDOUT and op.end - op.begin < TIMEOUT - 0.01:
+            return "ETIMEDOUT before the time"
         if error == errno.ETIMEDOUT and op.kind == "read" and absent:
             return "waited in vain"
-        owners = {c.rank for c in now if c.rank is not None}
-        if error in UNREACHABLE + (errno.ENOENT,) and any(self.lost(c, op) for c in now if c.rank is not None):
-            return "out of reach"
-        if error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
-                                             [node] + [self.plan.node(r) for r in owners]):
+        if self.out_of_reach(op, error, now):
             return "out of reach"
         if error == errno.EHOSTUNREACH and op.kind == "read" and absent and self.nobody_left(op, away=True):
             return "out of reach"
-        return "%s, and it may be %s" % (errno.errorcode[error], self.shown(now))
+        if error == errno.ENOENT and self.hidden(op):
+            return "outdated"
+        return "%s, and it may be %s" % (errno.errorcode.get(error, error), self.shown(now))
 
     def lost(self, change, op):
         """Rule 4: is it right that what a killed rank had cannot be had?"""
-        died, node = self.died.get(change.rank, float("inf")), self.plan.node(change.rank)
-        if died > op.end:
+        gone, node = self.ended(change.rank), self.node(change.rank)
+        if gone > op.end:
             return False
-        heirs = [r for r in range(self.plan.ranks) if self.plan.node(r) == node and self.died.get(r, float("inf")) > op.end]
-        return (not change.sure or op.begin < died + GRACE or not heirs or (node, op.name) in self.broken or
-                self.hit(op.begin - GRACE, op.end, ("cut", "stop"), heirs, [node]))
+        heirs = [r for r in self.ranks_on(node) if self.ended(r) > op.end]
+        return (not change.sure or op.begin < gone + GRACE or self.broken_since(node, op.name, change.begin) or
+                self.hit(op.begin - GRACE, op.end, ("cut",), nodes=[node]) or
+                all(self.hit(op.begin - GRACE, op.end, ("stop",), [r]) or self.wrecked(op.begin - GRACE, op.end, [r]) for r in heirs))
+
+    def ended(self, rank):
+        left = self.left.get(rank)
+        return min(self.gone.get(rank, FOREVER), left["begin"] if left else FOREVER)
+
+    def broken_since(self, node, name, begin):
+        """Was a rewriting in place broken off there?"""
+        return any(o.name == name and self.node(o.rank) == node and o.over >= begin and
+                   (not o.outcome or o.outcome[0] in ("killed", "failed")) for o in self.in_place)
 
     def shown(self, now):
         return ", ".join("%s of rank %s%s" % (c.uid or "absent", c.rank, "" if c.sure else " (unsure)") for c in now)
@@ -363,8 +514,8 @@ class Judge:
         """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off)?"""
         edges = []
         for rank in range(self.plan.ranks):
-            idle = [(o.begin, o.end or float("inf")) for o in self.operations if o.rank == rank and o.kind == "read"]
-            idle.append((min(self.died.get(rank, float("inf")), self.finished.get(rank, float("inf"))), float("inf")))
+            idle = [(o.begin, o.end or FOREVER) for o in self.operations if o.rank == rank and o.kind == "read"]
+            idle.append((min(self.gone.get(rank, FOREVER), self.finished.get(rank, FOREVER)), FOREVER))
             if away:
                 idle += [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "stop" and f["target"] == rank or
                          f["kind"] == "cut" and f["target"] == self.plan.node(rank)]
@@ -391,12 +542,11 @@ class Judge:
 
     def own_fault(self, op):
         """For how long this rank's node was out of order during the operation."""
-        node = self.plan.node(op.rank)
-        total = 0
-        for f in self.faults:
-            if f["kind"] == "cut" and f["target"] == node or f["kind"] == "stop" and self.plan.node(f["target"]) == node:
-                total += max(0, min(f["end"], op.end) - max(f["begin"], op.begin))
-        return total
+        node = self.node(op.rank)
+        spans = [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "cut" and f["target"] == node or
+                 f["kind"] == "stop" and self.node(f["target"]) == node]
+        spans += [(w["begin"], w["end"]) for w in self.wrecks if w["target"] == op.rank and w["end"] < FOREVER]
+        return sum(max(0, min(end, op.end) - max(begin, op.begin)) for begin, end in self.joined(spans))
 
     def look_at(self, op):
         """Is this operation's end right?"""
@@ -404,72 +554,135 @@ class Judge:
             if op.rank not in self.died:
                 self.bad(op, "it never ended")
             return "cut off"
-        took = op.end - op.begin
-        bound = READ_BOUND if op.kind in ("read", "look") else CHANGE_BOUND
-        if took > bound + self.own_fault(op):
-            self.bad(op, "too long (%s)" % op.outcome)
+        bound = READ_BOUND if op.kind == "read" else CHANGE_BOUND + (PUBLISHES[op.kind] - 1) * 1.5 * PEER
+        if op.end - op.begin > bound + self.own_fault(op):
+            self.bad(op, "too long (%s)%s" % (
+                op.outcome, self.lag > MARGIN / 3 and "; but processes waited up to %.1f s for a core" % self.lag or ""))
         kind = op.outcome[0]
-        if op.kind not in ("read", "look"):
-            if kind == "killed":
-                return "cut off"
-            if kind in ("failed", "unmade"):
-                return self.failed(op)
+        if kind == "killed" or op.child and kind in ("refused", "failed", "unmade") and self.dying.get(op.rank, FOREVER) <= op.end:
+            return "cut off"  # (or its member was, and the child had nobody to ask)
+        if kind in ("failed", "unmade"):
+            return self.failed(op)
+        if kind == "done" and op.kind in ("write", "replace"):
             return "done"
-        now = self.candidates(op.name, op.begin, op.end)
-        if kind == "refused":
-            why = self.refused(op, op.outcome[1], now)
+        now = self.candidates(op, op.begin, op.end)
+        if kind in ("refused", "absent"):
+            why = self.refused(op, op.outcome[1] if kind == "refused" else errno.ENOENT, now)
             if why in OUTCOMES:
                 return why
             self.bad(op, why)
             return "wrong"
-        if kind == "there":
-            if not any(c.uid for c in now):
-                self.bad(op, "it is absent: %s" % self.shown(now))
-            return "done"
+        if kind in ("there", "done"):
+            if any(c.uid for c in now):
+                return "done"
+            if self.outdated(op, {c.uid for c in self.changes.get(op.name, []) if c.uid}):
+                return "outdated"
+            self.bad(op, "it is absent: %s" % self.shown(now))
+            return "wrong"
         uid = op.outcome[1]
-        if kind == "read" and any(c.uid == uid for c in now):
-            return "done"
-        node = self.plan.node(op.rank)
-        if any(n == node and name == op.name and b <= op.end and e >= op.opened for n, name, b, e in self.in_place):
-            return "overtaken"
-        if kind == "torn":
-            if not any(c.torn for c in now):
-                self.bad(op, "torn: %s, %s; it may be %s" % (uid, op.outcome[2], self.shown(now)))
+        if kind == "read":
+            if any(c.uid == uid for c in now):
+                return "done"
+            known = any(c.uid == uid for c in self.changes.get(op.name, []))
+            if known and self.outdated(op, {uid}):
+                return "outdated"
+            self.bad(op, "%s: %s; it may be %s" % ("stale" if known else "wrong", uid, self.shown(now)))
+            return "wrong"
+        # A part of a file, or bytes of two.
+        beginning = op.outcome[3] if len(op.outcome) > 3 else True
+        if beginning and any(c.torn and uid in (None, c.uid) for c in now):
             return "torn by its writer"
-        known = any(c.uid == uid for c in self.changes.get(op.name, []))
-        ends = {c.rank for c in now if c.rank is not None} | {op.rank}
-        if known and kind == "read" and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), ends, {self.plan.node(r) for r in ends}):
-            return "outdated"
-        self.bad(op, "%s: %s; it may be %s" % ("stale" if known else "wrong", uid, self.shown(now)))
+        mixed = {u for c in now if c.op for u in self.mixed_with(c.op)}
+        if mixed and uid in mixed | {None}:
+            return "torn by its writer"
+        if any(self.overtook(w, op) for w in self.in_place) and (uid is None or any(c.uid == uid for c in now)):
+            return "overtaken"
+        self.bad(op, "torn: %s, %s; it may be %s" % (uid, op.outcome[2], self.shown(now)))
         return "wrong"
+
+    def mixed_with(self, op):
+        """Two who write into one file at the same time: the uids of what its bytes may be."""
+        uids = {w.uid for w in self.in_place if w.name == op.name and self.node(w.rank) == self.node(op.rank) and
+                w.begin <= (op.over or NEVER) and w.over >= op.begin}
+        return uids if len(uids) > 1 else set()
+
+    def overtook(self, writer, op):
+        """Can the reader have had the file open before that writer opened it? (Who opens it later has to wait for him.)"""
+        return (writer.name == op.name and self.node(writer.rank) == self.node(op.rank) and writer.begin <= op.end and
+                (op.begin <= writer.opened if writer.opened else op.begin <= writer.over))
 
     def failed(self, op):
         """A change that failed has to have a reason, too."""
-        error, node = op.outcome[1], self.plan.node(op.rank)
-        here = [r for r in range(self.plan.ranks) if self.plan.node(r) == node]
-        if not (error in NO_ROOM and self.hit(op.begin, op.end, ("full", "limit"), here, [node]) or
-                error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop", "kill"), range(self.plan.ranks),
-                                                  range(self.plan.nodes))):
-            self.bad(op, "%s in %s" % (errno.errorcode[error], op.outcome[2]))
-            return "wrong"
-        return "no room" if error in NO_ROOM else "out of reach"
+        error = op.outcome[1]
+        if self.no_room(op, error):
+            return "no room"
+        if error in UNREACHABLE and self.out_of_reach(op, error, self.candidates(op, op.begin, op.end)):
+            return "out of reach"
+        self.bad(op, "%s in %s" % (errno.errorcode.get(error, error), op.outcome[2]))
+        return "wrong"
 
     def scan(self, node, lines):
         """Rule 8."""
-        for name, uid, wrong in map(json.loads, lines):
-            if wrong and not name.startswith("t/") and not any(
-                    (n, na) == (node, name) for n, na in self.broken):
-                self.wrong.append("on n%d %s is no whole version: %s %s" % (node, name, uid, wrong))
+        end = max([self.finished.get(r, 0) for r in range(self.plan.ranks)])
+        made = {o.uid: o for o in self.operations if o.kind == "replace"}
+        looker = Operation(self.ranks_on(node)[0], [FOREVER, 0, "begin", "scan", None, None, None, False])
+        for name, uid, wrong in lines:
+            where = "on n%d %s" % (node, name)
+            if name.startswith("t/"):
+                op = made.get(name[2:])
+                if not op or op.outcome and op.outcome[0] != "killed":
+                    self.wrong.append("%s is left over: %s" % (where, op.outcome if op else "nobody made it"))
+                continue
+            looker.name, looker.end = name, FOREVER
+            now = self.candidates(looker, FOREVER, FOREVER)
+            if wrong:
+                if not self.left_broken(node, name) and not any(
+                        uid in self.mixed_with(c.op) | {None} and self.mixed_with(c.op) for c in now if c.op):
+                    self.wrong.append("%s is no whole version: %s %s" % (where, uid, wrong))
+                continue
+            alive = [r for r in self.ranks_on(node) if r not in self.gone]
+            if not alive or any(c.uid == uid for c in now):
+                continue
+            changes = self.history(name)
+            if not any(c.uid == uid for c in changes):
+                self.wrong.append("%s is %s, which never was there" % (where, uid))
+            elif not any(c.uid == uid and all(
+                    all(self.ended(r) <= o.end for r in alive) or
+                    self.hit(end - GRACE, end, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
+                    for o in self.missed(c, changes, FOREVER)) for c in changes):
+                self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
+
+    def leaves(self):
+        """Rule 7: nobody leaves while another has something to do, but without those that it could not reach."""
+        for rank, left in self.left.items():
+            others = [r for r in range(self.plan.ranks)
+                      if min(self.finished.get(r, FOREVER), self.gone.get(r, FOREVER)) > left["end"] and
+                      not self.hit(left["end"] - LEAVE, left["end"], ("cut", "stop"), (rank, r), (self.node(rank), self.node(r)))]
+            if others:
+                self.wrong.append("rank %d left at %.3f, while ranks %s were at work" % (rank, left["end"], others))
+
+    def left_broken(self, node, name):
+        """A write broke off there, and nothing has been put in the place of what it left."""
+        broken = max((o.over for o in self.in_place if o.name == name and self.node(o.rank) == node and
+                      (not o.outcome or o.outcome[0] in ("killed", "failed"))), default=None)
+        return broken is not None and not any(
+            o.name == name and self.node(o.rank) == node and o.begin > broken and o.outcome and
+            o.outcome[0] in ("read", "done") for o in self.operations)
 
     def run(self):
         for op in sorted(self.operations, key=lambda o: o.begin):
             if op.kind not in ("read", "look"):
                 self.note_change(op)
-        self.broken = [(self.plan.node(o.rank), o.name) for o in self.operations
-                       if o.kind == "write" and (not o.outcome or o.outcome[0] in ("killed", "failed"))]
+        for op in sorted(self.operations, key=lambda o: o.end or FOREVER):
+            if op.kind == "read" and op.outcome and op.outcome[0] == "read":
+                self.note_seen(op)
         windows = {kind: [(f["begin"], min(f["end"], self.died.get(f["target"], f["end"]) if kind == "limit" else f["end"]) + GRACE)
                           for f in self.faults if f["kind"] == kind] for kind in KINDS}
-        result = {"launch": self.number, "ranks": self.plan.ranks, "nodes": self.plan.nodes, "end": self.took_to_end, "kinds": {}}
+        result = {"launch": self.number, "ranks": self.plan.ranks, "nodes": self.plan.nodes, "end": self.took_to_end, "lag": self.lag,
+                  "wrecks": len(self.wrecks), "joined": sum(w["end"] < FOREVER for w in self.wrecks),
+                  "unserved": sum(bool(o.outcome) and o.outcome[0] in ("refused", "failed", "unmade") and
+                                  o.outcome[1] == errno.EHOSTUNREACH and self.wrecked(o.begin, o.end, [o.rank]) for o in self.operations),
+                  "kinds": {}}
         rows = {kind: {"count": len(windows[kind]), "outcomes": {}, "read": 0, "change": 0} for kind in KINDS}
         rows["all"] = {"count": len(self.faults), "outcomes": {}, "read": 0, "change": 0}
         for op in self.operations:
@@ -480,12 +693,12 @@ class Judge:
                 if kind == "all" or any(b <= (op.end or op.begin) and e >= op.begin for b, e in windows[kind]):
                     row["outcomes"][outcome] = row["outcomes"].get(outcome, 0) + 1
                     row[which] = max(row[which], took)
-        for node, path in enumerate(self.scans):
-            with open(path) as file:
-                self.scan(node, file)
+        self.leaves()
+        for node, lines in enumerate(self.scans):
+            self.scan(node, lines)
         result["kinds"], result["wrong"] = rows, self.wrong
         result["deserted"] = ["n%d" % node for node in range(self.plan.nodes)
-                              if all(r in self.died for r in range(self.plan.ranks) if self.plan.node(r) == node)]
+                              if all(r in self.gone for r in self.ranks_on(node))]
         return result
 
 
@@ -515,16 +728,26 @@ def table(results):
     ends = [r["end"] for r in results if r["end"] is not None]
     print("\n%d launches, %d ranks killed, all ranks gone at most %.1f s after the last step; wrong: %d" % (
         len(results), total["kill"]["count"], max(ends, default=0), sum(len(r["wrong"]) for r in results)))
+    print("UCX found a fault in itself in %d ranks; %d of them joined anew, %d operations of theirs failed meanwhile" % tuple(
+        sum(r[what] for r in results) for what in ("wrecks", "joined", "unserved")))
+    print("a process of this machine waited %.2f s for a core at the worst" % max((r["lag"] for r in results), default=0))
 
 
 def main():
     """check prints how many faults there were, and the nodes none of whose ranks lives."""
     what = sys.argv[1]
     if what == "inject":
-        Injector(*sys.argv[2:7]).run()
+        Injector(*sys.argv[2:8]).run()
     elif what == "check":
         seed, number, logs, events, results = sys.argv[2:7]
-        result = Judge(seed, number, logs, events, sys.argv[7:]).run()
+        plan = fault_plan.launch(seed, number)
+        lines = [Log("%s/%d" % (logs, r)).read().lines for r in range(plan.ranks)]
+        scans = []
+        for path in sys.argv[7:]:
+            with open(path) as file:
+                scans.append(list(map(json.loads, file)))
+        with open(events) as file:
+            result = Judge(plan, number, lines, json.load(file), scans).run()
         with open(results, "a") as file:
             file.write(json.dumps(result) + "\n")
         print(result["kinds"]["all"]["count"], *result["deserted"])
@@ -539,4 +762,5 @@ def main():
         table(results)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -33,14 +33,17 @@ def content(seed, uid, size):
 
 
 def judge(seed, data):
-    """(uid, None) of a whole version; (uid or None, why) of anything else."""
-    words = data[:80].split(b"\n")[0].split()
-    if len(words) != 4 or words[0] != MARK or words[1] != seed.encode() or not words[3].isdigit():
-        return None, "%d bytes without a first line: %r" % (len(data), data[:40])
+    """(uid, None) of a whole version; (uid or None, why) of anything else, and whether it is the beginning of one."""
+    line, newline, _ = data[:80].partition(b"\n")
+    words = line.split()
+    if not newline or len(words) != 4 or words[0] != MARK or words[1] != seed.encode() or not words[3].isdigit():
+        head = b"%s %s " % (MARK, seed.encode())
+        return None, "%d bytes without a first line: %r" % (len(data), data[:40]), not newline and data[:len(head)] == head[:len(data)]
     uid, size = words[2].decode(), int(words[3])
-    if len(data) != size:
-        return uid, "%d bytes of %d" % (len(data), size)
-    return uid, None if data == content(seed, uid, size) else "wrong bytes"
+    whole = content(seed, uid, size)
+    if len(data) < size:
+        return uid, "%d bytes of %d" % (len(data), size), data == whole[:len(data)]
+    return (uid, None) if data == whole else (uid, "wrong bytes, %d of %d" % (len(data), size), False)
 
 
 class Worker:
@@ -78,6 +81,7 @@ class Worker:
         data, where = content(self.seed, step.uid, step.size), "open"
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            self.note("opened")
             try:
                 self.die(step, "opened")
                 where = "write"
@@ -91,9 +95,11 @@ class Worker:
                             time.sleep(step.think)
                         self.die(step, "half")
                 self.die(step, "written")
+                where = "close"
+            except OSError as e:
+                self.note("broke", e.errno)  # before it is closed, and so published as it is
+                raise
             finally:
-                if where == "write" and sys.exc_info()[0] is None:
-                    where = "close"
                 os.close(fd)
         except OSError as e:
             return ["failed", e.errno, where]
@@ -161,8 +167,8 @@ class Worker:
                 parts.append(part)
         finally:
             os.close(fd)
-        uid, wrong = judge(self.seed, b"".join(parts))
-        return ["torn", uid, wrong] if wrong else ["read", uid]
+        uid, *wrong = judge(self.seed, b"".join(parts))
+        return ["torn", uid, *wrong] if wrong[0] else ["read", uid]
 
     def look(self, _step, path):
         try:
@@ -229,7 +235,7 @@ def scan(top, seed):
         for name in files:
             path = os.path.join(where, name)
             with open(path, "rb") as file:
-                uid, wrong = judge(seed, file.read())
+                uid, wrong = judge(seed, file.read())[:2]
             print(json.dumps([os.path.relpath(path, top), uid, wrong]))
 
 

@@ -1,0 +1,326 @@
+"""test_judge.py - the judge of the fault runs (faults.py), itself judged: made-up histories, right ones and wrong ones of each kind
+
+A cluster of three nodes with two ranks each (rank r on node r % 3). A history is what the ranks have noted, what was done to them, and what
+lay on the nodes at the end; the judge must find in it what is wrong, and nothing else.
+"""
+import errno
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import fault_plan
+import faults
+
+CUT, END = 20.0, 100.0
+
+
+class History:
+    def __init__(self):
+        self.plan = fault_plan.Launch()
+        self.plan.nodes, self.plan.ranks = 3, 6
+        self.ops = [[] for _ in range(6)]
+        self.notes = [[] for _ in range(6)]
+        self.events, self.scans, self.wrong = [], [[], [], []], None
+        self.silent = set()  # of these there is no "finish"
+
+    def op(self, rank, begin, kind, name, end, *outcome, uid=None, to=None, opened=None, broke=None, child=False):
+        """`end` None: cut off."""
+        self.ops[rank].append((begin, "begin", kind, name, to, uid, child))
+        if opened is not None:
+            self.ops[rank].append((opened, "opened"))
+        if broke is not None:
+            self.ops[rank].append((broke, "broke", errno.ENOSPC))
+        if end is not None:
+            self.ops[rank].append((end, "end", *outcome))
+        return self
+
+    def write(self, rank, begin, name, uid, kind="write", took=0.1):
+        return self.op(rank, begin, kind, name, begin + took, "done", uid=uid, opened=begin + 0.01)
+
+    def read(self, rank, begin, name, uid, took=0.1):
+        return self.op(rank, begin, "read", name, begin + took, "read", uid, opened=begin + took / 2)
+
+    def refused(self, rank, begin, name, error, took=0.1, kind="read"):
+        return self.op(rank, begin, kind, name, begin + took, "refused", error)
+
+    def torn(self, rank, begin, name, uid, took=0.1, beginning=True):
+        return self.op(rank, begin, "read", name, begin + took, "torn", uid, "3 bytes of 9", beginning, opened=begin + took / 2)
+
+    def fault(self, kind, target, begin, end):
+        self.events.append({"kind": kind, "target": target, "begin": begin, "end": end})
+        return self
+
+    def kill(self, rank, at):
+        self.silent.add(rank)
+        return self.fault("kill", rank, at, at)
+
+    def note(self, rank, at, *words):
+        self.ops[rank].append((at, *words))
+        return self
+
+    def lies(self, node, name, uid, wrong=None):
+        self.scans[node].append([name, uid, wrong])
+        return self
+
+    def result(self):
+        lines = []
+        for rank, ops in enumerate(self.ops):
+            if rank not in self.silent:
+                ops = ops + [(END, "finish")]
+            lines.append([[at, k, *words] for k, (at, *words) in enumerate(ops)])
+        return faults.Judge(self.plan, "0", lines, {"events": self.events, "wrong": self.wrong}, self.scans).run()
+
+
+class Judged(unittest.TestCase):
+    def right(self, history, outcome=None):
+        result = history.result()
+        self.assertEqual(result["wrong"], [])
+        if outcome:
+            self.assertEqual(result["kinds"]["all"]["outcomes"].get(outcome), 1, result["kinds"]["all"]["outcomes"])
+
+    def wrong(self, history, words):
+        found = history.result()["wrong"]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+
+class Reads(Judged):
+    def test_right(self):
+        self.right(History().write(0, 10, "f", "0.1").read(1, 11, "f", "0.1").read(0, 12, "f", "0.1").lies(0, "f", "0.1").lies(1, "f", "0.1"))
+
+    def test_stale(self):
+        self.wrong(History().write(0, 10, "f", "0.1").write(0, 11, "f", "0.2").read(1, 12, "f", "0.1"), "stale: 0.1")
+
+    def test_old_or_new_while_it_is_written(self):
+        for uid in ("0.1", "0.2"):
+            self.right(History().write(0, 10, "f", "0.1").write(0, 11, "f", "0.2", took=2).read(1, 12, "f", uid))
+
+    def test_from_the_future(self):
+        self.wrong(History().write(0, 10, "f", "0.1").read(1, 11, "f", "0.2").write(0, 12, "f", "0.2"), "stale: 0.2")
+
+    def test_never_written(self):
+        self.wrong(History().write(0, 10, "f", "0.1").read(1, 11, "f", "7.7"), "wrong: 7.7")
+
+    def test_partial(self):
+        self.wrong(History().write(0, 10, "f", "0.1").torn(1, 11, "f", "0.1"), "torn: 0.1")
+
+    def test_partial_of_who_is_writing(self):
+        """Whoever opens it on the node while it is written has to wait."""
+        self.wrong(History().write(0, 10, "f", "0.1", took=2).torn(3, 11, "f", "0.1"), "torn")
+
+    def test_rewritten_while_open(self):
+        self.right(History().write(0, 10, "f", "0.1").torn(3, 11, "f", "0.1", took=2).op(
+            0, 11.5, "write", "f", 12.5, "done", uid="0.2", opened=11.6), "overtaken")
+
+    def test_rewritten_while_open_elsewhere(self):
+        self.wrong(History().write(0, 10, "f", "0.1").torn(1, 11, "f", "0.1", took=2).op(
+            0, 11.5, "write", "f", 12.5, "done", uid="0.2", opened=11.6), "torn")
+
+    def test_partial_of_a_write_that_failed(self):
+        h = History().fault("full", 0, 9, 12).op(0, 10, "write", "f", 12, "failed", errno.ENOSPC, "write", "gone", uid="0.1", broke=11)
+        self.right(h.torn(1, 11.5, "f", "0.1"), "torn by its writer")
+
+    def test_wrong_bytes_of_a_write_that_failed(self):
+        h = History().fault("full", 0, 9, 12).op(0, 10, "write", "f", 12, "failed", errno.ENOSPC, "write", "gone", uid="0.1", broke=11)
+        self.wrong(h.torn(1, 11.5, "f", "0.1", beginning=False), "torn")
+
+    def test_partial_of_a_killed_writer(self):
+        self.wrong(History().op(0, 10, "write", "f", None, uid="0.1", opened=10.1).kill(0, 11).torn(3, 12, "f", "0.1"), "torn")
+
+    def test_two_writers(self):
+        h = History().write(0, 10, "f", "0.1", took=2).write(3, 11, "f", "3.1").torn(1, 13, "f", "3.1", beginning=False)
+        self.right(h.lies(1, "f", "3.1", "wrong bytes"), "torn by its writer")
+        h = History().write(0, 10, "f", "0.1", took=2).write(1, 11, "f", "1.1").torn(2, 13, "f", "1.1", beginning=False)
+        self.wrong(h, "torn")
+
+    def test_killed_writer_seen_and_then_not(self):
+        h = History().write(0, 9, "f", "0.1").op(0, 10, "replace", "f", None, uid="0.2").kill(0, 11).read(1, 12, "f", "0.2")
+        self.wrong(h.read(1, 13, "f", "0.1"), "stale: 0.1")
+
+
+class OutOfDate(Judged):
+    def cut(self, node, **kw):
+        return History().write(0, 10, "f", "0.1").fault("cut", node, CUT, CUT + 5).write(0, CUT + 1, "f", "0.2")
+
+    def test_writer_cut(self):
+        self.right(self.cut(0).read(1, CUT + 3, "f", "0.1"), "outdated")
+
+    def test_reader_cut(self):
+        self.right(self.cut(1).read(1, CUT + 3, "f", "0.1"), "outdated")
+
+    def test_another_cut(self):
+        self.wrong(self.cut(2).read(1, CUT + 3, "f", "0.1"), "stale")
+
+    def test_long_after(self):
+        self.wrong(self.cut(0).read(1, CUT + 5 + faults.GRACE + 0.1, "f", "0.1"), "stale")
+
+    def test_one_of_two_was_not_held_up(self):
+        self.wrong(self.cut(0).write(2, CUT + 2, "f", "2.1").read(1, CUT + 3, "f", "0.1"), "stale")
+
+    def test_reader_stopped(self):
+        h = History().write(0, 10, "f", "0.1").fault("stop", 1, 11, 13).write(0, 12, "f", "0.2")
+        self.right(h.read(1, 13.5, "f", "0.1"), "outdated")
+
+    def test_neighbour_stopped(self):
+        """Rank 4 is on the reader's node."""
+        h = History().write(0, 10, "f", "0.1").fault("stop", 4, 11, 13).write(0, 12, "f", "0.2")
+        self.wrong(h.read(1, 12.5, "f", "0.1"), "stale")
+
+    def test_left_behind(self):
+        self.wrong(History().write(0, 10, "f", "0.1").write(0, 11, "f", "0.2").lies(0, "f", "0.2").lies(1, "f", "0.1"), "on n1 f is out of date")
+
+    def test_removed_and_left_behind(self):
+        self.wrong(History().write(0, 10, "f", "0.1").op(0, 11, "remove", "f", 11.1, "done").lies(1, "f", "0.1"), "on n1 f is out of date")
+
+
+class Absent(Judged):
+    def test_there(self):
+        self.wrong(History().write(0, 10, "f", "0.1").refused(1, 11, "f", errno.ENOENT), "ENOENT")
+
+    def test_look(self):
+        self.wrong(History().write(0, 10, "f", "0.1").refused(1, 11, "f", errno.ENOENT, kind="look"), "ENOENT")
+        self.right(History().refused(1, 11, "f", errno.ENOENT, kind="look"), "absent")
+
+    def test_seen_where_it_is_not(self):
+        self.wrong(History().op(1, 11, "look", "f", 11.1, "there"), "absent")
+        self.wrong(History().write(0, 9, "f", "0.1").op(0, 10, "remove", "f", 10.1, "done").op(1, 11, "look", "f", 11.1, "there"), "absent")
+
+    def test_removed(self):
+        self.right(History().write(0, 9, "f", "0.1").op(0, 10, "remove", "f", 10.1, "done").refused(1, 11, "f", errno.ENOENT), "absent")
+
+    def test_cannot_be_removed(self):
+        self.wrong(History().write(0, 9, "f", "0.1").op(0, 10, "remove", "f", 10.1, "absent"), "ENOENT")
+
+    def test_somebody_is_left(self):
+        self.wrong(History().refused(1, 11, "f", errno.ENOENT), "nobody is left")
+
+    def test_nobody_is_left(self):
+        h = History()
+        for rank in range(6):
+            h.refused(rank, 10 + rank / 10, "f", errno.ENOENT, took=3)
+        self.right(h)
+
+    def test_published_behind_a_cut(self):
+        h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
+        self.right(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "outdated")
+
+    def test_published_before_the_cut(self):
+        h = History().write(0, CUT - 1, "f", "0.1").fault("cut", 0, CUT, CUT + 5)
+        self.wrong(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "ENOENT")
+
+    def test_published_behind_a_cut_that_is_healed(self):
+        h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
+        self.wrong(h.refused(1, CUT + 5.01, "f", errno.ENOENT, kind="look"), "ENOENT")
+
+    def test_on_the_side_that_is_cut_off(self):
+        h = History().fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
+        self.wrong(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "ENOENT")
+
+
+class OutOfReach(Judged):
+    def test_without_a_reason(self):
+        self.wrong(History().write(0, 10, "f", "0.1").refused(1, 11, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+
+    def test_owner_cut(self):
+        h = History().write(0, 10, "f", "0.1").fault("cut", 0, CUT, CUT + 5)
+        self.right(h.refused(1, CUT + 1, "f", errno.EHOSTUNREACH, took=3), "out of reach")
+
+    def test_owner_cut_long_ago(self):
+        h = History().write(0, 10, "f", "0.1").fault("cut", 0, CUT, CUT + 5)
+        self.wrong(h.refused(1, CUT + 5 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+
+    def test_owner_killed(self):
+        """Rank 3 is alive on its node, and has to serve the file in the end."""
+        h = History().write(0, 10, "f", "0.1").kill(0, 11)
+        self.right(h.refused(1, 12, "f", errno.EHOSTUNREACH), "out of reach")
+        h = History().write(0, 10, "f", "0.1").kill(0, 11)
+        self.wrong(h.refused(1, 11 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+        h = History().write(0, 10, "f", "0.1").kill(0, 11).kill(3, 11)
+        self.right(h.refused(1, 11 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "out of reach")
+
+    def test_half_written_since(self):
+        h = History().write(0, 10, "f", "0.1").op(3, 10.5, "write", "f", 10.6, "killed", uid="3.1").note(3, 10.7, "child", 9).kill(0, 11)
+        self.right(h.refused(1, 11 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "out of reach")
+
+    def test_wrecked(self):
+        h = History().write(0, 10, "f", "0.1").fault("wreck", 1, 11, 12).refused(1, 11.5, "f", errno.EHOSTUNREACH)
+        result = h.result()
+        self.assertEqual((result["wrong"], result["wrecks"], result["joined"], result["unserved"]), ([], 1, 1, 1))
+        h = History().write(0, 10, "f", "0.1").fault("wreck", 1, 11, 12).refused(1, 12.5, "f", errno.EHOSTUNREACH)
+        self.wrong(h, "EHOSTUNREACH")
+        h = History().write(0, 10, "f", "0.1").fault("wreck", 1, 11, 12).refused(1, 11.5, "f", errno.ENOENT)
+        self.wrong(h, "ENOENT")
+
+    def test_owner_wrecked_for_good(self):
+        h = History().write(0, 10, "f", "0.1").fault("wreck", 0, 11, None).refused(1, 12, "f", errno.EHOSTUNREACH)
+        self.right(h)
+        h = History().write(0, 10, "f", "0.1").fault("wreck", 0, 11, None)
+        self.wrong(h.refused(1, 11 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+
+    def test_no_room(self):
+        self.wrong(History().write(0, 10, "f", "0.1").refused(1, 11, "f", errno.ENOSPC), "ENOSPC")
+        self.right(History().write(0, 10, "f", "0.1").fault("full", 1, 10.5, 12).refused(1, 11, "f", errno.ENOSPC), "no room")
+        self.wrong(History().write(0, 10, "f", "0.1").fault("full", 0, 10.5, 12).refused(1, 11, "f", errno.ENOSPC), "ENOSPC")
+
+    def test_limit_of_a_neighbour(self):
+        h = History().write(0, 10, "f", "0.1").note(4, 10.5, "limited", 0).refused(1, 11, "f", errno.EFBIG)
+        self.wrong(h, "EFBIG")
+        self.right(History().write(0, 10, "f", "0.1").note(1, 10.5, "limited", 0).refused(1, 11, "f", errno.EFBIG), "no room")
+
+    def test_write_failed(self):
+        self.wrong(History().op(0, 10, "write", "f", 10.1, "failed", errno.EHOSTUNREACH, "close", "gone", uid="0.1"), "EHOSTUNREACH")
+
+
+class Times(Judged):
+    def test_too_late(self):
+        self.wrong(History().write(0, 10, "f", "0.1").read(1, 11, "f", "0.1", took=faults.READ_BOUND + 0.1), "too long")
+        self.wrong(History().write(0, 10, "f", "0.1", took=faults.CHANGE_BOUND + 0.1), "too long")
+
+    def test_as_long_as_it_was_cut_itself(self):
+        h = History().write(0, 10, "f", "0.1").fault("cut", 1, 12, 17).fault("stop", 4, 12, 17)
+        self.right(h.read(1, 11, "f", "0.1", took=faults.READ_BOUND + 4.9))
+        h = History().write(0, 10, "f", "0.1").fault("cut", 1, 12, 17).fault("stop", 4, 12, 17)
+        self.wrong(h.read(1, 11, "f", "0.1", took=faults.READ_BOUND + 5.1), "too long")
+
+    def test_waited_in_vain(self):
+        self.right(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "waited in vain")
+        self.wrong(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT - 1), "ETIMEDOUT before the time")
+        self.wrong(History().write(0, 9, "f", "0.1").refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "ETIMEDOUT")
+
+
+class Ends(Judged):
+    def test_died_by_itself(self):
+        h = History().write(0, 10, "f", "0.1")
+        h.silent.add(0)
+        self.wrong(h, "nobody had killed it")
+
+    def test_hung(self):
+        h = History()
+        h.wrong = "ranks [3] told nothing for 25 s"
+        self.wrong(h, "told nothing")
+
+    def test_left_too_early(self):
+        self.wrong(History().fault("left", 0, 50, 50).fault("left", 1, END, END + 1).op(0, 1, "look", "f", 1.1, "refused", 2), "left at")
+
+    def test_left_without_who_was_cut_off(self):
+        h = History().fault("cut", 0, 45, 49).fault("left", 0, 50, 50)
+        self.right(h)
+
+    def test_left_over(self):
+        self.wrong(History().write(0, 10, "f", "0.1", kind="replace").lies(0, "t/0.1", "0.1"), "t/0.1 is left over")
+        self.right(History().op(0, 10, "replace", "f", None, uid="0.1").kill(0, 11).lies(0, "t/0.1", "0.1"))
+
+    def test_half_a_file_left(self):
+        self.wrong(History().write(0, 10, "f", "0.1").lies(1, "f", "0.1", "3 bytes of 9"), "no whole version")
+        self.right(History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).lies(0, "f", "0.1", "3 bytes of 9"))
+        h = History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).write(3, 12, "f", "3.1")
+        self.wrong(h.lies(0, "f", "0.1", "3 bytes of 9"), "no whole version")
+
+    def test_from_nowhere(self):
+        self.wrong(History().lies(1, "f", "9.9"), "never was there")
+
+
+if __name__ == "__main__":
+    unittest.main()
