@@ -113,7 +113,8 @@ void consume_deadline_passed(void *arg)
 {
     struct consume *c = arg;
     uint64_t now = util_clock_now(), due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
-    uint64_t patience = seconds_ns(c->member->config->peer_timeout);
+    uint64_t patience =
+        (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
 
     /* This process did not run (it was stopped): the answer may lie unread. */
     if (!c->late && !c->overslept && now > due + patience / 2) {
