@@ -72,8 +72,9 @@ static struct boot_identity identity(uint32_t rank, const char *node)
 {
     struct boot_identity id = {.launched = true, .rank = rank};
 
-    /* Each is a launch of its own: those of one do not look after each other. */
-    snprintf(id.nspace, sizeof(id.nspace), "test.%u", rank);
+    /* Each is a launch of its own: those of one do not look after each other. By `top`, for
+     * claims are the machine's: of another run of this test, too. */
+    snprintf(id.nspace, sizeof(id.nspace), "%s.%u", top, rank);
     snprintf(id.node, sizeof(id.node), "%s", node);
     return id;
 }
