@@ -55,7 +55,7 @@ enum { NONE = 0, WAITING, RUNNING, STATE_MASK = 3 };
 static _Atomic uint32_t word;
 static _Atomic uint32_t unsharing;
 static _Atomic int claim = -1;
-static atomic_bool failed; /* the claim is shut, and of no use to the next image */
+static atomic_bool failed; /* to join: the claim is shut, and of no use to the next image */
 
 static void wake(void)
 {

@@ -21,6 +21,10 @@ nothing_left_but_slurm() {
 
 run mpirun job_ok 60 6@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 run mpirun job_ok 60 6@n0,n1,n2 bash -c '"$0" "$1"; exit $?' "$PROGS/mpi_pair" "$SSD"
+# Longer than a PMIx session of ours lasts elsewhere: were it ended while MPI is on, the launcher's server would remove what
+# MPI has below /dev/shm.
+run mpirun job_ok 60 4@n0,n1 "$PROGS/mpi_pair" "$SSD" first 13
+! grep 'System call: unlink' "$ERR" || fail "something of MPI's was removed"
 START=dyad-run run mpirun job_ok 60 3@n0,n1,n2 "$PROGS/mpi_pair" "$SSD" first
 
 # MPI over UCX, as on InfiniBand, here over TCP: the program's UCX beside ours. In Python, MPI comes late.

@@ -9,7 +9,8 @@
  * be the program's UCX: libucm, loaded beside main with the program's settings, writes over
  * the code of mmap and brk and moves the break (one start in a hundred crashed in malloc,
  * and the other ranks hung in MPI_Init), and UCX's async thread is one for all who share
- * it.
+ * it. A third argument is for how many seconds it does nothing between MPI_Init and the
+ * rest.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -75,6 +76,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 3)
+        sleep((unsigned)atoi(argv[3]));
 
     produce(argv[1], 1, rank);
     MPI_Barrier(MPI_COMM_WORLD);
