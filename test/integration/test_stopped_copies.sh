@@ -64,8 +64,8 @@ more"' -- \
         go_on idle holder; wait_for flag.over; all_are new; none; is held "old
 more"'
 job_end_ok 60
-# At most one that is waited for and one and a half times the bound for a silent home.
-for name in copy own held; do between $name 0 5; done
+# Two ranks are stopped, which may be its homes one after the other: 1.5 times the bound for each, and a holder.
+for name in copy own held; do between $name 0 8; done
 removed copy d/copy own gone link
 
 # It has been given up by all when the new versions come.
