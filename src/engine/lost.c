@@ -381,11 +381,6 @@ bool lost_is_suspect(const struct member *member, uint32_t rank)
     return of(member)->rank[rank].suspect != 0;
 }
 
-bool lost_was_asked(const struct member *member, uint32_t rank)
-{
-    return of(member)->rank[rank].asked_at != 0;
-}
-
 uint32_t lost_missing(const struct member *member, bool long_ago)
 {
     const struct lost *lost = of(member);

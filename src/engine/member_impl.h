@@ -105,8 +105,6 @@ bool lost_may_return(const struct member *member, uint32_t rank);
  * been asked, or cannot be. */
 bool lost_prove(struct member *member, uint32_t rank);
 bool lost_is_suspect(const struct member *member, uint32_t rank);
-/* Since it was lost. */
-bool lost_was_asked(const struct member *member, uint32_t rank);
 
 /* --- side.c: which side of a cut we are on --- */
 
