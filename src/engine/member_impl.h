@@ -96,6 +96,8 @@ void lost_back(struct member *member, uint32_t rank);
 bool lost_forget(struct member *member, uint32_t rank);
 /* Something came from it although it is taken for dead. */
 void lost_heard(struct member *member, uint32_t rank);
+/* It has answered a PING. */
+void lost_pong(struct member *member, uint32_t rank);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */
@@ -114,7 +116,7 @@ void side_stop(struct member *member);
 void side_lost(struct member *member, uint32_t rank);
 /* It came back, or is known to be gone. */
 void side_changed(struct member *member);
-/* A PONG came. */
+/* One that was silent is there. */
 void side_pong(struct member *member);
 
 /* --- revalidate.c: copies whose homes have changed --- */
