@@ -53,7 +53,7 @@ bool doubt_is(const struct dht_node *node)
 
 bool doubt_may_end(const struct dht_node *node)
 {
-    return node->nback > 0 || node->nmissing_short > 0;
+    return node->nback > 0 || node->nmissing_short > 0 || node->side == DHT_SIDE_UNKNOWN;
 }
 
 static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)

@@ -99,10 +99,12 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
         const struct ask *ask = asks_find(&l->asks, homes[i]);
         if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER)
             return true;
-        if (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING)
+        if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
+            (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
             *soon = true;
     }
-    if (doubt_is(node))
+    /* We are one of those who do not know. */
+    if (node->side == DHT_SIDE_SMALLER || (doubt_is(node) && !*soon))
         *soon = doubt_may_end(node);
     return false;
 }

@@ -246,8 +246,14 @@ static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
     struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
     uint64_t now = util_clock_now();
 
-    if (l->since || l->suspect || !net_worker_peer(member->worker, rank))
+    if (l->since || l->suspect || !net_worker_peer(member->worker, rank)) {
+        /* Asked with more patience than there is now. */
+        if (l->suspect && l->suspect + l->patience > now + patience) {
+            l->patience = now + patience - l->suspect;
+            due(lost, now + patience);
+        }
         return false;
+    }
     member->next_id += 2;
     if (net_worker_send(member->worker, rank, &ping, NULL, 0, NULL, NULL) < 0)
         return false;
@@ -262,6 +268,17 @@ void lost_suspect(struct member *member, uint32_t rank)
 {
     if (!member->hands_over) /* a promoted guest: its member looks after ranks */
         suspect(member, rank, seconds_ns(member->config->peer_timeout));
+}
+
+void lost_pong(struct member *member, uint32_t rank)
+{
+    struct lost *lost = of(member);
+
+    if (net_is_guest(rank) || !lost->rank[rank].suspect)
+        return;
+    lost->rank[rank].suspect = 0; /* else what comes next would not count anew */
+    lost->nsuspect--;
+    side_pong(member);
 }
 
 bool lost_prove(struct member *member, uint32_t rank)
@@ -385,11 +402,6 @@ bool lost_is_missing(const struct member *member, uint32_t rank)
 bool lost_is_suspect(const struct member *member, uint32_t rank)
 {
     return of(member)->rank[rank].suspect != 0;
-}
-
-bool lost_was_asked(const struct member *member, uint32_t rank)
-{
-    return of(member)->rank[rank].asked_at != 0;
 }
 
 uint32_t lost_missing(const struct member *member, bool long_ago)

@@ -101,6 +101,8 @@ bool lost_forget(struct member *member, uint32_t rank);
 void lost_heard(struct member *member, uint32_t rank);
 /* A connection that was begun then has failed now: because nobody listens there? */
 bool lost_refused(const struct member *member, uint32_t rank, uint64_t begun);
+/* It has answered a PING. */
+void lost_pong(struct member *member, uint32_t rank);
 /* A question of ours found nobody. */
 void lost_unanswered(struct member *member, uint32_t rank);
 /* May it be on its way through exec, or beyond a cut? For DYAD_JOIN_TIMEOUT it may. */
@@ -110,8 +112,6 @@ bool lost_may_return(const struct member *member, uint32_t rank);
  * been asked, or cannot be. */
 bool lost_prove(struct member *member, uint32_t rank);
 bool lost_is_suspect(const struct member *member, uint32_t rank);
-/* Since it was lost. */
-bool lost_was_asked(const struct member *member, uint32_t rank);
 
 /* --- side.c: which side of a cut we are on --- */
 
@@ -121,7 +121,7 @@ void side_stop(struct member *member);
 void side_lost(struct member *member, uint32_t rank);
 /* It came back, or is known to be gone. */
 void side_changed(struct member *member);
-/* A PONG came. */
+/* One that was silent is there. */
 void side_pong(struct member *member);
 
 /* --- revalidate.c: copies whose homes have changed --- */

@@ -171,7 +171,7 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         break;
     }
     case NET_MSG_PONG:
-        side_pong(member);
+        lost_pong(member, msg->source);
         break;
     case NET_MSG_ERROR:
         if (!transfer_receive(member, msg, NULL, 0) && !gather_receive(member, msg))

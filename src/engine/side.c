@@ -9,10 +9,12 @@
  * and half is no majority: of two nodes both say that they do not know.
  *
  * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
- * at a time, and who is missing is asked at once: one that has died refuses, and is missing
- * no more. Until their answers can change nothing any more the side is unknown: so the
+ * at a time. Until their answers can change nothing any more the side is unknown: so the
  * first loss of a cut does not count as that of a single rank, and a single one not as a
- * cut. A rank that does not answer the PING is lost in the end, which is counted again.
+ * cut. A rank that does not answer the PING is lost in the end, which is counted again. Who
+ * has died is missing until it is asked (lost.c), and that is not done sooner because of
+ * this: it may be on its way through exec, and what it is home to is not here before it, or
+ * the owners, have brought it.
  *
  * Where nobody is lost nothing is done and nothing sent.
  */
@@ -24,14 +26,20 @@
 
 #define AT_ONCE 8 /* ranks that are asked, of as many nodes */
 
-/* What is known of a node since the last loss; more than one: the last of them. */
-enum known { SILENT, ASKED, MISSING, HEARD, KNOWN };
+/* What is known of the ranks of a node since the last loss. */
+enum { HEARD = 1, MISSING = 2, ASKED = 4 };
+
+struct count {
+    uint32_t heard, missing; /* nodes */
+    uint32_t open;           /* of those that were not heard of: may be yet */
+    uint32_t lost;           /* missing and not open */
+};
 
 struct side {
     struct net_timer *timer;
     uint64_t last; /* when somebody on another node was lost */
     enum dht_side is;
-    unsigned char node[]; /* [nnodes]: enum known, in weigh() */
+    unsigned char node[]; /* [nnodes]: in weigh() */
 };
 
 static struct side *of(const struct member *member)
@@ -51,30 +59,42 @@ static void set(struct member *member, enum dht_side is)
     dht_node_set_side(member->dht, is);
 }
 
-static void look(struct member *member, unsigned count[KNOWN])
+static void look(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;
     struct side *side = of(member);
 
-    memset(side->node, SILENT, job->nnodes);
+    memset(side->node, 0, job->nnodes);
     for (uint32_t r = 0; r < job->nranks; r++) {
-        unsigned char is = SILENT;
+        unsigned char *node = &side->node[job->node[r]];
 
         if (r == member->self.rank || net_worker_heard_at(member->worker, r) > side->last)
-            is = HEARD;
+            *node |= HEARD;
         else if (lost_is_missing(member, r))
-            is = MISSING;
+            *node |= MISSING;
         else if (lost_is_suspect(member, r))
-            is = ASKED;
-        if (is > side->node[job->node[r]])
-            side->node[job->node[r]] = is;
+            *node |= ASKED;
     }
-    for (uint32_t n = 0; n < job->nnodes; n++)
-        count[side->node[n]]++;
 }
 
-/* One rank of each node that is silent, and whoever may speak for one that is missing. */
-static void have_them_speak(struct member *member, unsigned count[KNOWN])
+static struct count count(struct member *member)
+{
+    const struct side *side = of(member);
+    struct count count = {0};
+
+    for (uint32_t n = 0; n < member->job->nnodes; n++) {
+        unsigned char is = side->node[n];
+        count.heard += (is & HEARD) != 0;
+        count.missing += (is & (HEARD | MISSING)) == MISSING;
+        count.open += (is & (HEARD | ASKED)) == ASKED;
+        count.lost += is == MISSING;
+    }
+    return count;
+}
+
+/* One rank of each node of which nothing is known, and whoever may speak for one that
+ * somebody is missing of. */
+static void have_them_speak(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;
     struct side *side = of(member);
@@ -82,17 +102,11 @@ static void have_them_speak(struct member *member, unsigned count[KNOWN])
 
     for (uint32_t i = 1; left > 0 && i < job->nranks; i++) {
         uint32_t r = (member->self.rank + i) % job->nranks;
-        unsigned char *is = &side->node[job->node[r]];
+        unsigned char *node = &side->node[job->node[r]];
 
-        if (*is == MISSING && lost_is_missing(member, r) && !lost_was_asked(member, r)) {
-            lost_ask(member, r);
+        if ((*node & HEARD) == 0 && *node != ASKED && lost_prove(member, r)) {
+            *node |= ASKED;
             left--;
-        } else if ((*is == SILENT || *is == MISSING) && lost_prove(member, r)) {
-            left--;
-            if (*is == SILENT) {
-                *is = ASKED;
-                count[ASKED]++;
-            }
         }
     }
 }
@@ -100,16 +114,19 @@ static void have_them_speak(struct member *member, unsigned count[KNOWN])
 static void weigh(void *arg)
 {
     struct member *member = arg;
-    unsigned count[KNOWN] = {0};
+    struct count nodes;
 
     if (member->state == MEMBER_LEAVING || !member->dht)
         return;
-    look(member, count);
-    if (count[MISSING] > 0 && count[MISSING] >= count[HEARD])
-        have_them_speak(member, count);
-    set(member, count[MISSING] == 0 || count[MISSING] < count[HEARD] ? DHT_SIDE_BIGGER
-                : count[MISSING] < count[HEARD] + count[ASKED]       ? DHT_SIDE_UNKNOWN
-                                                                     : DHT_SIDE_SMALLER);
+    look(member);
+    nodes = count(member);
+    if (nodes.missing >= nodes.heard) { /* never without one that is missing */
+        have_them_speak(member);
+        nodes = count(member);
+    }
+    set(member, nodes.missing < nodes.heard             ? DHT_SIDE_BIGGER
+                : nodes.lost < nodes.heard + nodes.open ? DHT_SIDE_UNKNOWN
+                                                        : DHT_SIDE_SMALLER);
 }
 
 void side_changed(struct member *member)
