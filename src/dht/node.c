@@ -354,6 +354,7 @@ void dht_node_destroy(struct dht_node *node)
     home_destroy(node);
     dht_shard_destroy(node->shard);
     free(node->missing);
+    free(node->untold);
     free(node->death);
     free(node);
 }
@@ -464,6 +465,30 @@ void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing
         node->missing = calloc(node->config.nranks, sizeof(*node->missing));
     if (node->missing != NULL) /* else it is as dead as the others */
         node->missing[rank] = (uint8_t)missing;
+}
+
+void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+{
+    if (rank >= node->config.nranks)
+        return;
+    if (node->untold == NULL && untold)
+        node->untold = calloc(node->config.nranks, sizeof(*node->untold));
+    if (node->untold != NULL) /* else no memory: as sure as any */
+        node->untold[rank] = untold;
+}
+
+bool dht_node_untold(const struct dht_node *node, uint32_t rank)
+{
+    return node->untold != NULL && rank < node->config.nranks && node->untold[rank];
+}
+
+bool node_is_untold(const struct dht_node *node)
+{
+    for (uint32_t r = 0; node->untold != NULL && r < node->config.nranks; r++)
+        if (node->untold[r] && (node_rank_live(node, r) ||
+                                (node->missing != NULL && node->missing[r] == DHT_MISSING)))
+            return true;
+    return false;
 }
 
 struct live_with {

@@ -186,6 +186,10 @@ enum dht_missing {
  * before dht_node_set_live(false), which ends what waits for the rank; when it is live
  * again it is DHT_GONE. */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+/* We have joined without the word of this rank that what belongs to us is with us. As long
+ * as it is live, or DHT_MISSING, this rank does not count as one that would know. */
+void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold);
+bool dht_node_untold(const struct dht_node *node, uint32_t rank);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 

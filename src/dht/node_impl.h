@@ -193,6 +193,7 @@ struct dht_node {
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
+    bool *untold;                      /* [rank], or NULL: dht_node_set_untold() */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -350,5 +351,8 @@ void lookup_notify(struct dht_node *node, const struct net_msg *msg);
 void lookup_rank_dead(struct dht_node *node, uint32_t rank);
 void lookup_rank_live(struct dht_node *node);
 void lookup_destroy(struct dht_node *node);
+
+/* Is there anybody whose word is missing? */
+bool node_is_untold(const struct dht_node *node);
 
 #endif

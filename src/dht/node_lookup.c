@@ -93,9 +93,11 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     *soon = false;
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (ask != NULL && ask->answered)
+        if (ask != NULL && ask->answered &&
+            (homes[i] != node->config.self || !node_is_untold(node)))
             return true;
-        if (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING)
+        if (homes[i] == node->config.self || node_rank_live(node, homes[i]) ||
+            node->missing[homes[i]] == DHT_MISSING)
             *soon = true;
     }
     return false;

@@ -105,6 +105,28 @@ is join.new 8 new
 go end
 launches_ok
 
+# All others are beyond the cut: what they have published is not said to be nothing. (No launcher reaches it, either.)
+part 'a process joins on a node that is cut off'
+JOB_ENV+=(DYAD_JOIN_TIMEOUT=30)
+launch 100 1@n0 bash -c "$RANK"'for i in 0 1 2 3 4 5 6 7; do echo old >"$SSD/near.$i"; done; made near; wait_for end'
+flag near
+"$CLUSTER_SH" cut n2
+JOBS=$((JOBS + 1))
+OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
+node_exec n2 env "${JOB_ENV[@]}" timeout -k 2 60 "$BIN/dyad-run" --dmd "$SSD" -- bash -c "$RANK"'
+    for i in 0 1 2 3 4 5 6 7; do answer "join.$i" "$SSD/near.$i" stat; done; made joined; wait_for back
+    answer healed "$SSD/near.0"; made end' </dev/null >"$OUT" 2>"$ERR" &
+PIDS+=("$!") ERRS+=("$JOBS")
+flag joined
+for i in 0 1 2 3 4 5 6 7; do is "join.$i" 8 EIO EHOSTUNREACH; done
+"$CLUSTER_SH" heal n2
+until_true 30 "they find each other" sh -c 'grep -q "is back after" "$1"' _ "$LOG"
+go back
+is healed 8 old
+go end
+launches_ok
+unset 'JOB_ENV[-1]'
+
 part 'a member is stopped, and goes on'
 launch 100 1@n0 bash -c "$NEAR"
 launch 100 1@n1 bash -c 'echo $$ >"$W/flag.pid"; '"$RANK"'wait_for near; for i in 0 1 2 3 4 5 6 7; do echo old >"$SSD/far.$i"; done
