@@ -101,7 +101,7 @@ void node_rearm(struct dht_node *node)
     for (int i = 0; i < TIMER_CLASSES; i++)
         if (node->timers[i] != NULL && node->timers[i]->when < when)
             when = node->timers[i]->when;
-    if (node->ready != NULL ||
+    if (node->ready != NULL || node->ask_untold ||
         ((node->reviewing || leave_has_more(node)) && node->nrepair < DHT_REPAIR_WINDOW) ||
         (node->copies_reviewing && node->ncopies_asking < DHT_REPAIR_WINDOW))
         when = node->ops->now(node->arg);

@@ -16,6 +16,10 @@
  * outlasts the moment in which the first of them come back and the side is the bigger one
  * again.
  *
+ * A rank that joins when others have published before (a new image, or one that comes into a
+ * session) has an empty shard: there, too, everybody's word is missing until it is given
+ * (dht_node_set_untold()).
+ *
  * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
  * (what that has on its disk it publishes as it joins); one that is missing again owes it
@@ -36,7 +40,10 @@
 enum doubt {
     DOUBT_BACK = 1,   /* live again: it has our SETTLE */
     DOUBT_MISSED = 2, /* it was missing while we may have been the smaller side */
+    DOUBT_UNTOLD = 4, /* dht_node_set_untold(); asked as soon as it is live */
 };
+
+#define DOUBT_ASKED (DOUBT_BACK | DOUBT_UNTOLD)
 
 /* A rank that has asked us. */
 struct settling {
@@ -66,7 +73,7 @@ static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
         return; /* out of memory: as if it had never been lost */
     doubt = &node->doubt[rank];
     node->ndoubted += (bits != 0) - (*doubt != 0);
-    node->nback += ((bits & DOUBT_BACK) != 0) - ((*doubt & DOUBT_BACK) != 0);
+    node->nback += ((bits & DOUBT_ASKED) != 0) - ((*doubt & DOUBT_ASKED) != 0);
     *doubt = (uint8_t)bits;
 }
 
@@ -90,12 +97,18 @@ static void settle_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
         node_timer_start(node, &node->doubt_timer, TIMER_RETRY);
 }
 
+/* Whose word is missing only here has missed nothing of ours. */
+static void ask_all(struct dht_node *node)
+{
+    for (uint32_t r = 0; node->nback > 0 && r < node->config.nranks; r++)
+        if ((node->doubt[r] & DOUBT_ASKED) != 0 && node_rank_live(node, r))
+            settle_ask(node, r, (node->doubt[r] & DOUBT_BACK) != 0 ? 0 : NET_SETTLE_TOO);
+}
+
 void doubt_timer(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
-    for (uint32_t r = 0; node->nback > 0 && r < node->config.nranks; r++)
-        if ((node->doubt[r] & DOUBT_BACK) != 0)
-            settle_ask(node, r, 0);
+    ask_all(node);
 }
 
 static struct settling *settling_find(struct dht_node *node, uint32_t rank)
@@ -136,6 +149,8 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
         doubt_set(node, rank, 0);
     else if (node->side == DHT_SIDE_SMALLER)
         doubt_set(node, rank, doubt_get(node, rank) | DOUBT_MISSED);
+    if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
+        doubt_set(node, rank, doubt_get(node, rank) & ~(unsigned)DOUBT_UNTOLD);
     if (was && !doubt_is(node))
         lookup_wake(node);
 }
@@ -153,8 +168,29 @@ void doubt_rank_live(struct dht_node *node, uint32_t rank)
 
 void doubt_rank_dead(struct dht_node *node, uint32_t rank)
 {
+    bool was = doubt_is(node);
+    bool gone = node->missing == NULL || node->missing[rank] == DHT_GONE;
+
     settling_drop(node, rank); /* it asks again when it is back */
-    doubt_set(node, rank, doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
+    doubt_set(node, rank, gone ? 0 : doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
+    if (was && !doubt_is(node))
+        lookup_wake(node);
+}
+
+/* Asked at the end of this turn: who is said to be untold is often about to be dead. */
+void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+{
+    bool was = doubt_is(node);
+
+    if (rank >= node->config.nranks || rank == node->config.self)
+        return;
+    doubt_set(node, rank,
+              untold ? doubt_get(node, rank) | DOUBT_UNTOLD
+                     : doubt_get(node, rank) & ~(unsigned)DOUBT_UNTOLD);
+    node->ask_untold |= untold;
+    if (was && !doubt_is(node))
+        lookup_wake(node);
+    node_rearm(node);
 }
 
 void dht_node_set_side(struct dht_node *node, enum dht_side side)
@@ -200,7 +236,7 @@ void doubt_settle(struct dht_node *node, const struct net_msg *msg)
 
 void doubt_settled(struct dht_node *node, const struct net_msg *msg)
 {
-    if ((doubt_get(node, msg->source) & DOUBT_BACK) == 0 ||
+    if ((doubt_get(node, msg->source) & DOUBT_ASKED) == 0 ||
         msg->id != loss_number(node, msg->source))
         return;
     doubt_set(node, msg->source, 0);
@@ -231,6 +267,10 @@ void doubt_step(struct dht_node *node)
 {
     struct settling *s, *tmp;
 
+    if (node->ask_untold) {
+        node->ask_untold = false;
+        ask_all(node);
+    }
     DL_FOREACH_SAFE(node->settling, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};

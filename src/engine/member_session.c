@@ -8,9 +8,10 @@
  * before have been told by found(), and each of them gets JOIN. It answers (JOINED) when
  * every entry of its own for which we are a home now has been acknowledged by us; until
  * then a look-up of ours could say of a published file that there is none. Who dies or is
- * silent for DYAD_PEER_TIMEOUT is not waited for. Of two who join at once at least one
- * finds the other, as each reads the directory after its own entry is there; neither's JOIN
- * waits for the other to have joined.
+ * silent for DYAD_PEER_TIMEOUT is not waited for; the table knows that his word is missing
+ * (dht_node_set_untold()), and asks for it when he is there. Of two who join at once
+ * at least one finds the other, as each reads the directory after its own entry is there;
+ * neither's JOIN waits for the other to have joined.
  *
  * Who is there. Live: found() says so, or a HELLO came. Dead: its connection broke or could
  * not be made, LEAVE, or gone(). The directory is told of a death that we see, and gone()
@@ -286,6 +287,9 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
 
     if (peer && s->down[slot] <= peer->incarnation)
         s->down[slot] = peer->incarnation + 1;
+    /* It may have published what we are home to, and cannot say so. */
+    if (s->asked && s->asked[slot] && !never_there)
+        dht_node_set_untold(member->dht, slot, true);
     if (s->entry[slot] && !s->unread[slot])
         boot_session_lost(s->boot, slot, s->entry[slot] - 1);
     answered(member, slot);
@@ -379,6 +383,7 @@ bool member_session_receive(struct member *member, const struct net_msg *msg)
         join_received(member, msg);
         return true;
     case NET_MSG_JOINED:
+        dht_node_set_untold(member->dht, msg->source, false);
         answered(member, msg->source);
         return true;
     case NET_MSG_LEAVE:
@@ -454,6 +459,8 @@ static void session_look(void *arg)
             if (s->asked[r])
                 log_warn("%s does not answer: joined without it",
                          member_describe(member, r));
+            if (s->asked[r])
+                dht_node_set_untold(member->dht, r, true);
             s->asked[r] = false;
         }
         s->nasked = 0;
