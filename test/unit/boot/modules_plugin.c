@@ -1,0 +1,53 @@
+/*
+ * modules_plugin.c - an object that has modules.c in it, and one that it opens
+ *
+ * Both tell of their destructor through a pipe.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "boot/modules.h"
+
+#define DYAD_VISIBLE __attribute__((visibility("default")))
+
+DYAD_VISIBLE void plugin_tell(int fd);
+DYAD_VISIBLE void plugin_settle(void);
+DYAD_VISIBLE bool plugin_open(const char *path, int fd);
+
+static int tell = -1;
+
+__attribute__((destructor)) static void destructed(void)
+{
+    if (tell >= 0)
+        (void)!write(tell, "x", 1);
+}
+
+void plugin_tell(int fd)
+{
+    tell = fd;
+}
+
+#ifndef OPENED
+/* Not as the last thing, which the compiler makes a jump: the loader takes the name space
+ * of whoever is returned to. */
+void plugin_settle(void)
+{
+    boot_modules_settle();
+    __asm__ volatile("" ::: "memory");
+}
+
+/* As PMIx opens its components. */
+bool plugin_open(const char *path, int fd)
+{
+    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void (*set)(int fd) = NULL;
+
+    if (handle)
+        *(void **)&set = dlsym(handle, "plugin_tell");
+    if (!set)
+        return false;
+    set(fd);
+    return true;
+}
+#endif
