@@ -495,10 +495,15 @@ static void transfer_next(struct transfer *t)
             return;
         }
     }
-    if (t->nchunks == 0)
-        transfer_commit(t);
-    else
+    if (t->nchunks > 0) {
         deadline_move(t);
+        return;
+    }
+    /* Not at each chunk: on a connection that was made while its link was cut, small ones
+     * may come, and large ones not. */
+    if (t->entry.size > 0 && !net_is_guest(t->source))
+        lost_served(t->member, t->source);
+    transfer_commit(t);
 }
 
 /* Whoever was asked until now is not asked any more: what has not come from there. */
@@ -579,8 +584,6 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         return false;
     t = chunk->transfer;
     deadline_move(t);
-    if (!net_is_guest(msg->source))
-        lost_served(member, msg->source);
     if (msg->type == NET_MSG_REDIRECT) {
         redirected(t, msg);
         return true;
