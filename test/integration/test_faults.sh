@@ -83,7 +83,11 @@ fi
 [ -n "$wanted" ] || wanted=$([ -n "${DYAD_TEST_LONG:-}" ] && echo 5000 || echo 200)
 [ -n "$at_once" ] || at_once=$([ -n "${DYAD_TEST_LONG:-}" ] && echo 4 || echo 3)
 [[ $wanted =~ ^[0-9]+$ && $at_once =~ ^[1-9][0-9]*$ ]] || fail "FAULTS_COUNT and FAULTS_JOBS are numbers"
-say "seed $seed, ${only:+launch $only}${only:-$wanted faults}, $at_once launches at once"
+if [ -n "$only" ]; then
+    say "seed $seed, launch $only"
+else
+    say "seed $seed, $wanted faults, $at_once launches at once"
+fi
 
 declare -A pids=()  # of the launches under way
 next=${only:-0}     # to be begun
