@@ -32,8 +32,9 @@
 
 #define SAY_AFTER  (10 * UTIL_NSEC_PER_SEC)
 #define LOST_AGAIN (UTIL_NSEC_PER_SEC)
-/* An owner that comes and goes does not make a wait endless. */
-#define RETURNS_MAX 4
+/* An owner that comes and goes, or with which no connection holds, does not make a wait
+ * endless. */
+#define RETURNS_MAX 1
 #define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
 
 struct consume {
