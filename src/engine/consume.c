@@ -112,14 +112,15 @@ void consume_stop(struct member *member)
 void consume_deadline_passed(void *arg)
 {
     struct consume *c = arg;
-    uint64_t now = util_clock_now(), due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
+    uint64_t now = util_clock_now();
+    uint64_t due = c->put_off ? c->put_off : c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
     uint64_t patience =
         (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
 
     /* This process did not run (it was stopped): the answer may lie unread. */
-    if (!c->late && !c->overslept && now > due + patience / 2) {
-        c->overslept = true;
-        net_timer_start(c->deadline, now + patience);
+    if (!c->late && now > due + patience / 2) {
+        c->put_off = now + patience;
+        net_timer_start(c->deadline, c->put_off);
         return;
     }
     c->late = true;

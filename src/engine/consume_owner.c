@@ -14,8 +14,9 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* An owner that comes and goes does not make a wait endless. */
-#define RETURNS_MAX 4
+/* An owner that comes and goes, or with which no connection holds, does not make a wait
+ * endless. */
+#define RETURNS_MAX 1
 #define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
 
 void consume_lost_look(void *arg)

@@ -165,10 +165,15 @@ void transfer_ask_chunks(struct transfer *t)
             return;
         }
     }
-    if (t->nchunks == 0)
-        transfer_commit(t);
-    else
+    if (t->nchunks > 0) {
         deadline_move(t);
+        return;
+    }
+    /* Not at each chunk: on a connection that was made while its link was cut, small ones
+     * may come, and large ones not. */
+    if (t->entry.size > 0 && !net_is_guest(t->source))
+        lost_served(t->member, t->source);
+    transfer_commit(t);
 }
 
 static void redirected(struct transfer *t, const struct net_msg *msg)
@@ -219,8 +224,6 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         return false;
     t = chunk->transfer;
     deadline_move(t);
-    if (!net_is_guest(msg->source))
-        lost_served(member, msg->source);
     if (msg->type == NET_MSG_REDIRECT) {
         redirected(t, msg);
         return true;

@@ -644,11 +644,12 @@ class Judge:
             if not alive or any(c.uid == uid for c in now):
                 continue
             changes = self.history(name)
+            there = min(end, max(map(self.ended, alive)))  # until then somebody of the node could be told
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    all(self.ended(r) <= o.end for r in alive) or
-                    self.hit(end - GRACE, end, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
+                    there <= o.end or
+                    self.hit(there - GRACE, there, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 

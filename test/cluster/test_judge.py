@@ -171,6 +171,10 @@ class OutOfDate(Judged):
     def test_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").write(0, 11, "f", "0.2").lies(0, "f", "0.2").lies(1, "f", "0.1"), "on n1 f is out of date")
 
+    def test_left_behind_by_who_left(self):
+        h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, CUT + 20).write(0, CUT + 2, "f", "0.2")
+        self.right(h.fault("left", 1, CUT + 12, CUT + 12).fault("left", 4, CUT + 12, CUT + 12).lies(1, "f", "0.1"))
+
     def test_removed_and_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").op(0, 11, "remove", "f", 11.1, "done").lies(1, "f", "0.1"), "on n1 f is out of date")
 
