@@ -70,8 +70,8 @@ struct consume {
     bool abandoned; /* who wrote it here died over it */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
-    bool overslept; /* the deadline came while we were not running: it was put off, once */
-    bool late;      /* the deadline came while it was being fetched: no more waiting */
+    uint64_t put_off;    /* the deadline came while we were not running: until then; or 0 */
+    bool late;           /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
     unsigned returns;       /* of lost owners */
@@ -717,12 +717,13 @@ static void deadline_passed(void *arg)
     struct consume *c = arg;
 
     /* This process did not run (it was stopped): the answer may lie unread. */
-    uint64_t now = util_clock_now(), due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
+    uint64_t now = util_clock_now();
+    uint64_t due = c->put_off ? c->put_off : c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
     uint64_t patience =
         (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
-    if (!c->late && !c->overslept && now > due + patience / 2) {
-        c->overslept = true;
-        net_timer_start(c->deadline, now + patience);
+    if (!c->late && now > due + patience / 2) {
+        c->put_off = now + patience;
+        net_timer_start(c->deadline, c->put_off);
         return;
     }
     c->late = true;
