@@ -16,8 +16,8 @@
  * outlasts the moment in which the first of them come back and the side is the bigger one
  * again.
  *
- * A rank that joins when others have published before (a new image, or one that comes into a
- * session) has an empty shard: there, too, everybody's word is missing until it is given
+ * A rank that joins when others have published before (a new image, or one that comes into
+ * a session) has an empty shard: there, too, everybody's word is missing until it is given
  * (dht_node_set_untold()).
  *
  * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
@@ -108,6 +108,10 @@ static void ask_all(struct dht_node *node)
 void doubt_timer(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
+    /* One that is merely slow answers the PING that follows. */
+    for (uint32_t r = 0; node->nback > 0 && r < node->config.nranks; r++)
+        if ((node->doubt[r] & DOUBT_ASKED) != 0 && node_rank_live(node, r))
+            node_silent(node, r);
     ask_all(node);
 }
 
@@ -230,6 +234,9 @@ void doubt_settle(struct dht_node *node, const struct net_msg *msg)
         DL_APPEND(node->settling, s);
         s->rank = rank;
         s->moment = node->last_id;
+        dht_node_pass_on(node, rank);
+        publish_review(node, false); /* what failed to get there before has its turn now */
+        node_rearm(node);
     }
     s->id = msg->id;
 }
@@ -274,7 +281,7 @@ void doubt_step(struct dht_node *node)
     DL_FOREACH_SAFE(node->settling, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
-        if (s->again || !node_rank_live(node, s->rank) ||
+        if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
             !publish_in_place(node, s->moment))
             continue;
         DL_DELETE(node->settling, s);

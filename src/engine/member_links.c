@@ -255,6 +255,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
     lost_back(member, peer->rank);
     shared_peer(member, peer);
     consume_rank_up(member, peer->rank);
+    side_pong(member); /* one more that we are not cut off from */
 }
 
 static void worker_unanswered(void *arg, uint32_t rank)

@@ -262,6 +262,8 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
         member_links_set_live(member, slot, true);
     else if (!old && !unread && error != EHOSTUNREACH)
         member_links_gone(member, slot);
+    if (unread && s->asked[slot])
+        dht_node_set_untold(member->dht, slot, true);
     if (!up)
         answered(member, slot);
     free(peer);
@@ -282,8 +284,9 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
     /* An entry behind which nobody listens, and has not since we came, is mostly one that
      * was left by a kill. If it is one on its way through exec, its new image will tell us.
      * One who is silent may be beyond a cut. */
-    bool never_there =
-        s->asked && s->asked[slot] && lost_refused(member, slot, s->begun[slot]);
+    bool never_there = s->asked && s->asked[slot] &&
+                       net_worker_heard_at(member->worker, slot) == 0 &&
+                       lost_refused(member, slot, s->begun[slot]);
 
     if (peer && s->down[slot] <= peer->incarnation)
         s->down[slot] = peer->incarnation + 1;
@@ -322,11 +325,13 @@ const char *member_session_empty_nodes(struct member *member)
 
 /* --- those who join --- */
 
+/* Status: is all in place that we have of it? */
 static void answer_send(struct member *member, struct answer *answer)
 {
     struct net_msg msg = {.type = NET_MSG_JOINED, .id = answer->id};
     uint32_t slot = answer->slot;
 
+    msg.status = dht_node_in_place(member->dht, answer->moment) ? 0 : ETIMEDOUT;
     DL_DELETE(member->ring->answers, answer);
     free(answer);
     member_send(member, slot, &msg);
@@ -383,7 +388,7 @@ bool member_session_receive(struct member *member, const struct net_msg *msg)
         join_received(member, msg);
         return true;
     case NET_MSG_JOINED:
-        dht_node_set_untold(member->dht, msg->source, false);
+        dht_node_set_untold(member->dht, msg->source, msg->status != 0);
         answered(member, msg->source);
         return true;
     case NET_MSG_LEAVE:

@@ -78,7 +78,7 @@ enum net_msg_type {
                            */
     /* of members that meet in a session directory (engine/member_session.c) */
     NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
-    NET_MSG_JOINED, /* its reply */
+    NET_MSG_JOINED, /* its reply; status ETIMEDOUT: not all of it is there yet */
     NET_MSG_LEAVE,  /* I am leaving in order; no reply */
     /* on storage that nodes share (dht/node_writing.c) */
     NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
