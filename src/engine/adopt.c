@@ -13,7 +13,8 @@
  * compares each record with the disk. Then, on the loop, some records at a time:
  * - published there, and still that file: into our journal, and to the table with ourselves
  *   as the owner, version unchanged (dht_node_restore());
- * - published there, and removed (who removed it died before it said so): a tombstone;
+ * - published there, and removed (who removed it died before it said so): a tombstone
+ *   (adopt_gone.c);
  * - changed, or being written: whoever writes it publishes it. A file whose writer was
  *   killed in the midst of it is lost: it stays dirty, and no version of it can be served;
  * - a copy: into our journal, and the homes are asked whether it is still the newest; that
@@ -627,26 +628,6 @@ static void take_record(struct adopt *a, struct left *left,
     left->files++;
 }
 
-/* Its removal was the last that its owner did. Should there be a newer version by now, this
- * is refused (it is no publish, which would be raised above it). */
-static void withdraw(struct adopt *a, struct left *left, const struct store_record *found)
-{
-    struct dyad_entry gone = {
-        .upath = found->entry.upath,
-        .state = DYAD_ENTRY_WITHDRAWN,
-        .owner = a->member->self.rank,
-        .version = found->entry.version,
-    };
-
-    /* Above that version, and below whatever anybody has published after it. */
-    gone.version.incarnation++;
-
-    memcpy(gone.storage, found->entry.storage, sizeof(gone.storage));
-    if (dht_node_restore(a->member->dht, &gone) < 0)
-        log_error("out of memory: \"%s\", which was removed, is not withdrawn", gone.upath);
-    left->removed++;
-}
-
 static void take_item(struct adopt *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
@@ -655,13 +636,15 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
     if ((own && dyad_version_cmp(&own->entry.version, &found->entry.version) >= 0) ||
         produce_pending(a->member, found->entry.upath))
         return;
-    if (item->as == FOUND_SAME)
+    if (item->as == FOUND_SAME) {
         take_record(a, left, found);
-    else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL)
-        withdraw(a, left, found);
-    else
+    } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {
+        adopt_gone_add(a->member, left->side, found);
+        left->removed++;
+    } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
+    }
 }
 
 static void take_some(void *arg);
@@ -864,11 +847,11 @@ void adopt_hurry(struct member *member, const char *upath)
     }
 }
 
-bool adopt_pending(const struct member *member)
+bool adopt_pending(struct member *member)
 {
     const struct adopt *a = member->adopt;
 
-    return a && (a->phase != IDLE || a->checks || a->asking);
+    return a && (a->phase != IDLE || a->checks || a->asking || adopt_gone_pending(member));
 }
 
 static void lefts_free(struct left *list)
@@ -907,6 +890,7 @@ void adopt_stop(struct member *member)
 {
     struct adopt *a = member->adopt;
 
+    adopt_gone_stop(member);
     if (!a)
         return;
     unwatch(a);
