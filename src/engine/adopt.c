@@ -63,6 +63,9 @@
  * not know. */
 #define CHECKS      64
 #define CHECKS_EACH 3
+/* Between two questions that nobody could be asked. Those whose return would bring an
+ * answer bring up the copy as well (revalidate.c). */
+#define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
 
@@ -100,6 +103,7 @@ struct check {
     struct dyad_version version;
     struct dht_lookup *lookup;
     unsigned answers;
+    uint64_t begun, pause, due;
     char upath[];
 };
 
@@ -141,7 +145,8 @@ struct adopt {
     struct check *checks, *asking,
         *later; /* not begun; look-up is out; to be asked again */
     unsigned nasking;
-    struct net_timer *timer;
+    struct net_timer *timer; /* runs if there is something in `later` */
+    uint64_t later_due;      /* when it does */
 };
 
 static void look_start(struct adopt *a);
@@ -517,14 +522,51 @@ static bool check_is_due(const struct check *c)
            dyad_version_cmp(&record->entry.version, &c->version) == 0;
 }
 
+static void checks_set_timer(struct adopt *a, const struct check *c)
+{
+    if (c->due >= a->later_due)
+        return;
+    a->later_due = c->due;
+    net_timer_start(a->timer, c->due);
+}
+
 static void check_later(void *arg)
 {
     struct adopt *a = arg;
+    uint64_t now = util_clock_now();
+    struct check *c, *tmp;
 
-    DL_CONCAT(a->checks, a->later);
-    a->later = NULL;
+    a->later_due = UINT64_MAX;
+    DL_FOREACH_SAFE(a->later, c, tmp)
+    {
+        if (c->due > now) {
+            checks_set_timer(a, c);
+            continue;
+        }
+        DL_DELETE(a->later, c);
+        DL_APPEND(a->checks, c);
+    }
     checks_next(a);
     first_look_step(a->member);
+}
+
+/* A file that its homes do not know is asked for CHECKS_EACH times. If they cannot be
+ * reached it is asked for on, ever less often once the first look does not wait for it any
+ * more (first_look.c). */
+static void check_put_off(struct check *c, bool unreachable)
+{
+    struct adopt *a = c->adopt;
+    uint64_t now = util_clock_now();
+    uint64_t bound =
+        seconds_ns(a->member->config->join_timeout) + seconds_ns(ADOPT_UNKNOWN_BOUND);
+
+    if (!c->pause || !unreachable)
+        c->pause = seconds_ns(MEMBER_ASK_AGAIN);
+    else if (now - c->begun > bound)
+        c->pause = 2 * c->pause < CHECKS_PAUSE_MAX ? 2 * c->pause : CHECKS_PAUSE_MAX;
+    c->due = now + c->pause;
+    DL_APPEND(a->later, c);
+    checks_set_timer(a, c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -543,8 +585,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     if (!known && (status == EHOSTUNREACH || ++c->answers < CHECKS_EACH) &&
         check_is_due(c)) { /* that nobody could be asked is no answer */
         /* Its owner may be on its way, too: all who know of it may have left at once. */
-        DL_APPEND(a->later, c);
-        net_timer_start(a->timer, util_clock_now() + seconds_ns(MEMBER_ASK_AGAIN));
+        check_put_off(c, status == EHOSTUNREACH);
     } else {
         unknown.version.incarnation++;
         /* The file that nobody knows of: nobody would tell us of the next version. */
@@ -597,6 +638,7 @@ void adopt_check_copy(struct member *member, enum engine_side side,
     c->adopt = a;
     c->side = side;
     c->version = record->entry.version;
+    c->begun = util_clock_now();
     strcpy(c->upath, record->entry.upath);
     DL_APPEND(a->checks, c);
     checks_next(a);
@@ -762,6 +804,7 @@ static struct adopt *adopt_get(struct member *member)
     }
     a->member = member;
     a->fd = a->neighbour_fd = -1;
+    a->later_due = UINT64_MAX;
     member_sides_journal_name(member, a->name, sizeof(a->name));
     dot = strrchr(a->name, '.');
     a->prefix_len = dot ? (size_t)(dot + 1 - a->name) : strlen(a->name);
