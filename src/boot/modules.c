@@ -101,11 +101,20 @@ static void find(void)
     dlclose(self);
 }
 
+/* The loader visits the objects of the name space of its caller, which it knows by the
+ * address that it returns to. Made as a tail call it would return into our own caller,
+ * which may be another object: so something is left to be done here after it. */
+static void settle(void)
+{
+    dl_iterate_phdr(visit, NULL);
+    __asm__ volatile("" ::: "memory");
+}
+
 void boot_modules_settle(void)
 {
     pthread_once(&once, find);
     if (apart)
-        dl_iterate_phdr(visit, NULL); /* those of the name space of this object */
+        settle();
 }
 
 /* Called by libraries only: their run paths are not searched for a bare name, which none of
@@ -119,6 +128,6 @@ DYAD_VISIBLE void *dlopen(const char *path, int mode)
         return NULL;
     handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
     if (handle && apart)
-        dl_iterate_phdr(visit, NULL);
+        settle();
     return handle;
 }

@@ -696,15 +696,14 @@ void boot_session_destroy(struct boot_session *session, bool leave)
     }
 }
 
-static int post_op(struct boot_session *session, struct op what, const void *blob,
-                   size_t len)
+static int post_op(struct boot_session *session, enum op_kind kind, uint32_t slot,
+                   uint32_t incarnation, const void *blob, size_t len)
 {
     struct op *op = malloc(sizeof(*op) + len);
 
     if (!op)
         return -1;
-    memcpy(op, &what, sizeof(what));
-    op->len = len;
+    *op = (struct op){.kind = kind, .slot = slot, .incarnation = incarnation, .len = len};
     if (len)
         memcpy(op->blob, blob, len);
     pthread_mutex_lock(&session->lock);
@@ -716,23 +715,22 @@ static int post_op(struct boot_session *session, struct op what, const void *blo
 
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len)
 {
-    return post_op(session, (struct op){.kind = OP_COMMIT}, blob, len);
+    return post_op(session, OP_COMMIT, 0, 0, blob, len);
 }
 
 int boot_session_get(struct boot_session *session, uint32_t slot)
 {
-    return post_op(session, (struct op){.kind = OP_GET, .slot = slot}, NULL, 0);
+    return post_op(session, OP_GET, slot, 0, NULL, 0);
 }
 
 void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation)
 {
-    post_op(session, (struct op){.kind = OP_LOST, .slot = slot, .incarnation = incarnation},
-            NULL, 0);
+    post_op(session, OP_LOST, slot, incarnation, NULL, 0);
 }
 
 void boot_session_find(struct boot_session *session, uint32_t slot)
 {
-    post_op(session, (struct op){.kind = OP_FIND, .slot = slot}, NULL, 0);
+    post_op(session, OP_FIND, slot, 0, NULL, 0);
 }
 
 const char *boot_session_empty_nodes(struct boot_session *session)

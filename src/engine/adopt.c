@@ -13,7 +13,8 @@
  * compares each record with the disk. Then, on the loop, some records at a time:
  * - published there, and still that file: into our journal, and to the table with ourselves
  *   as the owner, version unchanged (dht_node_restore());
- * - published there, and removed (who removed it died before it said so): a tombstone;
+ * - published there, and removed (who removed it died before it said so): a tombstone
+ *   (adopt_gone.c);
  * - changed, or being written: whoever writes it publishes it. A file whose writer was
  *   killed in the midst of it is lost: it stays dirty, and no version of it can be served;
  * - a copy: into our journal, and the homes are asked whether it is still the newest; that
@@ -62,6 +63,9 @@
  * not know. */
 #define CHECKS      64
 #define CHECKS_EACH 3
+/* Between two questions that nobody could be asked. Those whose return would bring an
+ * answer bring up the copy as well (revalidate.c). */
+#define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
 
@@ -99,6 +103,7 @@ struct check {
     struct dyad_version version;
     struct dht_lookup *lookup;
     unsigned answers;
+    uint64_t begun, pause, due;
     char upath[];
 };
 
@@ -140,7 +145,8 @@ struct adopt {
     struct check *checks, *asking,
         *later; /* not begun; look-up is out; to be asked again */
     unsigned nasking;
-    struct net_timer *timer;
+    struct net_timer *timer; /* runs if there is something in `later` */
+    uint64_t later_due;      /* when it does */
 };
 
 static void look_start(struct adopt *a);
@@ -516,14 +522,51 @@ static bool check_is_due(const struct check *c)
            dyad_version_cmp(&record->entry.version, &c->version) == 0;
 }
 
+static void checks_set_timer(struct adopt *a, const struct check *c)
+{
+    if (c->due >= a->later_due)
+        return;
+    a->later_due = c->due;
+    net_timer_start(a->timer, c->due);
+}
+
 static void check_later(void *arg)
 {
     struct adopt *a = arg;
+    uint64_t now = util_clock_now();
+    struct check *c, *tmp;
 
-    DL_CONCAT(a->checks, a->later);
-    a->later = NULL;
+    a->later_due = UINT64_MAX;
+    DL_FOREACH_SAFE(a->later, c, tmp)
+    {
+        if (c->due > now) {
+            checks_set_timer(a, c);
+            continue;
+        }
+        DL_DELETE(a->later, c);
+        DL_APPEND(a->checks, c);
+    }
     checks_next(a);
     first_look_step(a->member);
+}
+
+/* A file that its homes do not know is asked for CHECKS_EACH times. If they cannot be
+ * reached it is asked for on, ever less often once the first look does not wait for it any
+ * more (first_look.c). */
+static void check_put_off(struct check *c, bool unreachable)
+{
+    struct adopt *a = c->adopt;
+    uint64_t now = util_clock_now();
+    uint64_t bound =
+        seconds_ns(a->member->config->join_timeout) + seconds_ns(ADOPT_UNKNOWN_BOUND);
+
+    if (!c->pause || !unreachable)
+        c->pause = seconds_ns(MEMBER_ASK_AGAIN);
+    else if (now - c->begun > bound)
+        c->pause = 2 * c->pause < CHECKS_PAUSE_MAX ? 2 * c->pause : CHECKS_PAUSE_MAX;
+    c->due = now + c->pause;
+    DL_APPEND(a->later, c);
+    checks_set_timer(a, c);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -542,8 +585,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     if (!known && (status == EHOSTUNREACH || ++c->answers < CHECKS_EACH) &&
         check_is_due(c)) { /* that nobody could be asked is no answer */
         /* Its owner may be on its way, too: all who know of it may have left at once. */
-        DL_APPEND(a->later, c);
-        net_timer_start(a->timer, util_clock_now() + seconds_ns(MEMBER_ASK_AGAIN));
+        check_put_off(c, status == EHOSTUNREACH);
     } else {
         unknown.version.incarnation++;
         /* The file that nobody knows of: nobody would tell us of the next version. */
@@ -596,6 +638,7 @@ void adopt_check_copy(struct member *member, enum engine_side side,
     c->adopt = a;
     c->side = side;
     c->version = record->entry.version;
+    c->begun = util_clock_now();
     strcpy(c->upath, record->entry.upath);
     DL_APPEND(a->checks, c);
     checks_next(a);
@@ -627,26 +670,6 @@ static void take_record(struct adopt *a, struct left *left,
     left->files++;
 }
 
-/* Its removal was the last that its owner did. Should there be a newer version by now, this
- * is refused (it is no publish, which would be raised above it). */
-static void withdraw(struct adopt *a, struct left *left, const struct store_record *found)
-{
-    struct dyad_entry gone = {
-        .upath = found->entry.upath,
-        .state = DYAD_ENTRY_WITHDRAWN,
-        .owner = a->member->self.rank,
-        .version = found->entry.version,
-    };
-
-    /* Above that version, and below whatever anybody has published after it. */
-    gone.version.incarnation++;
-
-    memcpy(gone.storage, found->entry.storage, sizeof(gone.storage));
-    if (dht_node_restore(a->member->dht, &gone) < 0)
-        log_error("out of memory: \"%s\", which was removed, is not withdrawn", gone.upath);
-    left->removed++;
-}
-
 static void take_item(struct adopt *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
@@ -655,13 +678,15 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
     if ((own && dyad_version_cmp(&own->entry.version, &found->entry.version) >= 0) ||
         produce_pending(a->member, found->entry.upath))
         return;
-    if (item->as == FOUND_SAME)
+    if (item->as == FOUND_SAME) {
         take_record(a, left, found);
-    else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL)
-        withdraw(a, left, found);
-    else
+    } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {
+        adopt_gone_add(a->member, left->side, found);
+        left->removed++;
+    } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
+    }
 }
 
 static void take_some(void *arg);
@@ -779,6 +804,7 @@ static struct adopt *adopt_get(struct member *member)
     }
     a->member = member;
     a->fd = a->neighbour_fd = -1;
+    a->later_due = UINT64_MAX;
     member_sides_journal_name(member, a->name, sizeof(a->name));
     dot = strrchr(a->name, '.');
     a->prefix_len = dot ? (size_t)(dot + 1 - a->name) : strlen(a->name);
@@ -864,11 +890,11 @@ void adopt_hurry(struct member *member, const char *upath)
     }
 }
 
-bool adopt_pending(const struct member *member)
+bool adopt_pending(struct member *member)
 {
     const struct adopt *a = member->adopt;
 
-    return a && (a->phase != IDLE || a->checks || a->asking);
+    return a && (a->phase != IDLE || a->checks || a->asking || adopt_gone_pending(member));
 }
 
 static void lefts_free(struct left *list)
@@ -907,6 +933,7 @@ void adopt_stop(struct member *member)
 {
     struct adopt *a = member->adopt;
 
+    adopt_gone_stop(member);
     if (!a)
         return;
     unwatch(a);

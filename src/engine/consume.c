@@ -371,6 +371,8 @@ void consume_step(struct consume *c)
         if (here == ENOENT && !(c->flags & NET_CONSUME_WRITER) && consume_await_sight(c))
             return;
     }
+    if (here != ENOENT)
+        c->unseen_since = 0;
     if (here == 0 && consume_must_settle(c)) {
         consume_settle(c);
         return;

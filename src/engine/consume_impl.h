@@ -56,6 +56,7 @@ struct consume {
     unsigned returns;       /* of lost owners */
     struct net_timer *lost; /* runs while we wait for the owner */
     bool lost_waiting;
+    bool awaits_sight; /* with lost_waiting: not for an owner, consume_await_sight() */
     uint64_t lost_interval;
     bool said_alone; /* consume_say_waiting() */
     bool failing;    /* lookup or settle is the last look before it is given up */

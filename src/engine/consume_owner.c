@@ -91,6 +91,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
     member_find_again(member, owner);
     lost_ask(member, owner);
     c->lost_waiting = true;
+    c->awaits_sight = false;
     net_timer_start(c->lost, now + c->lost_interval);
     if (waits_for_heir(c) && (c->lost_interval *= 2) > LOST_MAX)
         c->lost_interval = LOST_MAX;

@@ -59,6 +59,13 @@ void consume_say_still(void *arg)
         log_warn("process %d has been waiting for \"%s\" for %llu s: %s", (int)c->pid,
                  c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
                  consume_settle_says(c));
+    else if (c->lost_waiting && c->awaits_sight)
+        log_warn(
+            "process %d has been waiting for \"%s\" for %llu s: rank %u on node %s has "
+            "published it in this storage, where it is not seen yet",
+            (int)c->pid, c->upath,
+            (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC), c->owner,
+            member_node_name(c->member, c->owner));
     else if (c->member->ring)
         log_warn("process %d is still waiting for \"%s\" after %llu s: %s", (int)c->pid,
                  c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),

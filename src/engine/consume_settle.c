@@ -97,6 +97,7 @@ bool consume_await_sight(struct consume *c)
         return false;
     }
     c->lost_waiting = true;
+    c->awaits_sight = true;
     net_timer_start(c->lost, now + CONSUME_LOOK_AGAIN);
     return true;
 }

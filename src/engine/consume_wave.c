@@ -17,7 +17,7 @@
 bool consume_is_waiting(const struct consume *c)
 {
     return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           (c->lookup || (c->lost_waiting && c->member->ring) ||
+           (c->lookup || (c->lost_waiting && !c->awaits_sight && c->member->ring) ||
             (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
            !consume_watch_ending(c);
 }

@@ -85,14 +85,6 @@ void front_member_table_wait(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void set_state(int next)
-{
-    pthread_mutex_lock(&lock);
-    state = next;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-}
-
 /* UCX and libevent end the program when they get no descriptor. */
 static bool enough_descriptors(void)
 {
@@ -165,6 +157,14 @@ static bool execs(void)
     return is;
 }
 
+/* With the lock held, by a thread with the program's table, after the member's end. */
+static void own_claim_close(void)
+{
+    if (own_claim >= 0)
+        close(own_claim);
+    own_claim = -1;
+}
+
 int front_member_run(struct front *front, int claim_fd)
 {
     struct member_params params = {
@@ -180,6 +180,8 @@ int front_member_run(struct front *front, int claim_fd)
 
     pthread_mutex_lock(&lock);
     if (state != NONE) {
+        if (own_claim == claim_fd) /* the other is at its end */
+            own_claim_close();
         pthread_mutex_unlock(&lock);
         errno = EALREADY;
         return -1;
@@ -204,7 +206,15 @@ int front_member_run(struct front *front, int claim_fd)
         }
     }
     hopeless |= rc < 0;
-    set_state(NONE);
+    pthread_mutex_lock(&lock);
+    /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
+     * table of its own the number means something else here: front_member_leave() closes
+     * it. Who could not join has shut it. */
+    if (!table_private && own_claim == claim_fd)
+        own_claim_close();
+    state = NONE;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
     return rc;
 }
 
@@ -221,13 +231,6 @@ static void *starter_main(void *arg)
     if (start.front->thread_enter)
         start.front->thread_enter();
     front_member_run(start.front, start.claim_fd);
-    /* Whoever waits in the claim's queue must not wait for nobody. */
-    pthread_mutex_lock(&lock);
-    if (own_claim == start.claim_fd) {
-        close(own_claim);
-        own_claim = -1;
-    }
-    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
@@ -293,6 +296,10 @@ void front_member_leave(bool linger, bool image_ends)
             ops->nudge(running);
     }
     leaving = false;
+    /* Else nobody could be the member again, and who connects would wait. An exec keeps it:
+     * until then this rank is not dead. */
+    if (linger)
+        own_claim_close();
     pthread_mutex_unlock(&lock);
 }
 

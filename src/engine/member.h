@@ -398,7 +398,7 @@ bool adopt_undecided(const struct member *member, const char *upath);
 /* Somebody waits for the check of upath, if there is one. */
 void adopt_hurry(struct member *member, const char *upath);
 /* Something is being taken over or checked; its end is told by linger_activity(). */
-bool adopt_pending(const struct member *member);
+bool adopt_pending(struct member *member);
 /* After the pool's threads were joined, before the table goes. */
 void adopt_stop(struct member *member);
 

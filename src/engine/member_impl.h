@@ -21,6 +21,7 @@ struct member_run {
     struct lost *lost;        /* loop only */
     struct side *side;        /* loop only */
     struct revalidate *again; /* loop only */
+    struct adopt_gone *gone;  /* loop only */
     bool image_ends;          /* under `lock`: the process exits or execs behind this */
     bool exiting;             /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
@@ -130,6 +131,17 @@ int revalidate_start(struct member *member);
 void revalidate_stop(struct member *member);
 /* The rank was lost, or is back. */
 void revalidate_rank(struct member *member, uint32_t rank);
+
+/* --- adopt_gone.c: what a dead rank of this node had published and was removed --- */
+
+/* `found`, of its journal: withdraw it, if it is still what the homes know. */
+void adopt_gone_add(struct member *member, enum engine_side side,
+                    const struct store_record *found);
+/* A rank was lost or is back: what nobody could be asked about is asked now. */
+void adopt_gone_again(struct member *member);
+/* Part of adopt_pending(), and of adopt_stop(). */
+bool adopt_gone_pending(struct member *member);
+void adopt_gone_stop(struct member *member);
 
 /* --- wreck.c: boot_abort_catch() was left by an abort() --- */
 

@@ -113,6 +113,7 @@ static void look(void *arg)
         store_journal_foreach(member->side[ENGINE_CONSUMER].journal, collect, re);
     memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
     re->any = false;
+    adopt_gone_again(member);
     go_on(re);
 }
 

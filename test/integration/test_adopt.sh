@@ -76,6 +76,26 @@ job_killed 40 "gone kept" \
     1@n1 bash -c "$RANK"'until [ -e "$SSD/f" ]; do sleep 0.02; done; made flag.seen; wait_for flag.killed
         while [ -e "$SSD/f" ]; do sleep 0.05; done; made ok.gone; [ "$(cat "$SSD/kept")" = x ]; made ok.kept; made flag.over'
 
+# The same, and when it dies nobody knows any more that it had published the file: its only home was killed while it was
+# stopped. Another node has published that name anew, with a lower version.
+begin_case
+JOB_ENV+=(DYAD_REPLICAS=1 "DUMP=$BIN/dyad-dht-dump")
+job_killed 60 "new read" \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; echo new >"$SSD/$(cat "$W/flag.name")"; made ok.new; made flag.written; wait_for flag.over' -- \
+    1@n0 bash -c "$RANK"'echo x >"$SSD/first"; wait_for flag.all; echo x >"$SSD/kept"
+        for i in $(seq 200); do
+            echo old >"$SSD/f.$i"; "$DUMP" --json --key "$SSD/f.$i" | tr -d " \n" >"$W/flag.key"
+            ! grep -q "\"homes\":\[3\]" "$W/flag.key" || break
+        done
+        env -u LD_PRELOAD rm "$SSD/f.$i"; echo "f.$i" >"$W/flag.name"; echo $$ >"$W/flag.pid.new"; mv "$W/flag.pid.new" "$W/flag.pid"; kill -STOP $$' -- \
+    1@n0 bash -c "$RANK"'wait_for flag.pid; pid=$(cat "$W/flag.pid"); until grep -q "^State:.T" "/proc/$pid/status"; do sleep 0.02; done
+        made flag.stopped; wait_for flag.written; kill -KILL "$pid"; wait_for flag.over' -- \
+    1@n2 bash -c "$RANK"'[ "$(cat "$SSD/first")" = x ]; made flag.all; wait_for flag.stopped; die KILL' -- \
+    1@n2 bash -c "$RANK"'wait_for flag.written; [ "$(cat "$SSD/kept")" = x ]; sleep 1
+        [ "$(cat "$SSD/$(cat "$W/flag.name")")" = new ]; made ok.read; made flag.over'
+[ "$(grep -c "; 1 had been removed" "$LOG")" -eq 1 ] || fail "not one rank found one file removed"
+JOB_ENV=("${JOB_ENV[@]:0:${#JOB_ENV[@]}-2}")
+
 # A child of the killed member lives on, and has a file open. It cannot be a member (PMIx and UCX do not survive a
 # fork): it says so and goes on, and what it executes then can.
 begin_case

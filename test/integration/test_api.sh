@@ -13,6 +13,13 @@ for preload in "" "$PRELOAD"; do
     same_sums 100 n0 n1
 done
 
+# Who has left can join anew, and is then its rank's member again.
+START=none
+clean_ssd
+JOB_ENV+=("LD_PRELOAD=" DYAD_LINGER=0)
+job_ok 60 1@n0 "$A" again "$SSD" 3
+grep -q 'again done' "$OUT" || fail "it did not come to its end"
+
 # Without a launcher: an error code, no hang, no crash.
 status=0
 DYAD_PATH=$WORK LD_LIBRARY_PATH=$LIB timeout -k 2 20 "$A" produce "$WORK" 1 >"$WORK/alone" 2>&1 || status=$?

@@ -2,6 +2,7 @@
  * api_pair.c - an example of the C API: a producer and a consumer that say what they share
  *
  *   api_pair produce|consume DIR COUNT
+ *   api_pair again DIR COUNT        a producer that leaves and joins anew for each file
  *
  * Works with and without libdyad_wrapper.so.
  */
@@ -71,6 +72,24 @@ static int misuse(const char *dir)
     return 0;
 }
 
+static int again(const char *dir, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char path[4096];
+        dyad_rc_t rc = dyad_init();
+        if (rc != DYAD_OK)
+            return complain("dyad_init", "again", rc);
+        snprintf(path, sizeof(path), "%s/api.%d", dir, i);
+        if (produce(path, i) != 0)
+            return 1;
+        rc = dyad_finalize();
+        if (rc != DYAD_OK)
+            return complain("dyad_finalize", "again", rc);
+    }
+    puts("again done");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int bad = 0;
@@ -83,6 +102,8 @@ int main(int argc, char **argv)
         fputs("a call before dyad_init() must fail\n", stderr);
         return 1;
     }
+    if (strcmp(argv[1], "again") == 0)
+        return again(argv[2], atoi(argv[3]));
     dyad_rc_t rc = dyad_init();
     if (rc != DYAD_OK)
         return complain("dyad_init", "", rc);

@@ -9,11 +9,12 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "boot/procs.h"
-#include "engine/member.h"
+#include "engine/consume_impl.h"
 #include "unit/store/scratch.h"
 
 #define QUIET BOOT_WAVE_QUIET
@@ -99,12 +100,14 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
 struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
                                    dht_settle_fn fn, void *arg)
 {
+    static char settle;
+
     (void)node;
     (void)upath;
     (void)wait;
     (void)fn;
     (void)arg;
-    return NULL;
+    return (struct dht_settle *)(void *)&settle; /* no answer comes */
 }
 
 void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle)
@@ -420,12 +423,50 @@ static void test_published_but_not_seen(void **state)
     assert_int_equal(f->answer, 0);
 }
 
+/* The same where others may join, and so an owner that is gone is waited for without end:
+ * this is not such a wait. */
+static void test_not_seen_in_a_session(void **state)
+{
+    struct boot_blocked blocked;
+
+    (void)state;
+    f->member.ring = (void *)f;
+    look();
+    assert_int_equal(f->report, QUIET);
+    answer(true);
+    assert_int_equal(consume_blocked(&f->member, &blocked, 1), 0);
+    consume_say_waiting(&f->member); /* nobody is told that nobody has published it */
+    assert_false(f->consume->said_alone);
+    consume_fail_waiting(&f->member); /* nor does it end when the launcher is gone */
+    assert_null(take(false, NULL));
+    assert_int_equal(f->status, -1);
+    f->member.ring = NULL;
+}
+
+/* How long it was not seen counts from that time, not from one before it was there. */
+static void test_seen_and_gone(void **state)
+{
+    int fd;
+
+    (void)state;
+    answer(true);
+    assert_true(f->consume->unseen_since > 0);
+    assert_true((fd = store_dir_open(f->scratch->dir, "f", O_CREAT | O_WRONLY, 0600)) >= 0);
+    close(fd);
+    consume_step(f->consume);
+    assert_non_null(f->consume->settle); /* it is seen; does anybody write it? */
+    assert_int_equal(f->consume->unseen_since, 0);
+    assert_false(consume_is_waiting(f->consume));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_quiet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_found_by_the_wave, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_published_but_not_seen, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_not_seen_in_a_session, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_seen_and_gone, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
