@@ -359,6 +359,7 @@ static void discard_beside(struct adopt *a, struct member_side *side, const char
         {
             asked->failed |= is_of(a, asked, name);
         }
+        n = 0; /* what was read of it may not be all */
     }
     for (size_t i = 0; i < n; i++) {
         asked = looks[i].arg;

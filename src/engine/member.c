@@ -513,8 +513,8 @@ static int table_get(struct member *member)
 
     if (rc < 0) {
         log_error("cannot have a descriptor table of our own: %m");
-        if (run->table_own)
-            boot_claim_shut(member->claim_fd);
+        /* Whichever table this thread has by now, the number is the claim's or nobody's. */
+        boot_claim_shut(member->claim_fd);
         member->claim_fd = -1;
     } else {
         member_sides_drop_stdio(member);

@@ -12,7 +12,8 @@
  *   utimens, which are published without one, change what is compared. So it does no harm
  *   that the journal lags behind what the rank has published.
  * - Between that look and the removal the name may pass to another file: the file that was
- *   moved aside is looked at, and put back (store_fetch_discard()).
+ *   moved aside is looked at, and put back; so it is if somebody writes to it by then
+ *   (store_fetch_discard_unless()).
  * - When the rank goes on it has a record without a file, like one whose file was removed
  *   by its INVALIDATE; the INVALIDATE itself, late, or what it hears from the homes when it
  *   finds them again, removes that. If it is killed first, who takes its journal over finds
@@ -30,25 +31,40 @@
 #include "store/fetch.h"
 #include "util/log.h"
 
+struct asked {
+    struct member_side *side;
+    const struct store_record *record;
+    const char *upath;
+};
+
+static bool is_written(void *arg)
+{
+    const struct asked *a = arg;
+
+    return store_marks_dirty(a->side->marks, a->upath, a->record->identity.ino,
+                             a->record->identity.btime, NULL);
+}
+
 void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
                       uint32_t rank, const struct store_record *record)
 {
     const char *upath = newer->upath;
+    struct asked asked = {.side = side, .record = record, .upath = upath};
     struct stat st;
 
     if (dyad_version_cmp(&record->entry.version, &newer->version) >= 0 ||
         S_ISDIR(record->entry.mode) ||
         (newer->state == DYAD_ENTRY_PUBLISHED &&
          dyad_storage_equal(newer->storage, store_dir_id(side->dir))) ||
-        !produce_still_there(side, record) ||
-        store_marks_dirty(side->marks, upath, 0, 0, NULL) ||
+        !produce_still_there(side, record) || is_written(&asked) ||
         store_dir_stat(side->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
-    if (store_fetch_discard(side->dir, upath, &record->identity) == 0)
+    if (store_fetch_discard_unless(side->dir, upath, &record->identity, is_written,
+                                   &asked) == 0)
         log_info("\"%s\" below %s, which rank %u had, is out of date: removed", upath,
                  store_dir_path(side->dir), rank);
-    else if (errno != ESTALE && errno != ENOENT)
+    else if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
         log_error("the outdated \"%s\" below %s could not be removed: %m", upath,
                   store_dir_path(side->dir));
 }

@@ -119,23 +119,37 @@ void transfer_failed_here(struct transfer *t, const char *what, int error)
 
 /* --- commit --- */
 
+struct abandoned {
+    const struct transfer *t;
+    struct store_identity left;
+};
+
+/* A mark of a live writer counts before others. */
+static bool is_not_abandoned(void *arg)
+{
+    const struct abandoned *a = arg;
+    struct store_mark_info info;
+
+    return !store_marks_dirty(a->t->member->side[ENGINE_CONSUMER].marks, a->t->upath,
+                              a->left.ino, a->left.btime, &info) ||
+           info.state != STORE_MARK_ABANDONED;
+}
+
 /* What lies there was begun here by somebody who died over it, in this job or in one
- * before: it counts as missing. Without a mark of a live writer it can only become
- * somebody's by an open at this moment, who then has written first. */
+ * before: it counts as missing. Somebody may begin to write to it at this moment; he has a
+ * mark before he opens it, and it is looked for again when the file has lost its name. */
 static void discard_abandoned(struct transfer *t)
 {
     struct member_side *side = &t->member->side[ENGINE_CONSUMER];
     int fd = store_dir_open(side->dir, t->upath, O_PATH | O_NOFOLLOW, 0);
-    struct store_identity left;
-    struct store_mark_info info;
+    struct abandoned a = {.t = t};
+    const struct store_identity *left = &a.left;
 
     if (fd < 0)
         return;
-    if (store_identity_read(fd, &left) == 0 &&
-        store_marks_dirty(side->marks, t->upath, left.ino, left.btime, &info) &&
-        info.state == STORE_MARK_ABANDONED &&
-        store_fetch_discard(side->dir, t->upath, &left) == 0)
-        store_marks_forget(side->marks, left.ino, left.btime);
+    if (store_identity_read(fd, &a.left) == 0 && !is_not_abandoned(&a) &&
+        store_fetch_discard_unless(side->dir, t->upath, left, is_not_abandoned, &a) == 0)
+        store_marks_forget(side->marks, left->ino, left->btime);
     close(fd);
 }
 

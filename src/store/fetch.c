@@ -536,13 +536,14 @@ static bool is_identity(int at, const char *name, const struct store_identity *i
  * first, and what was moved is looked at: nobody else can name it there, and two who do
  * this at once have two names. It is looked at before, too, so that what is clearly another
  * file, or somebody's directory, is not without its name for a moment. */
-int store_fetch_discard(const struct store_dir *dir, const char *upath,
-                        const struct store_identity *identity)
+int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
+                               const struct store_identity *identity,
+                               bool (*keep)(void *arg), void *arg)
 {
     char name[NAME_SIZE], aside[NAME_SIZE + 16];
     const char *base;
     struct stat st;
-    int tmpdir = -1, parent = -1, rc = -1;
+    int tmpdir = -1, parent = -1, rc = -1, why = ESTALE;
 
     if (store_dir_check(upath) < 0 || (parent = open_parent(dir, upath, &base)) < 0 ||
         (tmpdir = store_control_subdir(dir, "tmp")) < 0 ||
@@ -556,21 +557,30 @@ int store_fetch_discard(const struct store_dir *dir, const char *upath,
     if (renameat(parent, base, tmpdir, aside) < 0)
         goto done;
     if (is_identity(tmpdir, aside, identity)) {
-        rc = unlinkat(tmpdir, aside, 0);
-        goto done;
+        if (!keep || !keep(arg)) {
+            rc = unlinkat(tmpdir, aside, 0);
+            goto done;
+        }
+        why = EBUSY;
     }
-    /* Another file: back to its name, unless a still newer one has that by now and so has
-     * replaced it. */
+    /* Another file, or one that is to be kept: back to its name, unless a still newer one
+     * has that by now and so has replaced it. */
     if (store_control_rename_new(tmpdir, aside, parent, base) < 0 &&
         unlinkat(tmpdir, aside, 0) < 0)
         unlinkat(tmpdir, aside, AT_REMOVEDIR);
-    errno = ESTALE;
+    errno = why;
 done:
     if (tmpdir >= 0)
         close_keep(tmpdir);
     if (parent >= 0)
         close_keep(parent);
     return rc;
+}
+
+int store_fetch_discard(const struct store_dir *dir, const char *upath,
+                        const struct store_identity *identity)
+{
+    return store_fetch_discard_unless(dir, upath, identity, NULL, NULL);
 }
 
 /* An empty one that is younger than that may be a reservation in use. On storage that nodes

@@ -67,6 +67,12 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
  * another takes its name at this moment. 0, or -1: ESTALE it is another, ENOENT. */
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity);
+/* The same, but when it has no name any more keep(arg) is asked: if true it gets its name
+ * back, and errno is EBUSY. For those who must not take it from under a writer, who marks
+ * it before he opens it. */
+int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
+                               const struct store_identity *identity,
+                               bool (*keep)(void *arg), void *arg);
 /* Remove temporaries of dead processes, but for reservations younger than `reserved_for`
  * seconds, and on storage that nodes share for whatever is younger than a minute. Returns
  * how many, or -1. */

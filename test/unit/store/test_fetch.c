@@ -387,6 +387,38 @@ static void mounts(void **state)
     assert_int_equal(files_in(s, ".dyad/tmp"), 0);
 }
 
+static bool keep_it(void *arg)
+{
+    struct scratch *s = arg;
+
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+    return true;
+}
+
+static bool lose_it(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+/* Who is asked when the file has no name any more can have it kept. */
+static void discards_unless(void **state)
+{
+    struct scratch *s = *state;
+    struct store_identity id;
+
+    scratch_write(s, "f", "text");
+    int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, keep_it, s), -1);
+    assert_int_equal(errno, EBUSY);
+    check_text(s, "f", "text");
+    assert_int_equal(files_in(s, ".dyad/tmp"), 0);
+    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, lose_it, NULL), 0);
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+}
+
 /* A file that took the name since it was looked at is not removed; nor is its reservation
  * disturbed. */
 static void discards_the_same_only(void **state)
@@ -602,6 +634,7 @@ int main(void)
         TEST(never_partial),  TEST(one_per_node),
         TEST(a_crowd),        TEST(cleans_after_the_dead),
         TEST(copies),         TEST(write_fails),
+        TEST(mounts),         TEST(discards_unless),
         TEST(mounts),         TEST(discards_the_same_only),
         TEST(brings_links),   TEST(brings_directories),
         TEST(is_handed_over),
