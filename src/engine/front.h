@@ -118,6 +118,10 @@ void front_member_leave(bool linger, bool image_ends);
  * end, and nobody accepts there. */
 void front_member_end(void);
 bool front_member_over(void);
+/* The member of this process, or of the one that it was forked off, has ended itself, and
+ * none can follow: what nobody can be asked about is not known. Unlike that of a rank that
+ * could not join: there a name that is not here is nowhere. False at the process's end. */
+bool front_member_lost(void);
 /* While this process starts as a member, a thread of ours holds copies of the program's
  * descriptors for a moment: wait until it does not. */
 void front_member_table_wait(void);

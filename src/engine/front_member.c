@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,10 @@ static unsigned wrecks;
 static int own_claim = -1;
 /* This process could not join: it does not try again. */
 static bool hopeless;
+/* A library of ours has ended the member, and none can follow. Written by the member's
+ * threads, always to true, and before a request can be refused for that reason (but where
+ * the one that was to follow cannot join: there a moment after). */
+static atomic_bool lost;
 /* It was forked off a process that was a member, or began to be one. */
 static bool forked;
 /* This process was the member and is past its exit: see front_member_over(). */
@@ -67,6 +72,11 @@ static void load(void)
         ops = front_member_library(apart = true);
     if (!ops && wrecks == 0)
         ops = front_member_library(apart = false);
+}
+
+static void member_is_lost(void)
+{
+    atomic_store(&lost, true);
 }
 
 static void table_is_ready(void)
@@ -175,6 +185,7 @@ int front_member_run(struct front *front, int claim_fd)
         .claim_fd = claim_fd,
         .thread_enter = front->thread_enter,
         .table_ready = table_is_ready,
+        .lost = member_is_lost,
     };
     int rc = -1;
 
@@ -205,6 +216,8 @@ int front_member_run(struct front *front, int claim_fd)
             rc = 0;
         }
     }
+    if (rc < 0 && wrecks > 0)
+        member_is_lost();
     hopeless |= rc < 0;
     pthread_mutex_lock(&lock);
     /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
@@ -296,9 +309,9 @@ void front_member_leave(bool linger, bool image_ends)
             ops->nudge(running);
     }
     leaving = false;
-    /* Else nobody could be the member again, and who connects would wait. An exec keeps it:
-     * until then this rank is not dead. */
-    if (linger)
+    /* Where the image goes on nobody could be the member again, and who connects would
+     * wait. Where it ends the claim ends with it. */
+    if (!image_ends)
         own_claim_close();
     pthread_mutex_unlock(&lock);
 }
@@ -316,6 +329,11 @@ bool front_member_over(void)
     bool is = over;
     pthread_mutex_unlock(&lock);
     return is;
+}
+
+bool front_member_lost(void)
+{
+    return atomic_load(&lost) && !front_member_over();
 }
 
 bool front_member_here(void)

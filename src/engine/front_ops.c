@@ -124,8 +124,11 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
 
-    if (front_stat(front, upath, &reply, buf) < 0)
+    if (front_stat(front, upath, &reply, buf) < 0) {
+        if (errno == EHOSTUNREACH && front_member_lost())
+            errno = EIO; /* nobody knows */
         return -1;
+    }
     memset(st, 0, sizeof(*st));
     st->st_ino = reply.offset; /* as it will be once it is here */
     st->st_dev = reply.length;

@@ -44,6 +44,7 @@ static struct member *member_create(const struct member_params *params)
     member->launch = params->launch;
     member->thread_enter = params->thread_enter;
     run->table_ready = params->table_ready;
+    run->tell_lost = params->lost;
     run->apart = params->apart;
     run->table_own = params->table_own;
     run->may_rejoin = params->may_rejoin;
@@ -548,6 +549,8 @@ static void wrecked(struct member *member)
             "node, if there is one. To share again it must be started anew",
             member->identity->rank);
     stats_log(member);
+    if (!run->followed)
+        run->tell_lost(); /* before anybody is refused */
     wreck_leave(member, run->followed);
 }
 
@@ -609,6 +612,7 @@ static int member_run(struct member *member, int *claim_fd)
     if (run->rc == MEMBER_WRECKED) {
         *claim_fd = boot_fdtable_move(member->claim_fd);
         if (*claim_fd < 0) { /* as if nobody followed */
+            run->tell_lost();
             log_error("rank %u cannot join anew: %m", member->identity->rank);
             boot_claim_shut(member->claim_fd);
             boot_fdtable_close_all();

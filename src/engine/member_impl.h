@@ -18,6 +18,7 @@ struct member_run {
     pthread_mutex_t lock;
     bool leave_wanted, leave_linger, running;
     void (*table_ready)(void);
+    void (*tell_lost)(void);
     struct lost *lost;        /* loop only */
     struct side *side;        /* loop only */
     struct revalidate *again; /* loop only */

@@ -14,7 +14,7 @@
 #include "boot/identity.h"
 #include "engine/config.h"
 
-#define MEMBER_ABI        5
+#define MEMBER_ABI        6
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 
@@ -38,6 +38,9 @@ struct member_params {
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */
+    /* Called before the claim is shut because a library of ours has ended itself, and no
+     * member can follow. It does not call back. Unused by a promoted guest. */
+    void (*lost)(void);
 };
 
 struct member_ops {

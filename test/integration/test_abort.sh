@@ -182,9 +182,15 @@ for i in range(1, 7):
 open(w + "/flag.written", "w").close()
 assert refused("never")
 assert open(ssd + "/a1").read() == text("a1")
+def unknown(name): # nobody says that it is not published
+    try:
+        os.stat(ssd + "/" + name)
+    except OSError as e:
+        return e.errno == errno.EIO
+assert unknown("n0") and os.stat(ssd + "/a1").st_size == len(text("a1"))
 child = os.fork() # is as good as its parent
 if child == 0:
-    assert refused("n0")
+    assert refused("n0") and unknown("n0")
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 open(w + "/flag.done", "w").close()'
