@@ -161,8 +161,7 @@ static void conn_free(struct conn *conn)
     DL_DELETE(conn->worker->conns, conn);
     conn->peer->closing--;
     conn->worker->failed_conns--;
-    if (conn->generation)
-        conn->generation->conns--;
+    net_worker_generation_left(conn->generation);
     free(conn);
 }
 
@@ -304,8 +303,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
             "UCX_NET_DEVICES differ between the nodes",
             net_worker_name_of(peer->info, name), peer->info->node,
             ucs_status_string(status));
-        if (conn->generation)
-            conn->generation->conns--;
+        net_worker_generation_left(conn->generation);
         errno = status == UCS_ERR_NO_MEMORY ? ENOMEM : EHOSTUNREACH;
         goto free_hello;
     }

@@ -15,17 +15,24 @@
  * Nothing is counted yet for a worker that is new. So the first connection to a peer is
  * made by the main worker, whose address all know, and each later one by a worker that has
  * made none to it: of the next generation. One generation serves all peers: where a node is
- * cut off, all of its ranks are asked from the same one, and then from the next; those of
- * which no connection is left go. Only we send on a later generation's connections. What
- * the peer sends comes by its own, to the main worker.
+ * cut off, all of its ranks are asked from the same one, and then from the next. Only we
+ * send on a later generation's connections. What the peer sends comes by its own, to the
+ * main worker.
+ *
+ * One of which no connection is left lingers before it goes. The peer's UCX may be about to
+ * answer a request of it, and where it finds nobody at that address, it ends its process on
+ * an assertion (ucp_request.c, "got REP message").
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "net/worker_impl.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "utlist.h"
+
+#define LINGER (10 * UTIL_NSEC_PER_SEC)
 
 static bool is_first(const struct peer *peer)
 {
@@ -104,9 +111,7 @@ unsigned net_worker_progress(struct net_worker *worker)
     /* A callback may add one at the end. */
     DL_FOREACH(worker->generations, generation)
     {
-        unsigned own = ucp_worker_progress(generation->ucp);
-        generation->idle = own == 0;
-        n += own;
+        n += ucp_worker_progress(generation->ucp);
     }
     return n;
 }
@@ -138,9 +143,16 @@ void net_worker_generations_sleep(struct net_worker *worker)
     }
 }
 
+void net_worker_generation_left(struct generation *generation)
+{
+    if (generation && --generation->conns == 0)
+        generation->left_at = util_clock_now();
+}
+
 void net_worker_generations_free(struct net_worker *worker, bool all)
 {
     struct generation *generation, *next;
+    uint64_t now = util_clock_now();
     struct conn *conn;
 
     DL_FOREACH(worker->conns, conn)
@@ -150,7 +162,7 @@ void net_worker_generations_free(struct net_worker *worker, bool all)
     }
     DL_FOREACH_SAFE(worker->generations, generation, next)
     {
-        if (!all && (generation->conns > 0 || !generation->idle))
+        if (!all && (generation->conns > 0 || now - generation->left_at < LINGER))
             continue;
         DL_DELETE(worker->generations, generation);
         if (generation->watch)

@@ -68,7 +68,7 @@ struct generation {
     struct net_watch *watch;
     uint64_t number; /* from 1 */
     unsigned conns;
-    bool idle; /* nothing was to be done at the last progress */
+    uint64_t left_at; /* its last connection went */
 };
 
 struct peer {
@@ -210,7 +210,9 @@ unsigned net_worker_progress(struct net_worker *worker);
 bool net_worker_arm(struct net_worker *worker);
 /* The loop is not to be woken by them any more. */
 void net_worker_generations_sleep(struct net_worker *worker);
-/* Those that have no connection left; or all. Not in a callback of UCX. */
+/* A connection of it is gone; NULL: of the main worker. */
+void net_worker_generation_left(struct generation *generation);
+/* Those that have had no connection for a while; or all. Not in a callback of UCX. */
 void net_worker_generations_free(struct net_worker *worker, bool all);
 
 /* revive.c */
