@@ -49,6 +49,13 @@ static const struct {
      * their code. UCX_MEM_EVENTS=n prevents it too, but is the program's own choice where
      * that uses MPI (boot/environ.h). */
     {"RCACHE_ENABLE", "RCACHE_ENABLE", "n"},
+    /* Where a socket fails, or an endpoint is closed by force, with a send without a copy
+     * under way, UCX's TCP completes it twice, and leaves the stream cut off in the midst
+     * of a message (uct_tcp_ep_sendv, uct_tcp_ep_purge; so still in 1.13 and later): the
+     * request is given back twice, and the heap is damaged. So nothing is sent without a
+     * copy; with buffers of this size it is about as fast. */
+    {"ZCOPY_THRESH", "ZCOPY_THRESH", "inf"},
+    {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64kb"},
 };
 
 /* The user's own variables go first. */
