@@ -32,7 +32,7 @@
 #include "util/log.h"
 #include "utlist.h"
 
-#define LINGER (10 * UTIL_NSEC_PER_SEC)
+#define LINGER (30 * UTIL_NSEC_PER_SEC)
 
 static bool is_first(const struct peer *peer)
 {
