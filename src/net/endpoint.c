@@ -161,6 +161,7 @@ static void conn_free(struct conn *conn)
     DL_DELETE(conn->worker->conns, conn);
     conn->peer->closing--;
     conn->worker->failed_conns--;
+    net_worker_generation_left(conn->generation);
     free(conn);
 }
 
@@ -283,8 +284,8 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
     conn->worker = worker;
     conn->peer = peer;
     hello = hello_create(worker, peer, ask);
-    if (!hello)
-        goto free_conn;
+    if (!hello || net_worker_generation(worker, peer, &conn->generation) < 0)
+        goto free_hello;
 
     const ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -293,7 +294,8 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_error, .arg = conn},
     };
-    ucs_status_t status = ucp_ep_create(worker->ucp, &params, &conn->ep);
+    ucs_status_t status = ucp_ep_create(
+        conn->generation ? conn->generation->ucp : worker->ucp, &params, &conn->ep);
     if (status != UCS_OK) {
         char name[NET_WORKER_NAME_LEN];
         log_warn(
@@ -301,6 +303,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
             "UCX_NET_DEVICES differ between the nodes",
             net_worker_name_of(peer->info, name), peer->info->node,
             ucs_status_string(status));
+        net_worker_generation_left(conn->generation);
         errno = status == UCS_ERR_NO_MEMORY ? ENOMEM : EHOSTUNREACH;
         goto free_hello;
     }
@@ -315,8 +318,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
     return conn;
 
 free_hello:
-    free(hello);
-free_conn:
+    free(hello); /* keeps errno */
     free(conn);
     return NULL;
 }
@@ -462,6 +464,8 @@ unsigned net_worker_tidy(struct net_worker *worker)
 
     if (worker->failed_conns)
         n += close_failed(worker);
+    if (worker->generations)
+        net_worker_generations_free(worker, false);
     if (worker->done)
         n += net_worker_run_done(worker);
     if (worker->todo)

@@ -201,6 +201,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     peer->knows_ours = knows_ours;
     peer->down = peer->todo_down = peer->todo_unanswered = peer->refused = false;
     peer->losses = peer->asks = peer->their_losses = peer->their_asks = 0;
+    peer->generation = 0;
     if (tell_down)
         worker->ops->peer_down(worker->arg, peer->rank, error);
     return 1;

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1138,6 +1139,58 @@ static void test_revive_stopped(void **state)
     node_end(a);
 }
 
+static sem_t goes_on;
+
+static void stand_still(void *arg)
+{
+    (void)arg;
+    sem_wait(&goes_on);
+}
+
+/* One takes the other for dead and asks `asks` times, of which the last can be heard. Then
+ * a large payload comes through both ways. */
+static void lose_and_find(struct node *loser, struct node *lost, unsigned asks)
+{
+    uint32_t rank = lost->self.rank, back = loser->self.rank;
+    struct net_post post;
+    unsigned loser_ups = READ(loser, loser->ups[rank]),
+             lost_ups = READ(lost, lost->ups[back]);
+    unsigned loser_datas = READ(loser, loser->datas), lost_datas = READ(lost, lost->datas);
+
+    net_loop_post(lost->loop, &post, stand_still, NULL);
+    call(loser, do_peer_down, &rank);
+    for (unsigned i = 0; i < asks; i++)
+        assert_int_equal(call(loser, do_probe, &rank), 0);
+    sem_post(&goes_on);
+    WAIT(loser, loser->ups[rank] == loser_ups + 1);
+    WAIT(lost, lost->ups[back] == lost_ups + 1);
+    assert_int_equal(send_to(loser, rank, NET_MSG_DATA, 1, 1, 1 << 20), 0);
+    assert_int_equal(send_to(lost, back, NET_MSG_DATA, 2, 1, 1 << 20), 0);
+    WAIT(lost, lost->datas == lost_datas + 1 && lost->pending == 0);
+    WAIT(loser, loser->datas == loser_datas + 1 && loser->pending == 0);
+    assert_int_equal(loser->bad + lost->bad, 0);
+}
+
+/* One has made more connections than the other, which comes to make as many later. */
+static void test_revive_uneven(void **state)
+{
+    struct node *a, *b;
+
+    (void)state;
+    assert_int_equal(sem_init(&goes_on, 0, 0), 0);
+    two_that_talk(&a, &b);
+    lose_and_find(a, b, 5);
+    for (int i = 0; i < 8; i++)
+        lose_and_find(a, b, 1);
+    for (int i = 0; i < 4; i++)
+        lose_and_find(b, a, 4);
+    assert_int_equal(stats_of(a).endpoints, 1);
+    assert_int_equal(stats_of(b).endpoints, 1);
+    node_end(a);
+    node_end(b);
+    sem_destroy(&goes_on);
+}
+
 /* The dead do not answer, and to ask them costs nothing that stays. */
 static void test_revive_dead(void **state)
 {
@@ -1309,7 +1362,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_guest_asks),     cmocka_unit_test(test_guest_is_asked),
         cmocka_unit_test(test_guest_forged),   cmocka_unit_test(test_revive_one_sided),
         cmocka_unit_test(test_revive_both),    cmocka_unit_test(test_revive_unasked),
-        cmocka_unit_test(test_revive_stopped), cmocka_unit_test(test_revive_dead),
+        cmocka_unit_test(test_revive_stopped), cmocka_unit_test(test_revive_uneven),
+        cmocka_unit_test(test_revive_dead),
     };
 
     if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
