@@ -49,7 +49,7 @@ static bool apart; /* with libraries of its own (front_library.c) */
 static unsigned wrecks;
 /* The claim that front_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
-/* This process could not join: it does not try again. */
+/* This process could not join: it does not try again. Only ever set. */
 static bool hopeless;
 /* It was forked off a process that was a member, or began to be one. */
 static bool forked;
@@ -205,7 +205,8 @@ int front_member_run(struct front *front, int claim_fd)
             rc = 0;
         }
     }
-    hopeless |= rc < 0;
+    if (rc < 0)
+        __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
     /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
      * table of its own the number means something else here: front_member_leave() closes
@@ -316,6 +317,11 @@ bool front_member_over(void)
     bool is = over;
     pthread_mutex_unlock(&lock);
     return is;
+}
+
+bool front_member_hopeless(void)
+{
+    return __atomic_load_n(&hopeless, __ATOMIC_RELAXED);
 }
 
 bool front_member_here(void)
