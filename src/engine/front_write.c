@@ -122,7 +122,9 @@ static int fetch_to_write(struct front *front, enum engine_side side, const char
 {
     if (!is_here(&front->side[side], upath))
         return front_consume_to_write(front, upath);
-    if (side == ENGINE_CONSUMER && front_may_be_old(front) && !front_shared(front, side))
+    /* Copies lie in the consumer's directory, which may be the producer's, too. */
+    if (front_may_be_old(front) && !front_shared(front, side) &&
+        strcmp(front->side[side].real, front->side[ENGINE_CONSUMER].real) == 0)
         return front_look_to_write(front, upath);
     return 0;
 }
