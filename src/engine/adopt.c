@@ -59,10 +59,15 @@
 
 /* Records taken at a time: ~1 ms of the loop. */
 #define BATCH 256
-/* Look-ups of copies under way; and how often the homes are asked of a file that they do
- * not know. */
-#define CHECKS      64
-#define CHECKS_EACH 3
+/* Look-ups of copies under way. */
+#define CHECKS 64
+/* The homes are asked of a file that they do not know until they have said so for that
+ * long, and so often at the least; the pauses double, up to MEMBER_ASK_AGAIN. */
+#define CHECKS_UNKNOWN (10 * UTIL_NSEC_PER_SEC)
+#define CHECKS_EACH    3
+#define CHECKS_SOON    (50 * UTIL_NSEC_PER_MSEC)
+/* What is to be asked again is looked for in all of them, at most once in this time. */
+#define CHECKS_TICK (25 * UTIL_NSEC_PER_MSEC)
 /* Between two questions that nobody could be asked. Those whose return would bring an
  * answer bring up the copy as well (revalidate.c). */
 #define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
@@ -104,6 +109,8 @@ struct check {
     struct dht_lookup *lookup;
     unsigned answers;
     uint64_t begun, pause, due;
+    uint64_t unknown; /* since when the homes say that they do not know it; 0: they have not
+                         been heard, or not the last time */
     char upath[];
 };
 
@@ -551,9 +558,10 @@ static void check_later(void *arg)
     first_look_step(a->member);
 }
 
-/* A file that its homes do not know is asked for CHECKS_EACH times. If they cannot be
- * reached it is asked for on, ever less often once the first look does not wait for it any
- * more (first_look.c). */
+/* Its owner may be on its way, too: all who know of it may have left at once, and a launch
+ * that joins as a whole has a copy's home up before the owner has restored the file. If
+ * homes cannot be reached it is asked for on, ever less often once the first look does not
+ * wait for it any more (first_look.c). */
 static void check_put_off(struct check *c, bool unreachable)
 {
     struct adopt *a = c->adopt;
@@ -561,13 +569,40 @@ static void check_put_off(struct check *c, bool unreachable)
     uint64_t bound =
         seconds_ns(a->member->config->join_timeout) + seconds_ns(ADOPT_UNKNOWN_BOUND);
 
-    if (!c->pause || !unreachable)
+    if (!unreachable) {
+        c->pause = c->pause ? 2 * c->pause : CHECKS_SOON;
+        if (c->pause > seconds_ns(MEMBER_ASK_AGAIN))
+            c->pause = seconds_ns(MEMBER_ASK_AGAIN);
+    } else if (c->pause < seconds_ns(MEMBER_ASK_AGAIN)) {
         c->pause = seconds_ns(MEMBER_ASK_AGAIN);
-    else if (now - c->begun > bound)
+    } else if (now - c->begun > bound) {
         c->pause = 2 * c->pause < CHECKS_PAUSE_MAX ? 2 * c->pause : CHECKS_PAUSE_MAX;
+    }
     c->due = now + c->pause;
+    if (!unreachable && now < c->unknown + CHECKS_UNKNOWN &&
+        c->due > c->unknown + CHECKS_UNKNOWN)
+        c->due = c->unknown + CHECKS_UNKNOWN;
+    c->due += CHECKS_TICK - c->due % CHECKS_TICK;
     DL_APPEND(a->later, c);
     checks_set_timer(a, c);
+}
+
+/* The homes were asked, and do not know it, or not this version: is that the last word?
+ * That nobody could be asked is no answer. */
+static bool check_asks_on(struct check *c, bool unreachable)
+{
+    uint64_t now = util_clock_now();
+
+    if (unreachable) {
+        c->unknown = 0;
+        c->answers = 0;
+        return true;
+    }
+    if (!c->unknown) {
+        c->unknown = now;
+        c->pause = 0;
+    }
+    return ++c->answers < CHECKS_EACH || now < c->unknown + CHECKS_UNKNOWN;
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -583,9 +618,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     c->lookup = NULL;
     a->nasking--;
     DL_DELETE(a->asking, c);
-    if (!known && (status == EHOSTUNREACH || ++c->answers < CHECKS_EACH) &&
-        check_is_due(c)) { /* that nobody could be asked is no answer */
-        /* Its owner may be on its way, too: all who know of it may have left at once. */
+    if (!known && check_asks_on(c, status == EHOSTUNREACH) && check_is_due(c)) {
         check_put_off(c, status == EHOSTUNREACH);
     } else {
         unknown.version.incarnation++;
@@ -706,6 +739,7 @@ static void look_end(struct adopt *a)
     }
     linger_activity(a->member);
     a->phase = IDLE; /* not before: what is asked for from inside is the next look */
+    first_look_read(a->member);
     if (a->again || a->asked)
         look_start(a);
     first_look_step(a->member);
@@ -887,7 +921,15 @@ void adopt_hurry(struct member *member, const char *upath)
             continue;
         DL_DELETE(a->checks, c);
         DL_PREPEND(a->checks, c);
-        break;
+        return;
+    }
+    DL_FOREACH(a->later, c)
+    {
+        if (strcmp(c->upath, upath) != 0)
+            continue;
+        c->due = util_clock_now(); /* by the timer: here somebody is in the midst of it */
+        checks_set_timer(a, c);
+        return;
     }
 }
 

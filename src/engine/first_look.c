@@ -18,9 +18,9 @@
  * killed, adopt.c sees its death and looks again, which begins before the line is free of
  * it or a moment later; nothing of it is ours to wait for then, but that look.
  *
- * Bounded: if homes cannot be reached, by what an open may take to find that out
- * (DYAD_JOIN_TIMEOUT) beside what a name takes that they do not know. Then copies are as
- * good as those beyond a cut.
+ * Bounded from its beginning, whatever it waits for: if homes cannot be reached, by what an
+ * open may take to find that out (DYAD_JOIN_TIMEOUT) beside what a name takes that they do
+ * not know. Then copies are as good as those beyond a cut.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,8 +36,9 @@
 
 struct first_look {
     struct member *member;
-    int line;       /* -1: the table has none for us */
-    uint64_t until; /* once the journals have been read; 0: they have not */
+    int line;  /* -1: the table has none for us */
+    bool read; /* the journals have been */
+    uint64_t until;
     bool over;
     struct net_timer *timer;
     struct first_look_wait *waits;
@@ -53,7 +54,7 @@ static bool is_decided(const struct first_look *look, const char *upath)
 {
     struct member *member = look->member;
 
-    return look->over || (look->until && !adopt_undecided(member, upath) &&
+    return look->over || (look->read && !adopt_undecided(member, upath) &&
                           !invalidate_pending(member, upath) &&
                           !(side_of(look)->marks &&
                             store_looked_others(side_of(look)->marks, look->line)));
@@ -61,7 +62,7 @@ static bool is_decided(const struct first_look *look, const char *upath)
 
 static void set_timer(struct first_look *look, uint64_t now)
 {
-    uint64_t when = look->over || !look->until ? UINT64_MAX : look->until;
+    uint64_t when = look->over ? UINT64_MAX : look->until;
     struct first_look_wait *wait;
 
     DL_FOREACH(look->waits, wait)
@@ -69,7 +70,7 @@ static void set_timer(struct first_look *look, uint64_t now)
         if (wait->until && wait->until < when)
             when = wait->until;
     }
-    if (!look->over && look->until && !adopt_undecided(look->member, NULL) &&
+    if (!look->over && look->read && !adopt_undecided(look->member, NULL) &&
         now + OTHERS_AGAIN < when)
         when = now + OTHERS_AGAIN;
     if (when == UINT64_MAX)
@@ -105,10 +106,9 @@ void first_look_step(struct member *member)
 
     if (!look || member->state == MEMBER_LEAVING)
         return;
-    if (!look->over && !look->until && !adopt_looking(member))
-        look->until = now + seconds_ns(member->config->join_timeout) +
-                      seconds_ns(ADOPT_UNKNOWN_BOUND);
-    if (!look->over && look->until) {
+    if (!adopt_looking(member))
+        look->read = true;
+    if (!look->over && (look->read || now >= look->until)) {
         bool own_over = !adopt_undecided(member, NULL) && !invalidate_pending(member, NULL);
         if (side_of(look)->marks)
             store_looked_set(side_of(look)->marks, look->line,
@@ -127,6 +127,12 @@ wait:
     if (look->waits)
         waits_look(look, now);
     set_timer(look, now);
+}
+
+void first_look_read(struct member *member)
+{
+    if (member->first_look)
+        member->first_look->read = true;
 }
 
 static void look_again(void *arg)
@@ -148,6 +154,8 @@ int first_look_begin(struct member *member)
     }
     look->member = member;
     look->line = -1;
+    look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
+                  seconds_ns(ADOPT_UNKNOWN_BOUND);
     member->first_look = look;
     if (!side_of(look)->marks)
         return 0;

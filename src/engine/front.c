@@ -12,6 +12,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,7 @@ struct asking {
     void *arg;
     bool apart; /* with a table of descriptors of its own, by front_apart() */
     bool full;  /* result: nothing was asked, since no descriptor number is free */
+    struct front_patience *patience; /* NULL: without end */
 };
 
 static int send_all(int fd, const void *data, size_t len)
@@ -251,6 +253,30 @@ static void close_cancelled(void *fd)
     close(*(int *)fd);
 }
 
+/* Wait until there is something to receive. */
+static int await_answer(struct front_patience *patience, int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    int wait_ms;
+
+    if (!patience)
+        return 0;
+    while ((wait_ms = patience->wait_ms(patience->arg)) != 0) {
+        int rc = poll(&poll_fd, 1, wait_ms); /* EINTR: it knows what is left */
+        if (rc > 0)
+            return 0;
+        if (rc < 0 && errno != EINTR)
+            return -1;
+    }
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+static int answer_begins(const struct asking *a, int fd, uint32_t *len)
+{
+    return await_answer(a->patience, fd) < 0 ? -1 : recv_all(fd, len, sizeof(*len));
+}
+
 /* The first bytes of the answer, for which there may be long to wait: handlers of the
  * program run meanwhile, and make requests of their own. They do not end the wait. Only a
  * consumer can be cancelled: what it asked for ends with its connection. */
@@ -261,10 +287,10 @@ static int recv_answer(const struct asking *a, int fd, uint32_t *len)
     int rc, error;
 
     if (!front->waits || a->apart)
-        return recv_all(fd, len, sizeof(*len));
+        return answer_begins(a, fd, len);
     pthread_cleanup_push(close_cancelled, &fd);
     front->waits(true, consumes);
-    rc = recv_all(fd, len, sizeof(*len));
+    rc = answer_begins(a, fd, len);
     error = errno;
     front->waits(false, consumes);
     pthread_cleanup_pop(0);
@@ -392,13 +418,21 @@ static int ask(void *arg)
                 "user %u: a program that changes its user cannot share files",
                 net_msg_name(request->type), request->entry.upath, (unsigned)user,
                 (unsigned)geteuid());
+            if (a->patience)
+                a->patience->refused = true;
             errno = EACCES;
             return -1;
         }
         close(fd);
+        if (error == ETIMEDOUT && a->patience) {
+            errno = error;
+            return -1;
+        }
         if (error != ECONNRESET && error != EPIPE)
             break;
     }
+    if (a->patience)
+        a->patience->refused = fd < 0 && errno == EPERM;
     a->full = fd < 0 && errno == EMFILE;
     if (a->full && !a->apart)
         return -1;
@@ -408,6 +442,19 @@ static int ask(void *arg)
               strerror(error ? error : errno));
     errno = EHOSTUNREACH;
     return -1;
+}
+
+int front_request_patient(struct front *front, const struct net_msg *request,
+                          struct net_msg *reply, void *buf, struct front_patience *patience)
+{
+    struct asking a = {.front = front,
+                       .request = request,
+                       .reply = reply,
+                       .buf = buf,
+                       .size = NET_MSG_HEADER_MAX,
+                       .patience = patience};
+
+    return ask(&a);
 }
 
 /* What an open is to wait for or to fetch: without a number the open itself would fail. */

@@ -89,8 +89,11 @@ int front_settle(struct front *front, const char *upath, uint64_t timeout_ms);
  * Loads only; from anywhere. */
 bool front_may_be_old(const struct front *front);
 /* Then, before the real open of upath for reading: wait until that is known of it. 0 (also
- * if nobody can be asked: it is opened as it is), or -1 with errno. */
+ * if nobody can be asked, or nobody answers: it is opened as it is), or -1 with errno. */
 int front_look(struct front *front, const char *upath, uint64_t timeout_ms);
+/* The same before one for writing that keeps what is there: never waits for a publish.
+ * ENOENT: it is not here any more, and not published. */
+int front_look_to_write(struct front *front, const char *upath);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
 int front_withdraw(struct front *front, const char *upath);
 /* A directory or a link was made, a file changed by its name. */

@@ -18,8 +18,32 @@ int front_request_pages(struct front *front, const struct net_msg *request,
                         struct net_msg *reply, void *buf, size_t size, front_page_fn page,
                         void *arg);
 
+/* How long somebody waits for an answer to begin: asked again when the time is up. It may
+ * keep errno or not. */
+struct front_patience {
+    int (*wait_ms)(void *arg); /* 0: no longer; -1: for ever */
+    void *arg;
+    bool refused; /* result: the member is another user's, now and later */
+};
+
+/* front_request(); also ETIMEDOUT, not logged: patience was at its end. */
+int front_request_patient(struct front *front, const struct net_msg *request,
+                          struct net_msg *reply, void *buf,
+                          struct front_patience *patience);
+
 /* In the child of fork: make front.c's lock new. */
 void front_lock_reset(void);
+
+/* --- front_loader.c --- */
+
+/* Does a thread of this process wait for the dynamic loader's lock, and this one has it (in
+ * a constructor or destructor of a library)? False also if that cannot be told. */
+bool front_loader_awaited(void);
+
+/* --- front_member.c --- */
+
+/* Can this process neither join nor find a member, now and later? */
+bool front_member_hopeless(void);
 
 /* --- front_library.c --- */
 

@@ -13,7 +13,11 @@
  * no rank of the launch has recorded a file on this node. In a session others may have been
  * here before, and which records are its own is known in the directory only.
  *
- * Where the member cannot join, files are plain local ones, and nobody asks again.
+ * Where the member cannot join, files are plain local ones, and nobody asks again. Where it
+ * does not answer (it is stopped, or has bound the claim and is not there) the open goes on
+ * after a time in which it would have; and at once, nearly, if the member is this process's
+ * and cannot go on before this thread does (front_loader.c). That is for a file that is
+ * still here: one that the member has removed is waited for as what is missing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +28,17 @@
 #include <unistd.h>
 
 #include "engine/front.h"
+#include "engine/front_impl.h"
 #include "store/journal.h"
 #include "store/looked.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* What a join and a first look take at most (first_look.c), with this to spare. */
+#define SPARE_SECONDS 25.0
+/* When it is first looked whether the member waits for this thread, and how often then. */
+#define LOADER_FIRST (200 * UTIL_NSEC_PER_MSEC)
+#define LOADER_AGAIN (1000 * UTIL_NSEC_PER_MSEC)
 
 /* Of this process, for good: there is nobody to ask, or who was asked has no line in the
  * table and has looked. Written by any thread, always to true. */
@@ -55,6 +68,13 @@ static bool launch_has_records(const struct front *front)
     return any;
 }
 
+/* Nobody can be asked, nor ever will be. Else (a member that dies while it is asked) the
+ * next open asks again. */
+static bool is_final(const struct front *front)
+{
+    return front->identity.guest_only || front_member_hopeless() || front_member_over();
+}
+
 static bool is_complete(const struct front_side *side, const char *upath)
 {
     struct store_mark_info info;
@@ -72,17 +92,52 @@ static bool is_complete(const struct front_side *side, const char *upath)
     return !store_marks_dirty(side->marks, upath, stx.stx_ino, btime, &info);
 }
 
-int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
+struct waiting {
+    const struct front *front;
+    const char *upath;
+    uint64_t until, loader; /* when to stop; to look whether the loader is awaited */
+};
+
+static int wait_ms(void *arg)
+{
+    struct waiting *w = arg;
+    uint64_t now = util_clock_now(), next = w->until;
+
+    if (now >= w->until)
+        return is_complete(&w->front->side[ENGINE_CONSUMER], w->upath) ? 0 : -1;
+    if (front_member_here()) {
+        if (now >= w->loader) {
+            if (front_loader_awaited())
+                return 0;
+            w->loader = now + LOADER_AGAIN;
+        }
+        next = w->loader < next ? w->loader : next;
+    } else if (w->loader > now && w->loader < next) {
+        next = w->loader; /* this process may be about to become it */
+    }
+    return (int)((next - now) / UTIL_NSEC_PER_MSEC) + 1;
+}
+
+static int look(struct front *front, const char *upath, uint8_t flags, uint64_t timeout_ms)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply = {.type = 0};
     struct net_msg request = {
         .type = NET_MSG_GUEST_CONSUME,
-        .flags = NET_LOOKUP_WAIT,
+        .flags = flags,
         .entry = {.upath = upath},
         .offset = (uint64_t)syscall(SYS_gettid),
         .length = timeout_ms,
     };
+    uint64_t now = util_clock_now();
+    struct waiting waiting = {
+        .front = front,
+        .upath = upath,
+        .until = now + (uint64_t)((2 * front->config.join_timeout + SPARE_SECONDS) *
+                                  (double)UTIL_NSEC_PER_SEC),
+        .loader = now + LOADER_FIRST,
+    };
+    struct front_patience patience = {.wait_ms = wait_ms, .arg = &waiting};
     int saved = errno, rc;
 
     if (front_member_over() || !is_complete(&front->side[ENGINE_CONSUMER], upath) ||
@@ -90,13 +145,35 @@ int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
         errno = saved;
         return 0;
     }
-    rc = front_request(front, &request, &reply, buf);
-    if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno)
-        return -1; /* the member's word: it is not here any more, and cannot be had */
-    if (rc < 0 && errno == EMFILE)
+    rc = front_request_patient(front, &request, &reply, buf, &patience);
+    if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno) {
+        if (errno != ESTALE && errno != EMFILE)
+            return -1; /* its word: it is not here any more, and cannot be had */
+        /* A path that only the open itself can follow; so many wait already. */
+    } else if (rc < 0 && errno == EMFILE) {
         return -1; /* as for what is not here */
-    if (rc < 0 || reply.offset == NET_CONSUME_LOOKED)
+    } else if (rc < 0 && errno == ETIMEDOUT) {
+        log_warn(
+            "\"%s\" is opened as it is: whether it is up to date this rank's member does "
+            "not say%s",
+            upath,
+            front_member_here() && front_loader_awaited()
+                ? ", since it waits for the library that is being loaded here"
+                : "");
+    } else if (rc < 0 ? patience.refused || is_final(front)
+                      : reply.offset == NET_CONSUME_LOOKED) {
         __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
+    }
     errno = saved;
     return 0;
+}
+
+int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
+{
+    return look(front, upath, NET_LOOKUP_WAIT, timeout_ms);
+}
+
+int front_look_to_write(struct front *front, const char *upath)
+{
+    return look(front, upath, NET_LOOKUP_WAIT | NET_CONSUME_WRITER, 0);
 }

@@ -50,7 +50,7 @@ static bool apart; /* with libraries of its own (front_library.c) */
 static unsigned wrecks;
 /* The claim that front_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
-/* This process could not join: it does not try again. */
+/* This process could not join: it does not try again. Only ever set. */
 static bool hopeless;
 /* A library of ours has ended the member, and none can follow. Written by the member's
  * threads, always to true, and before a request can be refused for that reason (but where
@@ -218,7 +218,8 @@ int front_member_run(struct front *front, int claim_fd)
     }
     if (rc < 0 && wrecks > 0)
         member_is_lost();
-    hopeless |= rc < 0;
+    if (rc < 0)
+        __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
     /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
      * table of its own the number means something else here: front_member_leave() closes
@@ -331,9 +332,12 @@ bool front_member_over(void)
     return is;
 }
 
-bool front_member_lost(void)
-{
     return atomic_load(&lost) && !front_member_over();
+}
+
+bool front_member_hopeless(void)
+{
+    return __atomic_load_n(&hopeless, __ATOMIC_RELAXED);
 }
 
 bool front_member_here(void)

@@ -117,6 +117,18 @@ static bool is_here(const struct front_side *side, const char *upath)
     return here;
 }
 
+/* What will be changed in part, or added to, should be the newest. */
+static int fetch_to_write(struct front *front, enum engine_side side, const char *upath)
+{
+    if (!is_here(&front->side[side], upath))
+        return front_consume_to_write(front, upath);
+    /* Copies lie in the consumer's directory, which may be the producer's, too. */
+    if (front_may_be_old(front) && !front_shared(front, side) &&
+        strcmp(front->side[side].real, front->side[ENGINE_CONSUMER].real) == 0)
+        return front_look_to_write(front, upath);
+    return 0;
+}
+
 int front_write_begin(enum engine_side side, const char *upath, int flags,
                       engine_token *token)
 {
@@ -126,8 +138,8 @@ int front_write_begin(enum engine_side side, const char *upath, int flags,
     store_mark_t mark;
 
     *token = 0;
-    if (!(flags & (O_TRUNC | O_EXCL)) && !is_here(s, upath) &&
-        front_consume_to_write(front, upath) < 0 && errno != ENOENT)
+    if (!(flags & (O_TRUNC | O_EXCL)) && fetch_to_write(front, side, upath) < 0 &&
+        errno != ENOENT)
         return -1;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */

@@ -421,6 +421,8 @@ struct first_look_wait {
 int first_look_begin(struct member *member);
 /* Something has ended that it waits for. */
 void first_look_step(struct member *member);
+/* adopt.c has been through all journals. */
+void first_look_read(struct member *member);
 /* Call fn, maybe at once, when it is known whether the copy of upath on this node is right,
  * if there is one. error 0, ETIMEDOUT (timeout_ms 0: never), ESHUTDOWN. */
 void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,

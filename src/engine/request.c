@@ -355,10 +355,12 @@ static void guest_consume(void *arg, int error)
         guest_answer(guest, error, NULL);
         return;
     }
-    guest->consume = consume_start(
-        guest->member, msg->entry.upath,
-        msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE),
-        msg->length, guest->pid, (pid_t)msg->offset, consumed, guest);
+    uint8_t flags =
+        msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_SETTLE);
+    if (flags & NET_CONSUME_WRITER)
+        flags &= (uint8_t)~NET_LOOKUP_WAIT;
+    guest->consume = consume_start(guest->member, msg->entry.upath, flags, msg->length,
+                                   guest->pid, (pid_t)msg->offset, consumed, guest);
     if (!guest->consume)
         guest_answer(guest, errno, NULL);
 }

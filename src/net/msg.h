@@ -109,7 +109,9 @@ enum net_msg_type {
 #define NET_LOOKUP_UNSURE 0x40u
 /* SETTLE: because the receiver asked; no need to ask again. */
 #define NET_SETTLE_TOO 0x01u
-/* The asker opens it for writing: to be there is enough, whoever else writes to it. */
+/* The asker opens it for writing: to be there is enough, whoever else writes to it. With
+ * NET_LOOKUP_WAIT: it is here, and wanted when the member has looked whether it is out of
+ * date; a publish is not waited for. */
 #define NET_CONSUME_WRITER 0x04u
 /* flags of INVALIDATE: rank `length`, which is of the receiver's node and dead or silent,
  * may have a copy there. The reply has the flag and the rank again; status ENOENT: what

@@ -14,6 +14,8 @@
  * - A reader loads rank, life, state, rank. The rank is the same twice: then the life that
  *   it saw was not that of somebody else, who would have put 0 there before.
  * - The state is set to LOOKING before the rank is put in.
+ * - Who begins holds its rank's claim, so nobody else puts that rank in: it is in no other
+ *   line once they have been gone through.
  */
 #include "store/looked.h"
 
@@ -57,11 +59,24 @@ static bool claim(struct marks_line *line, uint64_t rank, uint32_t session)
     return true;
 }
 
+/* What an earlier member of the rank has said. It ends with that one, but a process may
+ * lose its list of robust mutexes before the kernel walks it (killed for want of memory, by
+ * kernels before 5.18); and a member whose UCX has ended itself is followed by another on
+ * the same thread. */
+static void take_back(struct marks_header *header, uint64_t rank)
+{
+    for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
+        uint64_t old = rank;
+        atomic_compare_exchange_strong(&header->lines[i].rank, &old, 0);
+    }
+}
+
 int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *session)
 {
     struct marks_header *header = &marks->table->header;
     uint32_t hash = (uint32_t)XXH3_64bits(session, strlen(session));
 
+    take_back(header, rank);
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
         uint32_t line = (uint32_t)(rank + i) % MARKS_LINES;
         if (claim(&header->lines[line], rank, hash))

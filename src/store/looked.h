@@ -28,7 +28,8 @@ enum store_looked_state {
 /* The number of a rank: of whatever names it on its node. Never 0. */
 uint64_t store_looked_rank(const void *name, size_t len);
 
-/* Take a line, in state LOOKING. `session`: what all have in common who may find what
+/* Take a line, in state LOOKING; what others have said for the rank counts no more. The
+ * caller holds the rank's claim. `session`: what all have in common who may find what
  * another has left. The line, or -1: none is free (64 members of one DMD on one node have
  * one each); then nobody can be told. */
 int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *session);

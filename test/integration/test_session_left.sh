@@ -71,6 +71,27 @@ flag read
 launch_ends 1
 launch_ends 0
 
+part 'who opens an outdated copy to append to it has the new one before it, or nothing'
+launch 60 1@n0 bash -c "$HELPERS"'for n in a rw gone; do echo old >"$SSD/$n"; done; made flag.old; wait_for flag.killed
+    for n in a rw; do echo new >"$SSD/$n"; done; rm "$SSD/gone"; made flag.new; wait_for flag.over
+    for n in a rw; do [ "$(tr "\n" " " <"$SSD/$n")" = "new more " ]; done; [ "$(cat "$SSD/gone")" = more ]'
+flag old
+! job 30 1@n1 bash -c "$HELPERS"'are old a rw gone; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
+: >"$WORK/flag.killed"
+flag new
+launch 60 1@n1 bash -c "$HELPERS"'echo more >>"$SSD/a"; exec 5<>"$SSD/rw"; read -r got <&5; [ "$got" = new ]; echo more >&5; exec 5>&-
+    echo more >>"$SSD/gone"; made flag.over'
+launch_ends 1
+launch_ends 0
+
+part 'a constructor of a library opens a copy while its process joins'
+launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; made flag.old; wait_for flag.over'
+flag old
+! job 30 1@n1 bash -c "$HELPERS"'are old f; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
+launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.over"
+launch_ends 1
+launch_ends 0
+
 part 'the only rank of the node is in exec'
 INTO='exec env -u LD_PRELOAD sh -c '"'"': >"$W/flag.between"; until [ -e "$W/flag.new" ]; do sleep 0.02; done
     LD_PRELOAD=$P exec bash -c "cat \"\$SSD/f\" >\"\$W/flag.seen\"; : >\"\$W/flag.over\""'"'"

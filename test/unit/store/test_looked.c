@@ -103,7 +103,7 @@ static void test_lines(void **state)
             rank = (uint64_t)round << 32 | i << 1 | 1;
             pid[i] = member(rank, "s", STORE_LOOKED);
         }
-        assert_int_equal(store_looked_begin(marks, 7, "s"), -1);
+        assert_int_equal(store_looked_begin(marks, 7ull << 32 | 1, "s"), -1);
         for (unsigned i = 0; i < MARKS_LINES; i++) {
             assert_true(store_looked(marks, (uint64_t)round << 32 | i << 1 | 1));
             assert_false(store_looked(marks, (uint64_t)(round + 1) << 32 | i << 1 | 1));
@@ -115,11 +115,34 @@ static void test_lines(void **state)
     }
 }
 
+/* Its thread's end was not noted. */
+static void test_outlives(void **state)
+{
+    uint64_t rank = store_looked_rank("rank", 4), other = store_looked_rank("other", 5);
+    pid_t before = member(rank, "s", STORE_LOOKED);
+    pid_t beside = member(other, "s", STORE_LOOKED);
+    int line;
+
+    (void)state;
+    assert_true(store_looked(marks, rank));
+    line = store_looked_begin(marks, rank, "s");
+    assert_true(line >= 0);
+    assert_false(store_looked(marks, rank));
+    assert_true(store_looked(marks, other));
+    store_looked_set(marks, line, STORE_LOOKED);
+    assert_true(store_looked(marks, rank));
+    store_looked_end(marks, line);
+    assert_false(store_looked(marks, rank));
+    end(before);
+    end(beside);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_life, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lines, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_outlives, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
