@@ -42,8 +42,8 @@ struct side {
     struct net_timer *timer;
     uint64_t last; /* when somebody on another node was lost */
     enum dht_side is;
-    uint64_t since; /* it is */
-    bool smaller;   /* it was, and has not been the bigger one for long since */
+    uint64_t since;       /* it is */
+    bool smaller;         /* it was, and has not been the bigger one for long since */
     unsigned char node[]; /* [nnodes]: in weigh() */
 };
 

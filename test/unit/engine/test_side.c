@@ -193,7 +193,7 @@ static void test_one_of_many(void **state)
     assert_int_equal(side, DHT_SIDE_UNKNOWN);
     for (uint32_t rank = 2; rank < RANKS; rank++)
         assert_true(ranks[rank].suspect); /* asked */
-    pong(2); /* two nodes against one */
+    pong(2);                              /* two nodes against one */
     turn(0);
     assert_int_equal(side, DHT_SIDE_BIGGER);
     turn(2 * JOIN);
