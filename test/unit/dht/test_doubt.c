@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <cmocka.h>
 
 #include "fake_net.h"
@@ -447,6 +448,62 @@ static void test_settled_covers_orphans(void **state)
     assert_true(n > 0);
 }
 
+#define MANY 600
+
+static void published(void *arg, int status, const struct dyad_version *version)
+{
+    (void)version;
+    assert_int_equal(status, 0);
+    ++*(int *)arg;
+}
+
+static struct dht_record *record_at(struct fake_net *net, uint32_t rank, const char *upath)
+{
+    struct dht_key key;
+
+    dht_key_init(&key, upath, net->config.depth);
+    return dht_shard_find(dht_node_shard(net->rank[rank].node), &key, upath);
+}
+
+/* More of that than is passed on at once: SETTLED comes after the last of it. */
+static void test_settled_covers_many(void **state)
+{
+    struct fake_net *net = fake_net_create(3, 1, 1);
+    unsigned n = 0;
+
+    (void)state;
+    net->reorder = false;
+    fake_net_kill(net, 1, true);
+    for (unsigned i = 0; i < MANY; i++) {
+        char upath[16];
+        struct dyad_entry entry = {
+            .upath = upath, .owner = 2, .state = PUB, .size = 5, .mode = 0100644};
+        int calls = 0;
+        snprintf(upath, sizeof(upath), "k%u", i);
+        assert_int_equal(dht_node_publish(net->rank[2].node, &entry, published, &calls), 0);
+        assert_true(fake_net_run_until(net, &calls, SEC));
+    }
+    fake_net_kill(net, 2, true);
+    fake_net_revive(net, 1, true);
+    dht_node_set_untold(net->rank[1].node, 0, true);
+    for (int i = 0; i < 10000 && net->sent[NET_MSG_SETTLED] == 0; i++)
+        fake_net_run(net, MSEC / 100);
+    assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
+    fake_net_run(net, MSEC / 10); /* it arrives */
+    for (unsigned i = 0; i < MANY; i++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        char upath[16];
+        snprintf(upath, sizeof(upath), "k%u", i);
+        if (record_at(net, 0, upath) == NULL ||
+            dht_node_homes(net->rank[0].node, upath, homes) != 1 || homes[0] != 1)
+            continue;
+        n++;
+        assert_non_null(record_at(net, 1, upath));
+    }
+    assert_true(n > 64); /* what is on its way at once */
+    fake_net_destroy(net);
+}
+
 /* A home that comes with an empty shard while the other one is silent, and whose owner
  * hears of it late. Returns what it says of the name; -1: no such home. */
 static int empty_shard_run(unsigned key, bool untold)
@@ -553,6 +610,8 @@ static void test_missed_for_good(void **state)
     /* The smaller side again: as before. */
     dht_node_set_side(node, DHT_SIDE_SMALLER);
     dht_node_set_side(node, DHT_SIDE_BIGGER);
+    for (uint32_t rank = 2; rank < FAR; rank++)
+        dht_node_set_missing(node, rank, DHT_MISSING_LONG);
     for (unsigned key = 0; key < FAKE_KEYS; key++)
         if (mine[key])
             assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
@@ -595,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_settled_after_a_failure),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_settled_covers_orphans),
+        cmocka_unit_test(test_settled_covers_many),
         cmocka_unit_test(test_untold_by_all),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_no_doubt),

@@ -250,6 +250,7 @@ static void test_lasts(void **state)
     side_changed(member); /* weighed once more: the time does not begin anew */
     turn(3);
     assert_int_equal(nlasts, 1);
+    side_changed(member);
     turn(3 * JOIN);
     assert_int_equal(nlasts, 1);
 }
