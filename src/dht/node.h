@@ -196,6 +196,10 @@ void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing
  * "not published" in our eyes (node_doubt.c). DHT_SIDE_UNKNOWN: it is being found out. */
 enum dht_side { DHT_SIDE_BIGGER, DHT_SIDE_UNKNOWN, DHT_SIDE_SMALLER };
 void dht_node_set_side(struct dht_node *node, enum dht_side side);
+/* It has been the bigger one for so long that who is DHT_MISSING_LONG, or will be, has not
+ * come with the others: what is missing of these is lost, not unknown. Until the side
+ * changes. */
+void dht_node_side_lasts(struct dht_node *node);
 /* We have joined without the word of this rank that what belongs to us is with us. Until
  * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
  * published" is not believed (node_doubt.c). `untold` false: it has given it. */

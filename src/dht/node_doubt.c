@@ -14,7 +14,9 @@
  * user knows of nodes). Such a rank has missed not only what those publish that come back
  * first: so whoever is missing while it is on the smaller side is owed a SETTLED, which
  * outlasts the moment in which the first of them come back and the side is the bigger one
- * again.
+ * again. Not for ever: it may have died meanwhile. When our side has been the bigger one
+ * for long (dht_node_side_lasts()), who is still missing counts as one that was lost on
+ * this side. What it had told homes that live they have passed on before their SETTLED.
  *
  * A rank that joins when others have published before (a new image, or one that comes into
  * a session) has an empty shard: there, too, everybody's word is missing until it is given
@@ -154,7 +156,9 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
     else if (node->side == DHT_SIDE_SMALLER)
         doubt_set(node, rank, doubt_get(node, rank) | DOUBT_MISSED);
     if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
-        doubt_set(node, rank, doubt_get(node, rank) & ~(unsigned)DOUBT_UNTOLD);
+        doubt_set(node, rank,
+                  doubt_get(node, rank) &
+                      ~(DOUBT_UNTOLD | (node->side_lasts ? DOUBT_MISSED : 0u)));
     if (was && !doubt_is(node))
         lookup_wake(node);
 }
@@ -204,10 +208,26 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side)
     if (node->side == side)
         return;
     node->side = side;
+    node->side_lasts = false;
     for (uint32_t r = 0;
          side == DHT_SIDE_SMALLER && node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] != DHT_GONE)
             doubt_set(node, r, doubt_get(node, r) | DOUBT_MISSED);
+    if (was && !doubt_is(node))
+        lookup_wake(node);
+    node_rearm(node);
+}
+
+void dht_node_side_lasts(struct dht_node *node)
+{
+    bool was = doubt_is(node);
+
+    if (node->side != DHT_SIDE_BIGGER)
+        return;
+    node->side_lasts = true;
+    for (uint32_t r = 0; node->missing != NULL && r < node->config.nranks; r++)
+        if (node->missing[r] == DHT_MISSING_LONG)
+            doubt_set(node, r, doubt_get(node, r) & ~(unsigned)DOUBT_MISSED);
     if (was && !doubt_is(node))
         lookup_wake(node);
     node_rearm(node);

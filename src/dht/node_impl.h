@@ -213,6 +213,7 @@ struct dht_node {
     uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
     uint32_t ndoubted, nback, nmissing_short;
     enum dht_side side;
+    bool side_lasts;           /* dht_node_side_lasts() */
     bool ask_untold;           /* at the end of this turn */
     struct settling *settling; /* ranks that have asked us */
     struct timer doubt_timer;

@@ -12,6 +12,7 @@
  * - Two fetches in a row without a byte from a rank that does answer a PING: the two ends
  *   do not agree which of their connections is the one that lives, and small messages
  *   arrive while large ones do not. Taken for dead it is asked, and both make new ones.
+ *   A fetch of less that was served in between proves nothing about the larger ones.
  * - Lost: for DYAD_JOIN_TIMEOUT it may return; so long it counts as busy in the exit
  *   barrier. After that the job goes on without it.
  * - It is asked (net_worker_probe()) after a second, then after pauses that double up to
@@ -56,7 +57,9 @@ struct lost_rank {
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
     uint32_t incarnation;
-    uint64_t unserved; /* when a fetch from it was given up, and none served since; or 0 */
+    uint64_t unserved; /* when a fetch from it was given up, and none like it was served
+                        * since; or 0 */
+    uint64_t unserved_size; /* of the largest message that did not come */
 };
 
 struct lost {
@@ -286,15 +289,19 @@ bool lost_prove(struct member *member, uint32_t rank)
     return suspect(member, rank, 2 * seconds_ns(member->config->peer_timeout));
 }
 
-void lost_unserved(struct member *member, uint32_t rank)
+void lost_unserved(struct member *member, uint32_t rank, uint64_t size)
 {
     struct lost_rank *l;
 
     if (member->hands_over)
         return;
     l = &of(member)->rank[rank];
-    if (!l->unserved || l->since)
+    if (!l->unserved || l->since) {
         l->unserved = util_clock_now();
+        l->unserved_size = 0;
+    }
+    if (l->unserved_size < size)
+        l->unserved_size = size;
     /* Fetches that ran beside the first are given up soon after it: no news. */
     if (util_clock_now() - l->unserved < seconds_ns(member->config->peer_timeout) ||
         net_worker_heard_at(member->worker, rank) < l->unserved) {
@@ -307,10 +314,15 @@ void lost_unserved(struct member *member, uint32_t rank)
     net_worker_peer_down(member->worker, rank, ETIMEDOUT);
 }
 
-void lost_served(struct member *member, uint32_t rank)
+void lost_served(struct member *member, uint32_t rank, uint64_t size)
 {
-    if (!member->hands_over)
-        of(member)->rank[rank].unserved = 0;
+    struct lost_rank *l;
+
+    if (member->hands_over)
+        return;
+    l = &of(member)->rank[rank];
+    if (size >= l->unserved_size)
+        l->unserved = 0;
 }
 
 void lost_add(struct member *member, uint32_t rank)

@@ -443,9 +443,10 @@ void lost_ask(struct member *member, uint32_t rank);
  * is taken for dead. */
 void lost_suspect(struct member *member, uint32_t rank);
 /* A fetch from it was given up without an answer; last act of the caller, as it may bring
- * the news that the rank is lost. And: it did answer one. */
-void lost_unserved(struct member *member, uint32_t rank);
-void lost_served(struct member *member, uint32_t rank);
+ * the news that the rank is lost. And: it did answer one. `size`: of the largest message
+ * that was to come, or came. */
+void lost_unserved(struct member *member, uint32_t rank, uint64_t size);
+void lost_served(struct member *member, uint32_t rank, uint64_t size);
 /* It cannot be reached, and is not known to be dead. */
 bool lost_is_missing(const struct member *member, uint32_t rank);
 /* Of the ranks that cannot be reached, one that is not known to be dead; `long_ago`: for

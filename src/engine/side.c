@@ -16,6 +16,9 @@
  * this: it may be on its way through exec, and what it is home to is not here before it, or
  * the owners, have brought it.
  *
+ * When the side has been the bigger one for DYAD_JOIN_TIMEOUT after it was not, the table
+ * is told: who has not come back by then is not waited for.
+ *
  * Where nobody is lost nothing is done and nothing sent.
  */
 #include <stdlib.h>
@@ -39,6 +42,8 @@ struct side {
     struct net_timer *timer;
     uint64_t last; /* when somebody on another node was lost */
     enum dht_side is;
+    uint64_t since;       /* it is */
+    bool smaller;         /* it was, and has not been the bigger one for long since */
     unsigned char node[]; /* [nnodes]: in weigh() */
 };
 
@@ -55,8 +60,26 @@ static void set(struct member *member, enum dht_side is)
         log_info(
             "half of the nodes or more cannot be reached: this may be the smaller "
             "side of a cut network");
+    if (side->is != is)
+        side->since = util_clock_now();
     side->is = is;
+    side->smaller |= is == DHT_SIDE_SMALLER;
     dht_node_set_side(member->dht, is);
+}
+
+static void tell_if_it_lasts(struct member *member)
+{
+    struct side *side = of(member);
+    uint64_t when = side->since + seconds_ns(member->config->join_timeout);
+
+    if (!side->smaller || side->is != DHT_SIDE_BIGGER)
+        return;
+    if (util_clock_now() < when) {
+        net_timer_start(side->timer, when);
+        return;
+    }
+    side->smaller = false;
+    dht_node_side_lasts(member->dht);
 }
 
 static void look(struct member *member)
@@ -127,6 +150,7 @@ static void weigh(void *arg)
     set(member, nodes.missing < nodes.heard             ? DHT_SIDE_BIGGER
                 : nodes.lost < nodes.heard + nodes.open ? DHT_SIDE_UNKNOWN
                                                         : DHT_SIDE_SMALLER);
+    tell_if_it_lasts(member);
 }
 
 void side_changed(struct member *member)

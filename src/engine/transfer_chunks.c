@@ -26,16 +26,25 @@ static void owner_lost(struct transfer *t, const char *why)
     transfer_fail(t, EHOSTUNREACH);
 }
 
+/* Bytes of the largest answer to its GETs. */
+static uint64_t chunk_most(const struct transfer *t)
+{
+    uint64_t most = (uint64_t)t->member->config->chunk_size;
+
+    return t->entry.size < most ? t->entry.size : most;
+}
+
 void transfer_silent(void *arg)
 {
     struct transfer *t = arg;
     struct member *member = t->member;
     uint32_t source = t->source;
+    uint64_t most = chunk_most(t);
     bool guest = net_is_guest(source);
 
     source_lost(t, "does not answer");
     if (!guest)
-        lost_unserved(member, source); /* last: `t` may be gone */
+        lost_unserved(member, source, most); /* last: `t` may be gone */
 }
 
 static void deadline_move(struct transfer *t)
@@ -172,7 +181,7 @@ void transfer_ask_chunks(struct transfer *t)
     /* Not at each chunk: on a connection that was made while its link was cut, small ones
      * may come, and large ones not. */
     if (t->entry.size > 0 && !net_is_guest(t->source))
-        lost_served(t->member, t->source);
+        lost_served(t->member, t->source, chunk_most(t));
     transfer_commit(t);
 }
 

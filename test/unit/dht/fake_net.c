@@ -186,6 +186,13 @@ static void op_wanted(void *arg, const char *upath)
     self->nwanted[key_index(upath)]++;
 }
 
+static void op_silent(void *arg, uint32_t rank)
+{
+    struct fake_rank *self = arg;
+
+    self->nsilent[rank]++;
+}
+
 static const struct dht_node_ops ops = {.send = op_send,
                                         .now = op_now,
                                         .set_timer = op_set_timer,
@@ -194,7 +201,8 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .answer_put = op_answer_put,
                                         .answer_drop = op_answer_drop,
                                         .invalidate_left = op_invalidate_left,
-                                        .wanted = op_wanted};
+                                        .wanted = op_wanted,
+                                        .silent = op_silent};
 
 static void start(struct fake_rank *rank)
 {

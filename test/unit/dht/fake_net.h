@@ -44,6 +44,7 @@ struct fake_rank {
     struct dyad_entry journal[FAKE_KEYS]; /* what the rank's disk remembers of its own */
     struct dyad_entry invalidated;        /* the last */
     unsigned nwanted[FAKE_KEYS];          /* somebody waits for what it writes */
+    unsigned nsilent[FAKE_RANKS];         /* who did not answer it in time */
 };
 
 /* What the members of a machine share of one key. */

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <cmocka.h>
 
 #include "fake_net.h"
@@ -334,6 +335,289 @@ static void test_one_sided(void **state)
     fake_net_destroy(net);
 }
 
+/* What could not be brought before the question came is brought before it is answered. */
+static void test_settled_after_a_failure(void **state)
+{
+    struct fake_net *net = net_create();
+    unsigned key = 0;
+
+    (void)state;
+    net->reorder = false;
+    while (!fake_is_home(net, key, FAR))
+        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    cut_off(net);
+    fake_publish_ok(net, 0, key, 5, PUB);
+    fake_net_run(net, 20 * SEC);
+    see(net, 0, FAR, true); /* too early: its PUBLISH there is lost, and so is its SETTLE */
+    fake_net_run(net, 3 * SEC + 500 * MSEC);
+    assert_null(fake_record(net, FAR, key));
+    cut(net, false);
+    see(net, FAR, 0, true);
+    fake_net_run(net, 500 * MSEC); /* nothing is done once more in this time */
+    assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
+    assert_non_null(fake_record(net, FAR, key));
+    fake_net_destroy(net);
+}
+
+/* One whose word is missing and who does not answer is reported, also if nobody asks it
+ * anything else; what the members do then ends it. */
+static void test_silent(void **state)
+{
+    struct fake_net *net = fake_net_create(3, 1, 1);
+    struct dht_node *node = net->rank[0].node;
+    unsigned key = 0;
+
+    (void)state;
+    net->refuse = false;
+    while (!fake_is_home(net, key, 0))
+        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    for (uint32_t other = 0; other < 2; other++)
+        net->cut[2][other] = net->cut[other][2] = true;
+    dht_node_set_untold(node, 1, true);
+    dht_node_set_untold(node, 2, true);
+    fake_net_run(net, 4 * SEC); /* not before the time for an answer is over */
+    assert_int_equal(net->rank[0].nsilent[2], 0);
+    fake_net_run(net, 2 * SEC);
+    assert_int_equal(net->rank[0].nsilent[2], 1);
+    assert_int_equal(net->rank[0].nsilent[1], 0);
+    assert_int_equal(look_up(net, 0, key, NULL), EHOSTUNREACH);
+    see(net, 0, 2, false);
+    dht_node_set_missing(node, 2, DHT_MISSING_LONG);
+    assert_int_equal(look_up(net, 0, key, NULL), ENOENT);
+    fake_net_destroy(net);
+}
+
+/* Ranks 4 to 6 come when the owner has ended, and one who alone has what that published
+ * cannot be reached: it hears of them by SETTLE only. 1 if that was so with this key. */
+static int orphan_run(unsigned key)
+{
+    struct fake_net *net = fake_net_create(7, 2, 1);
+    unsigned holders = 0;
+    uint32_t at = 0;
+
+    net->refuse = false;
+    for (uint32_t rank = 4; rank < 7; rank++)
+        fake_net_kill(net, rank, true);
+    fake_publish_ok(net, 3, key, 5, PUB);
+    fake_net_kill(net, 3, true);
+    fake_net_run(net, 20 * SEC);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        if (fake_record(net, rank, key) != NULL) {
+            holders++;
+            at = rank;
+        }
+    if (holders != 1) {
+        fake_net_destroy(net);
+        return 0;
+    }
+    for (uint32_t rank = 4; rank < 7; rank++) {
+        net->cut[at][rank] = net->cut[rank][at] = true;
+        fake_net_revive(net, rank, true);
+    }
+    for (uint32_t rank = 4; rank < 7; rank++) {
+        for (uint32_t other = 0; other < 7; other++) /* JOIN */
+            if (other != at && other != rank && net->rank[other].node != NULL)
+                dht_node_pass_on(net->rank[other].node, rank);
+        dht_node_set_untold(net->rank[rank].node, at, true);
+        see(net, rank, at, false);
+        see(net, at, rank, false);
+    }
+    fake_net_run(net, 5 * SEC);
+    for (uint32_t rank = 4; rank < 7; rank++) {
+        net->cut[at][rank] = net->cut[rank][at] = false;
+        see_each_other(net, rank, at);
+    }
+    fake_net_run(net, SEC);
+    assert_true(net->sent[NET_MSG_SETTLED] >= 3);
+    for (uint32_t rank = 4; rank < 7; rank++) {
+        assert_int_equal(look_up(net, rank, key, NULL), 0);
+        if (fake_is_home(net, key, rank))
+            assert_non_null(fake_record(net, rank, key));
+    }
+    fake_net_destroy(net);
+    return 1;
+}
+
+static void test_settled_covers_orphans(void **state)
+{
+    int n = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        n += orphan_run(key);
+    assert_true(n > 0);
+}
+
+#define MANY 600
+
+static void published(void *arg, int status, const struct dyad_version *version)
+{
+    (void)version;
+    assert_int_equal(status, 0);
+    ++*(int *)arg;
+}
+
+static struct dht_record *record_at(struct fake_net *net, uint32_t rank, const char *upath)
+{
+    struct dht_key key;
+
+    dht_key_init(&key, upath, net->config.depth);
+    return dht_shard_find(dht_node_shard(net->rank[rank].node), &key, upath);
+}
+
+/* More of that than is passed on at once: SETTLED comes after the last of it. */
+static void test_settled_covers_many(void **state)
+{
+    struct fake_net *net = fake_net_create(3, 1, 1);
+    unsigned n = 0;
+
+    (void)state;
+    net->reorder = false;
+    fake_net_kill(net, 1, true);
+    for (unsigned i = 0; i < MANY; i++) {
+        char upath[16];
+        struct dyad_entry entry = {
+            .upath = upath, .owner = 2, .state = PUB, .size = 5, .mode = 0100644};
+        int calls = 0;
+        snprintf(upath, sizeof(upath), "k%u", i);
+        assert_int_equal(dht_node_publish(net->rank[2].node, &entry, published, &calls), 0);
+        assert_true(fake_net_run_until(net, &calls, SEC));
+    }
+    fake_net_kill(net, 2, true);
+    fake_net_revive(net, 1, true);
+    dht_node_set_untold(net->rank[1].node, 0, true);
+    for (int i = 0; i < 10000 && net->sent[NET_MSG_SETTLED] == 0; i++)
+        fake_net_run(net, MSEC / 100);
+    assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
+    fake_net_run(net, MSEC / 10); /* it arrives */
+    for (unsigned i = 0; i < MANY; i++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        char upath[16];
+        snprintf(upath, sizeof(upath), "k%u", i);
+        if (record_at(net, 0, upath) == NULL ||
+            dht_node_homes(net->rank[0].node, upath, homes) != 1 || homes[0] != 1)
+            continue;
+        n++;
+        assert_non_null(record_at(net, 1, upath));
+    }
+    assert_true(n > 64); /* what is on its way at once */
+    fake_net_destroy(net);
+}
+
+/* A home that comes with an empty shard while the other one is silent, and whose owner
+ * hears of it late. Returns what it says of the name; -1: no such home. */
+static int empty_shard_run(unsigned key, bool untold)
+{
+    struct fake_net *net = net_create();
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct result r = {.status = -1};
+
+    fake_publish_ok(net, 3, key, 5, PUB);
+    if (fake_homes(net, key, homes) == 2 && homes[0] != 3 && homes[1] != 3) {
+        uint32_t home = homes[0], other = homes[1];
+        fake_net_kill(net, home, true);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            net->cut[other][rank] = net->cut[rank][other] = rank != other;
+        fake_net_revive(net, home, false);
+        for (uint32_t rank = 0; untold && rank < RANKS; rank++)
+            if (rank != home)
+                dht_node_set_untold(net->rank[home].node, rank, true);
+        fake_lookup(net, home, key, 0, NULL, &r);
+        fake_net_run(net, 1500 * MSEC);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            if (rank != home)
+                dht_node_set_live(net->rank[rank].node, home, true);
+        assert_true(fake_net_run_until(net, &r.calls, 20 * SEC));
+        fake_net_run(net, SEC);
+        if (untold) /* all live ones have told it */
+            assert_int_equal(look_up(net, home, key, NULL), 0);
+    }
+    fake_net_destroy(net);
+    return r.status;
+}
+
+static void test_untold_by_all(void **state)
+{
+    unsigned n = 0, without = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        int status = empty_shard_run(key, true);
+        n += status >= 0;
+        assert_int_not_equal(status, ENOENT);
+        without += empty_shard_run(key, false) == ENOENT;
+    }
+    assert_true(n > 0);
+    assert_true(without > 0); /* else this is no such case */
+}
+
+/* The homes of the key are `rank` and one that test_missed_for_good() kills. */
+static bool is_between(struct fake_net *net, unsigned key, uint32_t rank)
+{
+    return fake_is_home(net, key, rank) &&
+           (fake_is_home(net, key, 2) || fake_is_home(net, key, 3));
+}
+
+/* Nodes that are lost for good while we are on the smaller side of another cut: when our
+ * side has been the bigger one for long their word is not waited for any more. */
+static void test_missed_for_good(void **state)
+{
+    struct fake_net *net = net_create();
+    struct dht_node *node = net->rank[FAR].node;
+    bool mine[FAKE_KEYS] = {false}, told[FAKE_KEYS] = {false};
+    unsigned nmine = 0, ntold = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        nmine += mine[key] = is_between(net, key, FAR);
+        told[key] = is_between(net, key, 0) || is_between(net, key, 1);
+        ntold += told[key];
+    }
+    assert_true(nmine > 0 && ntold > 0);
+    cut_off(net);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (told[key])
+            fake_publish_ok(net, 2 + key % 2, key, 5, PUB);
+    for (uint32_t rank = 2; rank < FAR; rank++)
+        fake_net_kill(net, rank, false);
+    for (uint32_t a = 0; a < 2; a++)
+        for (uint32_t b = 2; b < FAR; b++)
+            see(net, a, b, false);
+    fake_net_run(net, 20 * SEC);
+    cut(net, false);
+    for (uint32_t a = 0; a < 2; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            see_each_other(net, a, b);
+    dht_node_set_missing(node, 2, DHT_MISSING_LONG);
+    dht_node_set_side(node, DHT_SIDE_BIGGER);
+    fake_net_run(net, 10 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (mine[key])
+            assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+
+    dht_node_side_lasts(node);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (mine[key]) /* 3 may come back soon */
+            assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+    dht_node_set_missing(node, 3, DHT_MISSING_LONG);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        if (mine[key])
+            assert_int_equal(look_up(net, FAR, key, NULL), ENOENT);
+        if (told[key]) /* what 2 and 3 published: a home of it lives */
+            assert_int_equal(look_up(net, FAR, key, NULL), 0);
+    }
+
+    /* The smaller side again: as before. */
+    dht_node_set_side(node, DHT_SIDE_SMALLER);
+    dht_node_set_side(node, DHT_SIDE_BIGGER);
+    for (uint32_t rank = 2; rank < FAR; rank++)
+        dht_node_set_missing(node, rank, DHT_MISSING_LONG);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (mine[key])
+            assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+    fake_net_destroy(net);
+}
+
 /* Who comes as another incarnation owes nothing; nor is anything said about it. */
 static void test_no_cut_no_doubt(void **state)
 {
@@ -367,6 +651,12 @@ int main(void)
         cmocka_unit_test(test_never_settled),
         cmocka_unit_test(test_settled_is_true),
         cmocka_unit_test(test_one_sided),
+        cmocka_unit_test(test_settled_after_a_failure),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_settled_covers_orphans),
+        cmocka_unit_test(test_settled_covers_many),
+        cmocka_unit_test(test_untold_by_all),
+        cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_no_doubt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
