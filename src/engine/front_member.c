@@ -332,6 +332,8 @@ bool front_member_over(void)
     return is;
 }
 
+bool front_member_lost(void)
+{
     return atomic_load(&lost) && !front_member_over();
 }
 
