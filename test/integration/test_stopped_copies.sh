@@ -51,7 +51,8 @@ removed() {
     : >"$LOG"
 }
 
-# The first of its neighbours is stopped, too.
+# The first of its neighbours is stopped, too: before the holder fetches, for if it were the one home that knows of a copy, and
+# stopped then, nobody else could know (docs/reliability.md).
 begin_case
 JOB_ENV+=(DYAD_PEER_TIMEOUT=2 DYAD_JOIN_TIMEOUT=3)
 job_begin 60 \
@@ -59,7 +60,7 @@ job_begin 60 \
 more"' -- \
     3@n1 bash -c "$RANK"'wait_for flag.over' -- \
     1@n2 bash -c "$RANK"'stop idle; wait_for flag.over' -- \
-    1@n2 bash -c "$RANK$HAVE"'stop holder; '"$GO_ON" -- \
+    1@n2 bash -c "$RANK"'await_stopped idle; '"$HAVE"'stop holder; '"$GO_ON" -- \
     1@n2 bash -c "$RANK"'await_stopped idle holder; made flag.stopped; wait_for flag.new; all_are new; none
         go_on idle holder; wait_for flag.over; all_are new; none; is held "old
 more"'
