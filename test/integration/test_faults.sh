@@ -2,14 +2,14 @@
 # Random faults over a random workload, all from one seed: ranks killed and stopped, links cut, disks full, writes that fail. What is
 # right and what is wrong stands at the top of test/cluster/faults.py, docs/reliability.md says how to repeat a run.
 #
-# FAULTS_SEED (default 2, without links cut; with DYAD_TEST_LONG 2; or "random"; with ":kill,stop,cut,full,limit,writer" or some of these behind it: only such faults),
+# FAULTS_SEED (default 2; or "random"; with ":kill,stop,cut,full,limit,writer" or some of these behind it: only such faults),
 # FAULTS_COUNT (200; 5000 with DYAD_TEST_LONG), FAULTS_LAUNCH (only that launch), FAULTS_JOBS (launches at the same time: 3; 4
 # with DYAD_TEST_LONG), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
 #
 # A launch is a process of its own, this script with "launch NUMBER DIRECTORY", with a cluster of its own. Most of its time it
 # sleeps, so several go on at once. What it says is shown when it is over, in the order of the numbers. It ends with this script: a
 # signal that can be caught is passed on, and it cleans up; SIGKILL ends it and its cluster, too.
-seed=${FAULTS_SEED:-2$([ -n "${DYAD_TEST_LONG:-}" ] || echo :kill,stop,full,limit,writer)} wanted=${FAULTS_COUNT:-} only=${FAULTS_LAUNCH:-} at_once=${FAULTS_JOBS:-}
+seed=${FAULTS_SEED:-2} wanted=${FAULTS_COUNT:-} only=${FAULTS_LAUNCH:-} at_once=${FAULTS_JOBS:-}
 . "$(dirname "$0")/../cluster/lib.sh"
 FAULTS=$TEST_DIR/cluster/faults.py
 WORKER=$TEST_DIR/integration/progs/fault_worker.py
