@@ -21,14 +21,11 @@
  *   writes no more.  One that was stopped and goes on still has its slot.
  * - Killed in the midst of a drop: it is one swap.
  *
- * Keepers.  A member that may keep answers takes an entry in `keepers` and holds the robust
- * mutex in it as long as it lives.  Nobody waits for this mutex.  It is there because the
- * kernel marks it when the thread that holds it ends, in whatever way, before it closes the
+ * Keepers.  A member that may keep answers takes an entry in `keepers` and holds the life
+ * in it (store/life.h) as long as it lives.  The kernel marks that before it closes the
  * descriptors of the process: another rank that knows of the death by a broken connection,
  * and does not wait for a dead keeper any more, knows it later than the mark is here.  So a
- * get is a look at that word (of glibc's mutex, which has no call that only looks; a
- * trylock would hold it for a moment, and somebody else would take that for life).  It
- * costs a load, and is right across pid namespaces.
+ * get is a look at it.
  *
  * An entry is used again: its generation says whose it is, a slot names the generation that
  * it belongs to, and none comes twice.  A claimer changes the generation first (odd: being
@@ -46,7 +43,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,22 +53,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "store/life.h"
+
 #define PREFIX "answers-"
 
 /* ---- keepers ---- */
-
-static bool holder_lives(const pthread_mutex_t *life)
-{
-    unsigned word = (unsigned)__atomic_load_n(&life->__data.__lock, __ATOMIC_ACQUIRE);
-
-    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
-}
 
 /* Does this generation of a keeper live? */
 static bool alive(struct answer_keeper *keeper, uint64_t generation)
 {
     return atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation &&
-           holder_lives(&keeper->life) &&
+           store_life_is_on(&keeper->life) &&
            atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation;
 }
 
@@ -82,19 +73,15 @@ static bool claim(struct store_answers *answers, unsigned i)
     struct answers_table *table = answers->table;
     struct answer_keeper *keeper = &table->keepers[i];
     uint64_t old = atomic_load(&keeper->generation), fresh;
-    int rc;
 
-    if ((old & 1) != 0 || holder_lives(&keeper->life))
+    if ((old & 1) != 0 || store_life_is_on(&keeper->life))
         return false;
     fresh = (atomic_fetch_add(&table->generations, 1) + 1) * 2;
     if (!atomic_compare_exchange_strong(&keeper->generation, &old, fresh | 1))
         return false;
     /* Whoever sees us in the mutex sees that its generation is over. */
     __sync_synchronize();
-    rc = pthread_mutex_trylock(&keeper->life);
-    if (rc == EOWNERDEAD)
-        rc = pthread_mutex_consistent(&keeper->life);
-    if (rc != 0)
+    if (!store_life_begin(&keeper->life))
         return false;
     for (int s = 0; s < 2; s++)
         atomic_store(&keeper->session[s], answers->session[s]);
@@ -203,7 +190,7 @@ static uint64_t slot_worth(struct store_answers *answers, struct answer_slot *sl
      */
     if (word & ANSWER_WRITING)
         return ANSWER_WRITER(word) != answers->keeper &&
-                       holder_lives(&answers->table->keepers[ANSWER_WRITER(word)].life)
+                       store_life_is_on(&answers->table->keepers[ANSWER_WRITER(word)].life)
                    ? UINT64_MAX /* it will be done in a moment */
                    : 1;
     if ((word & ANSWER_FULL) == 0)
@@ -342,15 +329,10 @@ static void remove_earlier(int control, const char *boot, const char *node)
 
 static int init_keepers(struct answers_table *table)
 {
-    pthread_mutexattr_t attr;
-    int rc = pthread_mutexattr_init(&attr);
+    int rc = 0;
 
-    if (rc == 0)
-        rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    if (rc == 0)
-        rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
     for (unsigned i = 0; i < ANSWERS_KEEPERS && rc == 0; i++)
-        rc = pthread_mutex_init(&table->keepers[i].life, &attr);
+        rc = store_life_init(&table->keepers[i].life);
     errno = rc;
     return rc ? -1 : 0;
 }
@@ -466,7 +448,7 @@ void store_answers_destroy(struct store_answers *answers)
     if (!answers)
         return;
     if (answers->keeper < ANSWERS_KEEPERS)
-        pthread_mutex_unlock(&answers->table->keepers[answers->keeper].life);
+        store_life_end(&answers->table->keepers[answers->keeper].life);
     munmap(answers->table, sizeof(*answers->table));
     free(answers);
 }

@@ -1,9 +1,8 @@
 /*
  * looked.c - lines of the marks' table by which members tell the processes of their ranks
  *
- * A line is taken, held and lost as a keeper's entry is (answers.c): its robust mutex is
- * held as long as the member's thread lives, nobody ever waits for it, and the kernel marks
- * it when the thread ends, in whatever way. To look at it is a load.
+ * A line is taken, held and lost as a keeper's entry is (answers.c): by the life in it
+ * (store/life.h), held as long as the member's thread lives. To look at it is a load.
  *
  * A line is used again. Nobody must find the rank of one that is dead beside the life of
  * the next: so a claimer first takes the rank out, by compare-and-swap from what it read
@@ -19,13 +18,12 @@
  */
 #include "store/looked.h"
 
-#include <errno.h>
-#include <linux/futex.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "store/life.h"
 #include "store/marks_table.h"
 
 uint64_t store_looked_rank(const void *name, size_t len)
@@ -33,25 +31,14 @@ uint64_t store_looked_rank(const void *name, size_t len)
     return XXH3_64bits(name, len) | 1;
 }
 
-/* As in answers.c: a trylock would hold it for a moment. */
-static bool lives(const struct marks_line *line)
-{
-    unsigned word = (unsigned)__atomic_load_n(&line->life.__data.__lock, __ATOMIC_SEQ_CST);
-
-    return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
-}
-
 static bool claim(struct marks_line *line, uint64_t rank, uint32_t session)
 {
     uint64_t old = atomic_load(&line->rank);
-    int rc;
 
-    if (lives(line) || !atomic_compare_exchange_strong(&line->rank, &old, 0))
+    if (store_life_is_on(&line->life) ||
+        !atomic_compare_exchange_strong(&line->rank, &old, 0))
         return false;
-    rc = pthread_mutex_trylock(&line->life);
-    if (rc == EOWNERDEAD)
-        rc = pthread_mutex_consistent(&line->life);
-    if (rc != 0)
+    if (!store_life_begin(&line->life))
         return false;
     atomic_store(&line->state, STORE_LOOKING);
     atomic_store(&line->session, session);
@@ -100,7 +87,7 @@ bool store_looked_others(const struct store_marks *marks, int own)
         const struct marks_line *line = &header->lines[i];
         uint64_t rank = atomic_load(&line->rank);
         if (i != own && rank && atomic_load(&line->session) == session &&
-            atomic_load(&line->state) == STORE_LOOKING && lives(line) &&
+            atomic_load(&line->state) == STORE_LOOKING && store_life_is_on(&line->life) &&
             atomic_load(&line->rank) == rank)
             return true;
     }
@@ -112,7 +99,7 @@ void store_looked_end(struct store_marks *marks, int line)
     if (line < 0)
         return;
     atomic_store(&marks->table->header.lines[line].rank, 0);
-    pthread_mutex_unlock(&marks->table->header.lines[line].life);
+    store_life_end(&marks->table->header.lines[line].life);
 }
 
 bool store_looked(const struct store_marks *marks, uint64_t rank)
@@ -121,7 +108,7 @@ bool store_looked(const struct store_marks *marks, uint64_t rank)
 
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
         const struct marks_line *line = &header->lines[(uint32_t)(rank + i) % MARKS_LINES];
-        if (atomic_load(&line->rank) == rank && lives(line) &&
+        if (atomic_load(&line->rank) == rank && store_life_is_on(&line->life) &&
             atomic_load(&line->state) == STORE_LOOKED && atomic_load(&line->rank) == rank)
             return true;
     }

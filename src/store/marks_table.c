@@ -35,6 +35,7 @@
 #include <xxhash.h>
 
 #include "store/control.h"
+#include "store/life.h"
 #include "store/marks.h"
 #include "util/log.h"
 
@@ -155,15 +156,10 @@ static int earlier_boots(int control, const char *name, const char *node, const 
 
 static void init_lines(struct marks_header *header)
 {
-    pthread_mutexattr_t attr;
-    int rc = pthread_mutexattr_init(&attr);
+    int rc = 0;
 
-    if (rc == 0)
-        rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    if (rc == 0)
-        rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
     for (unsigned i = 0; i < MARKS_LINES && rc == 0; i++)
-        rc = pthread_mutex_init(&header->lines[i].life, &attr);
+        rc = store_life_init(&header->lines[i].life);
     header->nlines = rc == 0 ? MARKS_LINES : 0;
 }
 
