@@ -255,6 +255,41 @@ job_end_ok() {
     nothing_left
 }
 
+# launch SECONDS ...: as job_begin, beside others. launch_ends N: the Nth of those that have not been waited for, from 0,
+# ends well; launches_ok: all do, and leave nothing.
+LAUNCHED=() LAUNCHED_JOB=()
+launch() {
+    job_begin "$@"
+    LAUNCHED+=("$JOB_PID") LAUNCHED_JOB+=("$JOBS")
+}
+
+# alone NODE PROGRAM ARG...: a process that no launcher starts; as launch.
+alone() {
+    local node=$1
+    shift
+    JOBS=$((JOBS + 1))
+    OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
+    node_exec "$node" env "${JOB_ENV[@]}" timeout -k 2 60 "$BIN/dyad-run" --dmd "$SSD" -- "$@" </dev/null >"$OUT" 2>"$ERR" &
+    LAUNCHED+=("$!") LAUNCHED_JOB+=("$JOBS")
+}
+
+launch_ends() {
+    local status=0 number=${LAUNCHED_JOB[$1]}
+    wait "${LAUNCHED[$1]}" || status=$?
+    unset "LAUNCHED[$1]" "LAUNCHED_JOB[$1]"
+    [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job $number did not end in time"
+    [ $status -eq 0 ] || fail "job $number ended with status $status"
+}
+
+launches_ok() {
+    local i
+    for i in "${!LAUNCHED[@]}"; do
+        launch_ends "$i"
+    done
+    sanitizers_silent
+    nothing_left
+}
+
 # The undefined-behaviour sanitizer writes to stderr, the others to files of their own.
 sanitizers_silent() {
     ! compgen -G "$WORK/sanitizer.*" >/dev/null || fail "a sanitizer complained"

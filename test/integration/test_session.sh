@@ -7,27 +7,6 @@ cluster_up 3
 X=$PROGS/xfer
 SESSION=$WORK/session
 JOB_ENV+=("DYAD_SESSION_DIR=$SESSION")
-ETIMEDOUT=110
-
-# launch SECONDS ...: as job_begin, beside others; launches_ok waits for all, each of which must succeed.
-PIDS=() ERRS=()
-launch() {
-    job_begin "$@"
-    PIDS+=("$JOB_PID") ERRS+=("$JOBS")
-}
-
-launches_ok() {
-    local i status
-    for i in "${!PIDS[@]}"; do
-        status=0
-        wait "${PIDS[$i]}" || status=$?
-        [ $status -ne 124 ] && [ $status -ne 137 ] || fail "job ${ERRS[$i]} did not end in time"
-        [ $status -eq 0 ] || fail "job ${ERRS[$i]} ended with status $status"
-    done
-    PIDS=() ERRS=()
-    sanitizers_silent
-    nothing_left
-}
 
 # A session of its own for each part, so that no part depends on the one before.
 part() {
@@ -155,8 +134,7 @@ until_true 20 "the file is published" test -e "$WORK/published"
 # The first may leave when this one waits, which keeps the entry.
 launch 60 1@n1 bash -c '[ -e "$0/kept" ] || exit 1; : >"$1/known"; read -r x <"$0/more" && [ "$x" = more ]' "$SSD" "$WORK"
 until_true 20 "the second launch has joined" test -e "$WORK/known"
-wait "${PIDS[0]}" || fail "who was at exit did not end well"
-unset 'PIDS[0]' 'ERRS[0]'
+launch_ends 0
 launch 60 1@n2 bash -c 'read -r x <"$0/kept" && [ "$x" = kept ] && echo more >"$0/more"' "$SSD"
 until_true 30 "the reader says whose file it waits for" logged 'still waiting for "kept".*who published it has ended.*may lie on n0'
 launch 60 1@n0 bash -c 'until [ -e "$0/more" ]; do sleep 0.2; done' "$SSD"
@@ -171,16 +149,6 @@ for r in 0 1 2; do
     [ "$(sums_on n1 | grep -c "one$r")" -eq 30 ] && [ "$(sums_on n2 | grep -c "one$r")" -eq 30 ] || fail "not all of one$r arrived"
 done
 unset 'JOB_ENV[-1]'
-
-# alone NODE PROGRAM ARG...: a process that no launcher starts, in the background, as launch.
-alone() {
-    local node=$1
-    shift
-    JOBS=$((JOBS + 1))
-    OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
-    node_exec "$node" env "${JOB_ENV[@]}" timeout -k 2 60 "$BIN/dyad-run" --dmd "$SSD" -- "$@" </dev/null >"$OUT" 2>"$ERR" &
-    PIDS+=("$!") ERRS+=("$JOBS")
-}
 
 part 'no launcher, one node'
 mkdir -m 700 "$SESSION"

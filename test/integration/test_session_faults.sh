@@ -29,22 +29,6 @@ PY
 END
 RANK='. "$W/rank.sh"; set -e
 '
-PIDS=() ERRS=()
-launch() {
-    job_begin "$@"
-    PIDS+=("$JOB_PID") ERRS+=("$JOBS")
-}
-launches_ok() {
-    local i status
-    for i in "${!PIDS[@]}"; do
-        status=0
-        wait "${PIDS[$i]}" || status=$?
-        [ $status -eq 0 ] || fail "job ${ERRS[$i]} ended with status $status"
-    done
-    PIDS=() ERRS=()
-    sanitizers_silent
-    nothing_left
-}
 flag() { until_true 40 "$1" test -e "$WORK/flag.$1"; }
 go() { : >"$WORK/flag.$1"; }
 # is NAME SECONDS WHAT...: the answer is one of these, after so many seconds at most.
@@ -111,12 +95,9 @@ JOB_ENV+=(DYAD_JOIN_TIMEOUT=30)
 launch 100 1@n0 bash -c "$RANK"'for i in 0 1 2 3 4 5 6 7; do echo old >"$SSD/near.$i"; done; made near; wait_for end'
 flag near
 "$CLUSTER_SH" cut n2
-JOBS=$((JOBS + 1))
-OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
-node_exec n2 env "${JOB_ENV[@]}" timeout -k 2 60 "$BIN/dyad-run" --dmd "$SSD" -- bash -c "$RANK"'
+alone n2 bash -c "$RANK"'
     for i in 0 1 2 3 4 5 6 7; do answer "join.$i" "$SSD/near.$i" stat; done; made joined; wait_for back
-    answer healed "$SSD/near.0"; made end' </dev/null >"$OUT" 2>"$ERR" &
-PIDS+=("$!") ERRS+=("$JOBS")
+    answer healed "$SSD/near.0"; made end'
 flag joined
 for i in 0 1 2 3 4 5 6 7; do is "join.$i" 8 EIO EHOSTUNREACH; done
 "$CLUSTER_SH" heal n2
