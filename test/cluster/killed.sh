@@ -36,20 +36,17 @@ all_ok() {
     done
 }
 
-# job_killed SECONDS "NAME..." NP@NODE PROGRAM...: as job_ok, with these flags.
-job_killed() {
-    local begin=$EPOCHREALTIME seconds=$1 names=$2 end=$((SECONDS + $1)) pid
-    shift 2
-    rm -f "$WORK"/ok.*
-    job_begin "$((seconds + 5))" "$@"
-    # shellcheck disable=SC2086
-    until all_ok $names; do
-        [ $SECONDS -lt $end ] || fail "job $JOBS did not do its work within $seconds s: $(cd "$WORK" && ls ok.* 2>/dev/null) of $names"
-        kill -0 "$JOB_PID" 2>/dev/null || { all_ok $names || fail "job $JOBS ended early"; }
+# job_over SECONDS NAME...: after job_begin; these flags are made, and then no process of a rank is left.
+job_over() {
+    local end=$((SECONDS + $1)) bound=$1 pid
+    shift
+    until all_ok "$@"; do
+        [ $SECONDS -lt $end ] || fail "job $JOBS did not do its work within $bound s: $(cd "$WORK" && ls ok.* 2>/dev/null) of $*"
+        kill -0 "$JOB_PID" 2>/dev/null || { all_ok "$@" || fail "job $JOBS ended early"; }
         sleep 0.05
     done
     until ! ranks_left >/dev/null; do
-        [ $SECONDS -lt $end ] || fail "job $JOBS did not end within $seconds s: $(ranks_left)"
+        [ $SECONDS -lt $end ] || fail "job $JOBS did not end within $bound s: $(ranks_left)"
         sleep 0.05
     done
     for pid in $(mpirun_pids); do
@@ -58,5 +55,15 @@ job_killed() {
     { job_wait || true; } 2>/dev/null
     sanitizers_silent
     nothing_left
+}
+
+# job_killed SECONDS "NAME..." NP@NODE PROGRAM...: as job_ok, with these flags.
+job_killed() {
+    local begin=$EPOCHREALTIME seconds=$1 names=$2
+    shift 2
+    rm -f "$WORK"/ok.*
+    job_begin "$((seconds + 5))" "$@"
+    # shellcheck disable=SC2086
+    job_over "$seconds" $names
     say "job $JOBS: $(awk "BEGIN {printf \"%.2f\", $EPOCHREALTIME - $begin}") s"
 }

@@ -6,13 +6,11 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 crash_build
 MPIRUN_ARGS=() # no rank is lost: mpirun would end the job
 cluster_up 2
-RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-set -e
-text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }
+RANK+='text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }
 right() { [ "$(cat "$SSD/$1")" = "$(text "$2")" ]; }
 all_right() { local i; for i in 1 2 3 4 5 6; do right "${1:-a}$i" "${1:-a}$i"; done; }
 write() { local i; for i in 1 2 3 4 5 6; do text "$1$i" >"$SSD/$1$i"; done; }

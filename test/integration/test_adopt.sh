@@ -4,16 +4,14 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 3
 export X=$PROGS/xfer
 EHOSTUNREACH=113
 # For so long a rank that was killed may be on its way through exec.
 JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3)
-# What a rank's shell does: wait FLAG; made FLAG; and at the end of one that is to die (it is the rank's member).
-RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-die() { ulimit -c 0; made flag.killed; kill -"$1" $$; }
-set -e
+# At the end of a rank's shell that is to die (it is the rank's member).
+RANK+='die() { ulimit -c 0; made flag.killed; kill -"$1" $$; }
 '
 IDLE=$RANK'wait_for flag.over'
 

@@ -4,25 +4,11 @@
 # when the path is mended it is as before.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 2
 X=$PROGS/xfer
 EHOSTUNREACH=113
 JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3)
-cat >"$WORK/rank.sh" <<'END'
-set -e
-wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-timed() {
-    local begin=$EPOCHREALTIME name=$1
-    shift
-    "$@" || { echo "$name: status $?" >&2; exit 1; }
-    echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$W/took.$name"
-}
-END
-took() {
-    say "$1: $(cat "$WORK/took.$1") s"
-    awk "BEGIN {exit !($(cat "$WORK/took.$1") <= $2)}" || fail "$1 took $(cat "$WORK/took.$1") s, more than $2 s"
-}
 # mtu N: of the bridge's end of n1's cable. Segments of one packet each, so that none is cut up on the way.
 mtu() {
     node_exec head ip link set v1 mtu "$1"
@@ -31,7 +17,7 @@ for node in n0 n1; do
     node_exec $node ip link set eth0 gso_max_segs 1 2>"$WORK/ip.err" || skip "needs an ip that sets gso_max_segs: $(cat "$WORK/ip.err")"
 done
 
-job_begin 100 1@n0 bash -c '. "$W/rank.sh"
+job_begin 100 1@n0 bash -c "$RANK"'
     wait_for flag.written
     "$X" read -d "$SSD" -p whole -s 4M
     made flag.read
@@ -43,7 +29,7 @@ job_begin 100 1@n0 bash -c '. "$W/rank.sh"
     wait_for flag.mended
     timed mended "$X" read -d "$SSD" -p large -s 4M
     made flag.end; exit' -- \
-    1@n1 bash -c '. "$W/rank.sh"
+    1@n1 bash -c "$RANK"'
     "$X" write -d "$SSD" -p whole -s 4M; "$X" write -d "$SSD" -p large -s 4M; "$X" write -d "$SSD" -p small -s 100
     made flag.written
     wait_for flag.done
@@ -53,7 +39,7 @@ until_true 30 "the ranks are connected, and bytes come" test -e "$WORK/flag.read
 mtu 600
 : >"$WORK/flag.hole"
 until_true 60 "the open ends" test -e "$WORK/flag.done"
-until_true 10 "the other way" test -e "$WORK/took.far"
+until_true 10 "the other way" test -e "$WORK/took.far.1"
 mtu 1500
 : >"$WORK/flag.mended"
 job_end_ok 100

@@ -4,13 +4,11 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 crash_build
 cluster_up 2
 COMMON=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2)
-RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-hello() { echo $$ >"$W/flag.pid.$1.new" && mv "$W/flag.pid.$1.new" "$W/flag.pid.$1"; }
-set -e
+RANK+='hello() { echo $$ >"$W/flag.pid.$1.new" && mv "$W/flag.pid.$1.new" "$W/flag.pid.$1"; }
 # The one whose end is to be waited for, by a rank of its node.
 gone() { wait_for "flag.pid.$1"; while kill -0 "$(cat "$W/flag.pid.$1")" 2>/dev/null; do sleep 0.02; done; made "flag.gone.$1"; }
 text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }

@@ -4,32 +4,13 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 4
 X=$PROGS/xfer
 EHOSTUNREACH=113
 JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3)
-cat >"$WORK/rank.sh" <<'END'
-set -e
-wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-# timed NAME COMMAND...: how long it took.
-timed() {
-    local begin=$EPOCHREALTIME name=$1
-    shift
-    "$@" || { echo "$name: status $?" >&2; exit 1; }
-    echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$W/took.$name.$PMIX_RANK"
-}
-END
-# took NAME SECONDS: each rank within its bound.
-took() {
-    local file
-    for file in "$WORK/took.$1".*; do
-        say "${file##*/took.}: $(cat "$file") s"
-        awk "BEGIN {exit !($(cat "$file") <= $2)}" || fail "$1 took $(cat "$file") s, more than $2 s"
-    done
-}
 
-job_begin 100 2@n0 bash -c '. "$W/rank.sh"
+job_begin 100 2@n0 bash -c "$RANK"'
     r=$PMIX_RANK
     wait_for flag.written
     [ $r = 1 ] || "$X" read -d "$SSD" -p copied -n 20
@@ -48,7 +29,7 @@ job_begin 100 2@n0 bash -c '. "$W/rank.sh"
     [ ! -e "$SSD/gone.000001" ] || exit 1
     "$X" read -d "$SSD" -p gone -s 7000
     made "ok.$r"; exit' -- \
-    1@n1 bash -c '. "$W/rank.sh"
+    1@n1 bash -c "$RANK"'
     wait_for flag.gone
     timed waits "$X" read -d "$SSD" -p "new.0" -n 20
     timed far "$X" read -d "$SSD" -p copied -E '$EHOSTUNREACH'
@@ -59,7 +40,7 @@ job_begin 100 2@n0 bash -c '. "$W/rank.sh"
     [ ! -e "$SSD/gone.000001" ] || exit 1
     timed list bash -c "ls \"\$SSD\" >\"\$W/list.\$PMIX_RANK\""
     made ok.2; exit' -- \
-    1@n2 bash -c '. "$W/rank.sh"
+    1@n2 bash -c "$RANK"'
     "$X" write -d "$SSD" -p copied -n 20
     "$X" write -d "$SSD" -p gone -n 5
     made flag.written
@@ -77,24 +58,10 @@ node_lost() {
     NODES=("${others[@]}")
     : >"$WORK/flag.gone"
 }
-# over NAME...: these ranks have done their work, and all end; mpirun still waits for the node, and does not count.
-over() {
-    local begin=$SECONDS pid
-    until_true 60 "the ranks do their work" all_ok "$@"
-    until ! ranks_left >/dev/null; do
-        [ $((SECONDS - begin)) -lt 60 ] || fail "left: $(ranks_left)"
-        sleep 0.05
-    done
-    for pid in $(mpirun_pids); do
-        node_exec head kill -9 "$pid" 2>/dev/null || true
-    done
-    { job_wait || true; } 2>/dev/null
-    sanitizers_silent
-    nothing_left
-}
 
 node_lost n2
-over 0 1 2
+# mpirun still waits for the node, and does not count.
+job_over 60 0 1 2
 # As docs/reliability.md has it: J + 2 P + 1 s, and when it has been lost for J a second for each that must be asked again.
 took first 7
 took again 3
@@ -115,7 +82,7 @@ grep -q '"gone.000000" cannot be fetched: its owner, rank 3 on node n2' "$LOG" |
 # Of a node with as many ranks as there are replicas: what the others write is read, but a listing cannot be known to be
 # whole, and fails.
 rm -f "$WORK"/flag.* "$WORK"/ok.* "$WORK"/took.*
-job_begin 60 2@n0,n1 bash -c '. "$W/rank.sh"
+job_begin 60 2@n0,n1 bash -c "$RANK"'
     r=$PMIX_RANK
     "$X" write -d "$SSD" -p "before.$r" -n 20
     made "flag.written.$r"
@@ -125,7 +92,7 @@ job_begin 60 2@n0,n1 bash -c '. "$W/rank.sh"
     timed before "$X" read -d "$SSD" -p "before.$((1 - r))" -n 20
     timed list bash -c "! ls \"\$SSD\" >/dev/null 2>\"\$W/list.\$PMIX_RANK\""
     made "ok.$r"; exit' -- \
-    2@n3 bash -c '. "$W/rank.sh"
+    2@n3 bash -c "$RANK"'
     "$X" write -d "$SSD" -p "gone.$PMIX_RANK" -n 20
     made "flag.written.$PMIX_RANK"
     wait_for flag.never'
@@ -133,7 +100,7 @@ for rank in 0 1 2 3; do
     until_true 30 "rank $rank has written" test -e "$WORK/flag.written.$rank"
 done
 node_lost n3
-over 0 1
+job_over 60 0 1
 took read 7
 took before 7
 took list 7

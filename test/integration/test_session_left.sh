@@ -4,34 +4,20 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 2
 MPIRUN_ARGS=() # a launch ends with a rank of it that is killed; but see below
 SESSION=$WORK/session
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "P=$PRELOAD" DYAD_JOIN_TIMEOUT=3)
-HELPERS='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-# The bytes of files of the managed directory, by one open each, and what they should be.
-are() { local what=$1 name got; shift; for name; do read -r got <"$SSD/$name"; [ "$got" = "$what" ] ||
+# are WHAT NAME...: the bytes of files of the managed directory, by one open each.
+RANK+='are() { local what=$1 name got; shift; for name; do read -r got <"$SSD/$name"; [ "$got" = "$what" ] ||
     { echo "$name is \"$got\", not \"$what\"" >&2; return 1; }; done; }
-set -e
 '
-PIDS=() ERRS=()
-launch() {
-    job_begin "$@"
-    PIDS+=("$JOB_PID") ERRS+=("$JOBS")
-}
-# launch_ends N: the launch of that number, from 0, ends well.
-launch_ends() {
-    local status=0
-    wait "${PIDS[$1]}" || status=$?
-    [ $status -eq 0 ] || fail "job ${ERRS[$1]} ended with status $status: $(cat "$WORK/job.${ERRS[$1]}.err")"
-}
 flag() { until_true 30 "$1" test -e "$WORK/flag.$1"; }
 part() {
     say "$*"
     rm -rf "$WORK"/flag.* "$SESSION"
     clean_ssd
-    PIDS=() ERRS=()
 }
 names=$(printf 'f%d ' {0..19})
 
@@ -42,16 +28,15 @@ part 'the next launch, of one rank and of four, opens the files before its membe
 for ranks in 1 4; do
     rm -f "$WORK"/flag.*
     [ "$ranks" = 1 ] || clean_ssd
-    PIDS=() ERRS=()
-    launch 60 1@n0 bash -c "$HELPERS"'for n in '"$names"'; do echo old >"$SSD/$n"; echo same >"$SSD/same.$n"; done; made flag.old
+    launch 60 1@n0 bash -c "$RANK"'for n in '"$names"'; do echo old >"$SSD/$n"; echo same >"$SSD/same.$n"; done; made flag.old
         wait_for flag.killed; for n in '"$names"'; do echo new >"$SSD/$n"; done; made flag.new; wait_for flag.over'
     flag old
-    ! job 30 1@n1 bash -c "$HELPERS"'are old '"$names"'; for n in '"$names"'; do are same "same.$n"; done; ulimit -c 0; kill -9 $$' ||
+    ! job 30 1@n1 bash -c "$RANK"'are old '"$names"'; for n in '"$names"'; do are same "same.$n"; done; ulimit -c 0; kill -9 $$' ||
         fail "the reader was not killed"
     : >"$WORK/flag.killed"
     flag new
     [ "$(node_exec n1 cat "$SSD/same.f19")" = same ] && [ "$(node_exec n1 cat "$SSD/f19")" = old ] || fail "no outdated copy was left: there is nothing to see"
-    launch 60 "$ranks@n1" bash -c "$HELPERS"'are new $(shuf -e '"$names"'); for n in '"$names"'; do are same "same.$n"; done
+    launch 60 "$ranks@n1" bash -c "$RANK"'are new $(shuf -e '"$names"'); for n in '"$names"'; do are same "same.$n"; done
         made flag.read.$PMIX_RANK; wait_for flag.over'
     for ((r = 0; r < ranks; r++)); do flag read.$r; done
     : >"$WORK/flag.over" # who is at its exit waits for the others of the session
@@ -60,34 +45,34 @@ for ranks in 1 4; do
 done
 
 part 'a child looks first, and a second program of the rank when all is settled'
-launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; echo same >"$SSD/g"; made flag.old; wait_for flag.killed; echo new >"$SSD/f"; made flag.new; wait_for flag.over'
+launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; echo same >"$SSD/g"; made flag.old; wait_for flag.killed; echo new >"$SSD/f"; made flag.new; wait_for flag.over'
 flag old
-! job 30 1@n1 bash -c "$HELPERS"'are old f; are same g; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
+! job 30 1@n1 bash -c "$RANK"'are old f; are same g; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
 : >"$WORK/flag.killed"
 flag new
-launch 60 1@n1 bash -c "$HELPERS"'[ "$(cat "$SSD/f")" = new ]; [ "$(cat "$SSD/g")" = same ]; made flag.read; wait_for flag.over; cat "$SSD/g"'
+launch 60 1@n1 bash -c "$RANK"'[ "$(cat "$SSD/f")" = new ]; [ "$(cat "$SSD/g")" = same ]; made flag.read; wait_for flag.over; cat "$SSD/g"'
 flag read
 : >"$WORK/flag.over"
 launch_ends 1
 launch_ends 0
 
 part 'who opens an outdated copy to append to it has the new one before it, or nothing'
-launch 60 1@n0 bash -c "$HELPERS"'for n in a rw gone; do echo old >"$SSD/$n"; done; made flag.old; wait_for flag.killed
+launch 60 1@n0 bash -c "$RANK"'for n in a rw gone; do echo old >"$SSD/$n"; done; made flag.old; wait_for flag.killed
     for n in a rw; do echo new >"$SSD/$n"; done; rm "$SSD/gone"; made flag.new; wait_for flag.over
     for n in a rw; do [ "$(tr "\n" " " <"$SSD/$n")" = "new more " ]; done; [ "$(cat "$SSD/gone")" = more ]'
 flag old
-! job 30 1@n1 bash -c "$HELPERS"'are old a rw gone; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
+! job 30 1@n1 bash -c "$RANK"'are old a rw gone; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
 : >"$WORK/flag.killed"
 flag new
-launch 60 1@n1 bash -c "$HELPERS"'echo more >>"$SSD/a"; exec 5<>"$SSD/rw"; read -r got <&5; [ "$got" = new ]; echo more >&5; exec 5>&-
+launch 60 1@n1 bash -c "$RANK"'echo more >>"$SSD/a"; exec 5<>"$SSD/rw"; read -r got <&5; [ "$got" = new ]; echo more >&5; exec 5>&-
     echo more >>"$SSD/gone"; made flag.over'
 launch_ends 1
 launch_ends 0
 
 part 'a constructor of a library opens a copy while its process joins'
-launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; made flag.old; wait_for flag.over'
+launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; made flag.old; wait_for flag.over'
 flag old
-! job 30 1@n1 bash -c "$HELPERS"'are old f; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
+! job 30 1@n1 bash -c "$RANK"'are old f; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
 launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.over"
 launch_ends 1
 launch_ends 0
@@ -95,8 +80,8 @@ launch_ends 0
 part 'the only rank of the node is in exec'
 INTO='exec env -u LD_PRELOAD sh -c '"'"': >"$W/flag.between"; until [ -e "$W/flag.new" ]; do sleep 0.02; done
     LD_PRELOAD=$P exec bash -c "cat \"\$SSD/f\" >\"\$W/flag.seen\"; : >\"\$W/flag.over\""'"'"
-launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; wait_for flag.between; echo new >"$SSD/f"; made flag.new; wait_for flag.over'
-launch 60 1@n1 bash -c "$HELPERS"'are old f; '"$INTO"
+launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; wait_for flag.between; echo new >"$SSD/f"; made flag.new; wait_for flag.over'
+launch 60 1@n1 bash -c "$RANK"'are old f; '"$INTO"
 launch_ends 1
 launch_ends 0
 [ "$(cat "$WORK/flag.seen")" = new ] || fail "the new image read \"$(cat "$WORK/flag.seen")\""
@@ -105,15 +90,15 @@ unset 'JOB_ENV[-1]'
 MPIRUN_ARGS=(--enable-recovery)
 part 'one launch: a rank of the node is killed, the other begins to share only then'
 job_killed 40 "late" \
-    1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; wait_for flag.killed; echo new >"$SSD/f"; made flag.new; wait_for flag.over' -- \
-    1@n1 bash -c "$HELPERS"'are old f; made flag.killed; ulimit -c 0; kill -9 $$' -- \
-    1@n1 bash -c "$HELPERS"'exec env -u LD_PRELOAD bash -c "$1" bash "$0"' "$HELPERS"'are new f; made ok.late; made flag.over' \
-    "$HELPERS"'wait_for flag.new; LD_PRELOAD=$P exec bash -c "$1"'
+    1@n0 bash -c "$RANK"'echo old >"$SSD/f"; wait_for flag.killed; echo new >"$SSD/f"; made flag.new; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'are old f; made flag.killed; ulimit -c 0; kill -9 $$' -- \
+    1@n1 bash -c "$RANK"'exec env -u LD_PRELOAD bash -c "$1" bash "$0"' "$RANK"'are new f; made ok.late; made flag.over' \
+    "$RANK"'wait_for flag.new; LD_PRELOAD=$P exec bash -c "$1"'
 MPIRUN_ARGS=()
 
 part 'one launch: the only rank of the node is in exec'
-launch 60 1@n0 bash -c "$HELPERS"'echo old >"$SSD/f"; wait_for flag.between; echo new >"$SSD/f"; made flag.new; [ "$(cat "$SSD/seen")" = new ]' -- \
-    1@n1 bash -c "$HELPERS"'are old f; exec env -u LD_PRELOAD sh -c '"'"': >"$W/flag.between"; until [ -e "$W/flag.new" ]; do sleep 0.02; done
+launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; wait_for flag.between; echo new >"$SSD/f"; made flag.new; [ "$(cat "$SSD/seen")" = new ]' -- \
+    1@n1 bash -c "$RANK"'are old f; exec env -u LD_PRELOAD sh -c '"'"': >"$W/flag.between"; until [ -e "$W/flag.new" ]; do sleep 0.02; done
     LD_PRELOAD=$P exec bash -c "cat \"\$SSD/f\" >\"\$SSD/seen\""'"'"
 launch_ends 0
 
@@ -121,6 +106,6 @@ part 'no session can be made: what lies here is opened as ever, and nothing wait
 JOB_ENV+=("DYAD_SESSION_DIR=$WORK/nowhere/session")
 node_exec n1 sh -c 'echo here >"$1"' _ "$SSD/here"
 begin=$SECONDS
-launch 60 1@n1 bash -c "$HELPERS"'are here here; [ "$(cat "$SSD/here")" = here ]'
+launch 60 1@n1 bash -c "$RANK"'are here here; [ "$(cat "$SSD/here")" = here ]'
 launch_ends 0
 [ $((SECONDS - begin)) -lt 10 ] || fail "it took $((SECONDS - begin)) s"

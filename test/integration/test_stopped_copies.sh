@@ -4,12 +4,11 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 3
 export X=$PROGS/xfer
 JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" "LOG=$LOG")
-RANK='cd "$SSD"
-wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
+RANK+='cd "$SSD"
 stop() { echo $$ >"$W/pid.$1.new"; mv "$W/pid.$1.new" "$W/pid.$1"; kill -STOP $$; }
 # Of ranks on the same node.
 await_stopped() { for name; do wait_for "pid.$name"; until grep -q "^State:.T" "/proc/$(<"$W/pid.$name")/status"; do sleep 0.02; done; done; }
@@ -19,7 +18,6 @@ is() { [ "$(cat "$1")" = "$2" ] || wrong "$1 is: $(cat "$1")"; }
 all_are() { is copy "$1"; is "d/copy" "$1"; is own "$1"; [ "$(readlink link)" = "$1" ] || wrong "link is: $(readlink link)"; }
 none() { [ ! -e gone ] || wrong "gone is there"; }
 took() { echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$W/took.$1"; }
-set -e
 : >"joined.$PMIX_RANK"
 '
 # What the writer does on its node, before and after.
