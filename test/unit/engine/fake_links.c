@@ -1,0 +1,404 @@
+/*
+ * fake_links.c - see fake_links.h
+ */
+#include "fake_links.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <utlist.h>
+
+#include "engine/gather.h"
+#include "util/log.h"
+
+/* Much of what follows looks at none of its arguments. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+struct net_timer {
+    void (*fn)(void *arg);
+    void *arg;
+    uint64_t at; /* 0: not set */
+    struct net_timer *prev, *next;
+};
+
+struct links_rank links_rank[LINKS_RANKS_MAX];
+uint64_t links_now;
+enum dht_side links_side;
+unsigned links_nlasts;
+
+static struct member_run run;
+struct member *const links_member = &run.member;
+static const struct net_worker_ops *ops;
+static struct net_timer *timers;
+static bool live[LINKS_RANKS_MAX];
+static uint32_t node_of[LINKS_RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
+static struct boot_pmix_job job = {.node = node_of};
+static struct engine_config config = {.join_timeout = LINKS_JOIN,
+                                      .peer_timeout = LINKS_PEER};
+
+/* --- time --- */
+
+/* In place of libc's, for util_clock_now(). */
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+    ts->tv_sec = (time_t)(links_now / UTIL_NSEC_PER_SEC);
+    ts->tv_nsec = (long)(links_now % UTIL_NSEC_PER_SEC);
+    return 0;
+}
+
+struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
+{
+    struct net_timer *timer = calloc(1, sizeof(*timer));
+
+    assert_non_null(timer);
+    timer->fn = fn;
+    timer->arg = arg;
+    DL_APPEND(timers, timer);
+    return timer;
+}
+
+void net_timer_start(struct net_timer *timer, uint64_t when)
+{
+    timer->at = when;
+}
+
+void net_timer_stop(struct net_timer *timer)
+{
+    timer->at = 0;
+}
+
+void net_timer_destroy(struct net_timer *timer)
+{
+    DL_DELETE(timers, timer);
+    free(timer);
+}
+
+void links_turn(double seconds)
+{
+    uint64_t end = links_now + seconds_ns(seconds) + 1;
+
+    for (;;) {
+        struct net_timer *timer, *next = NULL;
+        DL_FOREACH(timers, timer)
+        {
+            if (timer->at != 0 && timer->at <= end && (!next || timer->at < next->at))
+                next = timer;
+        }
+        if (!next)
+            break;
+        if (links_now < next->at)
+            links_now = next->at;
+        next->at = 0;
+        next->fn(next->arg);
+    }
+    links_now = end;
+}
+
+/* --- the worker --- */
+
+struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *self,
+                                     uint32_t nranks, const struct net_worker_ops *o,
+                                     void *arg)
+{
+    assert_ptr_equal(arg, links_member);
+    ops = o;
+    return (struct net_worker *)&run; /* not NULL; never looked into */
+}
+
+int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
+                    const void *payload, size_t payload_len, net_send_fn fn, void *arg)
+{
+    links_rank[rank].pings += msg->type == NET_MSG_PING;
+    return 0;
+}
+
+void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error)
+{
+    links_rank[rank].downs++;
+}
+
+int net_worker_probe(struct net_worker *worker, uint32_t rank)
+{
+    return 0;
+}
+
+const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
+{
+    return links_rank[rank].known ? &links_rank[rank].peer : NULL;
+}
+
+uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank)
+{
+    return links_rank[rank].heard;
+}
+
+void links_found(uint32_t rank)
+{
+    links_rank[rank].known = true;
+    links_rank[rank].peer.rank = rank;
+    ops->peer_up(links_member, &links_rank[rank].peer);
+}
+
+void links_up(uint32_t rank)
+{
+    links_rank[rank].heard = ++links_now;
+    links_found(rank);
+}
+
+void links_down(uint32_t rank)
+{
+    links_now++;
+    ops->peer_down(links_member, rank, ECONNRESET);
+}
+
+void links_pong(uint32_t rank)
+{
+    struct net_msg msg = {.type = NET_MSG_PONG, .source = rank};
+
+    links_rank[rank].heard = ++links_now;
+    ops->receive(links_member, &msg, NULL, 0);
+}
+
+/* --- the table --- */
+
+struct dht_node *dht_node_create(const struct dht_node_config *c,
+                                 const struct dht_node_ops *o, void *arg)
+{
+    return (struct dht_node *)&run; /* not NULL; never looked into */
+}
+
+bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
+{
+    return live[rank];
+}
+
+void dht_node_set_live(struct dht_node *node, uint32_t rank, bool is)
+{
+    live[rank] = is;
+}
+
+void dht_node_set_side(struct dht_node *node, enum dht_side side)
+{
+    links_side = side;
+}
+
+void dht_node_side_lasts(struct dht_node *node)
+{
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    links_nlasts++;
+}
+
+void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
+{
+}
+
+bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
+{
+    return false;
+}
+
+void dht_node_tick(struct dht_node *node)
+{
+}
+
+/* --- the rest of a member, which has nothing to do --- */
+
+void util_log(enum util_log_level level, const char *fmt, ...)
+{
+}
+
+const char *member_describe(struct member *member, uint32_t rank)
+{
+    return "a rank";
+}
+
+struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
+                                   const struct boot_wave_ops *o, void *arg)
+{
+    return (struct boot_wave *)&run; /* not NULL; never looked into */
+}
+
+void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
+{
+}
+
+void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
+{
+}
+
+int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh)
+{
+    return 0;
+}
+
+void net_loop_post(struct net_loop *loop, struct net_post *node, net_loop_fn fn, void *arg)
+{
+}
+
+void member_session_get(struct member *member, uint32_t slot)
+{
+}
+
+bool member_session_peer_down(struct member *member, uint32_t slot)
+{
+    return false;
+}
+
+void member_session_peer_up(struct member *member, const struct net_peer *peer)
+{
+}
+
+bool member_session_receive(struct member *member, const struct net_msg *msg)
+{
+    return false;
+}
+
+void member_session_look(struct member *member)
+{
+}
+
+void member_stop(struct member *member)
+{
+}
+
+int linger_start(struct member *member)
+{
+    return 0;
+}
+
+bool linger_may_leave(const struct member *member)
+{
+    return false;
+}
+
+int revalidate_start(struct member *member)
+{
+    return 0;
+}
+
+void revalidate_rank(struct member *member, uint32_t rank)
+{
+}
+
+void answers_open(struct member *member)
+{
+}
+
+bool answers_get(void *arg, const char *upath, uint64_t now, struct dyad_answer *answer)
+{
+    return false;
+}
+
+uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer)
+{
+    return 0;
+}
+
+void answers_drop(void *arg, uint64_t put)
+{
+}
+
+void adopt_look(struct member *member)
+{
+}
+
+void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
+                           uint64_t token)
+{
+}
+
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+}
+
+void shared_wanted(void *arg, const char *upath)
+{
+}
+
+void shared_peer(struct member *member, const struct net_peer *peer)
+{
+}
+
+bool consume_confirm(struct member *member, uint64_t number)
+{
+    return false;
+}
+
+void consume_fail_waiting(struct member *member)
+{
+}
+
+void consume_say_waiting(struct member *member)
+{
+}
+
+void consume_rank_up(struct member *member, uint32_t rank)
+{
+}
+
+void transfer_peer_down(struct member *member, uint32_t rank)
+{
+}
+
+bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
+                      size_t len)
+{
+    return false;
+}
+
+void serve_get(struct member *member, const struct net_msg *msg)
+{
+}
+
+void dump_serve(struct member *member, const struct net_msg *msg)
+{
+}
+
+void list_serve(struct member *member, const struct net_msg *msg)
+{
+}
+
+void list_rank_changed(struct member *member)
+{
+}
+
+bool gather_receive(struct member *member, const struct net_msg *msg)
+{
+    return false;
+}
+
+void gather_peer_down(struct member *member, uint32_t rank)
+{
+}
+
+/* --- the member --- */
+
+void links_begin(uint32_t nranks)
+{
+    assert_true(nranks <= LINKS_RANKS_MAX);
+    memset(&run, 0, sizeof(run));
+    memset(links_rank, 0, sizeof(links_rank));
+    memset(live, 1, sizeof(live)); /* as long as nothing else is known */
+    job.nranks = job.nnodes = nranks;
+    links_member->job = &job;
+    links_member->config = &config;
+    links_member->state = MEMBER_JOINED;
+    links_now = UTIL_NSEC_PER_SEC;
+    links_nlasts = 0;
+    links_side = DHT_SIDE_BIGGER;
+    assert_int_equal(member_links_open(links_member), 0);
+}
+
+void links_end(void)
+{
+    side_stop(links_member);
+    lost_stop(links_member);
+    net_timer_destroy(links_member->dht_timer);
+    assert_null(timers);
+}

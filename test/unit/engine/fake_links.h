@@ -1,0 +1,47 @@
+/*
+ * fake_links.h - who is there, as a member sees it, without a network
+ *
+ * Real: member_links.c, lost.c and side.c. Time, timers, the worker and the table are
+ * played here: a rank is heard of, comes and goes when the test says so, and what it is
+ * sent is counted. This is rank 0; each rank is on a node of its own.
+ */
+#ifndef DYAD_UNIT_FAKE_LINKS_H
+#define DYAD_UNIT_FAKE_LINKS_H
+
+#include "engine/member_impl.h"
+
+#define LINKS_RANKS_MAX 8
+#define LINKS_JOIN      10 /* s: DYAD_JOIN_TIMEOUT */
+#define LINKS_PEER      1  /* s: DYAD_PEER_TIMEOUT */
+
+struct links_rank {
+    struct net_peer peer;
+    bool known;
+    uint64_t heard; /* when last; UINT64_MAX: all the time */
+    unsigned pings; /* that were sent to it */
+    unsigned downs; /* net_worker_peer_down() was called for it */
+};
+
+extern struct links_rank links_rank[LINKS_RANKS_MAX];
+extern struct member *const links_member;
+extern uint64_t links_now;
+/* What the table was told last, and how often that it lasts. */
+extern enum dht_side links_side;
+extern unsigned links_nlasts;
+
+/* Nobody is known yet. */
+void links_begin(uint32_t nranks);
+void links_end(void);
+/* The time passes, and what is due in it is done. */
+void links_turn(double seconds);
+
+/* Known by its address (PMIx), and not heard of yet. */
+void links_found(uint32_t rank);
+/* As the worker does when it comes: it is heard of. */
+void links_up(uint32_t rank);
+/* Its connection broke. */
+void links_down(uint32_t rank);
+/* It answers a PING. */
+void links_pong(uint32_t rank);
+
+#endif
