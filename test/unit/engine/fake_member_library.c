@@ -1,0 +1,16 @@
+/*
+ * fake_member_library.c - in place of libdyad_member.so, for test_front_library: its
+ * functions are the test's
+ */
+#include <stddef.h>
+
+#include "engine/member_ops.h"
+
+extern const struct member_ops fake_ops;
+__attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
+    unsigned abi);
+
+const struct member_ops *dyad_member_ops(unsigned abi)
+{
+    return abi == MEMBER_ABI ? &fake_ops : NULL;
+}
