@@ -97,6 +97,18 @@ made("flag.done")'
     RUN1=(bash -c)
 fi
 
+# The table of who comes back is empty, and here it is the only home of some names: while the others have not told it of what
+# they have, it does not say that there is nothing.
+begin DYAD_REPLICAS=1 DYAD_CRASH=1/abort:serve-asked:1 "DYAD_CRASH_ONCE=$WORK/flag.once"
+job_ok 60 \
+    1@n0 bash -c "$RANK"'for i in {1..20}; do echo there >"$SSD/n$i"; done; made flag.n; wait_for flag.looking
+        made flag.once; read -r got <"$SSD/a"; [ "$got" = here ]; [ ! -e "$W/flag.once" ]; made flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.n; echo here >"$SSD/a"
+        look() { until [ -e "$W/flag.over" ]; do [ -e "$SSD/n$1" ] || { made "flag.missed.$1"; echo "n$1 is not there" >&2; }; done; }
+        for i in {1..20}; do look $i & done; made flag.looking; wait'
+[ "$(faults)" -ge 1 ] || fail "the only home: no fault"
+! compgen -G "$WORK/flag.missed.*" || fail "what is published was said not to be, by who came back"
+
 # once POINT NP@NODE...: rank 1 aborts there, once.
 ENVIRONMENT=()
 once() {
