@@ -444,19 +444,6 @@ static int ask(void *arg)
     return -1;
 }
 
-int front_request_patient(struct front *front, const struct net_msg *request,
-                          struct net_msg *reply, void *buf, struct front_patience *patience)
-{
-    struct asking a = {.front = front,
-                       .request = request,
-                       .reply = reply,
-                       .buf = buf,
-                       .size = NET_MSG_HEADER_MAX,
-                       .patience = patience};
-
-    return ask(&a);
-}
-
 /* What an open is to wait for or to fetch: without a number the open itself would fail. */
 static bool is_for_open(const struct net_msg *request)
 {
@@ -516,11 +503,11 @@ int front_ping(struct front *front)
     return front_request(front, &request, &reply, buf);
 }
 
-static int consume(struct front *front, const char *upath, uint8_t flags,
-                   uint64_t timeout_ms)
+int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
+                          uint64_t timeout_ms, struct net_msg *reply,
+                          struct front_patience *patience)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_CONSUME,
         .flags = flags,
@@ -529,7 +516,21 @@ static int consume(struct front *front, const char *upath, uint8_t flags,
         .offset = (uint64_t)syscall(SYS_gettid),
         .length = timeout_ms,
     };
-    int rc = front_request(front, &request, &reply, buf);
+    struct asking a = {.front = front,
+                       .request = &request,
+                       .reply = reply,
+                       .buf = buf,
+                       .size = sizeof(buf),
+                       .patience = patience};
+
+    return patience ? ask(&a) : front_request(front, &request, reply, buf);
+}
+
+static int consume(struct front *front, const char *upath, uint8_t flags,
+                   uint64_t timeout_ms)
+{
+    struct net_msg reply;
+    int rc = front_consume_patient(front, upath, flags, timeout_ms, &reply, NULL);
 
     if (rc == 0)
         front_peer_count(front);

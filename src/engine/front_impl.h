@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct front;
 struct net_msg;
@@ -26,9 +27,11 @@ struct front_patience {
     bool refused; /* result: the member is another user's, now and later */
 };
 
-/* front_request(); also ETIMEDOUT, not logged: patience was at its end. */
-int front_request_patient(struct front *front, const struct net_msg *request,
-                          struct net_msg *reply, void *buf,
+/* The calling thread wants upath: a GUEST_CONSUME with these flags. The reply's pointers
+ * are not valid. With patience also ETIMEDOUT, not logged: it was at its end; NULL: as
+ * front_request(). */
+int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
+                          uint64_t timeout_ms, struct net_msg *reply,
                           struct front_patience *patience);
 
 /* In the child of fork: make front.c's lock new. */

@@ -24,8 +24,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "engine/front.h"
 #include "engine/front_impl.h"
@@ -120,15 +118,7 @@ static int wait_ms(void *arg)
 
 static int look(struct front *front, const char *upath, uint8_t flags, uint64_t timeout_ms)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply = {.type = 0};
-    struct net_msg request = {
-        .type = NET_MSG_GUEST_CONSUME,
-        .flags = flags,
-        .entry = {.upath = upath},
-        .offset = (uint64_t)syscall(SYS_gettid),
-        .length = timeout_ms,
-    };
     uint64_t now = util_clock_now();
     struct waiting waiting = {
         .front = front,
@@ -145,7 +135,7 @@ static int look(struct front *front, const char *upath, uint8_t flags, uint64_t 
         errno = saved;
         return 0;
     }
-    rc = front_request_patient(front, &request, &reply, buf, &patience);
+    rc = front_consume_patient(front, upath, flags, timeout_ms, &reply, &patience);
     if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno) {
         if (errno != ESTALE && errno != EMFILE)
             return -1; /* its word: it is not here any more, and cannot be had */
