@@ -170,8 +170,9 @@ GO_ON='if cat "$SSD/never"; then exit 9; fi # it waits for nobody any more
 abort_at serve-asked:1 -- bash -c "$RANK$WRITE$GO_ON"
 # At its exit, where it serves the others.
 abort_at serve-asked:1 -- bash -c "$RANK$WRITE"'made flag.done'
-# What it becomes by exec shares again.
-abort_at serve-asked:1 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9; fi; exec bash -c "$0"' \
+# What it becomes by exec shares again. Not before its neighbour has taken over what it had published: an image that comes
+# sooner serves that itself, and would end as this one did when it is asked.
+abort_at serve-asked:1 -- bash -c "$RANK$WRITE"'if cat "$SSD/never"; then exit 9; fi; wait_for flag.read; exec bash -c "$0"' \
     "$RANK"'right n0 n0; all_right; text new >"$SSD/new"; right new new; made flag.done'
 ! grep -q '"new" is complete on this node but not published' "$LOG" || fail "after exec it shares nothing"
 # With libraries apart.
