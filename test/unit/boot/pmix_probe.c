@@ -25,6 +25,17 @@
 #include "util/clock.h"
 #include "util/log.h"
 
+/* How long a rank is looked for before it counts as absent, and how long one lives that is.
+ * All who join must have done so by then: under a sanitizer the first and the last are a
+ * second apart. */
+#ifdef DYAD_SANITIZED
+#define ABSENT_AFTER (4000 * UTIL_NSEC_PER_MSEC)
+#define ABSENT_LIVES 9
+#else
+#define ABSENT_AFTER (500 * UTIL_NSEC_PER_MSEC)
+#define ABSENT_LIVES 3
+#endif
+
 extern char **environ;
 
 static struct {
@@ -160,10 +171,12 @@ int main(int argc, char **argv)
         /* Outlive those that look for us. mpirun kills a job in which one rank ends without
          * PMIx_Init and others called it, so make the calls at the end. */
         pmix_proc_t self;
-        sleep(3);
+        sleep(ABSENT_LIVES);
         return PMIx_Init(&self, NULL, 0) || PMIx_Finalize(NULL, 0);
     }
-    if (strcmp(probe.mode, "absent") == 0 || strcmp(probe.mode, "late") == 0)
+    if (strcmp(probe.mode, "absent") == 0)
+        timeout = ABSENT_AFTER;
+    if (strcmp(probe.mode, "late") == 0)
         timeout = 500 * UTIL_NSEC_PER_MSEC;
     if (strcmp(probe.mode, "late") == 0 && probe.self.rank % 2)
         usleep(1500000);

@@ -308,7 +308,7 @@ static void test_stable(void **state)
 }
 
 /* The ring of a session directory: 4,096 places of which few are taken. Told as a figure,
- * bounded generously. */
+ * bounded generously; a sanitizer makes it another figure. */
 static void test_few_of_many(void **state)
 {
     static const uint32_t taken[] = {2, 16, 256, 4096};
@@ -335,7 +335,9 @@ static void test_few_of_many(void **state)
                      (double)(end.tv_nsec - begin.tv_nsec)) /
                     1e3 / KEYS;
         print_message("homes of a key, %u of 4096 places taken: %.2f us\n", taken[t], us);
+#ifndef DYAD_SANITIZED
         assert_true(us < 1000);
+#endif
     }
 }
 
