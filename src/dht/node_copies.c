@@ -19,9 +19,9 @@
  * When a home has died, or a rank that joins takes its place, who is a home now is asked in
  * the same way. The walk over the copies costs some 0.1 us each and is done in portions;
  * messages are sent only for those whose homes have changed. A home that is silent, or
- * cannot note us, is asked again every retry interval, a bounded number of times after each
- * change of membership; under the same id, so that it keeps one waiter for us, and what it
- * says late counts. The waiter of a copy that is gone is cancelled.
+ * cannot note us, is asked again every retry interval, a bounded number of times after the
+ * last change of membership or new copy; under the same id, so that it keeps one waiter for
+ * us, and what it says late counts. The waiter of a copy that is gone is cancelled.
  *
  * What is told twice does no harm: the second time there is nothing older here.
  *
@@ -300,6 +300,7 @@ void copies_note(struct dht_node *node, const char *upath,
         copy_cancel_notes(node, copy);
         copy->nplaces = 0;
         copy->version = *version;
+        node->copy_tries = 0;
     }
     if (home == DYAD_RANK_NONE) {
         copies_try_again(node);

@@ -327,6 +327,33 @@ static void test_home_was_stopped(void **state)
     }
 }
 
+/* A home that is silent is asked again, also long after the last change of membership; one
+ * that can be reached is not asked twice. */
+static void test_home_is_silent(void **state)
+{
+    struct scene s = scene_begin();
+    unsigned asked;
+
+    (void)state;
+    s.net->refuse = false;
+    s.net->cut[s.a][s.homes[1]] = true;
+    fake_publish_ok(s.net, s.owner, 0, 6, PUB);
+    look_up(s.net, s.a);
+    fake_net_run(s.net, 300 * SEC);
+    asked = s.net->sent[NET_MSG_LOOKUP];
+    fake_publish_ok(s.net, s.owner, 0, 7, PUB);
+    look_up(s.net, s.a);
+    assert_in_range(s.net->sent[NET_MSG_LOOKUP], asked + 2, asked + 2);
+    s.net->cut[s.a][s.homes[1]] = false;
+    fake_net_run(s.net, 7 * SEC);
+    assert_int_equal(fake_record(s.net, s.homes[1], 0)->nholders, 1);
+    asked = s.net->sent[NET_MSG_LOOKUP];
+    fake_net_run(s.net, 300 * SEC);
+    look_up(s.net, s.a);
+    assert_int_equal(s.net->sent[NET_MSG_LOOKUP], asked + 1);
+    fake_net_destroy(s.net);
+}
+
 /* One rank after the other is stopped for a while, others join and leave, and files are
  * read and written by those who go on. What was acknowledged is not read in an older
  * version; but for the moments in which who goes on reads what has come meanwhile. */
@@ -392,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_home_holds),
         cmocka_unit_test(test_home_stopped),
         cmocka_unit_test(test_home_was_stopped),
+        cmocka_unit_test(test_home_is_silent),
         cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
