@@ -29,6 +29,16 @@ struct self_msg {
     char upath[];
 };
 
+static void lookup_or_copy_reply(struct dht_node *node, const struct net_msg *msg)
+{
+    if (copies_reply(node, msg))
+        return;
+    if (msg->type == NET_MSG_NOTIFY)
+        lookup_notify(node, msg);
+    else
+        lookup_reply(node, msg);
+}
+
 static const struct {
     void (*fn)(struct dht_node *node, const struct net_msg *msg);
     bool upath; /* must be there */
@@ -36,8 +46,8 @@ static const struct {
     [NET_MSG_PUBLISH] = {home_publish, true},
     [NET_MSG_LOOKUP] = {home_lookup, true},
     [NET_MSG_LOOKUP_CANCEL] = {home_lookup_cancel, true},
-    [NET_MSG_LOOKUP_REPLY] = {lookup_reply, false},
-    [NET_MSG_NOTIFY] = {lookup_notify, false},
+    [NET_MSG_LOOKUP_REPLY] = {lookup_or_copy_reply, false},
+    [NET_MSG_NOTIFY] = {lookup_or_copy_reply, false},
     [NET_MSG_INVALIDATE] = {publish_invalidate, true},
     [NET_MSG_INVALIDATE_REPLY] = {told_reply, false},
     [NET_MSG_WRITING] = {home_writing, true},
@@ -139,7 +149,7 @@ static void node_dispatch(struct dht_node *node, const struct net_msg *msg)
 {
     if (msg->type == NET_MSG_PUBLISH_REPLY || msg->type == NET_MSG_ERROR) {
         if (!publish_reply(node, msg))
-            lookup_reply(node, msg);
+            lookup_or_copy_reply(node, msg);
     } else if (!handlers[msg->type].upath || msg->entry.upath != NULL) {
         handlers[msg->type].fn(node, msg);
     }

@@ -1,26 +1,32 @@
 /*
- * dht/node_copies.c - where it is known that we hold copies
+ * dht/node_copies.c - all homes know of our copies
  *
  * Who is given an entry to copy is noted as a holder by the one home that answered, and
- * told by it of the next version. If that home dies, or a rank that joins takes its place,
- * the next version goes to homes that do not know of us, and our copy would be used for
- * ever. So we remember for each copy which home knows, and when that home has died or is
- * none any more we ask again, as for a copy: what answers notes us, or has a newer version,
- * which we then take for the INVALIDATE that we missed. What the homes have lost (ENOENT,
- * or an older version, until its owner brings it back) is asked for again every retry
- * interval, a bounded number of times after each change of membership.
+ * told by it of the next version before that is acknowledged. If that were the only one to
+ * know, the copy would be used on when it is stopped, for what is published then goes to
+ * the others; and for ever if it has died. So we remember for each copy which homes know,
+ * and ask each of the others to note us as well: a LOOKUP that it answers when it has that
+ * version, at once or (EAGAIN, then NOTIFY) as soon as it comes to it. A home that has a
+ * newer one says so instead, and we take that for the INVALIDATE that we have missed.
  *
- * A note that we have made ourselves, as a home, is of no use to others while we are
- * stopped: the neighbours who would be told in our place (node_told.c) are told by the home
- * that knows of us. So such a copy is looked up at another home as well, at once and beside
- * what goes on.
+ * That begins with the answer that the copy is fetched for, and goes on beside the fetch.
+ * Nothing waits for it. Between the two a newer version may reach a home that does not know
+ * us yet: it says so when our LOOKUP comes, some message times later. The home that
+ * answered first knows us all the while, and a publisher that finds it stopped waits for it
+ * for longer than that; only if it is killed in these milliseconds the newer version may be
+ * acknowledged before we hear of it.
  *
- * A change costs a walk over the copies, some 0.1 us each and in portions, and messages
- * only for those that its rank was or is a home of. Between the change and the end of this
- * an acknowledgement does not say that nobody uses an older copy: docs/dht.md.
+ * When a home has died, or a rank that joins takes its place, who is a home now is asked in
+ * the same way. The walk over the copies costs some 0.1 us each and is done in portions;
+ * messages are sent only for those whose homes have changed. A home that is silent, or
+ * cannot note us, is asked again every retry interval, a bounded number of times after the
+ * last change of membership or new copy; under the same id, so that it keeps one waiter for
+ * us, and what it says late counts. The waiter of a copy that is gone is cancelled.
  *
- * If there is no memory for a note the copy is as if its home had never known of it: that
- * is logged.
+ * What is told twice does no harm: the second time there is nothing older here.
+ *
+ * If there is no memory for a note the copy is as if that home had never known of it: that
+ * is logged, or tried again.
  */
 #include "dht/node_impl.h"
 
@@ -34,18 +40,35 @@
 #define REVIEW_BUDGET 4096
 #define TRIES_MAX     12
 
+/* A home that knows of the copy. */
+struct place {
+    uint32_t rank, epoch; /* it noted us when we knew of that many deaths */
+};
+
+enum note_state {
+    NOTE_ASKED, /* no answer yet */
+    NOTE_WAITS, /* it has not that version; it will say so when it has */
+    NOTE_AGAIN, /* it was silent, or could not; to be asked again */
+};
+
+/* A home that is to know of it. */
+struct note {
+    uint64_t id;
+    UT_hash_handle hh; /* node->notes */
+    struct note *next; /* copy->notes */
+    struct copy *copy;
+    struct timer timer;
+    enum note_state state;
+    uint32_t rank, epoch; /* deaths that we knew of when it was asked */
+};
+
 struct copy {
     struct dyad_version version;
     UT_hash_handle hh;
-    uint32_t home, epoch; /* it noted us when we knew of that many deaths */
-    bool asking;
-    char upath[];
-};
-
-struct renewal {
-    struct dht_node *node;
-    struct dyad_version version; /* that we had when it began */
-    char upath[];
+    struct note *notes;
+    const char *upath; /* behind the places */
+    uint32_t nplaces;
+    struct place place[]; /* as many as there are replicas */
 };
 
 static void copies_try_again(struct dht_node *node)
@@ -62,6 +85,97 @@ static struct copy *copy_find(struct dht_node *node, const char *upath)
     return copy;
 }
 
+static void note_set_state(struct dht_node *node, struct note *note, enum note_state state)
+{
+    node_timer_stop(node, &note->timer);
+    node->ncopies_asking -= note->state == NOTE_ASKED;
+    node->ncopies_asking += state == NOTE_ASKED;
+    note->state = state;
+    if (state == NOTE_ASKED)
+        node_timer_start(node, &note->timer, TIMER_LOOKUP);
+    else if (state == NOTE_AGAIN)
+        copies_try_again(node);
+}
+
+static void note_free(struct dht_node *node, struct note *note)
+{
+    node_timer_stop(node, &note->timer);
+    node->ncopies_asking -= note->state == NOTE_ASKED;
+    HASH_DEL(node->notes, note);
+    LL_DELETE(note->copy->notes, note);
+    free(note);
+}
+
+/* The home may keep a waiter for it, also one that has not answered. */
+static void note_cancel(struct dht_node *node, struct note *note)
+{
+    struct net_msg msg = {.type = NET_MSG_LOOKUP_CANCEL, .id = note->id};
+
+    msg.entry.upath = note->copy->upath;
+    if (dht_node_is_live(node, note->rank))
+        node_send(node, note->rank, &msg); /* if it fails it is told for nothing, later */
+    note_free(node, note);
+}
+
+static void note_timeout(struct dht_node *node, struct timer *timer)
+{
+    struct note *note = (struct note *)((char *)timer - offsetof(struct note, timer));
+    uint32_t rank = note->rank;
+
+    note_set_state(node, note, NOTE_AGAIN);
+    node_silent(node, rank);
+}
+
+static struct note *note_find(struct copy *copy, uint32_t rank)
+{
+    struct note *note;
+
+    LL_FOREACH(copy->notes, note)
+    {
+        if (note->rank == rank)
+            break;
+    }
+    return note;
+}
+
+static struct note *note_create(struct dht_node *node, struct copy *copy, uint32_t rank)
+{
+    struct note *note = calloc(1, sizeof(*note));
+
+    if (note == NULL)
+        return NULL;
+    note->id = node_next_id(node);
+    note->copy = copy;
+    note->rank = rank;
+    note->state = NOTE_AGAIN;
+    note->timer.fn = note_timeout;
+    HASH_ADD(hh, node->notes, id, sizeof(note->id), note);
+    if (note->hh.tbl == NULL) {
+        free(note);
+        return NULL;
+    }
+    LL_PREPEND(copy->notes, note);
+    return note;
+}
+
+static void note_send(struct dht_node *node, struct note *note)
+{
+    struct net_msg msg = {.type = NET_MSG_LOOKUP,
+                          .flags = NET_LOOKUP_COPY | NET_LOOKUP_WAIT | NET_LOOKUP_HELD,
+                          .id = note->id,
+                          .newer_than = note->copy->version};
+
+    msg.entry.upath = note->copy->upath;
+    note->epoch = node->epoch;
+    if (node_send(node, note->rank, &msg) < 0) {
+        note_set_state(node, note, NOTE_AGAIN);
+        return;
+    }
+    note_set_state(node, note, NOTE_ASKED);
+    if (note->rank != node->config.self)
+        node->stats.asked++;
+}
+
 static void copy_free(struct dht_node *node, struct copy *copy)
 {
     if (node->copy_next == copy)
@@ -70,137 +184,77 @@ static void copy_free(struct dht_node *node, struct copy *copy)
     free(copy);
 }
 
-static void copies_walk(struct dht_node *node);
-static void copy_renew(struct dht_node *node, struct copy *copy);
-
-bool copies_home_elsewhere(struct dht_node *node, const char *upath)
+static void copy_cancel_notes(struct dht_node *node, struct copy *copy)
 {
-    uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n = dht_node_homes(node, upath, homes);
+    while (copy->notes != NULL)
+        note_cancel(node, copy->notes);
+}
 
+static bool is_among(const uint32_t *homes, unsigned n, uint32_t rank)
+{
     for (unsigned i = 0; i < n; i++)
-        if (homes[i] != node->config.self)
+        if (homes[i] == rank)
             return true;
     return false;
 }
 
-/* Noted, but by us alone. */
-static void copy_tell_another(struct dht_node *node, struct copy *copy)
+static bool copy_is_known_to(const struct dht_node *node, const struct copy *copy,
+                             uint32_t rank)
 {
-    if (copy->asking || !copies_home_elsewhere(node, copy->upath))
-        return;
-    if (node->ncopies_asking < DHT_REPAIR_WINDOW)
-        copy_renew(node, copy);
-    else
-        copies_walk(node);
-}
-
-void copies_note(struct dht_node *node, const char *upath,
-                 const struct dyad_version *version, uint32_t home)
-{
-    struct copy *copy = copy_find(node, upath);
-    size_t len = strlen(upath);
-
-    if (copy == NULL && (copy = calloc(1, sizeof(*copy) + len + 1)) != NULL) {
-        memcpy(copy->upath, upath, len + 1);
-        HASH_ADD_KEYPTR(hh, node->copies, copy->upath, len, copy);
-        if (copy->hh.tbl == NULL) {
-            free(copy);
-            copy = NULL;
-        }
-    }
-    if (copy == NULL) {
-        log_warn("out of memory: it is not noted where this rank's copy of %s is known",
-                 upath);
-        return;
-    }
-    copy->version = *version;
-    copy->home = home;
-    copy->epoch = node->epoch;
-    if (home == DYAD_RANK_NONE)
-        copies_try_again(node);
-    else if (home == node->config.self)
-        copy_tell_another(node, copy);
-}
-
-void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
-{
-    struct copy *copy = copy_find(node, newer->upath);
-
-    if (copy == NULL || dyad_version_cmp(&newer->version, &copy->version) <= 0)
-        return;
-    /* Of a directory its home goes on to count us: told_take_ranks(). */
-    if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
-        copy->version = newer->version;
-    else
-        copy_free(node, copy);
-}
-
-void copies_drop(struct dht_node *node, const char *upath)
-{
-    struct copy *copy = copy_find(node, upath);
-
-    if (copy != NULL)
-        copy_free(node, copy);
-}
-
-static bool copy_is_known(struct dht_node *node, const struct copy *copy)
-{
-    uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n;
-
-    if (copy->home == DYAD_RANK_NONE ||
-        (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch) ||
-        (copy->home == node->config.self && copies_home_elsewhere(node, copy->upath)))
-        return false;
-    n = dht_node_homes(node, copy->upath, homes);
-    for (unsigned i = 0; i < n; i++)
-        if (homes[i] == copy->home)
-            return true;
+    for (uint32_t i = 0; i < copy->nplaces; i++)
+        if (copy->place[i].rank == rank)
+            return node->death == NULL || node->death[rank] >> 1 <= copy->place[i].epoch;
     return false;
 }
 
-static void renewed(void *arg, int status, const struct dyad_entry *entry)
+/* The rank knows of it since we knew of `epoch` deaths. */
+static void copy_set_known(struct dht_node *node, struct copy *copy, uint32_t rank,
+                           uint32_t epoch)
 {
-    struct renewal *renewal = arg;
-    struct dht_node *node = renewal->node;
-    struct copy *copy = copy_find(node, renewal->upath);
-    int order = entry != NULL ? dyad_version_cmp(&entry->version, &renewal->version) : -1;
+    uint32_t homes[DHT_REPLICAS_MAX], i = 0;
+    unsigned n = dht_node_homes(node, copy->upath, homes);
 
-    node->ncopies_asking--;
-    if (copy != NULL)
-        copy->asking = false;
-    if (order > 0) {
-        publish_missed(node, entry);
-    } else if (copy != NULL && (status != 0 || order < 0)) {
-        copy->version = renewal->version; /* the answer has noted an older one */
-        copy->home = DYAD_RANK_NONE;
-        copies_try_again(node);
-    }
-    free(renewal);
-    node_rearm(node); /* there is room for the next */
+    while (i < copy->nplaces && copy->place[i].rank != rank)
+        i++;
+    if (i == node->config.replicas) /* all taken: who is no home any more makes room */
+        for (i = 0; i < copy->nplaces && is_among(homes, n, copy->place[i].rank);)
+            i++;
+    if (i == node->config.replicas)
+        return; /* it is no home, either */
+    if (i == copy->nplaces)
+        copy->nplaces++;
+    copy->place[i] = (struct place){rank, epoch};
 }
 
-static void copy_renew(struct dht_node *node, struct copy *copy)
+/* See that all homes know of it, or have been asked. False: as many as may be are being
+ * asked (only with `bounded`). */
+static bool copy_tell_homes(struct dht_node *node, struct copy *copy, bool bounded)
 {
-    size_t len = strlen(copy->upath);
-    struct renewal *renewal = calloc(1, sizeof(*renewal) + len + 1);
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = dht_node_homes(node, copy->upath, homes);
+    struct note *note, *tmp;
 
-    if (renewal == NULL) {
-        copies_try_again(node);
-        return;
+    LL_FOREACH_SAFE(copy->notes, note, tmp)
+    {
+        if (!is_among(homes, n, note->rank))
+            note_cancel(node, note);
     }
-    renewal->node = node;
-    renewal->version = copy->version;
-    memcpy(renewal->upath, copy->upath, len + 1);
-    if (dht_node_lookup(node, copy->upath, NET_LOOKUP_COPY, NULL, renewed, renewal) ==
-        NULL) {
-        free(renewal);
-        copies_try_again(node);
-        return;
+    for (unsigned i = 0; i < n; i++) {
+        if (copy_is_known_to(node, copy, homes[i]))
+            continue;
+        note = note_find(copy, homes[i]);
+        if (note != NULL && note->state != NOTE_AGAIN)
+            continue;
+        if (bounded && node->ncopies_asking >= DHT_REPAIR_WINDOW)
+            return false;
+        if (note == NULL)
+            note = note_create(node, copy, homes[i]);
+        if (note != NULL)
+            note_send(node, note);
+        else
+            copies_try_again(node);
     }
-    copy->asking = true;
-    node->ncopies_asking++;
+    return true;
 }
 
 static void copies_walk(struct dht_node *node)
@@ -215,8 +269,115 @@ static void copies_walk(struct dht_node *node)
     }
 }
 
+static struct copy *copy_create(struct dht_node *node, const char *upath)
+{
+    size_t places = node->config.replicas * sizeof(struct place), len = strlen(upath);
+    struct copy *copy = calloc(1, sizeof(*copy) + places + len + 1);
+
+    if (copy == NULL)
+        return NULL;
+    copy->upath = memcpy((char *)copy->place + places, upath, len + 1);
+    HASH_ADD_KEYPTR(hh, node->copies, copy->upath, len, copy);
+    if (copy->hh.tbl == NULL) {
+        free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+void copies_note(struct dht_node *node, const char *upath,
+                 const struct dyad_version *version, uint32_t home)
+{
+    struct copy *copy = copy_find(node, upath);
+    struct note *note;
+
+    if (copy == NULL && (copy = copy_create(node, upath)) == NULL) {
+        log_warn("out of memory: it is not noted where this rank's copy of %s is known",
+                 upath);
+        return;
+    }
+    if (dyad_version_cmp(&copy->version, version) != 0) {
+        copy_cancel_notes(node, copy);
+        copy->nplaces = 0;
+        copy->version = *version;
+        node->copy_tries = 0;
+    }
+    if (home == DYAD_RANK_NONE) {
+        copies_try_again(node);
+        copies_walk(node);
+        return;
+    }
+    if ((note = note_find(copy, home)) != NULL)
+        note_cancel(node, note);
+    copy_set_known(node, copy, home, node->epoch);
+    copy_tell_homes(node, copy, false);
+}
+
+void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
+{
+    struct copy *copy = copy_find(node, newer->upath);
+
+    if (copy == NULL || dyad_version_cmp(&newer->version, &copy->version) <= 0)
+        return;
+    /* Of a directory its homes go on to count us: told_take_ranks(). */
+    if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
+        copy->version = newer->version;
+    else
+        copies_drop(node, newer->upath);
+}
+
+void copies_drop(struct dht_node *node, const char *upath)
+{
+    struct copy *copy = copy_find(node, upath);
+
+    if (copy == NULL)
+        return;
+    copy_cancel_notes(node, copy);
+    copy_free(node, copy);
+}
+
+bool copies_reply(struct dht_node *node, const struct net_msg *msg)
+{
+    const struct dyad_entry *entry = &msg->entry;
+    struct copy *copy;
+    struct note *note;
+
+    HASH_FIND(hh, node->notes, &msg->id, sizeof(msg->id), note);
+    if (note == NULL)
+        return false;
+    copy = note->copy;
+    if (note->rank != msg->source ||
+        (entry->upath != NULL && strcmp(entry->upath, copy->upath) != 0))
+        return true;
+    if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN) {
+        note_set_state(node, note, NOTE_WAITS);
+    } else if (msg->type == NET_MSG_ERROR || (msg->flags & NET_LOOKUP_UNNOTED) != 0 ||
+               entry->upath == NULL || entry->state == DYAD_ENTRY_NONE) {
+        note_set_state(node, note, NOTE_AGAIN);
+    } else {
+        copy_set_known(node, copy, note->rank, note->epoch);
+        note_free(node, note);
+        if (dyad_version_cmp(&entry->version, &copy->version) > 0)
+            publish_missed(node, entry);
+    }
+    return true;
+}
+
+/* Who is asked has died: should it come back, it knows nothing of that. */
+static void notes_drop_dead(struct dht_node *node)
+{
+    struct note *note, *tmp;
+
+    HASH_ITER(hh, node->notes, note, tmp)
+    {
+        if (!dht_node_is_live(node, note->rank))
+            note_free(node, note);
+    }
+}
+
 void copies_review(struct dht_node *node)
 {
+    notes_drop_dead(node);
     node->copy_tries = 0;
     copies_walk(node);
 }
@@ -231,11 +392,9 @@ void copies_review_step(struct dht_node *node)
             node->copy_next = node->copies;
             continue;
         }
-        if (node->ncopies_asking >= DHT_REPAIR_WINDOW)
+        if (!copy_tell_homes(node, copy, true))
             return;
         node->copy_next = copy->hh.next;
-        if (!copy->asking && !copy_is_known(node, copy))
-            copy_renew(node, copy);
     }
 }
 
@@ -265,17 +424,14 @@ int dht_node_hold(struct dht_node *node, const char *upath,
     return 0;
 }
 
-bool copies_is_renewal(dht_lookup_fn fn)
-{
-    return fn == renewed;
-}
-
 void copies_destroy(struct dht_node *node)
 {
     struct copy *copy, *tmp;
 
     HASH_ITER(hh, node->copies, copy, tmp)
     {
+        while (copy->notes != NULL)
+            note_free(node, copy->notes);
         copy_free(node, copy);
     }
 }

@@ -132,6 +132,21 @@ static void record_set(struct dht_record *record, const struct net_msg *msg)
         msg->source == msg->entry.owner ? msg->source_incarnation : 0;
 }
 
+static bool is_asked_for(const struct dyad_version *version,
+                         const struct dyad_version *newer_than, uint8_t flags)
+{
+    int order = dyad_version_cmp(version, newer_than);
+
+    return order > 0 || (order == 0 && (flags & NET_LOOKUP_HELD) != 0);
+}
+
+/* What a rank has already it still has if it is only out of our reach. */
+static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
+{
+    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? told_holder_is_gone(node, waiter->rank)
+                                                  : !dht_node_is_live(node, waiter->rank);
+}
+
 static void record_notify(struct dht_node *node, struct dht_record *record)
 {
     struct dht_waiter *waiter, *tmp;
@@ -140,13 +155,13 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
     {
         struct net_msg msg = {
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
-        if (dyad_version_cmp(&record->entry.version, &waiter->newer_than) <= 0)
+        if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags))
             continue;
         /* One that cannot be noted as a holder is not told now: it asks again by itself. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
             record->entry.state == DYAD_ENTRY_PUBLISHED &&
             waiter->rank != record->entry.owner) {
-            if (!dht_node_is_live(node, waiter->rank))
+            if (waiter_is_gone(node, waiter))
                 msg.flags = NET_LOOKUP_UNNOTED;
             else if (dht_shard_add_holder(record, waiter->rank) < 0)
                 continue;
@@ -283,7 +298,8 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
-    if (record != NULL && dyad_version_cmp(&record->entry.version, &msg->newer_than) > 0) {
+    if (record != NULL &&
+        is_asked_for(&record->entry.version, &msg->newer_than, msg->flags)) {
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
@@ -299,7 +315,8 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && noted_add(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
-    } else if (node->joining && !wait) {
+    } else if ((node->joining && !wait) ||
+               ((msg->flags & NET_LOOKUP_HELD) != 0 && !known)) {
         reply.type = NET_MSG_ERROR; /* others may know others of us, and look up here */
         reply.status = EHOSTUNREACH;
     } else if (wait) {
@@ -362,7 +379,7 @@ static int sweep_record(struct dht_record *record, void *arg)
     }
     DL_FOREACH_SAFE(record->waiters, waiter, tmp)
     {
-        if (!dht_node_is_live(sweep->node, waiter->rank)) {
+        if (waiter_is_gone(sweep->node, waiter)) {
             DL_DELETE(record->waiters, waiter);
             free(waiter);
         }

@@ -246,6 +246,7 @@ struct dht_node {
     uint64_t kept_floor; /* when homes moved last: what was asked before is not true */
 
     struct copy *copies, *copy_next; /* next to be looked at */
+    struct note *notes;              /* homes that are to know of one, by id */
     bool copies_reviewing, copies_again;
     unsigned ncopies_asking, copy_tries;
     struct timer copy_timer;
@@ -342,7 +343,8 @@ void kept_drop(struct dht_node *node, const char *upath);
 void kept_drop_all(struct dht_node *node);
 
 /* node_copies.c */
-/* The home has noted us as a holder of that version; DYAD_RANK_NONE: none has. */
+/* The home has noted us as a holder of that version (DYAD_RANK_NONE: none has); the others
+ * are told. */
 void copies_note(struct dht_node *node, const char *upath,
                  const struct dyad_version *version, uint32_t home);
 /* A home told us of a newer version, and counts us no more. */
@@ -353,10 +355,8 @@ void copies_drop(struct dht_node *node, const char *upath);
 void copies_review(struct dht_node *node);
 void copies_review_step(struct dht_node *node);
 void copies_timer(struct dht_node *node, struct timer *timer);
-/* Is somebody else a home of it? Then a renewal asks that one. */
-bool copies_home_elsewhere(struct dht_node *node, const char *upath);
-/* Is it of a lookup of ours, whose arg is malloc'ed? */
-bool copies_is_renewal(dht_lookup_fn fn);
+/* False: the id is not of a home that was told of a copy. */
+bool copies_reply(struct dht_node *node, const struct net_msg *msg);
 void copies_destroy(struct dht_node *node);
 
 /* node_publish.c; _reply: false if the id is not of a publish */

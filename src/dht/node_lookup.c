@@ -537,8 +537,6 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         return NULL;
     }
     DL_APPEND(node->lookups, l);
-    if (copies_is_renewal(fn) && copies_home_elsewhere(node, upath))
-        asks_get(&l->asks, node->config.self)->failed = true;
     kept_expect(node, l);
     lookup_advance(node, l);
     node_rearm(node);
@@ -562,14 +560,6 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
     return lookup->home;
 }
 
-/* One whose fn is not called any more. */
-static void lookup_free(struct dht_lookup *l)
-{
-    if (copies_is_renewal(l->fn))
-        free(l->arg);
-    free(l);
-}
-
 void lookup_destroy(struct dht_node *node)
 {
     struct ready *ready, *rtmp;
@@ -580,12 +570,12 @@ void lookup_destroy(struct dht_node *node)
         if (ready->fn == lookup_done) {
             l = (struct dht_lookup *)ready;
             node_ready_remove(node, ready);
-            lookup_free(l);
+            free(l);
         }
     }
     HASH_CLEAR(hh, node->lookups_by_id);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
-        lookup_free(l);
+        free(l);
     }
 }

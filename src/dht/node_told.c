@@ -208,6 +208,27 @@ bool told_holder_is_gone(const struct dht_node *node, uint32_t rank)
            (node->missing == NULL || node->missing[rank] == DHT_GONE);
 }
 
+/* Those who have a copy that has not come to us before it was outdated are its holders,
+ * too. Of a directory they are told that we know now: record_notify(). */
+static int take_waiters(struct dht_record *record, const struct dyad_entry *newer)
+{
+    struct dht_waiter *waiter, *tmp;
+    int rc = 0;
+
+    DL_FOREACH_SAFE(record->waiters, waiter, tmp)
+    {
+        if ((waiter->flags & NET_LOOKUP_HELD) == 0 ||
+            dyad_version_cmp(&waiter->newer_than, &newer->version) >= 0)
+            continue;
+        rc |= dht_shard_add_holder(record, waiter->rank);
+        if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
+            continue;
+        DL_DELETE(record->waiters, waiter);
+        free(waiter);
+    }
+    return rc;
+}
+
 /* Move the ranks that hold something older from the record to `told`. */
 void told_take_ranks(struct dht_node *node, struct told *told, const struct net_msg *msg)
 {
@@ -217,6 +238,7 @@ void told_take_ranks(struct dht_node *node, struct told *told, const struct net_
 
     if (record->entry.state == DYAD_ENTRY_PUBLISHED)
         rc |= dht_shard_add_holder(record, record->entry.owner);
+    rc |= take_waiters(record, &msg->entry);
     DL_FOREACH((struct told *)record->user, earlier)
     {
         for (unsigned i = 0; i < earlier->nranks; i++)

@@ -27,6 +27,7 @@
 #include <utlist.h>
 
 #include "dht/index.h"
+#include "net/msg.h"
 
 struct tree_node {
     uint32_t used; /* children that are there */
@@ -467,7 +468,7 @@ static void count_chain(struct dht_shard_stats *stats, const struct dht_record *
         stats->tombstones += record->entry.state == DYAD_ENTRY_WITHDRAWN;
         DL_FOREACH(record->waiters, waiter)
         {
-            stats->waiters++;
+            stats->waiters += (waiter->flags & NET_LOOKUP_HELD) == 0;
         }
     }
     if (length > stats->deepest)

@@ -45,13 +45,13 @@ struct dht_record {
 struct dht_shard_stats {
     uint64_t entries;    /* published */
     uint64_t tombstones; /* withdrawn */
-    uint64_t waiters;
-    uint64_t occupied; /* leaves with a record */
-    uint64_t nodes;    /* tree nodes */
-    uint64_t deepest;  /* longest chain */
-    uint64_t bytes;    /* of tree, records and index, without malloc's own */
-    uint64_t lookups;  /* searches, those of insert included */
-    uint64_t passed;   /* full hashes that were looked at in leaves */
+    uint64_t waiters;    /* without holders of what has not come here */
+    uint64_t occupied;   /* leaves with a record */
+    uint64_t nodes;      /* tree nodes */
+    uint64_t deepest;    /* longest chain */
+    uint64_t bytes;      /* of tree, records and index, without malloc's own */
+    uint64_t lookups;    /* searches, those of insert included */
+    uint64_t passed;     /* full hashes that were looked at in leaves */
     uint64_t comparisons, false_matches; /* strings compared; of these unequal */
     uint64_t ended_at[DHT_DEPTH_MAX +
                       1]; /* searches that ended at each level; [depth]: at a leaf */

@@ -85,6 +85,8 @@ static json_t *waiters_json(const struct dht_record *record, uint64_t now)
 
     DL_FOREACH(record->waiters, w)
     {
+        if ((w->flags & NET_LOOKUP_HELD) != 0)
+            continue;
         if (n++ == WAITING_MAX)
             break;
         json_array_append_new(list, json_pack("{s:I, s:f}", "rank", (json_int_t)w->rank,
@@ -102,6 +104,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
 {
     const struct dyad_entry *e = &record->entry;
     json_t *o = json_object(), *holders = json_array();
+    const struct dht_waiter *w;
 
     dump_set_name(o, e->upath);
     set_hashes(member, o, e->upath);
@@ -122,6 +125,11 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
                                                                        : "awaited"));
     for (uint32_t i = 0; i < record->nholders && i < WAITING_MAX; i++)
         json_array_append_new(holders, json_integer(record->holders[i]));
+    DL_FOREACH(record->waiters, w) /* their version is yet to come here */
+    {
+        if ((w->flags & NET_LOOKUP_HELD) != 0 && json_array_size(holders) < WAITING_MAX)
+            json_array_append_new(holders, json_integer(w->rank));
+    }
     json_object_set_new(o, "holders", holders);
     json_object_set_new(o, "waiters", waiters_json(record, util_clock_now()));
     return o;

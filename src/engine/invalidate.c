@@ -5,6 +5,10 @@
  * one's close or unlink returns. The record goes at once, the file by a pool thread, and
  * only if it is still the one of the record. A directory is removed if it was withdrawn, or
  * is something else now, and nothing is in it.
+ *
+ * Each home tells us. The second finds no record any more, and would be answered while the
+ * file is still there: who is told of a name is answered in the order in which they told
+ * us.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +31,7 @@ struct invalidate {
     bool remove[2];
     mode_t mode[2]; /* of a directory that stays; 0: as it is */
     uint64_t token;
+    bool done; /* nothing older is here: to be answered after those that came before */
     struct transfer_wait commit;
 };
 
@@ -77,10 +82,20 @@ static void invalidate_work(void *arg)
     }
 }
 
-static void invalidate_done(void *arg)
+static struct invalidate *first_of(const struct member *member, const char *upath)
 {
-    struct invalidate *inv = arg;
+    struct invalidate *inv;
 
+    DL_FOREACH(member->invalidates, inv)
+    {
+        if (!upath || strcmp(inv->upath, upath) == 0)
+            break;
+    }
+    return inv;
+}
+
+static void invalidate_end(struct invalidate *inv)
+{
     struct member *member = inv->member;
 
     DL_DELETE(member->invalidates, inv);
@@ -91,16 +106,21 @@ static void invalidate_done(void *arg)
     first_look_step(member);
 }
 
+static void invalidate_done(void *arg)
+{
+    struct invalidate *inv = arg;
+    struct member *member = inv->member;
+    char upath[DYAD_UPATH_MAX + 1];
+
+    inv->done = true;
+    strcpy(upath, inv->upath);
+    while ((inv = first_of(member, upath)) && inv->done)
+        invalidate_end(inv);
+}
+
 bool invalidate_pending(const struct member *member, const char *upath)
 {
-    const struct invalidate *inv;
-
-    DL_FOREACH(member->invalidates, inv)
-    {
-        if (!upath || strcmp(inv->upath, upath) == 0)
-            return true;
-    }
-    return false;
+    return first_of(member, upath) != NULL;
 }
 
 /* No copy of ours is between two names. */

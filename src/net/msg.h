@@ -107,6 +107,9 @@ enum net_msg_type {
 /* In a LOOKUP_REPLY: the home was cut off, or another rank was, and may not have heard of
  * all that is published. */
 #define NET_LOOKUP_UNSURE 0x40u
+/* With COPY and WAIT: the asker has a copy of the version newer_than, and that one is an
+ * answer as well. Nobody waits for it: the home is to know of the copy. */
+#define NET_LOOKUP_HELD 0x80u
 /* SETTLE: because the receiver asked; no need to ask again. */
 #define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. With

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a stopped rank has on its node, fetched or published, is not read there by others once it is out of date:
 # while it is stopped, when it has been given up, when it goes on, when it is killed. What it has open for writing stays.
+# Nor is a copy when a home of it is stopped.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
@@ -49,16 +50,30 @@ removed() {
     : >"$LOG"
 }
 
-# The first of its neighbours is stopped, too: before the holder fetches, for if it were the one home that knows of a copy, and
-# stopped then, nobody else could know (docs/reliability.md).
+# A home of some of the copies is stopped after they were fetched, before it is given up: the other one knows of them.
 begin_case
 JOB_ENV+=(DYAD_PEER_TIMEOUT=2 DYAD_JOIN_TIMEOUT=3)
+FILES='files=$(echo file.{0..39}); are() { for f in $files; do is "$f" "$1"; done; }; '
+job_begin 60 \
+    1@n0 bash -c "$RANK$FILES"'for f in $files; do echo old >$f; done; made flag.old; wait_for flag.stopped
+        begin=$EPOCHREALTIME; for f in $files; do echo new >$f & done; wait; took all; made flag.new; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.have; stop home; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'await_stopped home; made flag.stopped; wait_for flag.read; go_on home; made flag.gone_on; wait_for flag.over' -- \
+    1@n2 bash -c "$RANK$FILES"'wait_for flag.old; are old; made flag.have; wait_for flag.new; are new; made flag.read; wait_for flag.gone_on
+        are new; made flag.over'
+job_end_ok 60
+between all 0 8
+! grep 'did not confirm in time' "$LOG" || fail "a holder was not told"
+: >"$LOG"
+
+# The first of its neighbours is stopped, too.
+begin_case
 job_begin 60 \
     1@n0 bash -c "$RANK$OLD"'wait_for flag.stopped; '"$NEW"'wait_for flag.over; all_are new; none; is held "old
 more"' -- \
     3@n1 bash -c "$RANK"'wait_for flag.over' -- \
     1@n2 bash -c "$RANK"'stop idle; wait_for flag.over' -- \
-    1@n2 bash -c "$RANK"'await_stopped idle; '"$HAVE"'stop holder; '"$GO_ON" -- \
+    1@n2 bash -c "$RANK$HAVE"'stop holder; '"$GO_ON" -- \
     1@n2 bash -c "$RANK"'await_stopped idle holder; made flag.stopped; wait_for flag.new; all_are new; none
         go_on idle holder; wait_for flag.over; all_are new; none; is held "old
 more"'

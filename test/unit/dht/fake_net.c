@@ -277,13 +277,16 @@ static bool step(struct fake_net *net, uint64_t end)
 
     DL_FOREACH(net->queue, p)
     {
+        if (net->rank[p->to].stopped)
+            continue;
         if (p->when < when || (p->when == when && packet == NULL)) {
             when = p->when;
             packet = p;
         }
     }
     for (uint32_t i = 0; i < net->nranks; i++) {
-        if (net->rank[i].node != NULL && net->rank[i].timer <= end &&
+        if (net->rank[i].node != NULL && !net->rank[i].stopped &&
+            net->rank[i].timer <= end &&
             (net->rank[i].timer < when || (packet == NULL && rank == NULL))) {
             when = net->rank[i].timer;
             rank = &net->rank[i];

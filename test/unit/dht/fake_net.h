@@ -30,8 +30,9 @@ struct fake_rank {
     struct dht_node *node; /* NULL: dead */
     uint32_t rank, incarnation;
     uint64_t timer;
-    bool dying; /* killed: takes nothing back */
-    bool hold;  /* keep invalidations instead of confirming them */
+    bool dying;   /* killed: takes nothing back */
+    bool stopped; /* it reads nothing and does nothing; what comes lies there */
+    bool hold;    /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
     unsigned nleft; /* of ninvalidated: for what a neighbour may have left */

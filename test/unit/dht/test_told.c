@@ -15,6 +15,7 @@
 #define COPY NET_LOOKUP_COPY
 #define HALF SEC /* of invalidate_timeout */
 #define STEP (SEC / 4)
+#define EACH 2 /* both homes know who has a copy */
 
 static const uint32_t nodes[12] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
 
@@ -35,6 +36,7 @@ static void look_up(struct fake_net *net, uint32_t rank)
     fake_lookup(net, rank, 0, COPY, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     assert_int_equal(r.status, 0);
+    fake_net_run(net, MSEC); /* all homes know */
 }
 
 static struct scene scene_begin(void)
@@ -92,21 +94,21 @@ static void test_silent(void **state)
     s.net->rank[s.a].hold = true;
     publish(&s, s.owner);
     run_to(&s, HALF - MSEC);
-    assert_int_equal(s.net->rank[s.a].nheld, 1);
+    assert_int_equal(s.net->rank[s.a].nheld, EACH);
     assert_int_equal(left(&s, s.b) + left(&s, s.c), 0);
     run_to(&s, HALF + MSEC);
-    assert_int_equal(left(&s, s.b), 1);
+    assert_int_equal(left(&s, s.b), EACH);
     assert_int_equal(s.net->rank[s.b].left_by, s.a);
     assert_int_equal(s.net->rank[s.b].invalidated.size, 6);
     acknowledged_after(&s, 2 * HALF);
-    assert_int_equal(left(&s, s.b), 1);
+    assert_int_equal(left(&s, s.b), EACH);
     assert_int_equal(left(&s, s.c), 0);
     /* The next version is told to it again, and to the neighbour in its place; of the first
      * it answers late. */
     look_up(s.net, s.a);
     publish(&s, s.owner);
     run_to(&s, HALF + MSEC);
-    assert_int_equal(left(&s, s.b), 2);
+    assert_int_equal(left(&s, s.b), 2 * EACH);
     for (unsigned i = 0; i < s.net->rank[s.a].nheld; i++)
         dht_node_invalidated(s.net->rank[s.a].node, s.net->rank[s.a].held[i]);
     acknowledged_after(&s, HALF + MSEC);
@@ -123,7 +125,7 @@ static void test_silent_owner(void **state)
     s.net->rank[s.a].hold = true;
     publish(&s, s.owner);
     run_to(&s, HALF + MSEC);
-    assert_int_equal(left(&s, s.b), 2); /* by both homes */
+    assert_int_equal(left(&s, s.b), EACH);
     assert_int_equal(s.net->rank[s.b].left_by, s.a);
     acknowledged_after(&s, 2 * HALF);
     fake_net_destroy(s.net);
@@ -142,16 +144,16 @@ static void test_silent_neighbours(void **state)
         s.net->rank[s.b].hold = what != 2;
         publish(&s, what == 2 ? s.b : s.owner);
         run_to(&s, HALF + MSEC);
-        assert_int_equal(left(&s, s.b), what == 1 || what == 2 ? 0 : 1);
-        assert_int_equal(left(&s, s.c), what == 1 ? 2 : what == 2 ? 1 : 0);
+        assert_int_equal(left(&s, s.b), what == 1 || what == 2 ? 0 : EACH);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 * EACH : what == 2 ? EACH : 0);
         if (what == 3)
             fake_net_kill(s.net, s.b, true);
         run_to(&s, HALF + STEP - MSEC);
-        assert_int_equal(left(&s, s.c), what == 1 ? 2 : what == 0 ? 0 : 1);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 * EACH : what == 0 ? 0 : EACH);
         run_to(&s, HALF + STEP + MSEC);
-        assert_int_equal(left(&s, s.c), what == 1 ? 2 : 1);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 * EACH : EACH);
         acknowledged_after(&s, 2 * HALF);
-        assert_int_equal(left(&s, s.c), what == 1 ? 2 : 1);
+        assert_int_equal(left(&s, s.c), what == 1 ? 2 * EACH : EACH);
         fake_net_destroy(s.net);
     }
 }
@@ -170,8 +172,8 @@ static void test_other_disks(void **state)
                 fake_net_kill(s.net, s.a, true);
             publish(&s, s.owner);
             run_to(&s, (dead ? 0 : HALF) + MSEC);
-            assert_int_equal(left(&s, s.b), 1);
-            assert_int_equal(left(&s, s.c), 1);
+            assert_int_equal(left(&s, s.b), EACH);
+            assert_int_equal(left(&s, s.c), EACH);
             assert_int_equal(s.net->rank[s.c].left_by, s.a);
             if (dead)
                 assert_int_equal(s.r.calls, 1);
@@ -192,10 +194,10 @@ static void test_dies_later(void **state)
     s.net->rank[s.a].hold = true;
     publish(&s, s.owner);
     run_to(&s, HALF + MSEC);
-    assert_int_equal(left(&s, s.b), 1);
+    assert_int_equal(left(&s, s.b), EACH);
     fake_net_kill(s.net, s.a, true);
     acknowledged_after(&s, HALF + MSEC);
-    assert_int_equal(left(&s, s.b), 2);
+    assert_int_equal(left(&s, s.b), 2 * EACH);
     fake_net_destroy(s.net);
 }
 
@@ -218,7 +220,7 @@ static void test_given_up(void **state)
         fake_net_run(s.net, 10 * SEC); /* the homes have swept */
         publish(&s, s.owner);
         acknowledged_after(&s, 0);
-        assert_int_equal(left(&s, s.b), gone ? 0 : 1);
+        assert_int_equal(left(&s, s.b), gone ? 0 : EACH);
         fake_net_destroy(s.net);
     }
 }
@@ -244,6 +246,167 @@ static void test_home_holds(void **state)
     fake_net_destroy(s.net);
 }
 
+/* Whichever home is stopped when a newer version comes, the other one knows who has a copy,
+ * however that came to it. */
+static void test_home_stopped(void **state)
+{
+    (void)state;
+    for (unsigned which = 0; which < 2; which++) {
+        for (unsigned waited = 0; waited < 2; waited++) {
+            struct scene s = scene_begin();
+            uint32_t reader = waited ? s.c : s.a;
+            if (waited) {
+                struct result r;
+                fake_lookup(s.net, reader, 1, COPY | NET_LOOKUP_WAIT, NULL, &r);
+                fake_net_run(s.net, MSEC);
+                fake_publish_ok(s.net, s.owner, 1, 5, PUB);
+                assert_true(fake_net_run_until(s.net, &r.calls, SEC));
+                fake_homes(s.net, 1, s.homes);
+                fake_net_run(s.net, MSEC);
+            }
+            assert_int_equal(s.net->rank[reader].copy[waited].rank, s.owner);
+            s.net->rank[s.homes[which]].stopped = true;
+            fake_publish_ok(s.net, s.owner, waited, 6, PUB);
+            assert_int_equal(s.net->rank[reader].copy[waited].counter, 0);
+            fake_net_destroy(s.net);
+        }
+    }
+}
+
+static int count_waiters(struct dht_record *record, void *arg)
+{
+    for (const struct dht_waiter *w = record->waiters; w != NULL; w = w->next)
+        ++*(unsigned *)arg;
+    return 0;
+}
+
+static unsigned waiters(struct fake_net *net)
+{
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < net->nranks; i++)
+        dht_shard_foreach(dht_node_shard(net->rank[i].node), count_waiters, &n);
+    return n;
+}
+
+/* A home is stopped when the copy is made, and perhaps already when its version is
+ * published: it hears of that when it goes on. Or it misses that version, and hears of the
+ * copy and then of the next one. */
+static void test_home_was_stopped(void **state)
+{
+    (void)state;
+    for (unsigned missed = 0; missed < 3; missed++) {
+        struct scene s = scene_begin();
+        struct result r;
+
+        s.net->refuse = false;
+        s.net->rank[s.homes[1]].stopped = missed < 2;
+        s.net->cut[s.owner][s.homes[1]] = missed == 2;
+        if (missed)
+            fake_publish_ok(s.net, s.owner, 0, 6, PUB);
+        look_up(s.net, s.b);
+        assert_int_equal(waiters(s.net), missed == 2);
+        s.net->cut[s.owner][s.homes[1]] = false;
+        fake_net_run(s.net, 2 * SEC); /* given up for now */
+        s.net->rank[s.homes[1]].stopped = false;
+        fake_net_run(s.net, missed == 2 ? MSEC : 6 * SEC);
+        s.net->rank[s.homes[0]].stopped = true;
+        s.net->rank[s.b].hold = true;
+        fake_publish(s.net, s.owner, 0, 7, PUB, &r);
+        fake_net_run(s.net, SEC / 2);
+        assert_int_equal(s.net->rank[s.b].nheld, 1);
+        assert_int_equal(s.net->rank[s.b].invalidated.size, 7);
+        /* It is waited for. */
+        s.net->rank[s.homes[0]].stopped = false;
+        fake_net_run(s.net, SEC / 2);
+        assert_int_equal(r.calls, 0);
+        assert_true(fake_net_run_until(s.net, &r.calls, 3 * SEC));
+        fake_net_run(s.net, 6 * SEC);
+        assert_int_equal(waiters(s.net), 0);
+        fake_net_destroy(s.net);
+    }
+}
+
+/* A home that is silent is asked again, also long after the last change of membership; one
+ * that can be reached is not asked twice. */
+static void test_home_is_silent(void **state)
+{
+    struct scene s = scene_begin();
+    unsigned asked;
+
+    (void)state;
+    s.net->refuse = false;
+    s.net->cut[s.a][s.homes[1]] = true;
+    fake_publish_ok(s.net, s.owner, 0, 6, PUB);
+    look_up(s.net, s.a);
+    fake_net_run(s.net, 300 * SEC);
+    asked = s.net->sent[NET_MSG_LOOKUP];
+    fake_publish_ok(s.net, s.owner, 0, 7, PUB);
+    look_up(s.net, s.a);
+    assert_in_range(s.net->sent[NET_MSG_LOOKUP], asked + 2, asked + 2);
+    s.net->cut[s.a][s.homes[1]] = false;
+    fake_net_run(s.net, 7 * SEC);
+    assert_int_equal(fake_record(s.net, s.homes[1], 0)->nholders, 1);
+    asked = s.net->sent[NET_MSG_LOOKUP];
+    fake_net_run(s.net, 300 * SEC);
+    look_up(s.net, s.a);
+    assert_int_equal(s.net->sent[NET_MSG_LOOKUP], asked + 1);
+    fake_net_destroy(s.net);
+}
+
+/* One rank after the other is stopped for a while, others join and leave, and files are
+ * read and written by those who go on. What was acknowledged is not read in an older
+ * version; but for the moments in which who goes on reads what has come meanwhile. */
+static void test_stops(void **state)
+{
+    enum { KEYS = 6, R = 12 };
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        struct fake_net *net = fake_net_create_on(R, 2 + seed % 2, seed, nodes);
+        struct dyad_version acked[KEYS] = {{0}};
+        uint32_t stopped = DYAD_RANK_NONE, dead = DYAD_RANK_NONE;
+
+        for (unsigned i = 0; i < 300; i++) {
+            uint32_t rank = fake_net_random(net, R), what = fake_net_random(net, 12);
+            unsigned key = fake_net_random(net, KEYS);
+            if (what == 0 && stopped == DYAD_RANK_NONE && net->rank[rank].node != NULL) {
+                stopped = rank;
+                net->rank[rank].stopped = true;
+            } else if (what == 1 && stopped != DYAD_RANK_NONE) {
+                net->rank[stopped].stopped = false;
+                stopped = DYAD_RANK_NONE;
+            } else if (what == 2 && seed % 3 == 0 && stopped == DYAD_RANK_NONE) {
+                if (dead != DYAD_RANK_NONE)
+                    fake_net_revive(net, dead, true);
+                else
+                    fake_net_kill(net, rank, true);
+                dead = dead == DYAD_RANK_NONE ? rank : DYAD_RANK_NONE;
+            } else if (rank == stopped || rank == dead) {
+                continue;
+            } else if (what < 6) {
+                acked[key] = fake_publish_ok(net, rank, key, i, PUB);
+            } else {
+                struct result r;
+                fake_lookup(net, rank, key, COPY, NULL, &r);
+                assert_true(fake_net_run_until(net, &r.calls, 10 * SEC));
+            }
+            fake_net_run(net, 10 * MSEC);
+            for (uint32_t r = 0; r < R; r++)
+                for (unsigned k = 0; k < KEYS; k++)
+                    if (r != stopped && net->rank[r].copy[k].counter > 0 &&
+                        dyad_version_cmp(&net->rank[r].copy[k], &acked[k]) < 0)
+                        fail_msg(
+                            "seed %lu, step %u: rank %u has %s in version %lu, not "
+                            "%lu; stopped: %u",
+                            (unsigned long)seed, i, r, fake_key(k),
+                            (unsigned long)net->rank[r].copy[k].counter,
+                            (unsigned long)acked[k].counter, stopped);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +417,10 @@ int main(void)
         cmocka_unit_test(test_dies_later),
         cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_home_holds),
+        cmocka_unit_test(test_home_stopped),
+        cmocka_unit_test(test_home_was_stopped),
+        cmocka_unit_test(test_home_is_silent),
+        cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
