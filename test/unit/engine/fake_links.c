@@ -330,7 +330,11 @@ bool consume_confirm(struct member *member, uint64_t number)
     return false;
 }
 
-void consume_fail_waiting(struct member *member)
+void consume_fail_waiting(struct member *member, bool away)
+{
+}
+
+void linger_rank_changed(struct member *member)
 {
 }
 
