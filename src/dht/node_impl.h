@@ -2,11 +2,11 @@
  * dht/node_impl.h - what the parts of node.c share; private to dht/
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_told.c: whom a
- * home tells of a newer version. node_publish.c: our own entries. node_lookup.c: our
- * lookups. node_kept.c: their answers, kept. node_copies.c: who knows of our copies.
- * node_leave.c: giving the shard away. node_doubt.c: when our "not published" may not be
- * true. node_writing.c: who writes what, on storage that nodes share; node_writers.c: as
- * homes know it.
+ * home tells of a newer version. node_publish.c: our own entries. node_passed.c: homes
+ * that cannot be told of them. node_lookup.c: our lookups. node_kept.c: their answers,
+ * kept. node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
+ * node_doubt.c: when our "not published" may not be true. node_writing.c: who writes what,
+ * on storage that nodes share; node_writers.c: as homes know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -21,6 +21,7 @@
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
 #define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
 #define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
+#define DHT_PASSED_MAX    8  /* homes in whose place others are asked */
 #define DHT_REPAIR_WINDOW 64 /* republications in flight */
 
 /* Timers of one class all run for the same time, so each class is a list in order of
@@ -70,6 +71,14 @@ struct asks {
     struct ask ask[DHT_ASK_MAX];
 };
 
+/* A home that a publish has passed over, and that may have something older itself. */
+struct passed {
+    uint32_t rank;
+    uint32_t instead; /* the last that was asked in its place, or DYAD_RANK_NONE */
+    unsigned asked;
+    bool pending; /* ... and has not answered */
+};
+
 struct publish {
     struct ready ready;
     struct publish *next; /* queue of the upath */
@@ -80,6 +89,9 @@ struct publish {
     UT_hash_handle hh;
     struct timer timer;
     struct asks asks;
+    struct passed passed[DHT_PASSED_MAX];
+    unsigned npassed;
+    struct timer passed_timer;
     unsigned attempts;
     uint32_t epoch; /* deaths that it knew of when it was sent */
     bool repair;    /* of an entry that was published before: same version */
@@ -341,6 +353,17 @@ void kept_drop(struct dht_node *node, const char *upath);
 /* Homes may have moved. */
 void kept_drop_all(struct dht_node *node);
 
+/* node_passed.c */
+/* All homes that could be asked have answered: is somebody else waited for? */
+bool passed_pending(struct dht_node *node, struct publish *op);
+/* The publish ends, or begins anew with another version. */
+void passed_forget(struct dht_node *node, struct publish *op);
+/* That rank is dead: was it asked in the place of a home? */
+bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank);
+/* Both may end and free it. */
+void passed_timeout(struct dht_node *node, struct timer *timer);
+void passed_reply(struct dht_node *node, const struct net_msg *msg);
+
 /* node_copies.c */
 /* The home has noted us as a holder of that version; DYAD_RANK_NONE: none has. */
 void copies_note(struct dht_node *node, const char *upath,
@@ -360,6 +383,8 @@ bool copies_is_renewal(dht_lookup_fn fn);
 void copies_destroy(struct dht_node *node);
 
 /* node_publish.c; _reply: false if the id is not of a publish */
+/* Something was heard: ask who is to be asked, or end. */
+void publish_advance(struct dht_node *node, struct publish *op);
 bool publish_reply(struct dht_node *node, const struct net_msg *msg);
 bool publish_under_way(struct dht_node *node, const char *upath);
 /* A version that a home should have told us of, and did not. */

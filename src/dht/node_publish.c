@@ -12,7 +12,8 @@
  * who is new among them is asked. It stays a wanted home as long as it is not known to be
  * dead, so the entry is looked at again after retry_interval, and at every change of
  * membership (the "review"), until every home that all ranks would compute holds it. This
- * is half of why no wait is lost; the other half is in node_lookup.c.
+ * is half of why no wait is lost; the other half is in node_lookup.c. What it has itself
+ * that is older, others of its node see to: node_passed.c.
  *
  * Withdrawals are remembered and republished as entries are. So a late old owner finds the
  * tombstone also at a home that is new. An owner that is refused in a republication has
@@ -191,6 +192,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     if (op->hh.tbl != NULL)
         HASH_DEL(node->publishes, op);
     node_timer_stop(node, &op->timer);
+    passed_forget(node, op);
     LL_DELETE(own->queue, op);
     op->status = status;
     for (unsigned i = 0; node->settling != NULL && i < op->asks.n; i++)
@@ -228,7 +230,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
 }
 
 /* Ask the homes that have not been asked; end when no answer is outstanding. */
-static void publish_advance(struct dht_node *node, struct publish *op)
+void publish_advance(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false;
@@ -264,7 +266,8 @@ static void publish_advance(struct dht_node *node, struct publish *op)
     }
     for (unsigned i = 0; i < op->asks.n; i++) {
         if (op->asks.ask[i].answered) {
-            publish_finish(node, op, 0);
+            if (!passed_pending(node, op))
+                publish_finish(node, op, 0);
             return;
         }
     }
@@ -281,6 +284,7 @@ static void publish_send(struct dht_node *node, struct publish *op)
             op->asks.ask[left++] = op->asks.ask[i];
     op->asks.n = left;
     node_timer_stop(node, &op->timer);
+    passed_forget(node, op);
     if (op->hh.tbl != NULL)
         HASH_DEL(node->publishes, op);
     memset(&op->hh, 0, sizeof(op->hh));
@@ -462,10 +466,13 @@ void publish_rank_dead(struct dht_node *node, uint32_t rank)
     HASH_ITER(hh, node->publishes, op, tmp)
     {
         struct ask *ask = asks_find(&op->asks, rank);
-        if (ask == NULL || ask->failed)
+        bool asked_instead = passed_rank_dead(node, op, rank);
+        if (ask != NULL && !ask->failed) {
+            ask->pending = ask->answered = false;
+            ask->failed = true;
+        } else if (!asked_instead) {
             continue;
-        ask->pending = ask->answered = false;
-        ask->failed = true;
+        }
         publish_advance(node, op);
     }
 }

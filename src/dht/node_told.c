@@ -273,8 +273,11 @@ void told_reply(struct dht_node *node, const struct net_msg *msg)
     struct told *told;
 
     HASH_FIND(hh, node->told, &msg->id, sizeof(msg->id), told);
-    if (told == NULL)
+    if (told == NULL) {
+        if ((msg->flags & NET_INVALIDATE_LEFT) != 0)
+            passed_reply(node, msg);
         return;
+    }
     if ((msg->flags & NET_INVALIDATE_LEFT) != 0)
         instead_reply(node, told, msg);
     else if ((holder = told_find(told, msg->source)) != NULL)

@@ -244,6 +244,62 @@ static void test_home_holds(void **state)
     fake_net_destroy(s.net);
 }
 
+/* The other home dies meanwhile: who publishes is not answered by the stopped one, or knows
+ * that it cannot be reached, and sees to what that one has. Its neighbours are silent, or
+ * see another disk, or cannot be reached either. */
+static void test_home_holds_alone(void **state)
+{
+    enum { SILENT, LOST, GONE_FOR_GOOD, BLIND, MUTE, ALL_MUTE, DIES, WAYS };
+
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        struct scene s = scene_begin();
+        uint32_t home = s.homes[0], first = home - home % 3, neighbour[2];
+        struct fake_rank *rank = s.net->rank;
+        neighbour[0] = first + (home % 3 == 0);
+        neighbour[1] = first + (home % 3 == 2 ? 1 : 2);
+        look_up(s.net, home);
+        fake_net_run(s.net, SEC);
+        s.net->refuse = false;
+        for (uint32_t i = 0; i < s.net->nranks; i++) {
+            s.net->cut[i][home] = s.net->cut[home][i] = true;
+            if (i == home || (way != LOST && way != GONE_FOR_GOOD))
+                continue;
+            dht_node_set_missing(rank[i].node, home,
+                                 way == LOST ? DHT_MISSING_LONG : DHT_GONE);
+            dht_node_set_live(rank[i].node, home, false);
+        }
+        rank[neighbour[0]].blind = way == BLIND;
+        rank[neighbour[0]].hold = way == MUTE || way == ALL_MUTE || way == DIES;
+        rank[neighbour[1]].hold = way == ALL_MUTE;
+        fake_net_kill(s.net, s.homes[1], true);
+        publish(&s, s.owner);
+        if (way == DIES) {
+            while (left(&s, neighbour[0]) == 0)
+                fake_net_run(s.net, MSEC);
+            assert_int_equal(s.r.calls, 0);
+            fake_net_kill(s.net, neighbour[0], true);
+            s.begin = s.net->now;
+            acknowledged_after(&s, 0);
+        } else {
+            acknowledged_after(&s, (way == LOST || way == GONE_FOR_GOOD ? 0 : 3 * SEC) +
+                                       (way == MUTE       ? STEP
+                                        : way == ALL_MUTE ? 2 * STEP
+                                                          : 0));
+        }
+        for (int i = 0; i < 2; i++) {
+            bool is_asked = way != GONE_FOR_GOOD && (i == 0 || way >= BLIND);
+            if (way != DIES || i == 1)
+                assert_int_equal(left(&s, neighbour[i]), is_asked);
+            if (is_asked) {
+                assert_int_equal(rank[neighbour[i]].left_by, home);
+                assert_int_equal(rank[neighbour[i]].invalidated.size, 6);
+            }
+        }
+        fake_net_destroy(s.net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_dies_later),
         cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_home_holds),
+        cmocka_unit_test(test_home_holds_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,159 @@
+/*
+ * dht/node_passed.c - the publisher's part: what a home has itself that was passed over
+ *
+ * Who holds something older is known to the homes (node_told.c). A home may be a holder,
+ * too, and then it is noted by itself and by the other home (node_copies.c). If it is
+ * stopped when that other one dies, its word is nowhere: it cannot renew it, and the homes
+ * that follow never had it. Its copy lies on its node all the same, where others read it.
+ *
+ * So a home that did not acknowledge, or would be one if it could be reached, counts as a
+ * holder for who publishes: when the other homes have the new version a live rank of its
+ * node is asked to see to what it has (NET_INVALIDATE_LEFT), as homes ask one in the place
+ * of a silent holder. The publish ends when that one has answered. If it is silent, or sees
+ * another disk, the next one is asked, DHT_INSTEAD_MAX in all, and each for a bounded time.
+ * Not so of a home that is known to be dead: its neighbours take over what it had, and
+ * compare that with the table.
+ *
+ * That is one message more for a name of which a rank is a home that is stopped or beyond a
+ * cut, and none where nobody of its node can be reached. Nothing is lost: none at all.
+ *
+ * An answer is waited for as in node_publish.c for lower versions only: who is asked puts
+ * its answer off as long as a publish of its own with a lower version is under way, and
+ * whom that one asks is ahead of it.
+ */
+#include "dht/node_impl.h"
+
+#include "util/log.h"
+
+static struct passed *passed_find(struct publish *op, uint32_t rank)
+{
+    for (unsigned i = 0; i < op->npassed; i++)
+        if (op->passed[i].rank == rank)
+            return &op->passed[i];
+    return NULL;
+}
+
+/* The next live rank of its node. Not ourselves: the new version is our own, and we do not
+ * look. */
+static uint32_t neighbour_next(const struct dht_node *node, const struct passed *passed)
+{
+    const uint32_t *at = node->config.node;
+    uint32_t r = passed->instead == DYAD_RANK_NONE ? 0 : passed->instead + 1;
+
+    for (; at != NULL && r < node->config.nranks; r++)
+        if (at[r] == at[passed->rank] && r != passed->rank && r != node->config.self &&
+            dht_node_is_live(node, r))
+            return r;
+    return DYAD_RANK_NONE;
+}
+
+static void passed_ask(struct dht_node *node, struct publish *op, struct passed *passed)
+{
+    uint32_t r;
+
+    passed->pending = false;
+    while (passed->asked < DHT_INSTEAD_MAX &&
+           (r = neighbour_next(node, passed)) != DYAD_RANK_NONE) {
+        struct net_msg msg = {.type = NET_MSG_INVALIDATE,
+                              .flags = NET_INVALIDATE_LEFT,
+                              .id = op->id,
+                              .entry = op->entry,
+                              .length = passed->rank};
+        passed->instead = r;
+        passed->asked++;
+        if (node_send(node, r, &msg) == 0) {
+            passed->pending = true;
+            log_debug(
+                "rank %u, a home of \"%s\", cannot be told of its new version: rank "
+                "%u sees to what it has",
+                passed->rank, op->entry.upath, r);
+            return;
+        }
+    }
+    if (passed->asked > 0)
+        log_warn(
+            "rank %u cannot be told of the new version of %s, and nobody of its node "
+            "has confirmed that it has nothing older",
+            passed->rank, op->entry.upath);
+}
+
+static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
+{
+    struct passed *passed;
+
+    if (rank == node->config.self || told_holder_is_gone(node, rank) ||
+        passed_find(op, rank) != NULL || op->npassed == DHT_PASSED_MAX)
+        return;
+    passed = &op->passed[op->npassed++];
+    *passed = (struct passed){.rank = rank, .instead = DYAD_RANK_NONE};
+    passed_ask(node, op, passed);
+}
+
+bool passed_pending(struct dht_node *node, struct publish *op)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    bool pending = false;
+
+    if (op->repair) /* nothing is newer by it */
+        return false;
+    op->passed_timer.fn = passed_timeout;
+    for (unsigned i = 0; i < op->asks.n; i++)
+        if (op->asks.ask[i].failed)
+            passed_add(node, op, op->asks.ask[i].rank);
+    for (unsigned i = node->missing != NULL ? node_homes_all(node, &op->key, homes) : 0;
+         i > 0; i--)
+        if (!node_rank_live(node, homes[i - 1]))
+            passed_add(node, op, homes[i - 1]);
+    for (unsigned i = 0; i < op->npassed; i++)
+        pending |= op->passed[i].pending;
+    if (pending && !op->passed_timer.active)
+        node_timer_start(node, &op->passed_timer, TIMER_INSTEAD);
+    return pending;
+}
+
+void passed_forget(struct dht_node *node, struct publish *op)
+{
+    node_timer_stop(node, &op->passed_timer);
+    op->npassed = 0;
+}
+
+void passed_timeout(struct dht_node *node, struct timer *timer)
+{
+    struct publish *op =
+        (struct publish *)((char *)timer - offsetof(struct publish, passed_timer));
+
+    for (unsigned i = 0; i < op->npassed; i++)
+        if (op->passed[i].pending)
+            passed_ask(node, op, &op->passed[i]);
+    publish_advance(node, op);
+}
+
+bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < op->npassed; i++) {
+        struct passed *passed = &op->passed[i];
+        if (!passed->pending || passed->instead != rank)
+            continue;
+        any = true;
+        passed_ask(node, op, passed);
+    }
+    return any;
+}
+
+void passed_reply(struct dht_node *node, const struct net_msg *msg)
+{
+    struct passed *passed;
+    struct publish *op;
+
+    HASH_FIND(hh, node->publishes, &msg->id, sizeof(msg->id), op);
+    if (op == NULL || msg->length >= node->config.nranks ||
+        (passed = passed_find(op, (uint32_t)msg->length)) == NULL || !passed->pending)
+        return;
+    if (msg->status == 0) /* also of one that was not waited for any more */
+        passed->pending = false;
+    else if (passed->instead == msg->source)
+        passed_ask(node, op, passed);
+    publish_advance(node, op);
+}
