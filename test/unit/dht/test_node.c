@@ -723,6 +723,43 @@ static void test_silent_home(void **state)
     fake_net_destroy(net);
 }
 
+/* Who waits, and would be a home itself in the place of one that is silent, has nothing:
+ * the other home does. Nobody is known to be dead. */
+static void test_stand_in_waits(void **state)
+{
+    uint32_t homes[DHT_REPLICAS_MAX], next[DHT_REPLICAS_MAX];
+
+    (void)state;
+    for (int published = 0; published < 2; published++) {
+        struct fake_net *net = fake_net_create(16, 2, 1);
+        struct fake_net *without = fake_net_create(16, 2, 1);
+        struct result r, p;
+
+        fake_homes(net, 0, homes);
+        fake_net_kill(without, homes[0], true);
+        fake_homes(without, 0, next);
+        assert_int_equal(next[0], homes[1]);
+        uint32_t owner = stranger(net, 0, next[1]), reader = next[1];
+        assert_false(reader == homes[0] || reader == homes[1]);
+        if (published)
+            fake_publish_ok(net, owner, 0, 5, PUB);
+        net->refuse = false;
+        for (uint32_t i = 0; i < net->nranks; i++)
+            net->cut[i][homes[0]] = net->cut[homes[0]][i] = true;
+        uint64_t start = net->now;
+        fake_lookup(net, reader, 0, WAIT, NULL, &r);
+        if (!published) {
+            fake_net_run(net, SEC / 2);
+            fake_publish(net, owner, 0, 5, PUB, &p);
+        }
+        assert_true(fake_net_run_until(net, &r.calls, 10 * SEC));
+        assert_int_equal(r.status, 0);
+        assert_in_range(net->now - start, SEC, SEC + MSEC);
+        fake_net_destroy(net);
+        fake_net_destroy(without);
+    }
+}
+
 static void test_unreachable(void **state)
 {
     struct fake_net *net = fake_net_create(100, 2, 1);
@@ -1841,6 +1878,7 @@ int main(void)
         cmocka_unit_test(test_negative_in_a_cut),
         cmocka_unit_test(test_stand_in_knows_nothing),
         cmocka_unit_test(test_silent_home),
+        cmocka_unit_test(test_stand_in_waits),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
