@@ -7,10 +7,10 @@
  * tree below it, so every rank is either counted once or held for dead by the one that had
  * to count it.
  *
- * - REPORT, child to parent: state (AND), activity (sum) and count of its part. Sent on
- * each change while the part is quiet, and once when it becomes busy. Silence means busy.
- * Carries the highest number of a wave that the child has seen: the root may be a newcomer,
- * whose next wave must not have the number of one that others have judged.
+ * - REPORT, child to parent: state (AND, MISSING: OR), activity (sum) and count of its
+ * part. Sent on each change while the part is quiet, and once when it becomes busy. Silence
+ * means busy. Carries the highest number of a wave that the child has seen: the root may be
+ * a newcomer, whose next wave must not have the number of one that others have judged.
  * - CONFIRM, parent to child: from the root, once all its reports are quiet; carries the
  *   number of the wave.
  * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
@@ -33,6 +33,10 @@
  * was lost on the way, the next kick's report starts the wave again. With ops->open nothing
  * of that: the root has tried these sums, and does not try them again.
  *
+ * Who is lost for long is passed over, though it may live. Some know that, and others have
+ * had nothing to do with it. So MISSING is gathered with the reports, and is in the
+ * verdict: no rank says "nobody is left" where another knows of somebody.
+ *
  * Losses: kick() repeats the report, and at the root the wave. Who died is found by the
  * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers whatever comes
  * with the verdict.
@@ -49,7 +53,9 @@
 #include <uthash.h>
 
 #define ARITY      8
-#define ALL_BITS   (BOOT_WAVE_QUIET | BOOT_WAVE_EXITING)
+#define AND_BITS   ((uint32_t)(BOOT_WAVE_QUIET | BOOT_WAVE_EXITING))
+#define OR_BITS    ((uint32_t)BOOT_WAVE_MISSING)
+#define ALL_BITS   (AND_BITS | OR_BITS)
 #define KIND_SHIFT 8
 
 enum kind { KIND_REPORT = 1, KIND_CONFIRM, KIND_ANSWER, KIND_VERDICT };
@@ -221,7 +227,8 @@ static struct sum own(const struct boot_wave *wave)
 
 static void add(struct sum *sum, const struct sum *other)
 {
-    sum->state &= other->state;
+    sum->state =
+        (sum->state & other->state & AND_BITS) | ((sum->state | other->state) & OR_BITS);
     sum->count += other->count;
     sum->activity += other->activity;
 }
@@ -324,7 +331,8 @@ static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
         !(wave->state & BOOT_WAVE_QUIET))
         return;
     wave->hold = !(wave->state & BOOT_WAVE_EXITING) && !wave->ops->open;
-    wave->ops->verdict(wave->arg, BOOT_WAVE_NO_PRODUCER);
+    wave->ops->verdict(wave->arg, state & BOOT_WAVE_MISSING ? BOOT_WAVE_NOBODY_IN_REACH
+                                                            : BOOT_WAVE_NO_PRODUCER);
 }
 
 static void report(struct boot_wave *wave, const struct sum *sum)
@@ -499,7 +507,7 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
         return;
     if (wave->final) { /* it missed the verdict, as its parent has left already */
         if (kind == KIND_REPORT || kind == KIND_CONFIRM)
-            send_verdict(wave, from, wave->judged, ALL_BITS);
+            send_verdict(wave, from, wave->judged, AND_BITS);
         return;
     }
     switch (kind) {

@@ -22,6 +22,8 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
                        BOOT_WAVE_QUIET = 1 << 0,   /* at exit, gone, or all its processes
                                                       blocked in waits of ours */
                        BOOT_WAVE_EXITING = 1 << 1, /* at exit, and no live descendants */
+                       BOOT_WAVE_MISSING = 1 << 2, /* OR-ed: it cannot reach somebody who
+                                                      is not known to be dead */
 };
 
 enum boot_wave_verdict {
@@ -30,6 +32,8 @@ enum boot_wave_verdict {
                             * end, but by somebody who joins. A notify may still be under
                             * way: look up once more, without waiting, before a wait is
                             * failed. */
+    BOOT_WAVE_NOBODY_IN_REACH, /* the same, but one of them misses a rank that may live:
+                                * perhaps that one would produce */
 };
 
 struct boot_wave_ops {
@@ -45,8 +49,8 @@ struct boot_wave_ops {
      * counter. False: there is nothing to look up. NULL: never. Without it a notify, or the
      * answer to a look-up, that is under way would be overtaken by the wave. */
     bool (*confirm)(void *arg, uint64_t number);
-    /* ALL_EXIT is final. After NO_PRODUCER this rank, unless it is at exit, counts as busy
-     * until boot_wave_set() brings another activity counter, which may be called from
+    /* ALL_EXIT is final. After one of the others this rank, unless it is at exit, counts as
+     * busy until boot_wave_set() brings another activity counter, which may be called from
      * inside. Not called in a rank that has become active since. */
     void (*verdict)(void *arg, enum boot_wave_verdict verdict);
 };

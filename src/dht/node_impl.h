@@ -75,9 +75,8 @@ struct asks {
  * may have something older. */
 struct passed {
     uint32_t rank;
-    uint32_t instead; /* the last that was asked in its place, or DYAD_RANK_NONE */
-    unsigned asked;
-    bool pending; /* ... and has not answered */
+    uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
+    unsigned asked, pending; /* how many were; of these, without an answer */
 };
 
 struct publish {
@@ -91,7 +90,7 @@ struct publish {
     struct timer timer;
     struct asks asks;
     struct passed passed[DHT_PASSED_MAX];
-    unsigned npassed;
+    unsigned npassed, passed_step; /* of the time for it: 0 the first half */
     struct timer passed_timer;
     unsigned attempts;
     uint32_t epoch; /* deaths that it knew of when it was sent */

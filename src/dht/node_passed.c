@@ -10,7 +10,7 @@
  * holder for who publishes: when the other homes have the new version a live rank of its
  * node is asked to see to what it has (NET_INVALIDATE_LEFT), as homes ask one in the place
  * of a silent holder. The publish ends when that one has answered. If it is silent, or sees
- * another disk, the next one is asked, DHT_INSTEAD_MAX in all, and each for a bounded time.
+ * another disk, the next one is asked, DHT_INSTEAD_MAX in all, in invalidate_timeout.
  * Not so of a home that is known to be dead: its neighbours take over what it had, and
  * compare that with the table.
  *
@@ -21,8 +21,8 @@
  * nor what was noted by a home in whose place another has come by joining.)
  *
  * That is one message more for each rank that is stopped, where one of the name's homes was
- * lost or is itself such a rank, and none where nobody of its node can be reached. Nothing
- * is lost: none at all.
+ * lost or is itself such a rank, and none where nobody of its node can be reached, or nobody
+ * is lost.
  *
  * An answer is waited for as in node_publish.c for lower versions only: who is asked puts
  * its answer off as long as a publish of its own with a lower version is under way, and
@@ -58,11 +58,11 @@ static uint32_t neighbour_next(const struct dht_node *node, const struct passed 
     return DYAD_RANK_NONE;
 }
 
+/* Ask the next of its neighbours. */
 static void passed_ask(struct dht_node *node, struct publish *op, struct passed *passed)
 {
     uint32_t r;
 
-    passed->pending = false;
     while (passed->asked < DHT_INSTEAD_MAX &&
            (r = neighbour_next(node, passed)) != DYAD_RANK_NONE) {
         struct net_msg msg = {.type = NET_MSG_INVALIDATE,
@@ -73,7 +73,7 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
         passed->instead = r;
         passed->asked++;
         if (node_send(node, r, &msg) == 0) {
-            passed->pending = true;
+            passed->pending++;
             log_debug(
                 "no home knows what rank %u has of \"%s\", and it cannot be reached: rank "
                 "%u sees to that",
@@ -81,11 +81,6 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
             return;
         }
     }
-    if (passed->asked > 0)
-        log_warn(
-            "rank %u cannot be told of the new version of %s, and nobody of its node "
-            "has confirmed that it has nothing older",
-            passed->rank, op->entry.upath);
 }
 
 static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
@@ -145,7 +140,6 @@ bool passed_pending(struct dht_node *node, struct publish *op)
 
     if (op->repair) /* nothing is newer by it */
         return false;
-    op->passed_timer.fn = passed_timeout;
     for (unsigned i = 0; i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
             passed_add(node, op, op->asks.ask[i].rank);
@@ -156,27 +150,50 @@ bool passed_pending(struct dht_node *node, struct publish *op)
     if (node->nmissing > 0)
         passed_add_missing(node, op);
     for (unsigned i = 0; i < op->npassed; i++)
-        pending |= op->passed[i].pending;
+        pending |= op->passed[i].pending > 0;
+    op->passed_timer.fn = passed_timeout;
     if (pending && !op->passed_timer.active)
-        node_timer_start(node, &op->passed_timer, TIMER_INSTEAD);
+        node_timer_start(node, &op->passed_timer,
+                         op->passed_step == 0 ? TIMER_INVALIDATE : TIMER_INSTEAD);
     return pending;
 }
 
 void passed_forget(struct dht_node *node, struct publish *op)
 {
     node_timer_stop(node, &op->passed_timer);
-    op->npassed = 0;
+    op->npassed = op->passed_step = 0;
 }
 
+/* Who was asked before may answer yet. */
 void passed_timeout(struct dht_node *node, struct timer *timer)
 {
     struct publish *op =
         (struct publish *)((char *)timer - offsetof(struct publish, passed_timer));
+    bool over = op->passed_step++ == DHT_INSTEAD_MAX;
 
-    for (unsigned i = 0; i < op->npassed; i++)
-        if (op->passed[i].pending)
-            passed_ask(node, op, &op->passed[i]);
+    for (unsigned i = 0; i < op->npassed; i++) {
+        struct passed *passed = &op->passed[i];
+        if (passed->pending == 0)
+            continue;
+        if (!over) {
+            passed_ask(node, op, passed);
+            continue;
+        }
+        passed->pending = 0;
+        log_warn(
+            "rank %u cannot be told of the new version of %s, and nobody of its node "
+            "has confirmed in time that it has nothing older",
+            passed->rank, op->entry.upath);
+    }
     publish_advance(node, op);
+}
+
+/* One that was asked has died, or sees another disk. */
+static void passed_next(struct dht_node *node, struct publish *op, struct passed *passed)
+{
+    passed->pending--;
+    if (passed->pending == 0)
+        passed_ask(node, op, passed);
 }
 
 bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
@@ -184,11 +201,10 @@ bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
     bool any = false;
 
     for (unsigned i = 0; i < op->npassed; i++) {
-        struct passed *passed = &op->passed[i];
-        if (!passed->pending || passed->instead != rank)
+        if (op->passed[i].pending == 0 || op->passed[i].instead != rank)
             continue;
         any = true;
-        passed_ask(node, op, passed);
+        passed_next(node, op, &op->passed[i]);
     }
     return any;
 }
@@ -200,11 +216,11 @@ void passed_reply(struct dht_node *node, const struct net_msg *msg)
 
     HASH_FIND(hh, node->publishes, &msg->id, sizeof(msg->id), op);
     if (op == NULL || msg->length >= node->config.nranks ||
-        (passed = passed_find(op, (uint32_t)msg->length)) == NULL || !passed->pending)
+        (passed = passed_find(op, (uint32_t)msg->length)) == NULL || passed->pending == 0)
         return;
-    if (msg->status == 0) /* also of one that was not waited for any more */
-        passed->pending = false;
-    else if (passed->instead == msg->source)
-        passed_ask(node, op, passed);
+    if (msg->status == 0)
+        passed->pending = 0;
+    else
+        passed_next(node, op, passed);
     publish_advance(node, op);
 }

@@ -60,6 +60,7 @@ struct consume {
     uint64_t lost_interval;
     bool said_alone; /* consume_say_waiting() */
     bool failing;    /* lookup or settle is the last look before it is given up */
+    bool away;       /* ... because nobody who can be reached is left, by what others say */
     struct writer_watch *watch;
     pid_t writer; /* > 0: it is here and this process has it open for writing */
     struct net_post post;

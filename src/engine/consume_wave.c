@@ -139,6 +139,14 @@ static void nobody_left(struct consume *c, int status)
         consume_end(c, EHOSTUNREACH);
         return;
     }
+    if (c->away) {
+        log_error(
+            "\"%s\": nobody who can be reached could publish it; another rank misses "
+            "one that cannot be reached",
+            c->upath);
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
     if (status == EHOSTUNREACH) {
         log_error(
             "\"%s\": nobody is left who could publish it or say whether it is published",
@@ -182,7 +190,7 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
     nobody_left(c, status);
 }
 
-void consume_fail_waiting(struct member *member)
+void consume_fail_waiting(struct member *member, bool away)
 {
     struct consume *c, *tmp;
 
@@ -192,6 +200,7 @@ void consume_fail_waiting(struct member *member)
         if (!consume_is_waiting(c) || (c->failing && (c->lookup || c->settle)))
             continue;
         c->failing = true;
+        c->away = away;
         if (c->settle) {
             dht_node_settle_cancel(member->dht, c->settle);
             c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);

@@ -172,7 +172,7 @@ static bool orphaned(struct linger *l)
 
     if (!l->exiting) {
         if (member->consumes)
-            consume_fail_waiting(member);
+            consume_fail_waiting(member, false);
         return false;
     }
     log_warn(
@@ -200,6 +200,8 @@ static void linger_look(struct linger *l)
     if (!l->member->identity->solo && getppid() != l->launcher && orphaned(l))
         return;
     state = present_state(l, &look_again);
+    if (state && member->wave && lost_missing(member, false) != DYAD_RANK_NONE)
+        state |= BOOT_WAVE_MISSING;
     if (state != l->state)
         l->activity++;
     l->state = state;
@@ -257,6 +259,16 @@ void linger_activity(struct member *member)
         l->posted = true;
         net_loop_post(member->loop, &l->post, linger_posted, l);
     }
+}
+
+void linger_rank_changed(struct member *member)
+{
+    struct linger *l = member->linger;
+
+    if (!l || l->posted)
+        return;
+    l->posted = true;
+    net_loop_post(member->loop, &l->post, linger_posted, l);
 }
 
 bool linger_may_leave(const struct member *member)

@@ -169,6 +169,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
     tell_table(member, rank);
     side_changed(member);
     list_rank_changed(member);
+    linger_rank_changed(member);
 }
 
 /* --- time --- */
@@ -343,6 +344,7 @@ void lost_add(struct member *member, uint32_t rank)
     tell_table(member, rank);
     member_links_set_live(member, rank, false); /* the barrier asks if it may return */
     revalidate_rank(member, rank);
+    linger_rank_changed(member);
 }
 
 void lost_found(struct member *member, const struct net_peer *peer)
@@ -371,6 +373,7 @@ void lost_back(struct member *member, uint32_t rank)
     side_changed(member);
     revalidate_rank(member, rank);
     list_rank_changed(member);
+    linger_rank_changed(member);
 }
 
 bool lost_forget(struct member *member, uint32_t rank)
@@ -389,6 +392,7 @@ bool lost_forget(struct member *member, uint32_t rank)
     dht_node_set_missing(member->dht, rank, DHT_GONE);
     side_changed(member);
     list_rank_changed(member);
+    linger_rank_changed(member);
     return awaited;
 }
 

@@ -286,8 +286,9 @@ void consume_invalidate(struct member *member, const struct dyad_entry *newer);
  * more what is above them. */
 void consume_above_changed(struct member *member, const char *upath);
 /* Nobody is left who could publish: end every wait with ENOENT, after one more look at all
- * homes (the news of a publish may still be on its way). */
-void consume_fail_waiting(struct member *member);
+ * homes (the news of a publish may still be on its way). `away`: nobody who can be reached;
+ * with EHOSTUNREACH. */
+void consume_fail_waiting(struct member *member, bool away);
 /* In a session directory, in place of that: say what each waits for, once. */
 void consume_say_waiting(struct member *member);
 /* How many wait for a publish; fills at most max. */
@@ -460,6 +461,8 @@ void linger_stop(struct member *member);
  * others. */
 void linger_activity(struct member *member);
 /* The program is at its exit and no process below it is left. */
+/* A rank was lost, or is not lost any more. */
+void linger_rank_changed(struct member *member);
 bool linger_may_leave(const struct member *member);
 /* The program is in exit(): serve as long as DYAD_LINGER says, then member_stop(). */
 void linger_exiting(struct member *member);

@@ -102,15 +102,15 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
 {
     struct member *member = arg;
 
-    if (verdict == BOOT_WAVE_NO_PRODUCER && member->ring) {
+    if (verdict != BOOT_WAVE_ALL_EXIT && member->ring) {
         /* A launch may still come that has it. Until then nobody needs who is at exit: what
          * that one has, the next member of its node takes over. */
         if (member->state == MEMBER_EXITING && linger_may_leave(member))
             member_stop(member);
         else
             consume_say_waiting(member);
-    } else if (verdict == BOOT_WAVE_NO_PRODUCER) {
-        consume_fail_waiting(member);
+    } else if (verdict != BOOT_WAVE_ALL_EXIT) {
+        consume_fail_waiting(member, verdict == BOOT_WAVE_NOBODY_IN_REACH);
     } else if (member->state == MEMBER_EXITING) {
         member->job_ended = true;
         member_stop(member);

@@ -482,10 +482,22 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     produce_end(p, status);
 }
 
+/* `version` of it is published. 0 or -1. */
+static int withdraw_begin(struct produce *p, const struct dyad_version *version)
+{
+    struct dyad_entry gone = {.upath = p->upath,
+                              .state = DYAD_ENTRY_WITHDRAWN,
+                              .owner = p->member->self.rank,
+                              .version = *version};
+
+    DYAD_CRASH_POINT("withdraw-begin");
+    memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);
+    return dht_node_publish(p->member->dht, &gone, withdraw_done, p);
+}
+
 static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct produce *p = arg;
-    struct dyad_entry gone = {.upath = p->upath, .state = DYAD_ENTRY_WITHDRAWN};
 
     p->lookup = NULL;
     dirs_forget(p->member, p->upath);
@@ -496,12 +508,21 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
         produce_end(p, status);
         return;
     }
-    DYAD_CRASH_POINT("withdraw-begin");
-    gone.version = entry->version;
-    gone.owner = p->member->self.rank;
-    memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);
-    if (dht_node_publish(p->member->dht, &gone, withdraw_done, p) < 0)
+    if (withdraw_begin(p, &entry->version) < 0)
         produce_end(p, errno);
+}
+
+/* What this rank has published, and nobody has told it of a newer version. */
+static const struct store_record *own_record(const struct member *member, const char *upath)
+{
+    const struct store_record *record;
+
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL)
+            return record;
+    return NULL;
 }
 
 int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
@@ -509,9 +530,20 @@ int produce_withdraw(struct member *member, const char *upath, produce_fn fn, vo
     enum engine_side side =
         member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
     struct produce *p = produce_create(member, side, upath, fn, arg);
+    const struct store_record *own = own_record(member, upath);
 
     if (!p)
         return -1;
+    /* Of our own the homes need not be asked: they may be silent, and others take the
+     * tombstone in their place. */
+    if (own) {
+        dirs_forget(member, upath);
+        if (withdraw_begin(p, &own->entry.version) == 0)
+            return 0;
+        produce_free(p);
+        errno = ENOMEM;
+        return -1;
+    }
     if (!(p->lookup =
               dht_node_lookup(member->dht, upath, 0, NULL, withdraw_looked_up, p))) {
         produce_free(p);

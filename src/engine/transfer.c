@@ -55,6 +55,12 @@ static void transfer_end(struct transfer *t, int status)
     struct dyad_version version = t->entry.version;
 
     t->waits = NULL;
+    if (status)
+        log_debug("the fetch of \"%s\" from rank %u ended: %s", t->upath, t->entry.owner,
+                  status == ESTALE   ? "it is out of date"
+                  : status == EBUSY  ? "another process of this node had it in hand"
+                  : status == EEXIST ? "it was written here meanwhile"
+                                     : strerror(status));
     transfer_free(t);
     DL_FOREACH_SAFE(waits, wait, tmp)
     {

@@ -33,6 +33,8 @@ renames, and is absent at first.
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
    rank stopped in that time: its homes are anywhere. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
+   Once one of these has taken the file over (the injector sees its log) it is the owner as the first was: what is said above of one that
+   is stopped, killed or wrecked holds for it, whoever else is alive there.
    A rank in which UCX has found a fault in itself (the injector sees its log) is out of reach until it has joined anew, and what it asks for
    meanwhile may end in EHOSTUNREACH; one that does not join anew is as one that was killed.
 5. ENOSPC, EDQUOT, EIO: the disk of the node of this rank was full in that time. EFBIG, EIO: a limit on file sizes in force in this rank.
@@ -80,6 +82,7 @@ KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 
 WRECKED = re.compile(r"dyad\[\d+ rank (\d+)\]: \w+: UCX has found a fault in itself: (?:files|rank) ")
 LEFT = re.compile(r"dyad\[\d+ rank (\d+)\]: info: statistics: ")
+TOOK_OVER = re.compile(r"dyad\[\d+ rank (\d+)\]: info: a rank of this node is dead: of what it left \(journal [^ )]*\.(\d+)\)")
 JOINED = re.compile(r"dyad\[\d+ rank \d+\]: info: joined as rank (\d+) of ")
 
 
@@ -184,7 +187,8 @@ class Injector:
             event["end"] = time.monotonic()
 
     def read_dyad_log(self):
-        """When a rank said that UCX had found a fault in itself, when it had joined anew, and when it left. (The log has no times.)"""
+        """When a rank said that UCX had found a fault in itself, when it had joined anew, when it had taken over what a dead one left, and
+        when it left. (The log has no times.)"""
         last, self.dyad_read = self.dyad_read, time.monotonic()
         try:
             with open(self.dyad_log, "rb") as file:
@@ -196,13 +200,16 @@ class Injector:
         self.dyad_seen += len(new)
         for line in new.decode(errors="replace").splitlines():
             wreck = WRECKED.match(line)
-            joined, left = JOINED.match(line), LEFT.match(line)
+            joined, left, took = JOINED.match(line), LEFT.match(line), TOOK_OVER.match(line)
             if wreck and int(wreck.group(1)) not in self.wrecks:
                 rank = int(wreck.group(1))
                 self.wrecks[rank] = {"kind": "wreck", "target": rank, "begin": last, "end": None}
                 self.events.append(self.wrecks[rank])
             elif joined and int(joined.group(1)) in self.wrecks:
                 self.wrecks.pop(int(joined.group(1)))["end"] = time.monotonic()
+            elif took:
+                self.events.append({"kind": "heir", "target": int(took.group(2)), "by": int(took.group(1)), "begin": last,
+                                    "end": time.monotonic()})
             elif left and int(left.group(1)) not in self.wrecks:
                 self.events.append({"kind": "left", "target": int(left.group(1)), "begin": last, "end": time.monotonic()})
 
@@ -296,9 +303,13 @@ class Judge:
 
     def __init__(self, plan, number, lines, told, scans):
         self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
-        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left")]
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "heir")]
         self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
         self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
+        self.heirs = {}  # who has taken over what a rank left
+        for e in told["events"]:
+            if e["kind"] == "heir":
+                self.heirs.setdefault(e["target"], set()).add(e["by"])
         self.took_to_end = next((e["end"] - e["begin"] for e in told["events"] if e["kind"] == "end"), None)
         self.lag = told.get("lag", 0)
         self.wrong = [told["wrong"]] if told["wrong"] else []
@@ -500,10 +511,23 @@ class Judge:
         gone, node = self.ended(change.rank), self.node(change.rank)
         if gone > op.end:
             return False
-        heirs = [r for r in self.ranks_on(node) if self.ended(r) > op.end]
+        alive = [r for r in self.ranks_on(node) if self.ended(r) > op.end]
+
+        def away(rank):
+            return self.hit(op.begin - GRACE, op.end, ("stop",), [rank]) or self.wrecked(op.begin - GRACE, op.end, [rank])
         return (not change.sure or op.begin < gone + GRACE or self.broken_since(node, op.name, change.begin) or
                 self.hit(op.begin - GRACE, op.end, ("cut",), nodes=[node]) or
-                all(self.hit(op.begin - GRACE, op.end, ("stop",), [r]) or self.wrecked(op.begin - GRACE, op.end, [r]) for r in heirs))
+                all(map(away, alive)) or any(away(r) or self.ended(r) <= op.end and op.begin < self.ended(r) + GRACE
+                                             for r in self.heirs_of(change.rank)))
+
+    def heirs_of(self, rank):
+        """Who has taken over what it left, and theirs."""
+        found, todo = set(), [rank]
+        while todo:
+            new = self.heirs.get(todo.pop(), set()) - found
+            found |= new
+            todo += new
+        return found
 
     def ended(self, rank):
         left = self.left.get(rank)

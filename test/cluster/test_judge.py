@@ -1,6 +1,6 @@
 """test_judge.py - the judge of the fault runs (faults.py), itself judged: made-up histories, right ones and wrong ones of each kind
 
-A cluster of three nodes with two ranks each (rank r on node r % 3). A history is what the ranks have noted, what was done to them, and what
+A cluster of three nodes with two ranks each, or three (rank r on node r % 3). A history is what the ranks have noted, what was done to them, and what
 lay on the nodes at the end; the judge must find in it what is wrong, and nothing else.
 """
 import errno
@@ -17,11 +17,11 @@ CUT, END = 20.0, 100.0
 
 
 class History:
-    def __init__(self):
+    def __init__(self, ranks=6):
         self.plan = fault_plan.Launch()
-        self.plan.nodes, self.plan.ranks = 3, 6
-        self.ops = [[] for _ in range(6)]
-        self.notes = [[] for _ in range(6)]
+        self.plan.nodes, self.plan.ranks = 3, ranks
+        self.ops = [[] for _ in range(ranks)]
+        self.notes = [[] for _ in range(ranks)]
         self.events, self.scans, self.wrong = [], [[], [], []], None
         self.silent = set()  # of these there is no "finish"
 
@@ -55,6 +55,10 @@ class History:
     def kill(self, rank, at):
         self.silent.add(rank)
         return self.fault("kill", rank, at, at)
+
+    def heir(self, dead, by, at):
+        self.events.append({"kind": "heir", "target": dead, "by": by, "begin": at, "end": at})
+        return self
 
     def note(self, rank, at, *words):
         self.ops[rank].append((at, *words))
@@ -293,6 +297,20 @@ class OutOfReach(Judged):
     def test_half_written_since(self):
         h = History().write(0, 10, "f", "0.1").op(3, 10.5, "write", "f", 10.6, "killed", uid="3.1").note(3, 10.7, "child", 9).kill(0, 11)
         self.right(h.refused(1, 11 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "out of reach")
+
+    def test_heir(self):
+        """Rank 0 is killed; of 3 and 6, on its node, one has taken over what it left."""
+        def left(begin):
+            return History(9).write(0, 10, "f", "0.1").kill(0, 11).refused(1, begin, "f", errno.EHOSTUNREACH, took=1)
+        self.right(left(22).heir(0, 3, 11.1).fault("stop", 3, 20, 30), "out of reach")
+        self.wrong(left(22).heir(0, 6, 11.1).fault("stop", 3, 20, 30), "EHOSTUNREACH")
+        self.wrong(left(22).fault("stop", 3, 20, 30), "EHOSTUNREACH")
+        self.wrong(left(22).heir(0, 3, 11.1).fault("stop", 3, 12, 15), "EHOSTUNREACH")
+        self.wrong(left(22).heir(0, 3, 11.1), "EHOSTUNREACH")
+        # ... and that one is killed, too.
+        self.right(left(22).heir(0, 3, 11.1).kill(3, 20).heir(3, 6, 20.1), "out of reach")
+        self.wrong(left(28).heir(0, 3, 11.1).kill(3, 20).heir(3, 6, 20.1), "EHOSTUNREACH")
+        self.right(left(28).heir(0, 3, 11.1).kill(3, 20).heir(3, 6, 20.1).fault("stop", 6, 26, 32), "out of reach")
 
     def test_wrecked(self):
         h = History().write(0, 10, "f", "0.1").fault("wreck", 1, 11, 12).refused(1, 11.5, "f", errno.EHOSTUNREACH)

@@ -27,9 +27,10 @@ between() {
     say "$1: $seconds s"
     awk "BEGIN {exit !($seconds >= $2 && $seconds <= $3)}" || fail "$1 took $seconds s, not $2 to $3 s"
 }
-# The shell of rank 2, which is its member, and all below it.
-signal_rank2() { node_exec n2 sh -c 'for p in /proc/[0-9]*; do
-    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK=2 && kill -'"$1"' ${p#/proc/}; done; true'; }
+# signal_rank RANK SIGNAL: the shell of that rank, on the node of that number, which is its member, and all below it.
+signal_rank() { node_exec "n$1" sh -c 'for p in /proc/[0-9]*; do
+    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK='"$1"' && kill -'"$2"' ${p#/proc/}; done; true'; }
+signal_rank2() { signal_rank 2 "$1"; }
 
 # For 3 s, with the default bounds: the open of a file of its own waits, and so does what it is home to.
 job_begin 60 2@n0,n1 bash -c '. "$WORK/rank.sh"
@@ -163,3 +164,41 @@ signal_rank2 CONT
 until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 on node n2 is back after" "$1")" = 2 ]' _ "$LOG"
 go go.again
 job_end_ok 90
+
+# All homes of some of its files are stopped when a rank removes and renames them: others take the tombstones, and it is
+# not told that nobody can be reached, which is true only of those that know what it knows itself.
+next
+job_begin 90 1@n0 bash -c '. "$WORK/rank.sh"
+    for i in {9..13}; do echo $i >"$SSD/gone.$i"; echo $i >"$SSD/from.$i"; done
+    reached written
+    await go.stopped
+    for i in {9..13}; do # ranks 1 and 2 are the homes of gone.10 and 12, and from.9, 12 and 13
+        rm "$SSD/gone.$i" & rms[i]=$!
+        mv "$SSD/from.$i" "$SSD/to.$i" & mvs[i]=$!
+    done
+    for i in {9..13}; do
+        wait ${rms[i]} || exit 4
+        wait ${mvs[i]} || exit 5
+    done
+    reached done
+    await go.end' -- \
+    2@n1,n2 bash -c '. "$WORK/rank.sh"
+    for i in {9..13}; do [ "$(cat "$SSD/gone.$i" "$SSD/from.$i")" = "$i
+$i" ] || exit 4; done
+    reached ready
+    await go.end
+    for i in {9..13}; do
+        for name in gone from; do [ ! -e "$SSD/$name.$i" ] || { echo "$name.$i is there"; exit 5; }; done
+        [ "$(cat "$SSD/to.$i")" = $i ] || exit 6
+    done'
+reached written 0
+reached ready 1 2
+for rank in 1 2; do signal_rank $rank STOP; done
+go go.stopped
+reached done 0
+for rank in 1 2; do signal_rank $rank CONT; done
+until_true 20 "all find each other again" sh -c '[ "$(grep -c "rank 0\]: info: rank [12] on node n[12] is back after" "$1")" = 2 ]' _ "$LOG"
+sleep 2
+go go.end
+job_end_ok 90
+! grep -q "could not be withdrawn" "$LOG" || fail "a removal was not told"

@@ -36,6 +36,7 @@ struct node {
     uint32_t state;
     uint64_t activity;
     unsigned no_producer, all_exit;
+    unsigned away;      /* of no_producer: NOBODY_IN_REACH */
     unsigned may_leave; /* NO_PRODUCER, given to it at its exit */
     uint64_t confirm;   /* the wave whose look-ups are under way here; 0: none */
     bool keeps_waiting; /* does not end its waits at a verdict: must be left alone then */
@@ -121,6 +122,7 @@ static void op_verdict(void *arg, enum boot_wave_verdict verdict)
         return;
     }
     node->no_producer++;
+    node->away += verdict == BOOT_WAVE_NOBODY_IN_REACH;
     if (node->release) {
         node->state = 0;
         node->activity++;
@@ -343,6 +345,43 @@ static void test_no_producer_again(void **state)
     drain();
     assert_int_equal(verdicts(true), 50);
     net_close();
+}
+
+/* One rank, anywhere, misses another: all are told so. When it does not any more, or is
+ * busy meanwhile, they are not. */
+static void test_missing(void **state)
+{
+    unsigned rounds = 0, away = 0;
+
+    (void)state;
+    for (uint32_t who = 0; who < 50; who += 7) {
+        net_open(50, 8 + who);
+        rounds = away = 0;
+        for (int misses = 1; misses >= 0; misses--) {
+            for (uint32_t r = 0; r < 50; r++)
+                set(r, r == who && misses ? QUIET | BOOT_WAVE_MISSING : QUIET);
+            drain();
+            rounds++;
+            away += (unsigned)misses;
+            for (uint32_t r = 0; r < 50; r++) {
+                assert_int_equal(net.node[r].no_producer, rounds);
+                assert_int_equal(net.node[r].away, away);
+            }
+        }
+        /* It comes to know of it when the reports have been made. */
+        for (uint32_t r = 0; r < 50; r++)
+            set(r, QUIET);
+        set(who, QUIET | BOOT_WAVE_MISSING);
+        drain();
+        for (uint32_t r = 0; r < 50; r++)
+            assert_int_equal(net.node[r].away, away + 1);
+        /* It is no obstacle to the end. */
+        for (uint32_t r = 0; r < 50; r++)
+            set(r, r == who ? EXITING | BOOT_WAVE_MISSING : EXITING);
+        drain();
+        assert_int_equal(verdicts(true), 50);
+        net_close();
+    }
 }
 
 /* A rank that was told and whose waits have not ended yet does not make for another
@@ -758,6 +797,7 @@ int main(void)
         cmocka_unit_test(test_confirm_finds),
         cmocka_unit_test(test_one_busy_rank_holds_all),
         cmocka_unit_test(test_no_producer_again),
+        cmocka_unit_test(test_missing),
         cmocka_unit_test(test_told_is_busy),
         cmocka_unit_test(test_activity_between_the_waves),
         cmocka_unit_test(test_never_joined),

@@ -283,8 +283,8 @@ static void test_home_holds_alone(void **state)
             acknowledged_after(&s, 0);
         } else {
             acknowledged_after(&s, (way == LOST || way == GONE_FOR_GOOD ? 0 : 3 * SEC) +
-                                       (way == MUTE       ? STEP
-                                        : way == ALL_MUTE ? 2 * STEP
+                                       (way == MUTE       ? HALF
+                                        : way == ALL_MUTE ? 2 * HALF
                                                           : 0));
         }
         for (int i = 0; i < 2; i++) {

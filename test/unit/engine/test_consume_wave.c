@@ -437,7 +437,7 @@ static void test_not_seen_in_a_session(void **state)
     assert_int_equal(consume_blocked(&f->member, &blocked, 1), 0);
     consume_say_waiting(&f->member); /* nobody is told that nobody has published it */
     assert_false(f->consume->said_alone);
-    consume_fail_waiting(&f->member); /* nor does it end when the launcher is gone */
+    consume_fail_waiting(&f->member, false); /* nor does it end when the launcher is gone */
     assert_null(take(false, NULL));
     assert_int_equal(f->status, -1);
     f->member.ring = NULL;

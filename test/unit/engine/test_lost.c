@@ -121,6 +121,11 @@ void side_pong(struct member *m)
     (void)m;
 }
 
+void linger_rank_changed(struct member *m)
+{
+    (void)m;
+}
+
 void list_rank_changed(struct member *m)
 {
     (void)m;
