@@ -21,8 +21,8 @@
  * nor what was noted by a home in whose place another has come by joining.)
  *
  * That is one message more for each rank that is stopped, where one of the name's homes was
- * lost or is itself such a rank, and none where nobody of its node can be reached, or nobody
- * is lost.
+ * lost or is itself such a rank, and none where nobody of its node can be reached, or
+ * nobody is lost.
  *
  * An answer is waited for as in node_publish.c for lower versions only: who is asked puts
  * its answer off as long as a publish of its own with a lower version is under way, and

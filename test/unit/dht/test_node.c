@@ -760,6 +760,41 @@ static void test_stand_in_waits(void **state)
     }
 }
 
+/* Who had withdrawn a name brings that to a new home, at which moment it takes over the
+ * file that was published under it since: that goes to the homes afterwards. */
+static void test_adopted_over_own(void **state)
+{
+    (void)state;
+    for (uint64_t ns = 0; ns < 200 * 1000; ns += 10 * 1000) {
+        struct fake_net *net = fake_net_create(16, 2, 1);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), heir = stranger(net, 0, owner);
+        struct dyad_entry entry;
+
+        fake_publish_ok(net, owner, 0, 5, PUB);
+        fake_publish_ok(net, heir, 0, 0, GONE);
+        fake_publish_ok(net, owner, 0, 6, PUB);
+        entry = fake_record(net, homes[1], 0)->entry;
+        assert_int_equal(entry.owner, owner);
+        entry.owner = heir;
+        entry.upath = fake_key(0);
+        fake_net_kill(net, homes[0], true);
+        fake_net_kill(net, owner, true);
+        fake_net_run(net, ns);
+        assert_int_equal(dht_node_restore(net->rank[heir].node, &entry), 0);
+        fake_net_run(net, 20 * SEC);
+        n = fake_homes(net, 0, homes);
+        for (unsigned i = 0; i < n; i++) {
+            struct dht_record *record = fake_record(net, homes[i], 0);
+            assert_non_null(record);
+            assert_int_equal(record->entry.owner, heir);
+            assert_int_equal(record->entry.size, 6);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 static void test_unreachable(void **state)
 {
     struct fake_net *net = fake_net_create(100, 2, 1);
@@ -1879,6 +1914,7 @@ int main(void)
         cmocka_unit_test(test_stand_in_knows_nothing),
         cmocka_unit_test(test_silent_home),
         cmocka_unit_test(test_stand_in_waits),
+        cmocka_unit_test(test_adopted_over_own),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
