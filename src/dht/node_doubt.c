@@ -150,6 +150,7 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
     if (node->missing == NULL)
         return; /* it is as dead as the others */
     node->nmissing_short += (missing == DHT_MISSING) - (node->missing[rank] == DHT_MISSING);
+    node->nmissing += (missing != DHT_GONE) - (node->missing[rank] != DHT_GONE);
     node->missing[rank] = (uint8_t)missing;
     if (missing == DHT_GONE)
         doubt_set(node, rank, 0);
@@ -168,6 +169,7 @@ void doubt_rank_live(struct dht_node *node, uint32_t rank)
     if (node->missing == NULL || node->missing[rank] == DHT_GONE)
         return;
     node->nmissing_short -= node->missing[rank] == DHT_MISSING;
+    node->nmissing--;
     node->missing[rank] = DHT_GONE;
     doubt_set(node, rank, doubt_get(node, rank) | DOUBT_BACK);
     if ((doubt_get(node, rank) & DOUBT_BACK) != 0)

@@ -197,6 +197,8 @@ static void owner_set(struct dht_node *node, struct dht_record *record,
     if (msg->source != msg->entry.owner ||
         (version->rank == msg->source && version->incarnation == msg->source_incarnation))
         return;
+    log_debug("rank %u serves \"%s\", version %llu, in the place of rank %u", msg->source,
+              record->upath, (unsigned long long)version->counter, old);
     record_set(record, msg);
     /* Should it have come back: it must hear of the next version as any holder. */
     if (dht_node_is_live(node, old) && dht_shard_add_holder(record, old) < 0)

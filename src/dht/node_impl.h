@@ -21,7 +21,7 @@
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
 #define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
 #define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
-#define DHT_PASSED_MAX    8  /* homes in whose place others are asked */
+#define DHT_PASSED_MAX    8  /* ranks in whose place a publisher asks others */
 #define DHT_REPAIR_WINDOW 64 /* republications in flight */
 
 /* Timers of one class all run for the same time, so each class is a list in order of
@@ -71,7 +71,8 @@ struct asks {
     struct ask ask[DHT_ASK_MAX];
 };
 
-/* A home that a publish has passed over, and that may have something older itself. */
+/* A home that a publish has passed over, or another rank that cannot be reached, and that
+ * may have something older. */
 struct passed {
     uint32_t rank;
     uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
@@ -220,6 +221,7 @@ struct dht_node {
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
+    uint32_t nmissing;                 /* not DHT_GONE */
 
     uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
     uint32_t ndoubted, nback, nmissing_short;

@@ -7,7 +7,8 @@
  * is checked with all other homes at once; the highest version of all answers counts. A
  * silent or dead home is passed over and the next of the probe order takes its place.
  *
- * Also with WAIT, once any rank has died, all homes are asked, the others without.
+ * Also with WAIT, once any rank has died or a home was passed over, all homes are asked,
+ * the others without.
  *
  * What takes its place may know nothing yet, or be on the wrong side of a cut. So that
  * nothing is published is believed only if one says so that has been a home all along: one
@@ -321,8 +322,16 @@ static bool lookup_take(struct dht_lookup *l, const struct dyad_entry *entry)
     return true;
 }
 
-/* The home that has a waiter of ours now may stand in for one that is dead, and not know
- * what the others do. */
+static bool any_passed_over(const struct dht_lookup *l)
+{
+    for (unsigned i = 0; i < l->asks.n; i++)
+        if (l->asks.ask[i].failed)
+            return true;
+    return false;
+}
+
+/* The home that has a waiter of ours now may stand in for one that is dead, or silent, and
+ * not know what the others do. */
 static void lookup_ask_others(struct dht_node *node, struct dht_lookup *l)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -350,7 +359,7 @@ static void lookup_registered(struct dht_node *node, struct dht_lookup *l, struc
     l->state = LOOKUP_WAITING;
     if (first)
         node_timer_start(node, &l->retry, TIMER_RETRY);
-    if (first && node->death != NULL)
+    if ((first && node->death != NULL) || any_passed_over(l))
         lookup_ask_others(node, l);
 }
 

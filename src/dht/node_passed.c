@@ -1,5 +1,5 @@
 /*
- * dht/node_passed.c - the publisher's part: what a home has itself that was passed over
+ * dht/node_passed.c - the publisher's part: holders of what is older that no home can know
  *
  * Who holds something older is known to the homes (node_told.c). A home may be a holder,
  * too, and then it is noted by itself and by the other home (node_copies.c). If it is
@@ -14,8 +14,15 @@
  * Not so of a home that is known to be dead: its neighbours take over what it had, and
  * compare that with the table.
  *
- * That is one message more for a name of which a rank is a home that is stopped or beyond a
- * cut, and none where nobody of its node can be reached, or nobody is lost.
+ * The same of any other holder that is stopped: it is noted by the one home that answered
+ * it, and when that one is lost the note is, until the holder renews it. So where a rank
+ * that was or would be a home of the name has been lost since we know it, whoever is
+ * missing counts as a holder. (Who is stopped, and has not been missed yet, is not seen to;
+ * nor what was noted by a home in whose place another has come by joining.)
+ *
+ * That is one message more for each rank that is stopped, where one of the name's homes was
+ * lost or is itself such a rank, and none where nobody of its node can be reached, or
+ * nobody is lost.
  *
  * An answer is waited for as in node_publish.c for lower versions only: who is asked puts
  * its answer off as long as a publish of its own with a lower version is under way, and
@@ -32,6 +39,10 @@ static struct passed *passed_find(struct publish *op, uint32_t rank)
             return &op->passed[i];
     return NULL;
 }
+
+/* Of those who are missing: beyond a cut they are many, and mostly nobody of their node can
+ * be asked. */
+#define MISSING_MAX 32
 
 /* The next live rank of its node. Not ourselves: the new version is our own, and we do not
  * look. */
@@ -64,8 +75,8 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
         if (node_send(node, r, &msg) == 0) {
             passed->pending++;
             log_debug(
-                "rank %u, a home of \"%s\", cannot be told of its new version: rank "
-                "%u sees to what it has",
+                "no home knows what rank %u has of \"%s\", and it cannot be reached: rank "
+                "%u sees to that",
                 passed->rank, op->entry.upath, r);
             return;
         }
@@ -84,6 +95,44 @@ static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
     passed_ask(node, op, passed);
 }
 
+static bool was_ever_live(const void *arg, uint32_t rank)
+{
+    const struct dht_node *node = arg;
+
+    return node->death == NULL || node->death[rank] != 1;
+}
+
+/* Has a home been lost that may have had notes of others? If there was one beyond those
+ * that all ranks together would have as homes, one of these had been lost before it. */
+static bool notes_lost(const struct dht_node *node, const struct publish *op, uint32_t but)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    struct dht_ring ring = node->ring;
+
+    ring.live = was_ever_live;
+    ring.arg = node;
+    ring.nfew = 0;
+    for (unsigned i = dht_homes_find(&ring, &op->key, homes); i > 0; i--)
+        if (homes[i - 1] != but && node->death != NULL &&
+            node->death[homes[i - 1]] >> 1 > 0)
+            return true;
+    return false;
+}
+
+static void passed_add_missing(struct dht_node *node, struct publish *op)
+{
+    unsigned left = MISSING_MAX;
+
+    for (uint32_t r = 0; r < node->config.nranks && left > 0; r++) {
+        struct passed passed = {.rank = r, .instead = DYAD_RANK_NONE};
+        if (node_rank_live(node, r) || told_holder_is_gone(node, r))
+            continue;
+        left--;
+        if (notes_lost(node, op, r) && neighbour_next(node, &passed) != DYAD_RANK_NONE)
+            passed_add(node, op, r);
+    }
+}
+
 bool passed_pending(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -98,6 +147,8 @@ bool passed_pending(struct dht_node *node, struct publish *op)
          i > 0; i--)
         if (!node_rank_live(node, homes[i - 1]))
             passed_add(node, op, homes[i - 1]);
+    if (node->nmissing > 0)
+        passed_add_missing(node, op);
     for (unsigned i = 0; i < op->npassed; i++)
         pending |= op->passed[i].pending > 0;
     op->passed_timer.fn = passed_timeout;

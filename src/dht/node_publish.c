@@ -207,8 +207,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
             own->entry.state = DYAD_ENTRY_NONE;
         own->nhomes = 0;
     }
-    if (op->relay && own->entry.state != DYAD_ENTRY_NONE) {
-        publish_review(node, false); /* it became ours meanwhile: dht_node_restore() */
+    if (op->repair && own->entry.state != DYAD_ENTRY_NONE &&
+        (op->relay || dyad_version_cmp(&op->entry.version, &own->entry.version) != 0)) {
+        publish_review(node, false); /* another became ours meanwhile: dht_node_restore() */
     } else if (status == 0) {
         own->nhomes = 0;
         own->epoch = op->epoch;
@@ -401,6 +402,7 @@ int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
 
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
 {
+    const struct publish *op;
     struct own *own;
     struct dht_key key;
 
@@ -415,10 +417,15 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
         return -1;
     if (own->highest < entry->version.counter)
         own->highest = entry->version.counter;
-    /* A publish of this incarnation, done or under way, is newer. What only passes on an
-     * entry of another, perhaps this one with its dead owner, is not. */
-    if ((own->queue != NULL && (!own->queue->relay || own->queue->next != NULL)) ||
-        dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
+    /* A publish of this incarnation, done or under way, is newer. What only brings to the
+     * homes what we had published or withdrawn before, or passes on an entry of another,
+     * perhaps this one with its dead owner, is not. */
+    LL_FOREACH(own->queue, op)
+    {
+        if (!op->repair)
+            return 0;
+    }
+    if (dyad_version_cmp(&entry->version, &own->entry.version) <= 0)
         return 0;
     own->entry = *entry;
     own->entry.upath = own->upath;

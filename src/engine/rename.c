@@ -4,14 +4,23 @@
  * What is below the new name is found on disk, by a pool thread. Then each new name is
  * published, a directory before what is in it, and each old one withdrawn, a directory
  * after what was in it, so that other nodes can make and remove their directories.
+ *
+ * A file that is still being written is published under its new name by its close; until
+ * then that name is to others what it was (late.c). One whose writer was killed is
+ * published by nobody: what had its new name is withdrawn, for it is no more, and the
+ * copies of it are out of date. (Of who died just now nobody may have found that yet. A
+ * process that has closed the file, and not yet said so, lives.)
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/member.h"
+#include "util/log.h"
 
 struct rename_op {
     struct engine_io io;
@@ -82,6 +91,26 @@ static void rename_stepped(void *arg, int status)
     rename_step(op);
 }
 
+/* All who had it open for writing were killed. */
+static bool is_abandoned(struct member_side *side, const char *upath)
+{
+    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    struct store_mark_info info = {.state = STORE_MARK_FREE};
+    struct store_identity id;
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        while (store_marks_dirty(side->marks, NULL, id.ino, id.btime, &info) &&
+               info.state == STORE_MARK_DIRTY && info.pid != getpid() &&
+               store_marks_ruling_due(side->marks, info.mark, fd) &&
+               store_marks_left(side->marks, info.mark) &&
+               store_marks_rule(side->marks, info.mark, fd))
+            ;
+    close(fd);
+    return info.state == STORE_MARK_ABANDONED;
+}
+
 static void rename_step(struct rename_op *op)
 {
     char name[2 * DYAD_UPATH_MAX + 2];
@@ -108,7 +137,10 @@ static void rename_step(struct rename_op *op)
         } else if (produce_being_written(&op->member->side[op->side], name)) {
             late_note(op->member, op->side, name);
             shared_named(op->member, op->side, name);
-            continue;
+            if (!is_abandoned(&op->member->side[op->side], name))
+                continue;
+            log_debug("\"%s\" is what a killed process has left: withdrawn", name);
+            rc = produce_withdraw(op->member, name, rename_stepped, op);
         } else {
             rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
         }

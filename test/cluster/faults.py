@@ -22,6 +22,7 @@ renames, and is absent at first.
    whole and once true, but not what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
+   What it has left may be renamed: then nothing is what has the new name, and what had that before is no more.
    An operation that failed with an error may have been done or not, or half.
 3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
    an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
@@ -42,7 +43,7 @@ renames, and is absent at first.
 7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
    without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
 8. What lies in a managed directory at the end is whole, but for what a writer of this node left that was killed or failed within write(),
-   where nobody of the node has written or got another version since; it is not out of date (as in 1), where a rank of this node is alive; and no temporary name is left but of a
+   under the name that it has then, where nobody of the node has written or got another version since; it is not out of date (as in 1), where a rank of this node is alive; and no temporary name is left but of a
    rename whose process was killed.
 """
 import errno
@@ -280,12 +281,12 @@ class Injector:
 
 class Change:
     """Of a name: to a version (uid), or None: absent. sure: it was done, as a whole. torn: readers may see a beginning of it. dead: its
-    process was killed in it. taken: None, because somebody took the name away."""
-    __slots__ = ("begin", "end", "uid", "sure", "torn", "rank", "dead", "taken", "op")
+    process was killed in it. taken: None, because somebody took the name away. left: None, but a broken off writer's file has the name."""
+    __slots__ = ("begin", "end", "uid", "sure", "torn", "rank", "dead", "taken", "left", "op")
 
-    def __init__(self, op, end, uid, sure, torn=False, dead=False, taken=False):
+    def __init__(self, op, end, uid, sure, torn=False, dead=False, taken=False, left=False):
         self.op, self.begin, self.rank = op, op.begin if op else NEVER, op.rank if op else None
-        self.end, self.uid, self.sure, self.torn, self.dead, self.taken = end, uid, sure, torn, dead, taken
+        self.end, self.uid, self.sure, self.torn, self.dead, self.taken, self.left = end, uid, sure, torn, dead, taken, left
 
 
 class Operation:
@@ -315,6 +316,7 @@ class Judge:
         self.operations, self.died, self.changes = [], {}, {}
         self.dying = {}  # since when somebody was at killing it
         self.in_place = []  # operations that write into the file as it is
+        self.broken = []  # (when, node, name): a file that is not whole was left there
         self.finished = {}
         for rank in range(self.plan.ranks):
             self.collect(rank)
@@ -386,7 +388,8 @@ class Judge:
             self.in_place.append(op)
             self.change(op.name, op, end, op.uid, sure, torn=op.broke or outcome == "failed", dead=dead)
             if not sure:
-                self.change(op.name, op, end, None, False, dead=dead, taken=not dead)
+                self.change(op.name, op, end, None, False, dead=dead, taken=not dead, left="gone" not in op.outcome[3:] if op.outcome else True)
+                self.broken.append((end, self.node(op.rank), op.name))
         elif op.kind == "replace":  # the name has what was there before, or this: never nothing
             self.change(op.name, op, end, op.uid, sure, dead=dead)
         elif op.kind == "remove":
@@ -394,9 +397,13 @@ class Judge:
         elif op.kind == "rename":
             self.change(op.name, op, end, None, sure, dead=dead, taken=True)
             # It is one rank's own name, so what it was is what that rank put there last.
-            before = [c for c in self.changes.get(op.name, []) if c.begin < op.begin and c.uid]
-            for c in before if not sure or not before else self.latest(before):
-                self.change(op.to, op, end, c.uid, sure, dead=dead)
+            before = [c for c in self.changes.get(op.name, []) if c.begin < op.begin]
+            latest = self.latest(before)
+            for c in before:
+                if c.left and c in latest or c.uid and (not sure or c in latest):
+                    self.change(op.to, op, end, c.uid, sure, dead=dead, taken=not c.uid, left=c.left)
+                if c.left and c in latest:
+                    self.broken.append((end, self.node(op.rank), op.to))
 
     def note_seen(self, op):
         """Somebody has read what a killed process wrote: then it was published, by now."""
@@ -687,11 +694,10 @@ class Judge:
                 self.wrong.append("rank %d left at %.3f, while ranks %s were at work" % (rank, left["end"], others))
 
     def left_broken(self, node, name):
-        """A write broke off there, and nothing has been put in the place of what it left."""
-        broken = max((o.over for o in self.in_place if o.name == name and self.node(o.rank) == node and
-                      (not o.outcome or o.outcome[0] in ("killed", "failed"))), default=None)
+        """A write broke off there, or what it had left was renamed to this, and nothing has been put in its place."""
+        broken = max((when for when, where, what in self.broken if where == node and what == name), default=None)
         return broken is not None and not any(
-            o.name == name and self.node(o.rank) == node and o.begin > broken and o.outcome and
+            name in (o.name, o.to) and self.node(o.rank) == node and o.begin > broken and o.outcome and
             o.outcome[0] in ("read", "done") for o in self.operations)
 
     def run(self):

@@ -227,6 +227,52 @@ class Absent(Judged):
         self.wrong(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "ENOENT")
 
 
+class Renames(Judged):
+    """A file of rank 0, renamed over another one of its."""
+
+    def whole(self):
+        h = History().write(0, 5, "g", "0.1").write(0, 10, "f", "0.2")
+        return h.op(0, 12, "rename", "f", 12.1, "done", to="g")
+
+    def left(self):
+        """Its child was killed while it wrote the first."""
+        h = History().write(0, 5, "g", "0.1").write(0, 8, "f", "0.2")
+        h.op(0, 10, "write", "f", 10.1, "killed", uid="0.3", child=True).note(0, 10.1, "child", 9)
+        return h.op(0, 12, "rename", "f", 12.1, "done", to="g")
+
+    def test_whole(self):
+        self.right(self.whole().read(1, 13, "g", "0.2"))
+        self.right(self.whole().refused(1, 13, "f", errno.ENOENT), "absent")
+        self.wrong(self.whole().read(1, 13, "f", "0.2"), "stale")
+        self.wrong(self.whole().read(1, 13, "g", "0.1"), "stale")
+        self.wrong(self.whole().refused(1, 13, "g", errno.ENOENT), "ENOENT")
+        self.wrong(self.whole().lies(0, "g", None, "0 bytes"), "no whole version")
+
+    def test_left(self):
+        self.right(self.left().refused(1, 13, "g", errno.ENOENT), "absent")
+        self.right(self.left().read(1, 13, "g", "0.3"))  # it was published before
+        self.right(self.left().read(1, 13, "g", "0.2"))  # it had not begun
+        self.wrong(self.left().read(1, 13, "g", "0.1"), "stale")
+        self.right(self.left().lies(0, "g", None, "0 bytes"))
+        self.wrong(self.left().lies(1, "g", None, "0 bytes"), "no whole version")
+        self.wrong(self.left().write(3, 14, "g", "3.1").lies(0, "g", None, "0 bytes"), "no whole version")
+
+    def test_left_and_written_again(self):
+        h = History().write(0, 5, "g", "0.1").op(0, 8, "write", "f", 8.1, "killed", uid="0.2", child=True).note(0, 8.1, "child", 9)
+        h.write(0, 10, "f", "0.3").op(0, 12, "rename", "f", 12.1, "done", to="g")
+        self.wrong(h.refused(1, 13, "g", errno.ENOENT), "ENOENT")
+
+    def test_left_twice(self):
+        h = self.left().op(0, 14, "rename", "g", 14.1, "done", to="h")
+        self.right(h.refused(1, 15, "h", errno.ENOENT).lies(0, "h", None, "0 bytes"), "absent")
+        h = self.left().op(0, 14, "rename", "g", 14.1, "done", to="h")
+        self.wrong(h.lies(0, "g", None, "0 bytes"), "no whole version")
+
+    def test_whole_over_what_was_left(self):
+        h = self.left().write(0, 14, "f", "0.4").op(0, 15, "rename", "f", 15.1, "done", to="g")
+        self.wrong(h.lies(0, "g", None, "0 bytes"), "no whole version")
+
+
 class OutOfReach(Judged):
     def test_without_a_reason(self):
         self.wrong(History().write(0, 10, "f", "0.1").refused(1, 11, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")

@@ -43,6 +43,23 @@ for end in 'kill -9 $BASHPID' 'exec 3>&-'; do
     clean_ssd
 done
 
+# What a killed writer has left is given the name of a file that others have copies of: what had that name is nowhere
+# any more, and the copies are out of date. Who is killed may have to be found dead first, and may have opened it twice, or what was whole.
+for left in 'exec 3>"$0/part"; echo half >&3' 'exec 3>"$0/part" 4>>"$0/part"; echo half >&3' 'cp "$0/name" "$0/part"; exec 4>>"$0/part"'; do
+    : >"$LOG"
+    rm -f "$WORK"/{copied,moved,seen}
+    job_ok 30 1@n0 bash -c '[ "$(cat "$0/name")" = before ]; : >"$1/copied"
+        until [ -e "$1/moved" ]; do sleep 0.05; done
+        [ ! -e "$0/name" ] && [ ! -e "$0/part" ] && : >"$1/seen" && [ "$(cat "$0/again")" = after ] && [ "$(cat "$0/name")" = after ]' "$SSD" "$WORK" -- \
+        1@n1 bash -c 'echo before >"$0/name"
+        until [ -e "$1/copied" ]; do sleep 0.05; done
+        ('"$left"'; kill -9 $BASHPID)
+        mv "$0/part" "$0/name"; : >"$1/moved"
+        until [ -e "$1/seen" ]; do sleep 0.05; done
+        echo after >"$0/name"; echo after >"$0/again"' "$SSD" "$WORK"
+    clean_ssd
+done
+
 # A writer asks for a file (the answer comes when the rank has joined), meanwhile another makes it: neither
 # waits for the other.
 job_ok 40 1@n0 bash -c '

@@ -723,6 +723,78 @@ static void test_silent_home(void **state)
     fake_net_destroy(net);
 }
 
+/* Who waits, and would be a home itself in the place of one that is silent, has nothing:
+ * the other home does. Nobody is known to be dead. */
+static void test_stand_in_waits(void **state)
+{
+    uint32_t homes[DHT_REPLICAS_MAX], next[DHT_REPLICAS_MAX];
+
+    (void)state;
+    for (int published = 0; published < 2; published++) {
+        struct fake_net *net = fake_net_create(16, 2, 1);
+        struct fake_net *without = fake_net_create(16, 2, 1);
+        struct result r, p;
+
+        fake_homes(net, 0, homes);
+        fake_net_kill(without, homes[0], true);
+        fake_homes(without, 0, next);
+        assert_int_equal(next[0], homes[1]);
+        uint32_t owner = stranger(net, 0, next[1]), reader = next[1];
+        assert_false(reader == homes[0] || reader == homes[1]);
+        if (published)
+            fake_publish_ok(net, owner, 0, 5, PUB);
+        net->refuse = false;
+        for (uint32_t i = 0; i < net->nranks; i++)
+            net->cut[i][homes[0]] = net->cut[homes[0]][i] = true;
+        uint64_t start = net->now;
+        fake_lookup(net, reader, 0, WAIT, NULL, &r);
+        if (!published) {
+            fake_net_run(net, SEC / 2);
+            fake_publish(net, owner, 0, 5, PUB, &p);
+        }
+        assert_true(fake_net_run_until(net, &r.calls, 10 * SEC));
+        assert_int_equal(r.status, 0);
+        assert_in_range(net->now - start, SEC, SEC + MSEC);
+        fake_net_destroy(net);
+        fake_net_destroy(without);
+    }
+}
+
+/* Who had withdrawn a name brings that to a new home, at which moment it takes over the
+ * file that was published under it since: that goes to the homes afterwards. */
+static void test_adopted_over_own(void **state)
+{
+    (void)state;
+    for (uint64_t ns = 0; ns < 200 * 1000; ns += 10 * 1000) {
+        struct fake_net *net = fake_net_create(16, 2, 1);
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = fake_homes(net, 0, homes);
+        uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), heir = stranger(net, 0, owner);
+        struct dyad_entry entry;
+
+        fake_publish_ok(net, owner, 0, 5, PUB);
+        fake_publish_ok(net, heir, 0, 0, GONE);
+        fake_publish_ok(net, owner, 0, 6, PUB);
+        entry = fake_record(net, homes[1], 0)->entry;
+        assert_int_equal(entry.owner, owner);
+        entry.owner = heir;
+        entry.upath = fake_key(0);
+        fake_net_kill(net, homes[0], true);
+        fake_net_kill(net, owner, true);
+        fake_net_run(net, ns);
+        assert_int_equal(dht_node_restore(net->rank[heir].node, &entry), 0);
+        fake_net_run(net, 20 * SEC);
+        n = fake_homes(net, 0, homes);
+        for (unsigned i = 0; i < n; i++) {
+            struct dht_record *record = fake_record(net, homes[i], 0);
+            assert_non_null(record);
+            assert_int_equal(record->entry.owner, heir);
+            assert_int_equal(record->entry.size, 6);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 static void test_unreachable(void **state)
 {
     struct fake_net *net = fake_net_create(100, 2, 1);
@@ -1844,6 +1916,8 @@ int main(void)
         cmocka_unit_test(test_negative_in_a_cut),
         cmocka_unit_test(test_stand_in_knows_nothing),
         cmocka_unit_test(test_silent_home),
+        cmocka_unit_test(test_stand_in_waits),
+        cmocka_unit_test(test_adopted_over_own),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),

@@ -302,6 +302,56 @@ static void test_home_holds_alone(void **state)
     }
 }
 
+/* The one home that has noted it is lost while it is stopped: no home knows of it, and who
+ * publishes sees to what it may have. Also if that home is back, with an empty shard. */
+static void test_noted_by_one(void **state)
+{
+    enum { NOBODY_LOST, LOST_BEFORE, LOST_AFTER, BACK, OTHER_LOST, GONE_FOR_GOOD, WAYS };
+
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        struct scene s = scene_begin();
+        struct fake_net *net = s.net;
+        uint32_t home = s.homes[0]; /* of which it was told: it is asked first */
+        net->refuse = false;
+        for (uint32_t i = 0; i < net->nranks; i++)
+            net->cut[i][s.a] = net->cut[s.a][i] = true;
+        if (way == LOST_BEFORE || way == GONE_FOR_GOOD)
+            fake_net_kill(net, home, true);
+        for (uint32_t i = 0; i < net->nranks; i++) {
+            if (i == s.a || net->rank[i].node == NULL)
+                continue;
+            dht_node_set_missing(net->rank[i].node, s.a,
+                                 way == GONE_FOR_GOOD ? DHT_GONE : DHT_MISSING);
+            dht_node_set_live(net->rank[i].node, s.a, false);
+        }
+        if (way == LOST_AFTER || way == BACK)
+            fake_net_kill(net, home, true);
+        if (way == OTHER_LOST) {
+            uint32_t other = 0;
+            while (other == s.owner || other == s.a || other == s.b ||
+                   other == s.homes[0] || other == s.homes[1])
+                other++;
+            fake_net_kill(net, other, true);
+        }
+        fake_net_run(net, 10 * SEC);
+        if (way == BACK) {
+            fake_net_revive(net, home, true);
+            dht_node_set_missing(net->rank[home].node, s.a, DHT_MISSING);
+            dht_node_set_live(net->rank[home].node, s.a, false);
+            fake_net_run(net, 10 * SEC);
+        }
+        publish(&s, s.owner);
+        acknowledged_after(&s, 0);
+        assert_int_equal(left(&s, s.b), way == GONE_FOR_GOOD ? 0 : 1);
+        if (way != GONE_FOR_GOOD) {
+            assert_int_equal(net->rank[s.b].left_by, s.a);
+            assert_int_equal(net->rank[s.b].invalidated.size, 6);
+        }
+        fake_net_destroy(net);
+    }
+}
+
 /* Whichever home is stopped when a newer version comes, the other one knows who has a copy,
  * however that came to it. */
 static void test_home_stopped(void **state)
@@ -474,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_home_holds),
         cmocka_unit_test(test_home_holds_alone),
+        cmocka_unit_test(test_noted_by_one),
         cmocka_unit_test(test_home_stopped),
         cmocka_unit_test(test_home_was_stopped),
         cmocka_unit_test(test_home_is_silent),
