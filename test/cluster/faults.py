@@ -17,8 +17,10 @@ renames, and is absent at first.
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
    A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
    missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
-   the reader: what a stopped rank holds is no excuse for the others of its node.) In the same way ENOENT may be told of what somebody
-   published whose node is cut off since before, as long as it is. Such reads are counted apart, as `outdated`. They are right in what they are,
+   the reader: what a stopped rank holds is no excuse for the others of its node.) (When all
+   ranks of other nodes have left or are dead nobody can tell any more: then it is their last GRACE that counts.) In the same way ENOENT may be told of what somebody
+   published whose node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say
+   so in the library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are,
    whole and once true, but not what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
@@ -79,6 +81,8 @@ KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 
 WRECKED = re.compile(r"dyad\[\d+ rank (\d+)\]: \w+: UCX has found a fault in itself: (?:files|rank) ")
 LEFT = re.compile(r"dyad\[\d+ rank (\d+)\]: info: statistics: ")
+GONE = re.compile(r"dyad\[\d+ rank (\d+)\]: info: rank (\d+) on node \S+ is gone: ")
+BACK = re.compile(r"dyad\[\d+ rank (\d+)\]: info: rank (\d+) on node \S+ is back after ")
 JOINED = re.compile(r"dyad\[\d+ rank \d+\]: info: joined as rank (\d+) of ")
 
 
@@ -123,6 +127,7 @@ class Injector:
         self.killed = set()
         self.dyad_log, self.dyad_seen, self.dyad_read = dyad_log, 0, time.monotonic()
         self.wrecks = {}  # of a rank: the event, while it has not joined anew
+        self.lost = {}  # of a rank and another that it has lost and not found again: the event
         self.lag = 0.0
 
     def pid(self, rank):
@@ -183,7 +188,8 @@ class Injector:
             event["end"] = time.monotonic()
 
     def read_dyad_log(self):
-        """When a rank said that UCX had found a fault in itself, when it had joined anew, and when it left. (The log has no times.)"""
+        """When a rank said that UCX had found a fault in itself, when it had joined anew, when it left, and whom it had lost for how
+        long. (The log has no times.)"""
         last, self.dyad_read = self.dyad_read, time.monotonic()
         try:
             with open(self.dyad_log, "rb") as file:
@@ -196,6 +202,13 @@ class Injector:
         for line in new.decode(errors="replace").splitlines():
             wreck = WRECKED.match(line)
             joined, left = JOINED.match(line), LEFT.match(line)
+            gone, back = GONE.match(line), BACK.match(line)
+            if gone and gone.groups() not in self.lost:
+                event = {"kind": "lost", "target": int(gone.group(1)), "of": int(gone.group(2)), "begin": last, "end": None}
+                self.lost[gone.groups()] = event
+                self.events.append(event)
+            elif back and back.groups() in self.lost:
+                self.lost.pop(back.groups())["end"] = time.monotonic()
             if wreck and int(wreck.group(1)) not in self.wrecks:
                 rank = int(wreck.group(1))
                 self.wrecks[rank] = {"kind": "wreck", "target": rank, "begin": last, "end": None}
@@ -295,8 +308,9 @@ class Judge:
 
     def __init__(self, plan, number, lines, told, scans):
         self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
-        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left")]
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "lost")]
         self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
+        self.lost_ones = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "lost"]
         self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
         self.took_to_end = next((e["end"] - e["begin"] for e in told["events"] if e["kind"] == "end"), None)
         self.lag = told.get("lag", 0)
@@ -418,23 +432,29 @@ class Judge:
     def outdated(self, op, uids):
         """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
         changes = self.history(op.name, op)
-        for c in changes:
-            if c.begin <= op.end and c.uid in uids and all(
-                    self.hit(op.begin - GRACE, op.end, ("cut", "stop"), (o.rank, op.rank), (self.node(o.rank), self.node(op.rank)))
-                    for o in self.missed(c, changes, op.begin)):
-                return True
-        return False
+        return any(c.begin <= op.end and c.uid in uids and
+                   all(self.held_up(o, [op.rank], op.begin, op.end) for o in self.missed(c, changes, op.begin)) for c in changes)
+
+    def held_up(self, change, ranks, begin, end):
+        """The news of it may not have come to these ranks of one node."""
+        node = self.node(ranks[0])
+        if self.node(change.rank) != node:  # who is on another node could tell it, as long as somebody was there
+            last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != node)
+            begin, end = min(begin, last), min(end, last)
+        return self.hit(begin - GRACE, end, ("cut", "stop"), [change.rank, *ranks], (node, self.node(change.rank)))
 
     def hidden(self, op):
-        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still? (Or is again: a link that
-        is whole for a moment brings nobody together.)"""
+        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still, or whose sides have not found
+        each other again? (Or is again: a link that is whole for a moment brings nobody together.)"""
         changes = self.history(op.name, op)
 
         def behind(o):
             node = self.node(o.rank)
             cuts = self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
-            return node != self.node(op.rank) and self.hit(op.begin, op.end, ("cut",), nodes=[node]) and any(
-                begin <= o.end and end - GRACE >= op.begin for begin, end in cuts)
+            apart = any(e["of"] == o.rank and self.node(e["target"]) != node and e["begin"] <= op.end and e["end"] >= op.begin and
+                        self.ended(e["target"]) > op.begin for e in self.lost_ones)
+            return node != self.node(op.rank) and (apart or self.hit(op.begin, op.end, ("cut",), nodes=[node])) and any(
+                begin <= o.end and end - (0 if apart else GRACE) >= op.begin for begin, end in cuts)
         return any(c.uid is None and (op.kind != "read" or c.taken) and all(map(behind, self.missed(c, changes, op.begin)))
                    for c in changes if c.begin <= op.end)
 
@@ -648,8 +668,7 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or
-                    self.hit(there - GRACE, there, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
+                    there <= o.end or self.held_up(o, alive, there, there)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 

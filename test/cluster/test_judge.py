@@ -175,6 +175,21 @@ class OutOfDate(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, CUT + 20).write(0, CUT + 2, "f", "0.2")
         self.right(h.fault("left", 1, CUT + 12, CUT + 12).fault("left", 4, CUT + 12, CUT + 12).lies(1, "f", "0.1"))
 
+    def test_nobody_left_who_could_tell(self):
+        """All others have left before the cut was over, or long after it."""
+        def history(cut_until):
+            h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, cut_until).write(0, CUT + 2, "f", "0.2")
+            for rank in (0, 2, 3, 5):
+                h.silent.add(rank)
+                h.note(rank, CUT + 11, "finish").fault("left", rank, CUT + 12, CUT + 12)
+            return h
+        self.right(history(CUT + 13).lies(1, "f", "0.1"))
+        self.right(history(CUT + 13).read(1, CUT + 30, "f", "0.1"), "outdated")
+        self.wrong(history(CUT + 5).lies(1, "f", "0.1"), "on n1 f is out of date")
+        self.wrong(history(CUT + 5).read(1, CUT + 30, "f", "0.1"), "stale")
+        # What their own node did they know.
+        self.wrong(history(CUT + 13).write(4, CUT + 15, "f", "4.1").read(1, CUT + 30, "f", "0.2"), "stale")
+
     def test_removed_and_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").op(0, 11, "remove", "f", 11.1, "done").lies(1, "f", "0.1"), "on n1 f is out of date")
 
@@ -217,6 +232,17 @@ class Absent(Judged):
     def test_published_behind_a_cut_that_is_healed(self):
         h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
         self.wrong(h.refused(1, CUT + 5.01, "f", errno.ENOENT, kind="look"), "ENOENT")
+
+    def test_published_by_who_is_not_found_again_yet(self):
+        def history(reader, begin, until):
+            h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
+            h.events.append({"kind": "lost", "target": reader, "of": 0, "begin": CUT + 2, "end": until})
+            return h.refused(1, begin, "f", errno.ENOENT, kind="look")
+        self.right(history(1, CUT + 5.2, CUT + 5.5), "outdated")
+        self.right(history(2, CUT + 5.2, None), "outdated")
+        self.wrong(history(1, CUT + 5.6, CUT + 5.5), "ENOENT")
+        self.wrong(history(3, CUT + 5.2, CUT + 5.5), "ENOENT")  # (on the writer's node)
+        self.wrong(history(1, CUT + 5 + faults.GRACE + 0.1, None), "ENOENT")
 
     def test_on_the_side_that_is_cut_off(self):
         h = History().fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
