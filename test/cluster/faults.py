@@ -17,18 +17,19 @@ renames, and is absent at first.
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
    A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
    missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
-   the reader: what a stopped rank holds is no excuse for the others of its node.) (When all
-   ranks of other nodes have left or are dead nobody can tell any more: then it is their last GRACE that counts.) In the same way ENOENT may be told of what somebody
-   published whose node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say
-   so in the library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are,
-   whole and once true, but not what the rule says.
+   the reader: what a stopped rank holds is no excuse for the others of its node. When all ranks of other nodes have left or are dead nobody
+   can tell any more: then it is the last GRACE of these that counts.) In the same way ENOENT may be told of what somebody published whose
+   node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
+   library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are, whole and once true, but not
+   what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
    An operation that failed with an error may have been done or not, or half.
 3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
    an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
    ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
-   waiting, dead, at their end, or stopped or cut off: nobody who can be reached was left, and that nothing will come is not known.
+   waiting, dead, at their end, or stopped or cut off (or not found again since, GRACE at most): nobody who can be reached was left, and
+   that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
@@ -531,14 +532,17 @@ class Judge:
         return ", ".join("%s of rank %s%s" % (c.uid or "absent", c.rank, "" if c.sure else " (unsure)") for c in now)
 
     def nobody_left(self, op, away=False):
-        """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off)?"""
+        """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off, or not found
+        again since by who waits)?"""
         edges = []
         for rank in range(self.plan.ranks):
             idle = [(o.begin, o.end or FOREVER) for o in self.operations if o.rank == rank and o.kind == "read"]
             idle.append((min(self.gone.get(rank, FOREVER), self.finished.get(rank, FOREVER)), FOREVER))
-            if away:
-                idle += [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "stop" and f["target"] == rank or
-                         f["kind"] == "cut" and f["target"] == self.plan.node(rank)]
+            for f in self.faults if away else ():
+                if f["kind"] == "stop" and f["target"] == rank or f["kind"] == "cut" and f["target"] == self.plan.node(rank):
+                    idle.append((f["begin"], f["end"]))
+                    idle += [(max(f["begin"], e["begin"]), min(f["end"] + GRACE, e["end"])) for e in self.lost_ones
+                             if e["target"] == op.rank and e["of"] == rank]
             for begin, end in self.joined(idle):
                 if begin <= op.end and end >= op.begin and end > begin:
                     edges += [(begin, 1), (end, -1)]

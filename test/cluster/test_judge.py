@@ -221,6 +221,24 @@ class Absent(Judged):
             h.refused(rank, 10 + rank / 10, "f", errno.ENOENT, took=3)
         self.right(h)
 
+    def test_nobody_who_can_be_reached_is_left(self):
+        def history(begin, by=1, until=None):
+            h = History().fault("cut", 0, CUT, CUT + 5)
+            for rank in (2, 4, 5):
+                h.refused(rank, CUT - 1, "g", errno.ENOENT, took=30)
+            for rank in (0, 3):
+                h.events.append({"kind": "lost", "target": by, "of": rank, "begin": CUT + 2, "end": until})
+                h.op(rank, END - 1, "look", "f", END - 1, "refused", errno.ENOENT)
+            return h.refused(1, begin, "f", errno.EHOSTUNREACH).result()["wrong"]
+
+        def refused(wrong):
+            return any("EHOSTUNREACH" in w for w in wrong)
+        self.assertFalse(refused(history(CUT + 3)))
+        self.assertFalse(refused(history(CUT + 5.2)))
+        self.assertTrue(refused(history(CUT + 5.2, by=2)))
+        self.assertTrue(refused(history(CUT + 5.6, until=CUT + 5.5)))
+        self.assertTrue(refused(history(CUT + 5 + faults.GRACE + 0.1)))
+
     def test_published_behind_a_cut(self):
         h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
         self.right(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "outdated")
