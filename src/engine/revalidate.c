@@ -143,6 +143,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         move(item, TODO);
     else
         put_off(item);
+    if (!re->items)
+        log_debug("all copies whose homes have changed have been compared");
     go_on(re);
 }
 
