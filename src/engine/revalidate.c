@@ -248,8 +248,9 @@ static void look(void *arg)
         memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
         re->any = false;
     }
-    log_debug("homes have changed: %u copies are compared with what is published",
-              (unsigned)HASH_COUNT(re->items));
+    if (re->items)
+        log_debug("homes have changed: %u copies are compared with what is published",
+                  (unsigned)HASH_COUNT(re->items));
     adopt_gone_again(member);
     go_on(re);
 }
