@@ -18,7 +18,9 @@ renames, and is absent at first.
    A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
    missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
    the reader: what a stopped rank holds is no excuse for the others of its node. When all ranks of other nodes have left or are dead nobody
-   can tell any more: then it is the last GRACE of these that counts.) In the same way ENOENT may be told of what somebody published whose
+   can tell any more: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its ranks had
+   left, nobody hears of.) And of two
+   changes made on the two sides of a cut either may win. In the same way ENOENT may be told of what somebody published whose
    node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
    library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are, whole and once true, but not
    what the rule says.
@@ -434,7 +436,19 @@ class Judge:
         """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
         changes = self.history(op.name, op)
         return any(c.begin <= op.end and c.uid in uids and
-                   all(self.held_up(o, [op.rank], op.begin, op.end) for o in self.missed(c, changes, op.begin)) for c in changes)
+                   all(self.held_up(o, [op.rank], op.begin, op.end) or self.unordered(c, o)
+                       for o in self.missed(c, changes, op.begin)) for c in changes)
+
+    def unordered(self, change, later):
+        """Made on the two sides of a cut that had not been whole since the first: either may win."""
+        if change.rank is None or self.node(change.rank) == self.node(later.rank):
+            return False
+        return any(begin <= change.end and end >= later.begin for node in (self.node(change.rank), self.node(later.rank))
+                   for begin, end in self.cuts(node))
+
+    def cuts(self, node):
+        """When it was cut off, each with the time in which it is found again."""
+        return self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
 
     def held_up(self, change, ranks, begin, end):
         """The news of it may not have come to these ranks of one node."""
@@ -442,6 +456,10 @@ class Judge:
         if self.node(change.rank) != node:  # who is on another node could tell it, as long as somebody was there
             last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != node)
             begin, end = min(begin, last), min(end, last)
+            there = self.node(change.rank)
+            gone = max(map(self.ended, self.ranks_on(there)))
+            if any(since <= change.begin and gone <= until for since, until in self.cuts(there)):
+                return True  # nobody of that node ever was in reach of others again
         return self.hit(begin - GRACE, end, ("cut", "stop"), [change.rank, *ranks], (node, self.node(change.rank)))
 
     def hidden(self, op):
@@ -451,7 +469,7 @@ class Judge:
 
         def behind(o):
             node = self.node(o.rank)
-            cuts = self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
+            cuts = self.cuts(node)
             apart = any(e["of"] == o.rank and self.node(e["target"]) != node and e["begin"] <= op.end and e["end"] >= op.begin and
                         self.ended(e["target"]) > op.begin for e in self.lost_ones)
             return node != self.node(op.rank) and (apart or self.hit(op.begin, op.end, ("cut",), nodes=[node])) and any(
@@ -672,7 +690,7 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or self.held_up(o, alive, there, there)
+                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 

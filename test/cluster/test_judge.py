@@ -188,7 +188,27 @@ class OutOfDate(Judged):
         self.wrong(history(CUT + 5).lies(1, "f", "0.1"), "on n1 f is out of date")
         self.wrong(history(CUT + 5).read(1, CUT + 30, "f", "0.1"), "stale")
         # What their own node did they know.
-        self.wrong(history(CUT + 13).write(4, CUT + 15, "f", "4.1").read(1, CUT + 30, "f", "0.2"), "stale")
+        self.wrong(history(CUT + 13).write(4, CUT + 15, "f", "4.1").read(1, CUT + 30, "f", "0.1"), "stale")
+
+    def test_who_knew_has_left_before_the_cut_was_over(self):
+        """Rank 1 changes it beyond the cut, and leaves there, with its neighbour."""
+        def history(cut_until):
+            h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, cut_until).write(1, CUT + 2, "f", "1.2")
+            for rank in (1, 4):
+                h.silent.add(rank)
+                h.note(rank, CUT + 11, "finish").fault("left", rank, CUT + 12, CUT + 12)
+            return h
+        self.right(history(CUT + 13).read(0, CUT + 30, "f", "0.1").lies(0, "f", "0.1"), "outdated")
+        self.wrong(history(CUT + 5).lies(0, "f", "0.1"), "on n0 f is out of date")
+
+    def test_changed_on_both_sides(self):
+        """The version of the first may be the higher one."""
+        def history(node, first=CUT + 1):
+            return History().write(3, first, "f", "3.1").fault("cut", node, CUT, CUT + 5).write(1, CUT + 3, "f", "1.1")
+        self.right(history(0).read(4, CUT + 30, "f", "3.1").lies(1, "f", "3.1"), "outdated")
+        self.wrong(history(2).read(4, CUT + 30, "f", "3.1"), "stale")
+        self.wrong(history(0, CUT - 1).read(4, CUT + 30, "f", "3.1"), "stale")
+        self.right(history(0).read(4, CUT + 30, "f", "1.1"))
 
     def test_removed_and_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").op(0, 11, "remove", "f", 11.1, "done").lies(1, "f", "0.1"), "on n1 f is out of date")
