@@ -440,6 +440,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
     kept_drop_all(node);
     node->kept_floor = node->ops->now(node->arg);
     if (live) {
+        leave_rank_live(node, rank);
         node->death[rank] &= ~1u;
         few_update(node, rank, true);
         doubt_rank_live(node, rank);

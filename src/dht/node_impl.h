@@ -265,6 +265,7 @@ struct dht_node {
     struct timer copy_timer;
 
     struct passing *passing; /* what is being passed on to other homes, or NULL */
+    bool *reborn; /* NULL: none; [rank]: it is another process than the one it was */
     bool leaving, retired;
 
     struct written *written; /* as a home, by upath */
@@ -424,6 +425,8 @@ void doubt_timer(struct dht_node *node, struct timer *timer);
 void doubt_destroy(struct dht_node *node);
 
 /* node_leave.c */
+/* It is about to be live. */
+void leave_rank_live(struct dht_node *node, uint32_t rank);
 /* Records of the shard are still to be passed on: leave_step() does, as far as fits. */
 bool leave_has_more(const struct dht_node *node);
 void leave_step(struct dht_node *node);

@@ -16,7 +16,10 @@
  *
  * A newcomer gets what belongs to it from the owners; but entries whose owner has gone (a
  * launch that has ended), and tombstones whose writer has, it gets from the homes that
- * were: dht_node_pass_on().
+ * were: dht_node_pass_on(). What a rank removed it does not know any more when it comes
+ * back as another process (it does know what it had published: that lies on its disk). So
+ * its tombstones count as those of one that is gone; of what it removed since then, too,
+ * which costs a message that says nothing new.
  *
  * What is not passed on: waiters (they register anew when they learn that we are gone) and
  * holders of copies. A home that does not know a holder does not tell it of newer versions;
@@ -39,11 +42,24 @@ struct choice {
     uint32_t newcomer; /* DYAD_RANK_NONE: all records */
 };
 
-/* Who would publish it again is not there. */
+/* Who would publish it again is not there, or does not know of it. */
 static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entry)
 {
-    return !dht_node_is_live(
-        node, entry->state == DYAD_ENTRY_PUBLISHED ? entry->owner : entry->version.rank);
+    if (entry->state == DYAD_ENTRY_PUBLISHED)
+        return !dht_node_is_live(node, entry->owner);
+    return !dht_node_is_live(node, entry->version.rank) ||
+           (node->reborn != NULL && node->reborn[entry->version.rank]);
+}
+
+void leave_rank_live(struct dht_node *node, uint32_t rank)
+{
+    if (node->death[rank] >> 1 == 0 || /* it has never been there before */
+        (node->missing != NULL && node->missing[rank] != DHT_GONE))
+        return;
+    if (node->reborn == NULL)
+        node->reborn = calloc(node->config.nranks, sizeof(*node->reborn));
+    if (node->reborn != NULL) /* else: as if it were still the same */
+        node->reborn[rank] = true;
 }
 
 static bool is_chosen(const struct choice *choice, const struct dht_record *record)
@@ -187,6 +203,8 @@ void dht_node_retire(struct dht_node *node)
 
 void leave_destroy(struct dht_node *node)
 {
+    free(node->reborn);
+    node->reborn = NULL;
     if (node->passing == NULL)
         return;
     free(node->passing->names);

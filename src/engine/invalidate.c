@@ -164,7 +164,7 @@ static void publish_again(struct member *member, const char *upath)
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
 {
     struct member *member = arg;
-    struct invalidate *inv = calloc(1, sizeof(*inv));
+    struct invalidate *inv;
 
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
@@ -176,6 +176,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
         publish_again(member, newer->upath);
         return;
     }
+    inv = calloc(1, sizeof(*inv));
     if (!inv || !(inv->upath = strdup(newer->upath))) {
         free(inv);
         log_error("out of memory: an outdated copy of \"%s\" may stay on this node",

@@ -6,113 +6,251 @@
  * each rank that was lost or came back, the copies that it is (or was) home to are looked
  * up again, a little later (owners need a moment to publish to new homes; losses come in
  * crowds): that makes us a holder there, and what is newer is dealt with as if the news of
- * it had come. Where nobody can say, the next change brings it up again.
+ * it had come.
+ *
+ * A look-up that brings a version below ours, or nothing, has asked homes that have not
+ * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
+ * a copy is looked up on and on, after pauses that double from SETTLE to PAUSE_MAX: a home
+ * that cannot say anything now may be able to without any rank being lost or found, as when
+ * another rank has told it what it had missed (dht/node_doubt.c). The next change of one of
+ * its homes makes it due at once. It ends when the copy is no more, or has been compared.
+ *
+ * A change that comes while a look-up is under way makes it begin once more behind it: its
+ * answer may be from before.
  *
  * Until then an outdated copy can be opened: complete, and of the version that was right
  * when it was fetched. That cannot be helped where the news cannot reach us.
  */
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/member_impl.h"
 #include "util/log.h"
 
-#define SETTLE (1 * UTIL_NSEC_PER_SEC)
-#define WINDOW 32
+#define SETTLE    (1 * UTIL_NSEC_PER_SEC)
+#define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
+#define TICK      (UTIL_NSEC_PER_SEC / 4) /* what is put off becomes due in crowds */
+#define WINDOW    32
 
-struct revalidate_item {
-    struct revalidate_item *prev, *next; /* utlist: to do, then under way */
+enum item_state { TODO, ASKING, LATER };
+
+struct item {
+    struct item *prev, *next; /* utlist: revalidate->list[state] */
+    UT_hash_handle hh;
     struct revalidate *revalidate;
+    enum item_state state;
+    bool again; /* ASKING: homes have changed since */
     struct dht_lookup *lookup;
-    struct dyad_version version;
+    uint64_t pause, due; /* LATER */
     char upath[];
 };
 
 struct revalidate {
     struct member *member;
-    struct net_timer *timer;
+    struct net_timer *timer, *later;
     bool *rank; /* [nranks]: changed since the last time */
     bool any;
-    struct revalidate_item *todo, *under_way;
-    unsigned n; /* under way */
+    uint64_t later_due; /* `later` is set to it; 0: not */
+    struct item *items; /* by upath */
+    struct item *list[LATER + 1];
+    unsigned n; /* ASKING */
 };
 
 static void go_on(struct revalidate *re);
 
-static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+static void move(struct item *item, enum item_state state)
 {
-    struct revalidate_item *item = arg;
     struct revalidate *re = item->revalidate;
 
-    DL_DELETE(re->under_way, item);
-    re->n--;
-    if ((status == 0 || status == ENOENT) && entry &&
-        dyad_version_cmp(&entry->version, &item->version) > 0) {
+    re->n += (state == ASKING) - (item->state == ASKING);
+    DL_DELETE(re->list[item->state], item);
+    item->state = state;
+    DL_APPEND(re->list[state], item);
+}
+
+static void item_free(struct item *item)
+{
+    struct revalidate *re = item->revalidate;
+
+    re->n -= item->state == ASKING;
+    DL_DELETE(re->list[item->state], item);
+    HASH_DEL(re->items, item);
+    free(item);
+}
+
+static void put_off(struct item *item)
+{
+    struct revalidate *re = item->revalidate;
+
+    item->pause = !item->pause                  ? SETTLE
+                  : 2 * item->pause > PAUSE_MAX ? PAUSE_MAX
+                                                : 2 * item->pause;
+    item->due = util_clock_now() + item->pause + TICK - 1;
+    item->due -= item->due % TICK;
+    move(item, LATER);
+    if (re->later_due && re->later_due <= item->due)
+        return;
+    re->later_due = item->due;
+    net_timer_start(re->later, item->due);
+}
+
+/* The copies of that name, of both sides. */
+struct copies {
+    bool any, older, newer; /* than what is published */
+};
+
+static struct copies compare(struct member *member, const char *upath,
+                             const struct dyad_entry *entry)
+{
+    struct copies copies = {0};
+
+    for (int s = 0; s < 2; s++) {
+        const struct store_record *record =
+            member->side[s].journal ? store_journal_find(member->side[s].journal, upath)
+                                    : NULL;
+        int order;
+        if (!record || record->kind != STORE_RECORD_COPY)
+            continue;
+        copies.any = true;
+        order = entry ? dyad_version_cmp(&record->entry.version, &entry->version) : 1;
+        copies.older |= order < 0;
+        copies.newer |= order > 0;
+    }
+    return copies;
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct item *item = arg;
+    struct revalidate *re = item->revalidate;
+    bool known = (status == 0 || status == ENOENT) && entry;
+    struct copies copies = compare(re->member, item->upath, known ? entry : NULL);
+
+    item->lookup = NULL;
+    if (copies.older) {
         log_info("the copy of \"%s\" is out of date", item->upath);
         produce_invalidate(re->member, entry, 0); /* nobody waits for an answer */
     }
-    free(item);
+    if (!copies.any || (!copies.newer && !item->again))
+        item_free(item);
+    else if (item->again)
+        move(item, TODO);
+    else
+        put_off(item);
+    if (!re->items)
+        log_debug("all copies whose homes have changed have been compared");
     go_on(re);
 }
 
 static void go_on(struct revalidate *re)
 {
-    while (re->todo && re->n < WINDOW) {
-        struct revalidate_item *item = re->todo;
-        DL_DELETE(re->todo, item);
-        item->lookup = dht_node_lookup(re->member->dht, item->upath, NET_LOOKUP_COPY, NULL,
-                                       looked_up, item);
-        if (!item->lookup) {
-            free(item);
+    struct item *item;
+
+    while (re->n < WINDOW && (item = re->list[TODO])) {
+        item->again = false;
+        if (!compare(re->member, item->upath, NULL).any) {
+            item_free(item);
             continue;
         }
-        DL_APPEND(re->under_way, item);
-        re->n++;
+        item->lookup = dht_node_lookup(re->member->dht, item->upath, NET_LOOKUP_COPY, NULL,
+                                       looked_up, item);
+        if (item->lookup)
+            move(item, ASKING);
+        else
+            put_off(item);
     }
+}
+
+static void look_later(void *arg)
+{
+    struct revalidate *re = arg;
+    struct item *item, *tmp;
+    uint64_t now = util_clock_now(), next = UINT64_MAX;
+
+    re->later_due = 0;
+    if (re->member->state == MEMBER_LEAVING)
+        return;
+    DL_FOREACH_SAFE(re->list[LATER], item, tmp)
+    {
+        if (item->due <= now)
+            move(item, TODO);
+        else if (item->due < next)
+            next = item->due;
+    }
+    if (next < UINT64_MAX) {
+        re->later_due = next;
+        net_timer_start(re->later, next);
+    }
+    go_on(re);
+}
+
+/* False: ENOMEM. */
+static bool want(struct revalidate *re, const char *upath)
+{
+    size_t len = strlen(upath);
+    struct item *item;
+
+    HASH_FIND_STR(re->items, upath, item);
+    if (!item) {
+        if (!(item = calloc(1, sizeof(*item) + len + 1)))
+            return false;
+        memcpy(item->upath, upath, len + 1);
+        HASH_ADD_KEYPTR(hh, re->items, item->upath, len, item);
+        if (!item->hh.tbl) {
+            free(item);
+            return false;
+        }
+        item->revalidate = re;
+        DL_APPEND(re->list[TODO], item);
+    }
+    item->pause = 0;
+    if (item->state == LATER)
+        move(item, TODO);
+    item->again = item->state == ASKING;
+    return true;
 }
 
 static int collect(const struct store_record *record, void *arg)
 {
     struct revalidate *re = arg;
     struct member *member = re->member;
-    size_t len = strlen(record->entry.upath);
     bool concerned = false;
 
     if (record->kind != STORE_RECORD_COPY)
         return 0;
     for (uint32_t r = 0; r < member->job->nranks && !concerned; r++)
         concerned = re->rank[r] && dht_node_concerns(member->dht, record->entry.upath, r);
-    if (!concerned)
-        return 0;
-    struct revalidate_item *item = calloc(1, sizeof(*item) + len + 1);
-    if (!item) {
-        log_warn("out of memory: copies on this node may be out of date");
-        return 1;
-    }
-    item->revalidate = re;
-    item->version = record->entry.version;
-    memcpy(item->upath, record->entry.upath, len + 1);
-    DL_APPEND(re->todo, item);
-    return 0;
+    return concerned && !want(re, record->entry.upath);
 }
 
 static void look(void *arg)
 {
     struct revalidate *re = arg;
     struct member *member = re->member;
+    struct member_side *side = member->side;
+    int rc = 0;
 
     if (member->state == MEMBER_LEAVING)
         return;
-    if (re->todo || re->n > 0) { /* one round after the other */
+    for (int s = 0; s < 2 && rc == 0; s++)
+        if (side[s].journal && (s == 0 || side[s].journal != side[0].journal))
+            rc = store_journal_foreach(side[s].journal, collect, re);
+    if (rc != 0) {
+        log_warn("out of memory: copies on this node may be out of date");
         net_timer_start(re->timer, util_clock_now() + SETTLE);
-        return;
+    } else {
+        memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
+        re->any = false;
     }
-    if (member->side[ENGINE_CONSUMER].journal)
-        store_journal_foreach(member->side[ENGINE_CONSUMER].journal, collect, re);
-    memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
-    re->any = false;
+    if (re->items)
+        log_debug("homes have changed: %u copies are compared with what is published",
+                  (unsigned)HASH_COUNT(re->items));
     adopt_gone_again(member);
     go_on(re);
 }
@@ -134,37 +272,33 @@ int revalidate_start(struct member *member)
     if (!re)
         return -1;
     re->member = member;
-    if (!(re->rank = calloc(member->job->nranks, sizeof(*re->rank))) ||
-        !(re->timer = net_timer_create(member->loop, look, re))) {
-        free(re->rank);
-        free(re);
-        return -1;
-    }
+    re->rank = calloc(member->job->nranks, sizeof(*re->rank));
+    re->timer = net_timer_create(member->loop, look, re);
+    re->later = net_timer_create(member->loop, look_later, re);
     run_of(member)->again = re;
-    return 0;
-}
-
-static void drop(struct revalidate *re, struct revalidate_item *list)
-{
-    struct revalidate_item *item, *tmp;
-
-    DL_FOREACH_SAFE(list, item, tmp)
-    {
-        if (item->lookup)
-            dht_node_cancel(re->member->dht, item->lookup);
-        free(item);
-    }
+    if (re->rank && re->timer && re->later)
+        return 0;
+    revalidate_stop(member);
+    return -1;
 }
 
 void revalidate_stop(struct member *member)
 {
     struct revalidate *re = run_of(member)->again;
+    struct item *item, *tmp;
 
     if (!re)
         return;
-    drop(re, re->todo);
-    drop(re, re->under_way);
-    net_timer_destroy(re->timer);
+    HASH_ITER(hh, re->items, item, tmp)
+    {
+        if (item->lookup)
+            dht_node_cancel(re->member->dht, item->lookup);
+        item_free(item);
+    }
+    if (re->timer)
+        net_timer_destroy(re->timer);
+    if (re->later)
+        net_timer_destroy(re->later);
     free(re->rank);
     free(re);
     run_of(member)->again = NULL;

@@ -17,9 +17,13 @@ renames, and is absent at first.
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
    A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
    missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
-   the reader: what a stopped rank holds is no excuse for the others of its node.) In the same way ENOENT may be told of what somebody
-   published whose node is cut off since before, as long as it is. Such reads are counted apart, as `outdated`. They are right in what they are,
-   whole and once true, but not what the rule says.
+   the reader: what a stopped rank holds is no excuse for the others of its node. When all ranks of other nodes have left or are dead nobody
+   can tell any more: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its ranks had
+   left, nobody hears of.) And of two
+   changes made on the two sides of a cut either may win. In the same way ENOENT may be told of what somebody published whose
+   node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
+   library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are, whole and once true, but not
+   what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
    What it has left may be renamed: then nothing is what has the new name, and what had that before is no more.
@@ -27,7 +31,8 @@ renames, and is absent at first.
 3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
    an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
    ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
-   waiting, dead, at their end, or stopped or cut off: nobody who can be reached was left, and that nothing will come is not known.
+   waiting, dead, at their end, or stopped or cut off (or not found again since, GRACE at most): nobody who can be reached was left, and
+   that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
@@ -83,6 +88,8 @@ KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
 WRECKED = re.compile(r"dyad\[\d+ rank (\d+)\]: \w+: UCX has found a fault in itself: (?:files|rank) ")
 LEFT = re.compile(r"dyad\[\d+ rank (\d+)\]: info: statistics: ")
 TOOK_OVER = re.compile(r"dyad\[\d+ rank (\d+)\]: info: a rank of this node is dead: of what it left \(journal [^ )]*\.(\d+)\)")
+GONE = re.compile(r"dyad\[\d+ rank (\d+)\]: info: rank (\d+) on node \S+ is gone: ")
+BACK = re.compile(r"dyad\[\d+ rank (\d+)\]: info: rank (\d+) on node \S+ is back after ")
 JOINED = re.compile(r"dyad\[\d+ rank \d+\]: info: joined as rank (\d+) of ")
 
 
@@ -127,6 +134,7 @@ class Injector:
         self.killed = set()
         self.dyad_log, self.dyad_seen, self.dyad_read = dyad_log, 0, time.monotonic()
         self.wrecks = {}  # of a rank: the event, while it has not joined anew
+        self.lost = {}  # of a rank and another that it has lost and not found again: the event
         self.lag = 0.0
 
     def pid(self, rank):
@@ -187,8 +195,8 @@ class Injector:
             event["end"] = time.monotonic()
 
     def read_dyad_log(self):
-        """When a rank said that UCX had found a fault in itself, when it had joined anew, when it had taken over what a dead one left, and
-        when it left. (The log has no times.)"""
+        """When a rank said that UCX had found a fault in itself, when it had joined anew, when it had taken over what a dead one left,
+        when it left, and whom it had lost for how long. (The log has no times.)"""
         last, self.dyad_read = self.dyad_read, time.monotonic()
         try:
             with open(self.dyad_log, "rb") as file:
@@ -201,6 +209,13 @@ class Injector:
         for line in new.decode(errors="replace").splitlines():
             wreck = WRECKED.match(line)
             joined, left, took = JOINED.match(line), LEFT.match(line), TOOK_OVER.match(line)
+            gone, back = GONE.match(line), BACK.match(line)
+            if gone and gone.groups() not in self.lost:
+                event = {"kind": "lost", "target": int(gone.group(1)), "of": int(gone.group(2)), "begin": last, "end": None}
+                self.lost[gone.groups()] = event
+                self.events.append(event)
+            elif back and back.groups() in self.lost:
+                self.lost.pop(back.groups())["end"] = time.monotonic()
             if wreck and int(wreck.group(1)) not in self.wrecks:
                 rank = int(wreck.group(1))
                 self.wrecks[rank] = {"kind": "wreck", "target": rank, "begin": last, "end": None}
@@ -303,8 +318,9 @@ class Judge:
 
     def __init__(self, plan, number, lines, told, scans):
         self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
-        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "heir")]
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "heir", "lost")]
         self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
+        self.lost_ones = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "lost"]
         self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
         self.heirs = {}  # who has taken over what a rank left
         for e in told["events"]:
@@ -436,23 +452,45 @@ class Judge:
     def outdated(self, op, uids):
         """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
         changes = self.history(op.name, op)
-        for c in changes:
-            if c.begin <= op.end and c.uid in uids and all(
-                    self.hit(op.begin - GRACE, op.end, ("cut", "stop"), (o.rank, op.rank), (self.node(o.rank), self.node(op.rank)))
-                    for o in self.missed(c, changes, op.begin)):
-                return True
-        return False
+        return any(c.begin <= op.end and c.uid in uids and
+                   all(self.held_up(o, [op.rank], op.begin, op.end) or self.unordered(c, o)
+                       for o in self.missed(c, changes, op.begin)) for c in changes)
+
+    def unordered(self, change, later):
+        """Made on the two sides of a cut that had not been whole since the first: either may win."""
+        if change.rank is None or self.node(change.rank) == self.node(later.rank):
+            return False
+        return any(begin <= change.end and end >= later.begin for node in (self.node(change.rank), self.node(later.rank))
+                   for begin, end in self.cuts(node))
+
+    def cuts(self, node):
+        """When it was cut off, each with the time in which it is found again."""
+        return self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
+
+    def held_up(self, change, ranks, begin, end):
+        """The news of it may not have come to these ranks of one node."""
+        node = self.node(ranks[0])
+        if self.node(change.rank) != node:  # who is on another node could tell it, as long as somebody was there
+            last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != node)
+            begin, end = min(begin, last), min(end, last)
+            there = self.node(change.rank)
+            gone = max(map(self.ended, self.ranks_on(there)))
+            if any(since <= change.begin and gone <= until for since, until in self.cuts(there)):
+                return True  # nobody of that node ever was in reach of others again
+        return self.hit(begin - GRACE, end, ("cut", "stop"), [change.rank, *ranks], (node, self.node(change.rank)))
 
     def hidden(self, op):
-        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still? (Or is again: a link that
-        is whole for a moment brings nobody together.)"""
+        """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still, or whose sides have not found
+        each other again? (Or is again: a link that is whole for a moment brings nobody together.)"""
         changes = self.history(op.name, op)
 
         def behind(o):
             node = self.node(o.rank)
-            cuts = self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
-            return node != self.node(op.rank) and self.hit(op.begin, op.end, ("cut",), nodes=[node]) and any(
-                begin <= o.end and end - GRACE >= op.begin for begin, end in cuts)
+            cuts = self.cuts(node)
+            apart = any(e["of"] == o.rank and self.node(e["target"]) != node and e["begin"] <= op.end and e["end"] >= op.begin and
+                        self.ended(e["target"]) > op.begin for e in self.lost_ones)
+            return node != self.node(op.rank) and (apart or self.hit(op.begin, op.end, ("cut",), nodes=[node])) and any(
+                begin <= o.end and end - (0 if apart else GRACE) >= op.begin for begin, end in cuts)
         return any(c.uid is None and (op.kind != "read" or c.taken) and all(map(behind, self.missed(c, changes, op.begin)))
                    for c in changes if c.begin <= op.end)
 
@@ -542,14 +580,17 @@ class Judge:
         return ", ".join("%s of rank %s%s" % (c.uid or "absent", c.rank, "" if c.sure else " (unsure)") for c in now)
 
     def nobody_left(self, op, away=False):
-        """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off)?"""
+        """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off, or not found
+        again since by who waits)?"""
         edges = []
         for rank in range(self.plan.ranks):
             idle = [(o.begin, o.end or FOREVER) for o in self.operations if o.rank == rank and o.kind == "read"]
             idle.append((min(self.gone.get(rank, FOREVER), self.finished.get(rank, FOREVER)), FOREVER))
-            if away:
-                idle += [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "stop" and f["target"] == rank or
-                         f["kind"] == "cut" and f["target"] == self.plan.node(rank)]
+            for f in self.faults if away else ():
+                if f["kind"] == "stop" and f["target"] == rank or f["kind"] == "cut" and f["target"] == self.plan.node(rank):
+                    idle.append((f["begin"], f["end"]))
+                    idle += [(max(f["begin"], e["begin"]), min(f["end"] + GRACE, e["end"])) for e in self.lost_ones
+                             if e["target"] == op.rank and e["of"] == rank]
             for begin, end in self.joined(idle):
                 if begin <= op.end and end >= op.begin and end > begin:
                     edges += [(begin, 1), (end, -1)]
@@ -679,8 +720,7 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or
-                    self.hit(there - GRACE, there, ("cut", "stop"), [o.rank] + alive, (node, self.node(o.rank)))
+                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 

@@ -179,6 +179,41 @@ class OutOfDate(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, CUT + 20).write(0, CUT + 2, "f", "0.2")
         self.right(h.fault("left", 1, CUT + 12, CUT + 12).fault("left", 4, CUT + 12, CUT + 12).lies(1, "f", "0.1"))
 
+    def test_nobody_left_who_could_tell(self):
+        """All others have left before the cut was over, or long after it."""
+        def history(cut_until):
+            h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, cut_until).write(0, CUT + 2, "f", "0.2")
+            for rank in (0, 2, 3, 5):
+                h.silent.add(rank)
+                h.note(rank, CUT + 11, "finish").fault("left", rank, CUT + 12, CUT + 12)
+            return h
+        self.right(history(CUT + 13).lies(1, "f", "0.1"))
+        self.right(history(CUT + 13).read(1, CUT + 30, "f", "0.1"), "outdated")
+        self.wrong(history(CUT + 5).lies(1, "f", "0.1"), "on n1 f is out of date")
+        self.wrong(history(CUT + 5).read(1, CUT + 30, "f", "0.1"), "stale")
+        # What their own node did they know.
+        self.wrong(history(CUT + 13).write(4, CUT + 15, "f", "4.1").read(1, CUT + 30, "f", "0.1"), "stale")
+
+    def test_who_knew_has_left_before_the_cut_was_over(self):
+        """Rank 1 changes it beyond the cut, and leaves there, with its neighbour."""
+        def history(cut_until):
+            h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, cut_until).write(1, CUT + 2, "f", "1.2")
+            for rank in (1, 4):
+                h.silent.add(rank)
+                h.note(rank, CUT + 11, "finish").fault("left", rank, CUT + 12, CUT + 12)
+            return h
+        self.right(history(CUT + 13).read(0, CUT + 30, "f", "0.1").lies(0, "f", "0.1"), "outdated")
+        self.wrong(history(CUT + 5).lies(0, "f", "0.1"), "on n0 f is out of date")
+
+    def test_changed_on_both_sides(self):
+        """The version of the first may be the higher one."""
+        def history(node, first=CUT + 1):
+            return History().write(3, first, "f", "3.1").fault("cut", node, CUT, CUT + 5).write(1, CUT + 3, "f", "1.1")
+        self.right(history(0).read(4, CUT + 30, "f", "3.1").lies(1, "f", "3.1"), "outdated")
+        self.wrong(history(2).read(4, CUT + 30, "f", "3.1"), "stale")
+        self.wrong(history(0, CUT - 1).read(4, CUT + 30, "f", "3.1"), "stale")
+        self.right(history(0).read(4, CUT + 30, "f", "1.1"))
+
     def test_removed_and_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").op(0, 11, "remove", "f", 11.1, "done").lies(1, "f", "0.1"), "on n1 f is out of date")
 
@@ -210,6 +245,24 @@ class Absent(Judged):
             h.refused(rank, 10 + rank / 10, "f", errno.ENOENT, took=3)
         self.right(h)
 
+    def test_nobody_who_can_be_reached_is_left(self):
+        def history(begin, by=1, until=None):
+            h = History().fault("cut", 0, CUT, CUT + 5)
+            for rank in (2, 4, 5):
+                h.refused(rank, CUT - 1, "g", errno.ENOENT, took=30)
+            for rank in (0, 3):
+                h.events.append({"kind": "lost", "target": by, "of": rank, "begin": CUT + 2, "end": until})
+                h.op(rank, END - 1, "look", "f", END - 1, "refused", errno.ENOENT)
+            return h.refused(1, begin, "f", errno.EHOSTUNREACH).result()["wrong"]
+
+        def refused(wrong):
+            return any("EHOSTUNREACH" in w for w in wrong)
+        self.assertFalse(refused(history(CUT + 3)))
+        self.assertFalse(refused(history(CUT + 5.2)))
+        self.assertTrue(refused(history(CUT + 5.2, by=2)))
+        self.assertTrue(refused(history(CUT + 5.6, until=CUT + 5.5)))
+        self.assertTrue(refused(history(CUT + 5 + faults.GRACE + 0.1)))
+
     def test_published_behind_a_cut(self):
         h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
         self.right(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "outdated")
@@ -221,6 +274,17 @@ class Absent(Judged):
     def test_published_behind_a_cut_that_is_healed(self):
         h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
         self.wrong(h.refused(1, CUT + 5.01, "f", errno.ENOENT, kind="look"), "ENOENT")
+
+    def test_published_by_who_is_not_found_again_yet(self):
+        def history(reader, begin, until):
+            h = History().fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
+            h.events.append({"kind": "lost", "target": reader, "of": 0, "begin": CUT + 2, "end": until})
+            return h.refused(1, begin, "f", errno.ENOENT, kind="look")
+        self.right(history(1, CUT + 5.2, CUT + 5.5), "outdated")
+        self.right(history(2, CUT + 5.2, None), "outdated")
+        self.wrong(history(1, CUT + 5.6, CUT + 5.5), "ENOENT")
+        self.wrong(history(3, CUT + 5.2, CUT + 5.5), "ENOENT")  # (on the writer's node)
+        self.wrong(history(1, CUT + 5 + faults.GRACE + 0.1, None), "ENOENT")
 
     def test_on_the_side_that_is_cut_off(self):
         h = History().fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")

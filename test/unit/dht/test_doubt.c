@@ -213,6 +213,58 @@ static void test_newer_beyond_the_cut(void **state)
     fake_net_destroy(net);
 }
 
+/* Who removed it has become another process since then, and does not know of that: the
+ * homes that do pass it on to those that were beyond the cut. */
+static void test_removed_by_a_former_process(void **state)
+{
+    struct fake_net *net = net_create();
+    struct dht_node *node;
+    unsigned moved = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, 1, key, 5, PUB);
+    cut_off(net);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, 1, key, 0, DYAD_ENTRY_WITHDRAWN);
+    fake_net_kill(net, 1, false);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        net->rank[1].journal[key].state = DYAD_ENTRY_NONE; /* withdrawals are not in it */
+    fake_net_revive(net, 1, false);
+    for (uint32_t a = 0; a < RANKS; a++) {
+        if (is_far(a)) {
+            see(net, 1, a, false);
+        } else if (a != 1) {
+            dht_node_set_live(net->rank[a].node, 1, false);
+            dht_node_set_live(net->rank[a].node, 1, true);
+        }
+    }
+    fake_net_run(net, 20 * SEC);
+    cut(net, false);
+    for (uint32_t b = FAR; b < RANKS; b++) {
+        node = net->rank[b].node;
+        dht_node_set_missing(node, 1, DHT_GONE); /* it has another incarnation */
+        for (uint32_t a = 0; a < FAR; a++)
+            see_each_other(net, a, b);
+        dht_node_set_side(node, DHT_SIDE_BIGGER);
+    }
+    fake_net_run(net, 20 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = fake_homes(net, key, homes);
+        for (unsigned i = 0; i < n; i++) {
+            if (!is_far(homes[i]) || homes[1 - i] == 1)
+                continue; /* the other one knows of it */
+            assert_non_null(fake_record(net, homes[i], key));
+            assert_int_equal(fake_record(net, homes[i], key)->entry.state,
+                             DYAD_ENTRY_WITHDRAWN);
+            moved++;
+        }
+    }
+    assert_in_range(moved, 1, FAKE_KEYS);
+    fake_net_destroy(net);
+}
+
 /* A SETTLED that does not come: look-ups end, and when its rank is gone it is not due. */
 static void test_never_settled(void **state)
 {
@@ -648,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_after_the_cut),
         cmocka_unit_test(test_published_when_cut_off),
         cmocka_unit_test(test_newer_beyond_the_cut),
+        cmocka_unit_test(test_removed_by_a_former_process),
         cmocka_unit_test(test_never_settled),
         cmocka_unit_test(test_settled_is_true),
         cmocka_unit_test(test_one_sided),

@@ -1,0 +1,385 @@
+/*
+ * test_revalidate.c - until when is a copy looked up whose homes have changed?
+ *
+ * revalidate.c with a clock, a journal and a table of our own. Every rank is a home of
+ * every name, unless a test says otherwise.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "engine/member_impl.h"
+#include "util/log.h"
+
+#define SEC     UTIL_NSEC_PER_SEC
+#define NRANKS  3
+#define COPIES  100
+#define LOOKUPS 200
+
+static uint64_t now;
+static struct boot_pmix_job job = {.nranks = NRANKS};
+static struct member_run run;
+static struct member *const member = &run.member;
+
+static struct timer {
+    net_loop_fn fn;
+    void *arg;
+    uint64_t when; /* 0: not set */
+} timers[2];
+static unsigned ntimers;
+
+static char name[COPIES][16];
+static struct store_record record[COPIES];
+static unsigned nrecords;
+static uint32_t home; /* the only one that concerns anything; NRANKS: all do */
+
+static struct lookup {
+    char upath[16];
+    dht_lookup_fn fn; /* NULL: it is over */
+    void *arg;
+    uint64_t at;
+} lookups[LOOKUPS];
+static unsigned nlookups, no_memory;
+
+static unsigned ninvalidated;
+
+/* In place of libc's, for util_clock_now(). */
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+    (void)clock;
+    ts->tv_sec = (time_t)(now / SEC);
+    ts->tv_nsec = (long)(now % SEC);
+    return 0;
+}
+
+struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
+{
+    struct timer *timer = &timers[ntimers++];
+
+    (void)loop;
+    *timer = (struct timer){.fn = fn, .arg = arg};
+    return (struct net_timer *)timer;
+}
+
+void net_timer_destroy(struct net_timer *timer)
+{
+    (void)timer;
+}
+
+void net_timer_start(struct net_timer *timer, uint64_t when_ns)
+{
+    ((struct timer *)timer)->when = when_ns;
+}
+
+int store_journal_foreach(struct store_journal *journal,
+                          int (*fn)(const struct store_record *record, void *arg),
+                          void *arg)
+{
+    int rc = 0;
+
+    (void)journal;
+    for (unsigned i = 0; rc == 0 && i < nrecords; i++)
+        rc = fn(&record[i], arg);
+    return rc;
+}
+
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath)
+{
+    (void)journal;
+    for (unsigned i = 0; i < nrecords; i++)
+        if (record[i].entry.upath && strcmp(record[i].entry.upath, upath) == 0)
+            return &record[i];
+    return NULL;
+}
+
+bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank)
+{
+    (void)node;
+    (void)upath;
+    return home == NRANKS || rank == home;
+}
+
+struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
+                                   const struct dyad_version *newer_than, dht_lookup_fn fn,
+                                   void *arg)
+{
+    struct lookup *l = &lookups[nlookups];
+
+    (void)node;
+    assert_int_equal(flags, NET_LOOKUP_COPY);
+    assert_null(newer_than);
+    if (no_memory > 0) {
+        no_memory--;
+        return NULL;
+    }
+    assert_in_range(++nlookups, 1, LOOKUPS);
+    *l = (struct lookup){.fn = fn, .arg = arg, .at = now};
+    snprintf(l->upath, sizeof(l->upath), "%s", upath);
+    return (struct dht_lookup *)l;
+}
+
+void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
+{
+    struct lookup *l = (struct lookup *)lookup;
+
+    (void)node;
+    assert_non_null(l->fn);
+    l->fn = NULL;
+}
+
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    assert_ptr_equal(arg, member);
+    assert_int_equal(token, 0);
+    ninvalidated++;
+    for (unsigned i = 0; i < nrecords; i++)
+        if (strcmp(record[i].entry.upath, newer->upath) == 0)
+            record[i].kind = STORE_RECORD_ORIGINAL; /* no copy any more */
+}
+
+void adopt_gone_again(struct member *m)
+{
+    (void)m;
+}
+
+enum util_log_level util_log_threshold(void)
+{
+    return UTIL_LOG_WARN;
+}
+
+void util_log(enum util_log_level level, const char *fmt, ...)
+{
+    (void)level;
+    (void)fmt;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&run, 0, sizeof(run));
+    member->job = &job;
+    member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
+    now = SEC;
+    ntimers = nlookups = no_memory = ninvalidated = 0;
+    home = NRANKS;
+    nrecords = 1;
+    for (unsigned i = 0; i < COPIES; i++) {
+        snprintf(name[i], sizeof(name[i]), "f%u", i);
+        record[i] = (struct store_record){.kind = STORE_RECORD_COPY};
+        record[i].entry.upath = name[i];
+        record[i].entry.version.counter = 5;
+    }
+    return revalidate_start(member);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    revalidate_stop(member);
+    return 0;
+}
+
+/* What becomes due in that time. */
+static void pass(uint64_t ns)
+{
+    uint64_t end = now + ns;
+
+    for (;;) {
+        struct timer *next = NULL;
+        for (unsigned i = 0; i < ntimers; i++)
+            if (timers[i].when && timers[i].when <= end &&
+                (!next || timers[i].when < next->when))
+                next = &timers[i];
+        if (!next)
+            break;
+        now = now > next->when ? now : next->when;
+        next->when = 0;
+        next->fn(next->arg);
+    }
+    now = end;
+}
+
+/* The look-up `i` ends; counter 0: without an entry. */
+static void answer(unsigned i, int status, uint64_t counter)
+{
+    struct dyad_entry entry = {
+        .upath = lookups[i].upath,
+        .state = status == 0 ? DYAD_ENTRY_PUBLISHED : DYAD_ENTRY_WITHDRAWN,
+        .version.counter = counter};
+    dht_lookup_fn fn = lookups[i].fn;
+
+    assert_in_range(i, 0, nlookups - 1);
+    assert_non_null(fn);
+    lookups[i].fn = NULL;
+    fn(lookups[i].arg, status, counter ? &entry : NULL);
+}
+
+static void test_compared(void **state)
+{
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC / 2);
+    assert_int_equal(nlookups, 0);
+    pass(SEC);
+    assert_int_equal(nlookups, 1);
+    answer(0, 0, 5);
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 1);
+    assert_int_equal(ninvalidated, 0);
+}
+
+static void test_out_of_date(void **state)
+{
+    (void)state;
+    nrecords = 2;
+    revalidate_rank(member, 1);
+    pass(2 * SEC);
+    answer(0, 0, 6);
+    answer(1, ENOENT, 6); /* removed */
+    assert_int_equal(ninvalidated, 2);
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 2);
+}
+
+/* What is no answer: it is asked again, ever less often, for ever. */
+static void test_on_and_on(void **state)
+{
+    static const struct {
+        int status;
+        uint64_t counter;
+    } in_vain[] = {{EHOSTUNREACH, 0}, {ENOENT, 0}, {0, 4}, {ENOENT, 4}};
+    uint64_t pause = SEC, last;
+
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(nlookups, i + 1);
+        last = lookups[i].at;
+        pass(SEC / 10);
+        answer(i, in_vain[i % 4].status, in_vain[i % 4].counter);
+        pass(pause + SEC / 2);
+        assert_int_equal(nlookups, i + 2);
+        assert_in_range(lookups[i + 1].at - last, pause, pause + SEC);
+        pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
+    }
+    answer(20, 0, 6);
+    assert_int_equal(ninvalidated, 1);
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 21);
+}
+
+/* A change of a home makes what was put off due. */
+static void test_change(void **state)
+{
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    for (unsigned i = 0; i < 6; i++) {
+        answer(i, EHOSTUNREACH, 0);
+        pass(61 * SEC);
+    }
+    answer(6, EHOSTUNREACH, 0); /* for a minute now */
+    home = 1;
+    revalidate_rank(member, 2);
+    pass(2 * SEC);
+    assert_int_equal(nlookups, 7);
+    revalidate_rank(member, 1);
+    pass(2 * SEC);
+    assert_int_equal(nlookups, 8);
+    answer(7, EHOSTUNREACH, 0); /* and its pauses begin anew */
+    pass(2 * SEC);
+    assert_int_equal(nlookups, 9);
+}
+
+/* A change while it is under way: what comes may be from before. It does not wait for that
+ * of others. */
+static void test_change_meanwhile(void **state)
+{
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    assert_int_equal(nlookups, 1);
+    nrecords = 2;
+    revalidate_rank(member, 2);
+    pass(SEC);
+    assert_int_equal(nlookups, 2);
+    assert_string_equal(lookups[1].upath, "f1");
+    answer(0, 0, 5);
+    assert_int_equal(nlookups, 3);
+    assert_string_equal(lookups[2].upath, "f0");
+    answer(2, 0, 6);
+    answer(1, 0, 5);
+    assert_int_equal(ninvalidated, 1);
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 3);
+}
+
+/* It was removed, or written here. */
+static void test_no_copy_any_more(void **state)
+{
+    (void)state;
+    nrecords = 2;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    answer(0, EHOSTUNREACH, 0);
+    record[0].kind = STORE_RECORD_ORIGINAL;
+    record[1].kind = STORE_RECORD_ORIGINAL;
+    answer(1, 0, 6);
+    assert_int_equal(ninvalidated, 0);
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 2);
+}
+
+static void test_window(void **state)
+{
+    unsigned most = 0;
+
+    (void)state;
+    nrecords = COPIES;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    for (unsigned i = 0; i < COPIES; i++) {
+        if (nlookups - i > most)
+            most = nlookups - i;
+        answer(i, 0, 5 + i % 2);
+    }
+    assert_int_equal(nlookups, COPIES);
+    assert_in_range(most, 2, COPIES / 2);
+    assert_int_equal(ninvalidated, COPIES / 2);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    no_memory = 2;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    assert_int_equal(nlookups, 0);
+    pass(6 * SEC);
+    assert_int_equal(nlookups, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_compared, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_out_of_date, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_on_and_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_change_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_copy_any_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
