@@ -374,7 +374,7 @@ void serve_published(struct member *member, const char *upath);
 bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
 
-/* --- adopt.c --- */
+/* --- adopt.c, adopt_*.c --- */
 
 /* Look whether a rank of our session on our node is dead, and take over what it has left:
  * after the join, and when one may have died. Cheap if there is nothing. */
