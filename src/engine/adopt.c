@@ -27,7 +27,8 @@
  * lost if all homes of a name die after it. A record that was withdrawn is gone from the
  * journal, so nothing comes back to life.
  *
- * adopt_look.c is the look, adopt_watch.c hears of deaths, adopt_copies.c checks copies.
+ * adopt_look.c is the look, adopt_watch.c hears of deaths, adopt_copies.c checks copies,
+ * adopt_renames.c sees to renames that a death has cut short.
  *
  * What the homes ask (INVALIDATE for what a dead or silent rank has left) is answered after
  * a look that began later. A rank in exec is dead to the homes, too: its outdated file is
@@ -178,6 +179,7 @@ static void look_done(void *arg)
 
     adopt_watch_found(a); /* may ask for another look: the next, and not beside this one */
     DYAD_CRASH_POINT("adopt-begin");
+    adopt_renames_settle(a);
     take_next(a);
 }
 
@@ -263,7 +265,7 @@ bool adopt_undecided(const struct member *member, const char *upath)
 bool adopt_pending(struct member *member)
 {
     return adopt_looking(member) || adopt_copies_pending(member) ||
-           adopt_gone_pending(member);
+           adopt_gone_pending(member) || adopt_renames_pending(member);
 }
 
 static void lefts_free(struct left *list)
@@ -294,6 +296,7 @@ void adopt_stop(struct member *member)
     adopt_copies_stop(member);
     if (!a)
         return;
+    adopt_renames_stop(a);
     adopt_watch_stop(a);
     asked_free(a->asked);
     asked_free(a->answering);

@@ -39,6 +39,7 @@ struct asked {
 };
 
 struct dying;
+struct rename_left;
 
 enum phase { IDLE, LOOKING, TAKING, EMPTYING };
 
@@ -54,7 +55,9 @@ struct adopt {
     struct net_post post;
     struct asked *asked, *answering; /* since the look began; before it */
     struct left *left;               /* being taken over: the first */
-    struct left *kept;               /* locked for as long as we live: `keep` */
+    struct rename_left *renames;     /* found by the look, utlist */
+    bool looked_before;
+    struct left *kept; /* locked for as long as we live: `keep` */
     /* The look's: whom to watch. */
     bool watches; /* `fd` is open: no other is looked for */
     int neighbour_fd;
@@ -79,5 +82,15 @@ void adopt_left_free(struct left *left);
 /* What the look has found: whom to watch. */
 void adopt_watch_found(struct adopt *a);
 void adopt_watch_stop(struct adopt *a);
+
+/* --- adopt_renames.c --- */
+
+/* Part of the look: into a->renames. */
+void adopt_renames_look(struct adopt *a, enum engine_side side);
+/* Behind it, on the loop. */
+void adopt_renames_settle(struct adopt *a);
+/* Parts of adopt_pending() and adopt_stop(). */
+bool adopt_renames_pending(const struct member *member);
+void adopt_renames_stop(struct adopt *a);
 
 #endif

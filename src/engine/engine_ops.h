@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 3
+#define ENGINE_ABI 4
 
 /* What the wrapper gives. */
 struct engine_host {
@@ -50,6 +50,16 @@ struct engine_closing {
     int probe;    /* another description of the file, or -1 */
     bool changed; /* it was written */
 };
+
+/* A name that is about to be given, from renaming() to renaming_over(); the caller's. */
+struct engine_renaming {
+    uint32_t place[2]; /* by side; 0: none */
+    int connection;    /* -1: none */
+};
+#define ENGINE_RENAMING_NONE \
+    {                        \
+        .connection = -1     \
+    }
 
 enum engine_leave {
     ENGINE_LEAVE_EXIT,  /* linger as DYAD_LINGER says, then leave */
@@ -159,8 +169,18 @@ struct engine_ops {
      * directory or the link; publish a file anew if it was published (a new version). A
      * file that is open for writing is left to its close. 0, or -1 with errno. */
     int (*changed)(enum engine_side side, const char *upath);
-    /* The real rename succeeded. Either name may be NULL: outside of the DMD. */
-    int (*renamed)(enum engine_side side, const char *from, const char *to);
+    /* Before the real rename, or (`from` is NULL) link: what has inode `ino` is about to
+     * get another name. Should this process be killed before renaming_over() the rank's
+     * member, or another of this node, sees to what renamed() was to tell. Either name may
+     * be NULL: outside of the DMD. A second call for a side changes nothing. */
+    void (*renaming)(enum engine_side side, const char *from, const char *to, uint64_t ino,
+                     struct engine_renaming *renaming);
+    /* The real rename succeeded. Either name may be NULL, as above; and `renaming`: the
+     * file was made there. */
+    int (*renamed)(enum engine_side side, const char *from, const char *to,
+                   struct engine_renaming *renaming);
+    /* It failed, or was told. */
+    void (*renaming_over)(struct engine_renaming *renaming);
 };
 
 /* The table, or NULL if the engine speaks another ABI. */

@@ -35,6 +35,7 @@ struct front {
     struct sockaddr_un claim;
     socklen_t claim_len;
     char session[64]; /* as in the claim's name */
+    uint64_t renames; /* the session's number, store/renames.h */
     uint64_t launch;  /* tells launches apart whose job names are alike */
     uint64_t rank;    /* store/looked.h */
     void (*thread_enter)(void);
@@ -104,7 +105,13 @@ int front_bring(struct front *front, const char *upath, uint8_t what);
  * it likes. */
 int front_list(struct front *front, const char *upath,
                int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
-int front_rename(struct front *front, const char *from, const char *to);
+/* *connection: as of front_connect(), or -1; it is used up then. NULL: none. */
+int front_rename(struct front *front, const char *from, const char *to, int *connection);
+/* A connection to the member, if one lives: should this process end before it has asked
+ * anything on it, or called front_disconnect(), the member looks what it has left. -1:
+ * none. */
+int front_connect(struct front *front);
+void front_disconnect(int connection);
 
 /* Part of a path behind a DMD's path, NULL if it is not below it (or is the DMD itself). */
 const char *front_below(const char *dmd, const char *path);

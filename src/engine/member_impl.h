@@ -24,6 +24,7 @@ struct member_run {
     struct revalidate *again;    /* loop only */
     struct adopt_gone *gone;     /* loop only */
     struct adopt_copies *copies; /* loop only */
+    struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
     bool image_ends;             /* under `lock`: the process exits or execs behind this */
     bool exiting;                /* loop only: linger as soon as we have joined */
     struct net_post leave_post;

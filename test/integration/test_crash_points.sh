@@ -114,3 +114,64 @@ for point in adopt-begin adopt-put:5 adopt-put:9 adopt-taken journal-written:2 a
     ${LONG:+adopt-put adopt-put:2 adopt-put:7 journal-renamed:2}; do
     adopter "$point"
 done
+
+# A process is killed between its rename or link and the news of it: the new name is published, whole, the old one is
+# not any more. By the member itself (rank 1 is its neighbour), by a child whose member lives, by one whose member is
+# killed with it, and the adopter, too.
+NAMES='import os, sys
+d = os.environ["SSD"] + "/"
+def text(name, what):
+    with open(d + name, "w") as f:
+        for i in range(1, 9):
+            f.write("%s: this is line %d of what was written there, and all of it must come\n" % (what, i))
+def prepare():
+    text("a", "a"); text("b", "b"); text("over", "old"); text("c", "c"); os.mkdir(d + "t"); text("t/x", "x"); text("t/y", "y")
+def change(what):
+    if what == "rename": os.rename(d + "a", d + "new")
+    if what == "replace": os.rename(d + "b", d + "over")
+    if what == "link": os.link(d + "c", d + "second")
+    if what == "tree": os.rename(d + "t", d + "u")
+'
+CHANGED='changed() {
+    case $1 in
+    rename) right new a; ! [ -e "$SSD/a" ] ;;
+    replace) until right over b; do sleep 0.05; done; ! [ -e "$SSD/b" ] ;;
+    link) right second c; right c c ;;
+    tree) right u/x x; right u/y y; ! [ -e "$SSD/t/x" ]; ! [ -e "$SSD/t" ] ;;
+    esac
+}
+'
+export NAMES
+# renamer WHAT POINT: by the member.
+renamer() {
+    case_begin "0/$2,1/${3:-none}"
+    job_killed 40 far \
+        1@n0 env "NAMES=$NAMES" python3 -c "$NAMES"'
+open(os.environ["W"] + "/flag.pid.0", "w").write("%d\n" % os.getpid()); prepare(); change("'"$1"'")' -- \
+        1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
+        1@n0 bash -c "$IDLE" -- \
+        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; '"${3:+gone 1; }"'wait_for flag.over' -- \
+        1@n1 bash -c "$RANK$CHANGED"'right over old || [ '"$1"' = replace ]; wait_for flag.gone.0; changed '"$1"'; made ok.far; made flag.over'
+    died 0 ${3:+1}
+}
+
+# guest WHAT: by a child of rank 0, which lives.
+guest() {
+    case_begin none
+    job_killed 40 far \
+        1@n0 env "NAMES=$NAMES" bash -c "$RANK"'hello 0; python3 -c "${NAMES}prepare()"
+            DYAD_CRASH=0/'"$2"' python3 -c "${NAMES}change(\"'"$1"'\")" || made flag.killed; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK$CHANGED"'wait_for flag.killed; changed '"$1"'; made ok.far; made flag.over'
+    [ -e "$WORK/flag.killed" ] || fail "$1 by a child: it was not killed"
+}
+
+for what in rename replace link tree; do
+    point=rename-moved
+    [ $what != link ] || point=link-made
+    guest $what $point
+    renamer $what $point
+done
+# The adopter is killed before it has done anything about it.
+for point in adopt-begin adopt-taken produce-begin; do
+    renamer rename rename-moved $point
+done

@@ -223,7 +223,7 @@ static void storm_step(void)
         break;
     case 5:
         if (untold(SYS_renameat2, at, full(a), at, full(b), 0) == 0)
-            ops->renamed(ENGINE_PRODUCER, a, b);
+            ops->renamed(ENGINE_PRODUCER, a, b, NULL);
         break;
     case 6:
         ops->consume(ENGINE_CONSUMER, a, false);
@@ -343,7 +343,7 @@ static void run(const char *word, const char *a, const char *b)
     } else if (IS("rename")) {
         if (untold(SYS_renameat2, at, full(a), at, full(b), 0) < 0)
             die(word);
-        printf("rename %s: %s\n", a, result(ops->renamed(ENGINE_PRODUCER, a, b)));
+        printf("rename %s: %s\n", a, result(ops->renamed(ENGINE_PRODUCER, a, b, NULL)));
     } else if (IS("write")) {
         write_file(a, b);
     } else if (IS("many")) {
