@@ -13,8 +13,8 @@
  * compares each record with the disk. Then, on the loop, some records at a time:
  * - published there, and still that file: into our journal, and to the table with ourselves
  *   as the owner, version unchanged (dht_node_restore());
- * - published there, and removed (who removed it died before it said so): a tombstone
- *   (adopt_gone.c);
+ * - published there, and removed (who removed it died before it said so): a tombstone, and
+ *   into our journal until the homes have it (adopt_gone.c);
  * - changed, or being written: whoever writes it publishes it. A file whose writer was
  *   killed in the midst of it is lost: it stays dirty, and no version of it can be served;
  * - a copy: into our journal, and the homes are asked whether it is still the newest; that
@@ -87,7 +87,8 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
     if (item->as == FOUND_SAME) {
         take_record(a, left, found);
     } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {
-        adopt_gone_add(a->member, left->side, found);
+        if (adopt_gone_add(a->member, left->side, found) < 0)
+            left->keep = true;
         left->removed++;
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",

@@ -137,9 +137,12 @@ void revalidate_rank(struct member *member, uint32_t rank);
 
 /* --- adopt_gone.c: what a dead rank of this node had published and was removed --- */
 
-/* `found`, of its journal: withdraw it, if it is still what the homes know. */
-void adopt_gone_add(struct member *member, enum engine_side side,
-                    const struct store_record *found);
+/* `found`, of its journal: withdraw it, if it is still what the homes know. It is in our
+ * own journal until then; -1: it could not be written there, or no memory; logged. */
+int adopt_gone_add(struct member *member, enum engine_side side,
+                   const struct store_record *found);
+/* The table has done something: homes may have got it. */
+void adopt_gone_step(struct member *member);
 /* A rank was lost or is back: what nobody could be asked about is asked now. */
 void adopt_gone_again(struct member *member);
 /* Part of adopt_pending(), and of adopt_stop(). */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/member_impl.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -556,6 +556,17 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
     return same;
 }
 
+/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
+ * from somebody like that. The record goes when the homes know. */
+static bool is_gone(const struct restore *restore, const struct store_record *record)
+{
+    struct stat st;
+
+    return record->kind == STORE_RECORD_ORIGINAL &&
+           store_dir_stat(restore->side->dir, record->entry.upath, &st) < 0 &&
+           (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int restore_one(const struct store_record *record, void *arg)
 {
     struct restore *restore = arg;
@@ -580,6 +591,11 @@ static int restore_one(const struct store_record *record, void *arg)
                               (enum engine_side)(restore->side - restore->member->side),
                               record);
         }
+        return 0;
+    }
+    if (is_gone(restore, record)) {
+        adopt_gone_add(restore->member,
+                       (enum engine_side)(restore->side - restore->member->side), record);
         return 0;
     }
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {

@@ -97,20 +97,20 @@ done
 adopter() {
     case_begin "1/$1"
     job_killed 40 "far near" \
-        1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; done
-            for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; kill -KILL $$' -- \
+        1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; text x >"$SSD/gone$i"; done
+            for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; for i in 1 2 3 4 5 6; do env -u LD_PRELOAD rm "$SSD/gone$i"; done; kill -KILL $$' -- \
         1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
         1@n0 bash -c "$RANK"'hello 2; wait_for flag.rewritten; right c1 again1; right c2 c2; ! [ -e "$SSD/c3" ]
             for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done; made ok.near; wait_for flag.over' -- \
         1@n0 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; wait_for flag.pid.1; wait_for flag.pid.2
             kill -STOP "$(cat "$W/flag.pid.2")"; made flag.die; gone 0; gone 1; kill -CONT "$(cat "$W/flag.pid.2")"; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'for i in 1 2 3; do text "c$i" >"$SSD/c$i"; done; wait_for flag.gone.1
-            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done
+            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; while [ -e "$SSD/gone$i" ]; do sleep 0.05; done; done
             text again1 >"$SSD/c1"; rm "$SSD/c3"; made flag.rewritten; made ok.far; wait_for ok.near; made flag.over'
     died 0 1
 }
 
-for point in adopt-begin adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
+for point in adopt-begin adopt-gone adopt-gone:4 adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
     ${LONG:+adopt-put adopt-put:2 adopt-put:7 journal-renamed:2}; do
     adopter "$point"
 done
