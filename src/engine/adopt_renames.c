@@ -1,21 +1,24 @@
 /*
- * adopt_renames.c - names that a process was giving, or had given, when it was killed
+ * adopt_renames.c - names that a process was giving or taking away when it was killed
  *
- * Who renames or links a file says so in the table of the marks before (store/renames.h),
- * and takes it back when all homes know. What is found there of a dead process of our
- * session is seen to by whichever member of the node looks first: it has taken the place in
- * the table, and whoever finds us dead takes it from us.
+ * Who renames, links or removes a file says so in the table of the marks before
+ * (store/renames.h), and takes it back when all homes know. What is found there of a dead
+ * process of our session is seen to by whichever member of the node looks first: it has
+ * taken the place in the table, and whoever finds us dead takes it from us.
  *
  * What has happened is seen by the inode. If the new name has it, the rename was done: the
  * new name is published as if we had just been told (rename.c), and the old one withdrawn,
  * a directory with all that is below it; of an exchange both are published. If it was not
  * done both names are what they were, but for what others have done since, and they have
  * told. Only an old name of which there is nothing here any more may still be published
- * (somebody has renamed the file on, or removed it): it is withdrawn if it is. All of this
- * may be done twice, and beside the adoption of what the dead one's journal says.
+ * (somebody has renamed the file on, or it was removed): it is withdrawn if it is. Some
+ * time may have passed, and who has published the old name on another node since is to
+ * keep it: withdrawn is only what is said to lie here. All of this may be done twice, and
+ * beside the adoption of what the dead one's journal says.
  *
- * Not seen: the names below a directory that was exchanged with another one, which only one
- * of the two has.
+ * Not seen: that it was a copy of a file of another node whose name was taken away, which
+ * stays published; and the names below a directory that was exchanged with another one,
+ * which only one of the two has.
  *
  * A guest's death is heard of by the connection that it makes before it renames: it ends
  * without a request (adopt_watch()). Where no home can be reached the place is given back,
@@ -132,10 +135,10 @@ static void left_start(struct rename_left *left)
     if (left->done) {
         log_info("\"%s\" got its name from a process that was killed: it is published",
                  left->to);
-        rc = produce_rename(member, left->from_here ? "" : left->from, left->to, stepped,
-                            left);
+        rc = produce_rename_left(member, left->from_here ? "" : left->from, left->to,
+                                 stepped, left);
     } else if (*left->from && !left->from_here) {
-        rc = produce_withdraw(member, left->from, stepped, left);
+        rc = produce_withdraw_left(member, left->from, stepped, left);
     } else {
         left_end(left, 0);
     }

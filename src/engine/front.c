@@ -659,14 +659,6 @@ int front_stat(struct front *front, const char *upath, struct net_msg *reply, vo
     return front_request(front, &request, reply, buf);
 }
 
-int front_withdraw(struct front *front, const char *upath)
-{
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
-    struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
-}
-
 int front_changed(struct front *front, enum engine_side side, const char *upath)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
@@ -685,24 +677,38 @@ int front_bring(struct front *front, const char *upath, uint8_t what)
     return front_request(front, &request, &reply, buf);
 }
 
-int front_rename(struct front *front, const char *from, const char *to, int *connection)
+/* A request that may have a connection already. */
+static int request_on(struct front *front, const struct net_msg *request, int *connection)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
-    struct net_msg request = {
-        .type = NET_MSG_GUEST_RENAME,
-        .entry = {.upath = to},
-        .blob = from,
-        .blob_len = from ? strlen(from) + 1 : 0,
-    };
     struct asking a = {.front = front,
-                       .request = &request,
+                       .request = request,
                        .reply = &reply,
                        .buf = buf,
                        .size = sizeof(buf),
                        .connection = connection};
 
     return ask_anyway(&a);
+}
+
+int front_withdraw(struct front *front, const char *upath, int *connection)
+{
+    struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
+
+    return request_on(front, &request, connection);
+}
+
+int front_rename(struct front *front, const char *from, const char *to, int *connection)
+{
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_RENAME,
+        .entry = {.upath = to},
+        .blob = from,
+        .blob_len = from ? strlen(from) + 1 : 0,
+    };
+
+    return request_on(front, &request, connection);
 }
 
 /* Locks that another thread of the parent may have held across the fork are new here. */

@@ -175,13 +175,14 @@ static int op_changed(enum engine_side side, const char *upath)
     return front_changed(front_get(), side, upath);
 }
 
-static int op_unlinked(enum engine_side side, const char *upath, bool was_here)
+static int op_unlinked(enum engine_side side, const char *upath, bool was_here,
+                       struct engine_renaming *renaming)
 {
     struct front *front = front_get();
     int saved = errno;
 
     (void)side;
-    if (front_withdraw(front, upath) < 0) {
+    if (front_withdraw(front, upath, renaming ? &renaming->connection : NULL) < 0) {
         if (!was_here || errno != ENOENT)
             return -1;
     }
@@ -212,7 +213,7 @@ static int op_renamed(enum engine_side side, const char *from, const char *to,
 
     (void)side;
     if (!to)
-        return op_unlinked(side, from, true);
+        return op_unlinked(side, from, true, renaming);
     return front_rename(front, from, to, renaming ? &renaming->connection : NULL);
 }
 

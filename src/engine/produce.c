@@ -31,9 +31,10 @@ struct produce {
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
-    bool early;  /* answer_early is posted: it must find this object */
-    bool ended;  /* meanwhile, or before its directories, it ended with `status` */
-    bool awaits; /* it goes on when what else is under way for this name has ended */
+    bool early;     /* answer_early is posted: it must find this object */
+    bool ended;     /* meanwhile, or before its directories, it ended with `status` */
+    bool only_here; /* withdrawn only if it is said to lie here */
+    bool awaits;    /* it goes on when what else is under way for this name has ended */
     struct parent *parents; /* directories that are being published for it */
 };
 
@@ -482,6 +483,16 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     produce_end(p, status);
 }
 
+static bool lies_here(const struct member *member, const struct dyad_entry *entry)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct store_dir *dir = member->side[s].dir;
+        if (dir && dyad_storage_equal(entry->storage, store_dir_id(dir)))
+            return true;
+    }
+    return false;
+}
+
 static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct produce *p = arg;
@@ -496,6 +507,11 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
         produce_end(p, status);
         return;
     }
+    if (p->only_here && !lies_here(p->member, entry)) {
+        forget(p->member, p->upath, &entry->version);
+        produce_end(p, ENOENT);
+        return;
+    }
     DYAD_CRASH_POINT("withdraw-begin");
     gone.version = entry->version;
     gone.owner = p->member->self.rank;
@@ -504,7 +520,8 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
         produce_end(p, errno);
 }
 
-int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
+static int withdraw_start(struct member *member, const char *upath, bool only_here,
+                          produce_fn fn, void *arg)
 {
     enum engine_side side =
         member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
@@ -512,12 +529,24 @@ int produce_withdraw(struct member *member, const char *upath, produce_fn fn, vo
 
     if (!p)
         return -1;
+    p->only_here = only_here;
     if (!(p->lookup =
               dht_node_lookup(member->dht, upath, 0, NULL, withdraw_looked_up, p))) {
         produce_free(p);
         return -1;
     }
     return 0;
+}
+
+int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
+{
+    return withdraw_start(member, upath, false, fn, arg);
+}
+
+int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
+                          void *arg)
+{
+    return withdraw_start(member, upath, true, fn, arg);
 }
 
 /* --- what an earlier member of this rank had published --- */

@@ -1,12 +1,13 @@
 /*
- * store/renames.h - renames and links that are under way on this DMD
+ * store/renames.h - renames, links and removals that are under way on this DMD
  *
  * Whoever gives a file another name tells its member afterwards, which publishes that name
  * and withdraws the old one. Killed in between it would leave a name that nobody else ever
- * hears of, and another that stays published without a file. So it writes down before what
- * it is about to do, in the table of the marks (store/marks.h), which every process below
- * the DMD has mapped: ~0.3 us, and no descriptor. What a dead process has left there is
- * for a member of its session on this node (engine/adopt_renames.c).
+ * hears of, and another that stays published without a file; likewise who removes one. So
+ * it writes down before what it is about to do, in the table of the marks (store/marks.h),
+ * which every process below the DMD has mapped: ~0.3 us, and no descriptor. What a dead
+ * process has left there is for a member of its session on this node
+ * (engine/adopt_renames.c).
  *
  * Thread-safe, safe between processes, never waits. Names of together more than
  * STORE_RENAME_MAX bytes, and more renames at a time than there are places
@@ -25,7 +26,7 @@
 struct store_rename {
     uint64_t ino;     /* of what gets another name */
     const char *from; /* "": it keeps its name (a link), or had none below this DMD */
-    const char *to;   /* "": it leaves the DMD */
+    const char *to;   /* "": it leaves the DMD, or is removed */
 };
 
 /* A place in the table; 0: none. */

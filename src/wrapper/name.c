@@ -4,8 +4,8 @@
  * The real call first; then the engine hears what happened. If it cannot tell the others
  * the caller gets its error, as for close: the local part has been done.
  *
- * Before a rename or a link the engine is told what is about to happen, so that it is known
- * if this process is killed between the two.
+ * Before a rename, a link or a removal the engine is told what is about to happen, so that
+ * it is known if this process is killed between the two.
  *
  * What a name means that is published and not here:
  * - as a source (rename, link) it is brought here first;
@@ -193,7 +193,7 @@ void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_
 {
     const char *from_upath =
         from && from->managed ? wrapper_path_upath(&from->where) : NULL;
-    const char *to_upath = to->managed ? wrapper_path_upath(&to->where) : NULL;
+    const char *to_upath = to && to->managed ? wrapper_path_upath(&to->where) : NULL;
     const struct engine_ops *ops;
     struct stat st;
     int saved = errno;
@@ -383,12 +383,21 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
 
 /* --- unlink, rmdir -------------------------------------------------------------------- */
 
-static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name *name,
-                         int rc)
+static void intend_removal(struct engine_renaming *renaming,
+                           const struct wrapper_name *name)
 {
-    int saved = errno;
-    int told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
-                                         wrapper_path_upath(&name->where), rc == 0));
+    wrapper_name_intend(renaming, name, NULL, name, false);
+}
+
+static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name *name,
+                         int rc, struct engine_renaming *renaming)
+{
+    int saved = errno, told;
+
+    if (rc == 0)
+        DYAD_CRASH_POINT("unlink-done");
+    told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
+                                     wrapper_path_upath(&name->where), rc == 0, renaming));
 
     if (rc == 0 && told < 0 && errno == ENOENT)
         told = 0; /* it was here only */
@@ -398,7 +407,8 @@ static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name
 }
 
 /* A file that is only published can be removed too. */
-static int after_unlink(int rc, int error, struct wrapper_name *name)
+static int after_unlink(int rc, int error, struct wrapper_name *name,
+                        struct engine_renaming *renaming)
 {
     const struct engine_ops *ops;
     struct stat st;
@@ -416,14 +426,25 @@ static int after_unlink(int rc, int error, struct wrapper_name *name)
             return -1;
         errno = error;
     }
-    return tell_unlinked(ops, name, rc);
+    return tell_unlinked(ops, name, rc, renaming);
 }
+
+/* `call` removes what name is. */
+#define UNLINK(name, call)                                                              \
+    do {                                                                                \
+        struct engine_renaming renaming = ENGINE_RENAMING_NONE;                         \
+        int rc, before = errno;                                                         \
+        intend_removal(&renaming, name);                                                \
+        rc = (call);                                                                    \
+        return wrapper_name_over(&renaming, after_unlink(rc, before, name, &renaming)); \
+    } while (0)
 
 typedef int remover(const struct wrapper_name *name);
 
 static int remove_directory(struct wrapper_name *name, remover *real)
 {
     const struct engine_ops *ops = wrapper_name_engine();
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     int saved = errno, rc;
     struct stat st;
 
@@ -432,8 +453,10 @@ static int remove_directory(struct wrapper_name *name, remover *real)
     if (is_here(name, &st)) {
         if (S_ISDIR(st.st_mode) && check_empty(ops, name) < 0)
             return -1;
+        intend_removal(&renaming, name);
         rc = real(name);
-        return rc < 0 ? rc : tell_unlinked(ops, name, rc);
+        return wrapper_name_over(&renaming,
+                                 rc < 0 ? rc : tell_unlinked(ops, name, rc, &renaming));
     }
     if (look_up(ops, name, &st) < 0)
         return -1;
@@ -444,7 +467,7 @@ static int remove_directory(struct wrapper_name *name, remover *real)
     if (check_empty(ops, name) < 0 || check_parent(name) < 0)
         return -1;
     errno = saved;
-    return tell_unlinked(ops, name, -1);
+    return tell_unlinked(ops, name, -1, NULL);
 }
 
 static int real_rmdir(const struct wrapper_name *name)
@@ -464,23 +487,21 @@ int wrapped_rmdir(const char *path)
 int wrapped_unlink(const char *path)
 {
     struct wrapper_name name;
-    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path))
         return REAL(unlink)(path);
-    return after_unlink(REAL(unlink)(name.path), saved, &name);
+    UNLINK(&name, REAL(unlink)(name.path));
 }
 
 int wrapped_unlinkat(int dirfd, const char *path, int flags)
 {
     struct wrapper_name name;
-    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, dirfd, path))
         return REAL(unlinkat)(dirfd, path, flags);
     if (flags == AT_REMOVEDIR)
         return remove_directory(&name, real_rmdir);
-    return after_unlink(REAL(unlinkat)(dirfd, name.path, flags), saved, &name);
+    UNLINK(&name, REAL(unlinkat)(dirfd, name.path, flags));
 }
 
 static int real_remove(const struct wrapper_name *name)
@@ -491,7 +512,6 @@ static int real_remove(const struct wrapper_name *name)
 int wrapped_remove(const char *path)
 {
     const struct engine_ops *ops;
-    int saved = errno;
     struct wrapper_name name;
     struct stat st;
 
@@ -500,7 +520,7 @@ int wrapped_remove(const char *path)
         return REAL(remove)(path);
     if (is_directory(ops, &name))
         return remove_directory(&name, is_here(&name, &st) ? real_remove : real_rmdir);
-    return after_unlink(REAL(remove)(name.path), saved, &name);
+    UNLINK(&name, REAL(remove)(name.path));
 }
 
 /* --- chdir ---------------------------------------------------------------------------- */

@@ -29,9 +29,9 @@ int wrapper_name_check_free(const struct wrapper_name *name);
  * with errno. */
 int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *from,
                       const struct wrapper_name *to, struct engine_renaming *renaming);
-/* What has `ino` is about to get the name *to in place of *from (NULL: it keeps it): to be
- * called before the real call, as often as that is made. `follow`: a link that *source
- * names. Nothing if it is not here (it may be brought). Keeps errno. */
+/* *source is about to get the name *to (NULL: none any more) in place of *from (NULL: it
+ * keeps that): to be called before the real call, as often as that is made. `follow`: a
+ * link that *source names. Nothing if it is not here (it may be brought). Keeps errno. */
 void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_name *from,
                          const struct wrapper_name *to, const struct wrapper_name *source,
                          bool follow);

@@ -115,8 +115,8 @@ for point in adopt-begin adopt-gone adopt-gone:4 adopt-put:5 adopt-put:9 adopt-t
     adopter "$point"
 done
 
-# A process is killed between its rename or link and the news of it: the new name is published, whole, the old one is
-# not any more. By the member itself (rank 1 is its neighbour), by a child whose member lives, by one whose member is
+# A process is killed between its rename, link or removal and the news of it: the new name is published, whole, the old
+# one is not any more. By the member itself (rank 1 is its neighbour), by a child whose member lives, by one whose member is
 # killed with it, and the adopter, too.
 NAMES='import os, sys
 d = os.environ["SSD"] + "/"
@@ -130,6 +130,8 @@ def change(what):
     if what == "rename": os.rename(d + "a", d + "new")
     if what == "replace": os.rename(d + "b", d + "over")
     if what == "link": os.link(d + "c", d + "second")
+    if what == "unlink": os.unlink(d + "c")
+    if what == "rmdir": os.unlink(d + "t/x"); os.unlink(d + "t/y"); os.rmdir(d + "t")
     if what == "tree": os.rename(d + "t", d + "u")
 '
 CHANGED='changed() {
@@ -137,6 +139,8 @@ CHANGED='changed() {
     rename) right new a; ! [ -e "$SSD/a" ] ;;
     replace) until right over b; do sleep 0.05; done; ! [ -e "$SSD/b" ] ;;
     link) right second c; right c c ;;
+    unlink) while [ -e "$SSD/c" ]; do sleep 0.05; done ;;
+    rmdir) while [ -e "$SSD/t" ]; do sleep 0.05; done ;;
     tree) right u/x x; right u/y y; ! [ -e "$SSD/t/x" ]; ! [ -e "$SSD/t" ] ;;
     esac
 }
@@ -165,9 +169,9 @@ guest() {
     [ -e "$WORK/flag.killed" ] || fail "$1 by a child: it was not killed"
 }
 
-for what in rename replace link tree; do
+for what in rename replace link tree unlink rmdir; do
     point=rename-moved
-    [ $what != link ] || point=link-made
+    case $what in link) point=link-made ;; unlink) point=unlink-done ;; rmdir) point=unlink-done:3 ;; esac
     guest $what $point
     renamer $what $point
 done

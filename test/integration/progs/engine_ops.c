@@ -176,7 +176,7 @@ static void tell(const char *what, const char *upath, long rc, bool changed)
     if (rc < 0)
         die(what);
     if ((changed ? ops->changed(ENGINE_PRODUCER, upath)
-                 : ops->unlinked(ENGINE_PRODUCER, upath, true)) < 0)
+                 : ops->unlinked(ENGINE_PRODUCER, upath, true, NULL)) < 0)
         printf("%s %s: %s\n", what, upath, result(-1));
 }
 
@@ -219,7 +219,7 @@ static void storm_step(void)
     case 4:
         if (untold(SYS_unlinkat, at, full(a), AT_REMOVEDIR) == 0 ||
             untold(SYS_unlinkat, at, full(a), 0) == 0)
-            ops->unlinked(ENGINE_PRODUCER, a, true);
+            ops->unlinked(ENGINE_PRODUCER, a, true, NULL);
         break;
     case 5:
         if (untold(SYS_renameat2, at, full(a), at, full(b), 0) == 0)

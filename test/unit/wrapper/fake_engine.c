@@ -461,8 +461,10 @@ static int write_closed(struct engine_closing *closing, int error, bool mapped)
     return 0;
 }
 
-static int unlinked(enum engine_side side, const char *upath, bool was_here)
+static int unlinked(enum engine_side side, const char *upath, bool was_here,
+                    struct engine_renaming *renaming)
 {
+    (void)renaming;
     char path[2 * PATH_MAX];
     int rc;
 
