@@ -15,9 +15,11 @@
  * if all of them died at that moment, as any owner's republication could (docs/dht.md).
  *
  * As long as no home can be reached it is asked again, with growing pauses and when a rank
- * was lost or is back (revalidate.c). If we die, too, before they have answered, the name
- * stays published without a file: who wants it is told that its owner is gone (or that it
- * is not there any more), until somebody publishes or removes it. That is the lesser evil.
+ * was lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
+ * as it was, until all homes have the tombstone or it turns out that none is needed. So if
+ * we die, too, whoever adopts ours finds a record without a file, and does the same; so
+ * does the next member of this rank (produce_restore()), which finds there also what an
+ * earlier one of its own had no time to withdraw.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,9 +27,11 @@
 #include <utlist.h>
 
 #include "engine/member_impl.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 #define WINDOW    64
+#define STEPS     4
 #define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 struct gone {
@@ -43,6 +47,7 @@ struct gone {
 struct adopt_gone {
     struct member *member;
     struct gone *todo, *asking, *later;
+    struct gone *settling; /* not all homes have the tombstone yet */
     unsigned nasking;
     uint64_t pause;
     struct net_timer *timer; /* runs if there is something in `later` */
@@ -50,18 +55,34 @@ struct adopt_gone {
 
 static void go_on(struct adopt_gone *all);
 
+static const struct store_record *own_record(const struct gone *gone)
+{
+    return store_journal_find(gone->all->member->side[gone->side].journal, gone->upath);
+}
+
 /* Has this rank had something newer to say of it since? */
 static bool is_ours(const struct gone *gone)
 {
-    struct member *member = gone->all->member;
-    const struct store_record *own =
-        store_journal_find(member->side[gone->side].journal, gone->upath);
+    const struct store_record *own = own_record(gone);
 
-    return (own && dyad_version_cmp(&own->entry.version, &gone->version) >= 0) ||
-           produce_pending(member, gone->upath);
+    return (own && dyad_version_cmp(&own->entry.version, &gone->version) > 0) ||
+           produce_pending(gone->all->member, gone->upath);
 }
 
-static void withdraw(const struct gone *gone)
+/* It is withdrawn, or need not be: nobody need find it in our journal. */
+static void gone_end(struct gone *gone)
+{
+    const struct store_record *own = own_record(gone);
+
+    if (own && own->kind == STORE_RECORD_ORIGINAL &&
+        dyad_version_cmp(&own->entry.version, &gone->version) == 0 &&
+        !produce_pending(gone->all->member, gone->upath))
+        store_journal_delete(gone->all->member->side[gone->side].journal, gone->upath);
+    free(gone);
+}
+
+/* False: not to be told, for want of memory. */
+static bool withdraw(const struct gone *gone)
 {
     struct dyad_entry entry = {
         .upath = gone->upath,
@@ -70,11 +91,28 @@ static void withdraw(const struct gone *gone)
         .version = gone->version,
     };
 
+    DYAD_CRASH_POINT("adopt-gone");
     entry.version.incarnation++;
     memcpy(entry.storage, gone->storage, sizeof(entry.storage));
-    if (dht_node_restore(gone->all->member->dht, &entry) < 0)
-        log_error("out of memory: \"%s\", which was removed, is not withdrawn",
-                  gone->upath);
+    if (dht_node_restore(gone->all->member->dht, &entry) == 0)
+        return true;
+    log_error("out of memory: \"%s\", which was removed, is not withdrawn", gone->upath);
+    return false;
+}
+
+void adopt_gone_step(struct member *member)
+{
+    struct adopt_gone *all = run_of(member)->gone;
+    struct gone *gone;
+
+    for (int i = 0; all && i < STEPS && (gone = all->settling); i++) {
+        DL_DELETE(all->settling, gone);
+        if (dht_node_is_unsettled(member->dht,
+                                  gone->upath)) /* the others have their turn */
+            DL_APPEND(all->settling, gone);
+        else
+            gone_end(gone);
+    }
 }
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
@@ -93,9 +131,10 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         DL_APPEND(all->later, gone);
     } else {
         if (status == 0 && dyad_version_cmp(&entry->version, &gone->version) == 0 &&
-            !is_ours(gone))
-            withdraw(gone);
-        free(gone);
+            !is_ours(gone) && withdraw(gone))
+            DL_APPEND(all->settling, gone);
+        else
+            gone_end(gone);
     }
     go_on(all);
     if (!adopt_gone_pending(all->member))
@@ -146,25 +185,31 @@ static struct adopt_gone *get(struct member *member)
     return run_of(member)->gone = all;
 }
 
-void adopt_gone_add(struct member *member, enum engine_side side,
-                    const struct store_record *found)
+int adopt_gone_add(struct member *member, enum engine_side side,
+                   const struct store_record *found)
 {
     struct adopt_gone *all = get(member);
     size_t len = strlen(found->entry.upath);
     struct gone *gone = all ? calloc(1, sizeof(*gone) + len + 1) : NULL;
+    const struct store_record *own;
+    int rc = 0;
 
     if (!gone) {
         log_error("out of memory: \"%s\", which was removed, is not withdrawn",
                   found->entry.upath);
-        return;
+        return -1;
     }
     gone->all = all;
     gone->side = side;
     gone->version = found->entry.version;
     memcpy(gone->storage, found->entry.storage, sizeof(gone->storage));
     memcpy(gone->upath, found->entry.upath, len + 1);
+    own = own_record(gone);
+    if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
+        rc = store_journal_put(member->side[side].journal, found); /* was logged */
     DL_APPEND(all->todo, gone);
     go_on(all);
+    return rc;
 }
 
 void adopt_gone_again(struct member *member)
@@ -206,6 +251,7 @@ void adopt_gone_stop(struct member *member)
     drop(all, all->todo);
     drop(all, all->asking);
     drop(all, all->later);
+    drop(all, all->settling);
     net_timer_destroy(all->timer);
     free(all);
     run_of(member)->gone = NULL;

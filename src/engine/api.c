@@ -405,5 +405,5 @@ API dyad_rc_t dyad_withdraw(const char *path)
     if (!(upath = upath_of(front, ENGINE_PRODUCER, path, buf)) &&
         !(upath = upath_of(front, ENGINE_CONSUMER, path, buf)))
         return DYAD_E_NOT_MANAGED;
-    return front_withdraw(front, upath) == 0 ? DYAD_OK : rc_of(errno);
+    return front_withdraw(front, upath, NULL) == 0 ? DYAD_OK : rc_of(errno);
 }

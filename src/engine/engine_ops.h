@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 3
+#define ENGINE_ABI 4
 
 /* What the wrapper gives. */
 struct engine_host {
@@ -50,6 +50,17 @@ struct engine_closing {
     int probe;    /* another description of the file, or -1 */
     bool changed; /* it was written */
 };
+
+/* A name that is about to be given or taken away, from renaming() to renaming_over(); the
+ * caller's. */
+struct engine_renaming {
+    uint32_t place[2]; /* by side; 0: none */
+    int connection;    /* -1: none */
+};
+#define ENGINE_RENAMING_NONE \
+    {                        \
+        .connection = -1     \
+    }
 
 enum engine_leave {
     ENGINE_LEAVE_EXIT,  /* linger as DYAD_LINGER says, then leave */
@@ -153,14 +164,27 @@ struct engine_ops {
     /* --- names --- */
 
     /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
-     * (!was_here). Withdraws. 0, or -1 ENOENT: nothing of that name is published either. */
-    int (*unlinked)(enum engine_side side, const char *upath, bool was_here);
+     * (!was_here). `renaming`: renaming() to nowhere was called before; or NULL. Withdraws.
+     * 0, or -1 ENOENT: nothing of that name is published either. */
+    int (*unlinked)(enum engine_side side, const char *upath, bool was_here,
+                    struct engine_renaming *renaming);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
      * directory or the link; publish a file anew if it was published (a new version). A
      * file that is open for writing is left to its close. 0, or -1 with errno. */
     int (*changed)(enum engine_side side, const char *upath);
-    /* The real rename succeeded. Either name may be NULL: outside of the DMD. */
-    int (*renamed)(enum engine_side side, const char *from, const char *to);
+    /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: what has
+     * inode `ino` is about to get another name or none. Should this process be killed
+     * before renaming_over() the rank's member, or another of this node, sees to what
+     * renamed() or unlinked() was to tell. Either name may be NULL: outside of the DMD. A
+     * second call for a side changes nothing. */
+    void (*renaming)(enum engine_side side, const char *from, const char *to, uint64_t ino,
+                     struct engine_renaming *renaming);
+    /* The real rename succeeded. Either name may be NULL, as above; and `renaming`: the
+     * file was made there. */
+    int (*renamed)(enum engine_side side, const char *from, const char *to,
+                   struct engine_renaming *renaming);
+    /* It failed, or was told. */
+    void (*renaming_over)(struct engine_renaming *renaming);
 };
 
 /* The table, or NULL if the engine speaks another ABI. */

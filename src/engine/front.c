@@ -27,6 +27,7 @@
 #include "engine/front_impl.h"
 #include "engine/front_peer.h"
 #include "store/looked.h"
+#include "store/renames.h"
 #include "util/log.h"
 
 /* `lock` orders set-up between threads; `state` is written under it and `ready` is read
@@ -162,6 +163,8 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
     front->claim_len =
         boot_claim_address(&front->identity, front->config.kvs_namespace, &front->claim);
     session_name(front);
+    front->renames = store_renames_session(
+        front->config.session_dir ? front->config.session_dir : front->session);
     front->rank = store_looked_rank(&front->claim, front->claim_len);
     front->launch = launch_id(&front->identity, env);
     front->thread_enter = thread_enter;
@@ -208,8 +211,9 @@ struct asking {
     size_t size;
     front_page_fn page;
     void *arg;
-    bool apart; /* with a table of descriptors of its own, by front_apart() */
-    bool full;  /* result: nothing was asked, since no descriptor number is free */
+    int *connection; /* made before; NULL or -1: none. Not with `apart` */
+    bool apart;      /* with a table of descriptors of its own, by front_apart() */
+    bool full;       /* result: nothing was asked, since no descriptor number is free */
     struct front_patience *patience; /* NULL: without end */
 };
 
@@ -390,6 +394,21 @@ int front_request(struct front *front, const struct net_msg *request, struct net
     return front_request_pages(front, request, reply, buf, NET_MSG_HEADER_MAX, NULL, NULL);
 }
 
+/* On the connection that is there already. It may be of no use any more (the member has
+ * gone; the program has closed the number): then as without it. */
+static bool ask_early(struct asking *a)
+{
+    int fd = a->connection && !a->apart ? *a->connection : -1;
+    bool answered;
+
+    if (fd < 0)
+        return false;
+    *a->connection = -1;
+    answered = exchange(a, fd) == 0 && a->reply->status != ESHUTDOWN;
+    close(fd);
+    return answered;
+}
+
 static int ask(void *arg)
 {
     struct asking *a = arg;
@@ -398,6 +417,10 @@ static int ask(void *arg)
     int error = 0;
     uid_t user;
 
+    if (ask_early(a)) {
+        errno = a->reply->status;
+        return a->reply->status ? -1 : 0;
+    }
     for (int round = 0; round < ROUNDS; round++) {
         if ((fd = member_connect(a->front, !a->apart)) < 0)
             break;
@@ -451,6 +474,18 @@ static bool is_for_open(const struct net_msg *request)
            (request->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER));
 }
 
+/* If no number is free for the connection: by a thread that has some. */
+static int ask_anyway(struct asking *a)
+{
+    int rc = ask(a);
+
+    if (rc < 0 && a->full && !is_for_open(a->request)) {
+        a->apart = true;
+        rc = front_apart(ask, a);
+    }
+    return rc;
+}
+
 int front_request_pages(struct front *front, const struct net_msg *request,
                         struct net_msg *reply, void *buf, size_t size, front_page_fn page,
                         void *arg)
@@ -462,13 +497,28 @@ int front_request_pages(struct front *front, const struct net_msg *request,
                        .size = size,
                        .page = page,
                        .arg = arg};
-    int rc = ask(&a);
 
-    if (rc < 0 && a.full && !is_for_open(request)) {
-        a.apart = true;
-        rc = front_apart(ask, &a);
+    return ask_anyway(&a);
+}
+
+int front_connect(struct front *front)
+{
+    int saved = errno, fd = member_connect(front, false);
+
+    errno = saved;
+    return fd;
+}
+
+/* A byte that is no request: the member waits for nothing of us. */
+void front_disconnect(int connection)
+{
+    int saved = errno;
+
+    if (connection >= 0) {
+        send(connection, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        close(connection);
     }
-    return rc;
+    errno = saved;
 }
 
 /* --- the requests --- */
@@ -610,14 +660,6 @@ int front_stat(struct front *front, const char *upath, struct net_msg *reply, vo
     return front_request(front, &request, reply, buf);
 }
 
-int front_withdraw(struct front *front, const char *upath)
-{
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
-    struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
-}
-
 int front_changed(struct front *front, enum engine_side side, const char *upath)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
@@ -636,17 +678,38 @@ int front_bring(struct front *front, const char *upath, uint8_t what)
     return front_request(front, &request, &reply, buf);
 }
 
-int front_rename(struct front *front, const char *from, const char *to)
+/* A request that may have a connection already. */
+static int request_on(struct front *front, const struct net_msg *request, int *connection)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
+    struct asking a = {.front = front,
+                       .request = request,
+                       .reply = &reply,
+                       .buf = buf,
+                       .size = sizeof(buf),
+                       .connection = connection};
+
+    return ask_anyway(&a);
+}
+
+int front_withdraw(struct front *front, const char *upath, int *connection)
+{
+    struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
+
+    return request_on(front, &request, connection);
+}
+
+int front_rename(struct front *front, const char *from, const char *to, int *connection)
+{
     struct net_msg request = {
         .type = NET_MSG_GUEST_RENAME,
         .entry = {.upath = to},
         .blob = from,
         .blob_len = from ? strlen(from) + 1 : 0,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_on(front, &request, connection);
 }
 
 /* Locks that another thread of the parent may have held across the fork are new here. */

@@ -35,6 +35,7 @@ struct front {
     struct sockaddr_un claim;
     socklen_t claim_len;
     char session[64]; /* as in the claim's name */
+    uint64_t renames; /* the session's number, store/renames.h */
     uint64_t launch;  /* tells launches apart whose job names are alike */
     uint64_t rank;    /* store/looked.h */
     void (*thread_enter)(void);
@@ -95,7 +96,8 @@ int front_look(struct front *front, const char *upath, uint64_t timeout_ms);
  * ENOENT: it is not here any more, and not published. */
 int front_look_to_write(struct front *front, const char *upath);
 int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf);
-int front_withdraw(struct front *front, const char *upath);
+/* *connection: as of front_connect(), or -1; it is used up then. NULL: none. */
+int front_withdraw(struct front *front, const char *upath, int *connection);
 /* A directory or a link was made, a file changed by its name. */
 int front_changed(struct front *front, enum engine_side side, const char *upath);
 /* NET_BRING_*: the directories above upath, or the tree below it. */
@@ -104,7 +106,12 @@ int front_bring(struct front *front, const char *upath, uint8_t what);
  * it likes. */
 int front_list(struct front *front, const char *upath,
                int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
-int front_rename(struct front *front, const char *from, const char *to);
+int front_rename(struct front *front, const char *from, const char *to, int *connection);
+/* A connection to the member, if one lives: should this process end before it has asked
+ * anything on it, or called front_disconnect(), the member looks what it has left. -1:
+ * none. */
+int front_connect(struct front *front);
+void front_disconnect(int connection);
 
 /* Part of a path behind a DMD's path, NULL if it is not below it (or is the DMD itself). */
 const char *front_below(const char *dmd, const char *path);

@@ -16,6 +16,7 @@
 #include "engine/front.h"
 #include "engine/front_peer.h"
 #include "engine/front_write.h"
+#include "store/renames.h"
 #include "util/log.h"
 #include "util/proc.h"
 
@@ -174,13 +175,14 @@ static int op_changed(enum engine_side side, const char *upath)
     return front_changed(front_get(), side, upath);
 }
 
-static int op_unlinked(enum engine_side side, const char *upath, bool was_here)
+static int op_unlinked(enum engine_side side, const char *upath, bool was_here,
+                       struct engine_renaming *renaming)
 {
     struct front *front = front_get();
     int saved = errno;
 
     (void)side;
-    if (front_withdraw(front, upath) < 0) {
+    if (front_withdraw(front, upath, renaming ? &renaming->connection : NULL) < 0) {
         if (!was_here || errno != ENOENT)
             return -1;
     }
@@ -188,14 +190,44 @@ static int op_unlinked(enum engine_side side, const char *upath, bool was_here)
     return 0;
 }
 
-static int op_renamed(enum engine_side side, const char *from, const char *to)
+/* The end of a process that is the member itself others see; of any other our member sees
+ * by a connection, which the request uses afterwards. */
+static void op_renaming(enum engine_side side, const char *from, const char *to,
+                        uint64_t ino, struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+    struct store_rename rename = {.ino = ino, .from = from ? from : "", .to = to ? to : ""};
+
+    if (renaming->place[side])
+        return;
+    if (renaming->connection < 0 && !front_member_here())
+        renaming->connection = front_connect(front);
+    renaming->place[side] =
+        store_renames_begin(front->side[side].marks, front->renames, &rename);
+}
+
+static int op_renamed(enum engine_side side, const char *from, const char *to,
+                      struct engine_renaming *renaming)
 {
     struct front *front = front_get();
 
     (void)side;
     if (!to)
-        return op_unlinked(side, from, true);
-    return front_rename(front, from, to);
+        return op_unlinked(side, from, true, renaming);
+    return front_rename(front, from, to, renaming ? &renaming->connection : NULL);
+}
+
+static void op_renaming_over(struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+
+    for (int side = 0; side < 2; side++) {
+        if (renaming->place[side])
+            store_renames_end(front->side[side].marks, renaming->place[side]);
+        renaming->place[side] = 0;
+    }
+    front_disconnect(renaming->connection);
+    renaming->connection = -1;
 }
 
 static const struct engine_ops table = {
@@ -219,7 +251,9 @@ static const struct engine_ops table = {
     .write_closed = front_write_closed,
     .unlinked = op_unlinked,
     .changed = op_changed,
+    .renaming = op_renaming,
     .renamed = op_renamed,
+    .renaming_over = op_renaming_over,
 };
 
 __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(

@@ -191,6 +191,10 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
                   store_mark_t mark, produce_fn fn, void *arg);
 /* Withdraw upath if it is published: status ENOENT if not. */
 int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg);
+/* The same, but only if it is published as lying on a storage of this member, who knows
+ * that it does not. */
+int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
+                          void *arg);
 /* Is a publish of upath under way? */
 bool produce_pending(struct member *member, const char *upath);
 /* True if a description still writes to the file: its last close will publish it under its
@@ -224,6 +228,9 @@ void late_stop(struct member *member);
  */
 int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
                    void *arg);
+/* The same, some time ago: old names by produce_withdraw_left(). */
+int produce_rename_left(struct member *member, const char *from, const char *to,
+                        produce_fn fn, void *arg);
 
 /* --- invalidate.c --- */
 
@@ -375,7 +382,7 @@ void serve_published(struct member *member, const char *upath);
 bool serve_pending(const struct member *member);
 void serve_stop(struct member *member);
 
-/* --- adopt.c --- */
+/* --- adopt.c, adopt_*.c --- */
 
 /* Look whether a rank of our session on our node is dead, and take over what it has left:
  * after the join, and when one may have died. Cheap if there is nothing. */

@@ -19,12 +19,14 @@ struct member_run {
     bool leave_wanted, leave_linger, running;
     void (*table_ready)(void);
     void (*tell_lost)(void);
-    struct lost *lost;        /* loop only */
-    struct side *side;        /* loop only */
-    struct revalidate *again; /* loop only */
-    struct adopt_gone *gone;  /* loop only */
-    bool image_ends;          /* under `lock`: the process exits or execs behind this */
-    bool exiting;             /* loop only: linger as soon as we have joined */
+    struct lost *lost;           /* loop only */
+    struct side *side;           /* loop only */
+    struct revalidate *again;    /* loop only */
+    struct adopt_gone *gone;     /* loop only */
+    struct adopt_copies *copies; /* loop only */
+    struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
+    bool image_ends;             /* under `lock`: the process exits or execs behind this */
+    bool exiting;                /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
     bool apart;      /* our libc is not the caller's */
@@ -135,14 +137,24 @@ void revalidate_rank(struct member *member, uint32_t rank);
 
 /* --- adopt_gone.c: what a dead rank of this node had published and was removed --- */
 
-/* `found`, of its journal: withdraw it, if it is still what the homes know. */
-void adopt_gone_add(struct member *member, enum engine_side side,
-                    const struct store_record *found);
+/* `found`, of its journal: withdraw it, if it is still what the homes know. It is in our
+ * own journal until then; -1: it could not be written there, or no memory; logged. */
+int adopt_gone_add(struct member *member, enum engine_side side,
+                   const struct store_record *found);
+/* The table has done something: homes may have got it. */
+void adopt_gone_step(struct member *member);
 /* A rank was lost or is back: what nobody could be asked about is asked now. */
 void adopt_gone_again(struct member *member);
 /* Part of adopt_pending(), and of adopt_stop(). */
 bool adopt_gone_pending(struct member *member);
 void adopt_gone_stop(struct member *member);
+
+/* --- adopt_copies.c: copies that are compared with their homes (adopt_check_copy()) --- */
+
+/* Parts of adopt_undecided(), adopt_pending() and adopt_stop(). */
+bool adopt_copies_undecided(const struct member *member, const char *upath);
+bool adopt_copies_pending(struct member *member);
+void adopt_copies_stop(struct member *member);
 
 /* --- wreck.c: boot_abort_catch() was left by an abort() --- */
 

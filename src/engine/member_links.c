@@ -90,12 +90,14 @@ static void table_tick(void *arg)
     struct member *member = arg;
     dht_node_tick(member->dht);
     member_session_look(member);
+    adopt_gone_step(member);
 }
 
 static void table_receive(struct member *member, const struct net_msg *msg)
 {
     dht_node_receive(member->dht, msg);
     member_session_look(member);
+    adopt_gone_step(member);
 }
 
 static void wave_verdict(void *arg, enum boot_wave_verdict verdict)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/member.h"
+#include "engine/member_impl.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -31,9 +31,10 @@ struct produce {
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
-    bool early;  /* answer_early is posted: it must find this object */
-    bool ended;  /* meanwhile, or before its directories, it ended with `status` */
-    bool awaits; /* it goes on when what else is under way for this name has ended */
+    bool early;     /* answer_early is posted: it must find this object */
+    bool ended;     /* meanwhile, or before its directories, it ended with `status` */
+    bool only_here; /* withdrawn only if it is said to lie here */
+    bool awaits;    /* it goes on when what else is under way for this name has ended */
     struct parent *parents; /* directories that are being published for it */
 };
 
@@ -495,6 +496,16 @@ static int withdraw_begin(struct produce *p, const struct dyad_version *version)
     return dht_node_publish(p->member->dht, &gone, withdraw_done, p);
 }
 
+static bool lies_here(const struct member *member, const struct dyad_entry *entry)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct store_dir *dir = member->side[s].dir;
+        if (dir && dyad_storage_equal(entry->storage, store_dir_id(dir)))
+            return true;
+    }
+    return false;
+}
+
 static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct produce *p = arg;
@@ -506,6 +517,11 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
     if (status != 0) {
         forget(p->member, p->upath, NULL);
         produce_end(p, status);
+        return;
+    }
+    if (p->only_here && !lies_here(p->member, entry)) {
+        forget(p->member, p->upath, &entry->version);
+        produce_end(p, ENOENT);
         return;
     }
     if (withdraw_begin(p, &entry->version) < 0)
@@ -525,17 +541,18 @@ static const struct store_record *own_record(const struct member *member, const 
     return NULL;
 }
 
-int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
+static int withdraw_start(struct member *member, const char *upath, bool only_here,
+                          produce_fn fn, void *arg)
 {
     enum engine_side side =
         member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
     struct produce *p = produce_create(member, side, upath, fn, arg);
-    const struct store_record *own = own_record(member, upath);
+    const struct store_record *own = only_here ? NULL : own_record(member, upath);
 
     if (!p)
         return -1;
-    /* Of our own the homes need not be asked: they may be silent, and others take the
-     * tombstone in their place. */
+    /* What is removed here goes, whoever has published it since; of our own the homes need
+     * not be asked: they may be silent, and others take the tombstone in their place. */
     if (own) {
         dirs_forget(member, upath);
         if (withdraw_begin(p, &own->entry.version) == 0)
@@ -544,12 +561,24 @@ int produce_withdraw(struct member *member, const char *upath, produce_fn fn, vo
         errno = ENOMEM;
         return -1;
     }
+    p->only_here = only_here;
     if (!(p->lookup =
               dht_node_lookup(member->dht, upath, 0, NULL, withdraw_looked_up, p))) {
         produce_free(p);
         return -1;
     }
     return 0;
+}
+
+int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
+{
+    return withdraw_start(member, upath, false, fn, arg);
+}
+
+int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
+                          void *arg)
+{
+    return withdraw_start(member, upath, true, fn, arg);
 }
 
 /* --- what an earlier member of this rank had published --- */
@@ -588,6 +617,17 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
     return same;
 }
 
+/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
+ * from somebody like that. The record goes when the homes know. */
+static bool is_gone(const struct restore *restore, const struct store_record *record)
+{
+    struct stat st;
+
+    return record->kind == STORE_RECORD_ORIGINAL &&
+           store_dir_stat(restore->side->dir, record->entry.upath, &st) < 0 &&
+           (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int restore_one(const struct store_record *record, void *arg)
 {
     struct restore *restore = arg;
@@ -612,6 +652,11 @@ static int restore_one(const struct store_record *record, void *arg)
                               (enum engine_side)(restore->side - restore->member->side),
                               record);
         }
+        return 0;
+    }
+    if (is_gone(restore, record)) {
+        adopt_gone_add(restore->member,
+                       (enum engine_side)(restore->side - restore->member->side), record);
         return 0;
     }
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {

@@ -32,6 +32,7 @@ struct rename_op {
     char **files; /* parts behind `to`: "" for `to` itself */
     size_t nfiles, next;
     bool withdrawing;
+    bool left; /* produce_rename_left() */
     int status;
     struct net_post post;
 };
@@ -133,7 +134,8 @@ static void rename_step(struct rename_op *op)
         snprintf(name, sizeof(name), "%s%s", op->withdrawing ? op->from : op->to, behind);
         int rc;
         if (op->withdrawing) {
-            rc = produce_withdraw(op->member, name, rename_stepped, op);
+            rc = op->left ? produce_withdraw_left(op->member, name, rename_stepped, op)
+                          : produce_withdraw(op->member, name, rename_stepped, op);
         } else if (produce_being_written(&op->member->side[op->side], name)) {
             late_note(op->member, op->side, name);
             shared_named(op->member, op->side, name);
@@ -160,8 +162,8 @@ static void rename_walked(void *arg)
     rename_step(arg);
 }
 
-int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
-                   void *arg)
+static int rename_start(struct member *member, const char *from, const char *to, bool left,
+                        produce_fn fn, void *arg)
 {
     struct rename_op *op = calloc(1, sizeof(*op));
 
@@ -172,8 +174,21 @@ int produce_rename(struct member *member, const char *from, const char *to, prod
         return -1;
     }
     op->member = member;
+    op->left = left;
     op->fn = fn;
     op->arg = arg;
     engine_io_submit(member->io, &op->io, rename_walk, rename_walked, op);
     return 0;
+}
+
+int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
+                   void *arg)
+{
+    return rename_start(member, from, to, false, fn, arg);
+}
+
+int produce_rename_left(struct member *member, const char *from, const char *to,
+                        produce_fn fn, void *arg)
+{
+    return rename_start(member, from, to, true, fn, arg);
 }

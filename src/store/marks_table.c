@@ -16,7 +16,7 @@
  * other. Noticing would cost a stat() at every open; don't remove .dyad while a job runs.
  *
  * After a reboot, what the last table of this node still says becomes ABANDONED in the new
- * one.
+ * one; its renames are there as left by nobody who lives.
  */
 #include "store/marks_table.h"
 
@@ -53,7 +53,8 @@ static struct marks_table *map(int fd, const char *boot, int protection)
 
     if (fstat(fd, &st) < 0)
         return NULL;
-    if ((uint64_t)st.st_size != sizeof(struct marks_table)) {
+    if ((uint64_t)st.st_size != sizeof(struct marks_table) &&
+        (uint64_t)st.st_size != offsetof(struct marks_table, renames)) {
         errno = EUCLEAN;
         return NULL;
     }
@@ -62,6 +63,7 @@ static struct marks_table *map(int fd, const char *boot, int protection)
         return NULL;
     uint32_t limit = atomic_load(&table->header.limit);
     if (table->header.magic != MARKS_MAGIC || limit > MARKS_SLOTS ||
+        (table->header.nrenames > 0 && (uint64_t)st.st_size != sizeof(*table)) ||
         atomic_load(&table->header.top) > limit ||
         (boot && memcmp(table->header.boot, boot, MARKS_BOOT_LEN) != 0)) {
         store_marks_table_unmap(table);
@@ -102,6 +104,28 @@ static void inherit_slot(struct marks_table *table, struct marks_slot *old)
     atomic_store(&table->header.top, top + 1);
 }
 
+/* Renames that an earlier boot has cut short. */
+static void inherit_renames(struct marks_table *table, const struct marks_table *old)
+{
+    uint32_t to = 0;
+
+    for (uint32_t i = 0; i < old->header.nrenames && i < MARKS_RENAMES; i++) {
+        const struct marks_rename *left = &old->renames[i];
+        if (atomic_load(&left->state) == MARKS_RENAME_EMPTY)
+            continue;
+        while (to < MARKS_RENAMES && atomic_load(&table->renames[to].owner))
+            to++;
+        if (to == MARKS_RENAMES)
+            return;
+        struct marks_rename *place = &table->renames[to];
+        atomic_store(&place->session, atomic_load(&left->session));
+        place->ino = left->ino;
+        memcpy(place->names, left->names, sizeof(place->names));
+        atomic_store(&place->state, MARKS_RENAME_WHOLE);
+        atomic_store(&place->owner, MARKS_NOBODY);
+    }
+}
+
 /* Call fn-like action on each table of this node's earlier boots: take it over (table), or
  * remove it. */
 static int earlier_boots(int control, const char *name, const char *node, const char *boot,
@@ -134,6 +158,8 @@ static int earlier_boots(int control, const char *name, const char *node, const 
             uint32_t top = atomic_load(&old->header.top);
             if (!table)
                 unlinkat(fd, entry->d_name, 0);
+            else
+                inherit_renames(table, old);
             for (uint32_t i = 0; table && rc == 0 && i < top; i++) {
                 uint32_t limit = atomic_load(&table->header.limit);
                 if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
@@ -178,7 +204,9 @@ static int make(const struct store_dir *dir, int control, const char *name,
         goto out_tmpdir;
     struct stat st;
     if (fstat(fd, &st) < 0 || ftruncate(fd, sizeof(struct marks_table)) < 0 ||
-        store_control_reserve(fd, 0, slots_end(MARKS_STEP)) < 0)
+        store_control_reserve(fd, 0, slots_end(MARKS_STEP)) < 0 ||
+        store_control_reserve(fd, offsetof(struct marks_table, renames),
+                              sizeof(((struct marks_table *)0)->renames)) < 0)
         goto out_temp;
     struct marks_table *table =
         mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -189,6 +217,7 @@ static int make(const struct store_dir *dir, int control, const char *name,
     memcpy(table->header.boot, boot, MARKS_BOOT_LEN);
     memcpy(table->header.node, node, sizeof(node));
     init_lines(&table->header);
+    table->header.nrenames = MARKS_RENAMES;
     atomic_store(&table->header.limit, MARKS_STEP);
     rc = earlier_boots(control, name, node, boot, table, fd);
     if (rc == 0) {

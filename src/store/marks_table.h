@@ -63,6 +63,24 @@ struct marks_line {
     pthread_mutex_t life; /* robust: held as long as the member lives */
 };
 
+#define MARKS_RENAMES 128u
+#define MARKS_NOBODY  1ull /* as an owner: no process has this number */
+
+enum { MARKS_RENAME_EMPTY, MARKS_RENAME_WHOLE, MARKS_RENAME_TAKEN };
+
+/* renames.c */
+struct marks_rename {
+    _Atomic uint64_t owner;         /* store_proc_t; 0: it is free */
+    _Atomic uint32_t state;         /* MARKS_RENAME_* */
+    _Atomic uint32_t ns;            /* pid namespace of the owner */
+    _Atomic uint32_t since, unused; /* CLOCK_MONOTONIC seconds */
+    _Atomic uint64_t session;
+    uint64_t ino;
+    char names[984]; /* from, NUL, to, NUL */
+};
+
+_Static_assert(sizeof(struct marks_rename) == 1024, "whole pages");
+
 struct marks_header {
     uint64_t magic;
     uint64_t ino; /* of the file itself */
@@ -74,6 +92,7 @@ struct marks_header {
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: made by a version that had none */
     struct marks_line lines[MARKS_LINES];
+    uint32_t nrenames; /* 0: made by a version that had none */
 };
 
 _Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");
@@ -87,6 +106,7 @@ struct marks_table {
         names[MARKS_BUCKETS]; /* how many marks have a name, an inode, of this hash: */
     _Atomic uint32_t inodes[MARKS_BUCKETS]; /* never too low, too high after a crash */
     struct marks_slot slots[MARKS_SLOTS];
+    struct marks_rename renames[MARKS_RENAMES]; /* not in a file of a version without */
 };
 
 struct store_marks {

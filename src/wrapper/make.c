@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/crash.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/name.h"
@@ -60,32 +61,49 @@ static bool track_first_name(int fd, const struct wrapper_name *to)
     return tracked;
 }
 
-static int after_link(int rc, const struct wrapper_name *to, int fd)
+static int after_link(int rc, const struct wrapper_name *to, int fd,
+                      struct engine_renaming *renaming)
 {
     const struct engine_ops *ops;
 
+    if (rc == 0)
+        DYAD_CRASH_POINT("link-made");
     if (rc < 0 || !to->managed || !(ops = wrapper_name_engine()) ||
         (fd >= 0 && track_first_name(fd, to)))
         return rc;
-    return wrapper_name_tell(ops, NULL, to);
+    return wrapper_name_tell(ops, NULL, to, renaming);
 }
 
 int wrapped_link(const char *from_path, const char *to_path)
 {
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     struct wrapper_name from, to;
+    int rc;
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return REAL(link)(from_path, to_path);
     if (wrapper_name_check_free(&to) < 0)
         return -1;
-    return after_link(WITH_BOTH(&from, &to, false, REAL(link)(from.path, to.path)), &to,
-                      -1);
+    rc = WITH_BOTH(&from, &to, false,
+                   (wrapper_name_intend(&renaming, NULL, &to, &from, false),
+                    REAL(link)(from.path, to.path)));
+    return wrapper_name_over(&renaming, after_link(rc, &to, -1, &renaming));
+}
+
+/* A file that is named by its descriptor may be one that is being written and has no name
+ * yet: its close publishes it, and if this process is killed it is no complete file. */
+static void intend_link(struct engine_renaming *renaming, const struct wrapper_name *from,
+                        const struct wrapper_name *to, int fd, int flags)
+{
+    if (fd < 0)
+        wrapper_name_intend(renaming, NULL, to, from, flags & AT_SYMLINK_FOLLOW);
 }
 
 int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_path,
                    int flags)
 {
-    int fd = source_fd(fromfd, from_path, flags);
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
+    int fd = source_fd(fromfd, from_path, flags), rc;
     struct wrapper_name from, to;
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
@@ -94,9 +112,10 @@ int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_p
         from.managed = false; /* it is here, whatever it is called */
     if (wrapper_name_check_free(&to) < 0)
         return -1;
-    return after_link(WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
-                                REAL(linkat)(fromfd, from.path, tofd, to.path, flags)),
-                      &to, fd);
+    rc = WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
+                   (intend_link(&renaming, &from, &to, fd, flags),
+                    REAL(linkat)(fromfd, from.path, tofd, to.path, flags)));
+    return wrapper_name_over(&renaming, after_link(rc, &to, fd, &renaming));
 }
 
 /* --- the others ----------------------------------------------------------------------- */
@@ -111,7 +130,7 @@ static int after_make(int rc, const struct wrapper_name *name, enum made made)
     if (rc < 0 || made == MADE_LOCAL || !(ops = wrapper_name_engine()))
         return rc;
     if (made == MADE_FILE)
-        return wrapper_name_tell(ops, NULL, name);
+        return wrapper_name_tell(ops, NULL, name, NULL);
     rc = ENGINE_CALL(
         ops->changed(wrapper_path_side(&name->where), wrapper_path_upath(&name->where)));
     if (rc == 0)

@@ -4,6 +4,9 @@
  * The real call first; then the engine hears what happened. If it cannot tell the others
  * the caller gets its error, as for close: the local part has been done.
  *
+ * Before a rename, a link or a removal the engine is told what is about to happen, so that
+ * it is known if this process is killed between the two.
+ *
  * What a name means that is published and not here:
  * - as a source (rename, link) it is brought here first;
  * - as something to remove it is withdrawn, if it is of the right kind;
@@ -20,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/crash.h"
 #include "util/log.h"
 #include "wrapper/core.h"
 #include "wrapper/name.h"
@@ -158,7 +162,7 @@ static bool ends_in_dots(const char *path)
 
 /* One side at a time: with two directories a name may move from one to the other. */
 int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *from,
-                      const struct wrapper_name *to)
+                      const struct wrapper_name *to, struct engine_renaming *renaming)
 {
     const char *from_upath =
         from && from->managed ? wrapper_path_upath(&from->where) : NULL;
@@ -169,15 +173,60 @@ int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *f
     int saved = errno, rc = 0;
 
     if (from_upath && to_upath && from_side == to_side) {
-        rc = ENGINE_CALL(ops->renamed(from_side, from_upath, to_upath));
+        rc = ENGINE_CALL(ops->renamed(from_side, from_upath, to_upath, renaming));
     } else {
         if (to_upath)
-            rc = ENGINE_CALL(ops->renamed(to_side, NULL, to_upath));
-        if (from_upath && ENGINE_CALL(ops->renamed(from_side, from_upath, NULL)) < 0)
+            rc = ENGINE_CALL(ops->renamed(to_side, NULL, to_upath, renaming));
+        if (from_upath &&
+            ENGINE_CALL(ops->renamed(from_side, from_upath, NULL, renaming)) < 0)
             rc = -1;
     }
     if (rc == 0)
         errno = saved;
+    return rc;
+}
+
+/* As wrapper_name_tell(): one side at a time. */
+void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_name *from,
+                         const struct wrapper_name *to, const struct wrapper_name *source,
+                         bool follow)
+{
+    const char *from_upath =
+        from && from->managed ? wrapper_path_upath(&from->where) : NULL;
+    const char *to_upath = to && to->managed ? wrapper_path_upath(&to->where) : NULL;
+    const struct engine_ops *ops;
+    struct stat st;
+    int saved = errno;
+
+    if (!(ops = wrapper_name_engine()) ||
+        REAL(fstatat)(source->dirfd, source->path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) <
+            0)
+        goto out;
+    if (from_upath && to_upath &&
+        wrapper_path_side(&from->where) == wrapper_path_side(&to->where)) {
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&to->where), from_upath, to_upath,
+                                       st.st_ino, renaming));
+        goto out;
+    }
+    if (to_upath)
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&to->where), NULL, to_upath,
+                                       st.st_ino, renaming));
+    if (from_upath)
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&from->where), from_upath, NULL,
+                                       st.st_ino, renaming));
+out:
+    errno = saved;
+}
+
+int wrapper_name_over(struct engine_renaming *renaming, int rc)
+{
+    const struct engine_ops *ops;
+    int saved = errno;
+
+    if ((renaming->place[0] || renaming->place[1] || renaming->connection >= 0) &&
+        (ops = wrapper_name_engine()))
+        ENGINE_CALL_VOID(ops->renaming_over(renaming));
+    errno = saved;
     return rc;
 }
 
@@ -203,11 +252,14 @@ int wrapper_name_moved(int rc)
 }
 
 static int after_rename(int rc, const struct wrapper_name *from,
-                        const struct wrapper_name *to, unsigned flags)
+                        const struct wrapper_name *to, unsigned flags,
+                        struct engine_renaming *renaming)
 {
     const struct engine_ops *ops;
 
     wrapper_name_moved(rc);
+    if (rc == 0)
+        DYAD_CRASH_POINT("rename-moved");
     if (rc < 0 || !(ops = wrapper_name_engine()))
         return rc;
     if (flags & RENAME_EXCHANGE) {
@@ -215,19 +267,19 @@ static int after_rename(int rc, const struct wrapper_name *from,
                      (is_directory(ops, from) || is_directory(ops, to));
         /* Of directories the names below that only one of them has are withdrawn where they
          * were. What both have is withdrawn with them, and so published once more. */
-        if (trees &&
-            (wrapper_name_tell(ops, from, to) < 0 || wrapper_name_tell(ops, to, from) < 0))
+        if (trees && (wrapper_name_tell(ops, from, to, renaming) < 0 ||
+                      wrapper_name_tell(ops, to, from, renaming) < 0))
             return -1;
         /* Both names are other files than before. */
         if (to->managed)
-            rc = wrapper_name_tell(ops, NULL, to);
-        if (!trees && from->managed && wrapper_name_tell(ops, NULL, from) < 0)
+            rc = wrapper_name_tell(ops, NULL, to, renaming);
+        if (!trees && from->managed && wrapper_name_tell(ops, NULL, from, renaming) < 0)
             rc = -1;
         return rc;
     }
     if (both_left(from, to))
         return rc;
-    return wrapper_name_tell(ops, from, to);
+    return wrapper_name_tell(ops, from, to, renaming);
 }
 
 /* The real call says that something is not there: the source, or a directory above the
@@ -289,10 +341,17 @@ static int before_rename(const struct wrapper_name *from, struct wrapper_name *t
     return bring_tree(ops, from);
 }
 
-#define RENAME(flags, call)               \
-    (before_rename(&from, &to, flags) < 0 \
-         ? -1                             \
-         : after_rename(WITH_BOTH(&from, &to, false, call), &from, &to, flags))
+#define RENAME(flags, call)                                                               \
+    do {                                                                                  \
+        struct engine_renaming renaming = ENGINE_RENAMING_NONE;                           \
+        int rc;                                                                           \
+        if (before_rename(&from, &to, flags) < 0)                                         \
+            return -1;                                                                    \
+        rc = WITH_BOTH(&from, &to, false,                                                 \
+                       (wrapper_name_intend(&renaming, &from, &to, &from, false), call)); \
+        rc = after_rename(rc, &from, &to, flags, &renaming);                              \
+        return wrapper_name_over(&renaming, rc);                                          \
+    } while (0)
 
 int wrapped_rename(const char *from_path, const char *to_path)
 {
@@ -300,7 +359,7 @@ int wrapped_rename(const char *from_path, const char *to_path)
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return wrapper_name_moved(REAL(rename)(from_path, to_path));
-    return RENAME(0, REAL(rename)(from.path, to.path));
+    RENAME(0, REAL(rename)(from.path, to.path));
 }
 
 int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to_path)
@@ -309,7 +368,7 @@ int wrapped_renameat(int fromfd, const char *from_path, int tofd, const char *to
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return wrapper_name_moved(REAL(renameat)(fromfd, from_path, tofd, to_path));
-    return RENAME(0, REAL(renameat)(fromfd, from.path, tofd, to.path));
+    RENAME(0, REAL(renameat)(fromfd, from.path, tofd, to.path));
 }
 
 int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *to_path,
@@ -319,17 +378,26 @@ int wrapped_renameat2(int fromfd, const char *from_path, int tofd, const char *t
 
     if (!CONCERNS(&from, fromfd, from_path, &to, tofd, to_path))
         return wrapper_name_moved(REAL(renameat2)(fromfd, from_path, tofd, to_path, flags));
-    return RENAME(flags, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags));
+    RENAME(flags, REAL(renameat2)(fromfd, from.path, tofd, to.path, flags));
 }
 
 /* --- unlink, rmdir -------------------------------------------------------------------- */
 
-static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name *name,
-                         int rc)
+static void intend_removal(struct engine_renaming *renaming,
+                           const struct wrapper_name *name)
 {
-    int saved = errno;
-    int told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
-                                         wrapper_path_upath(&name->where), rc == 0));
+    wrapper_name_intend(renaming, name, NULL, name, false);
+}
+
+static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name *name,
+                         int rc, struct engine_renaming *renaming)
+{
+    int saved = errno, told;
+
+    if (rc == 0)
+        DYAD_CRASH_POINT("unlink-done");
+    told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
+                                     wrapper_path_upath(&name->where), rc == 0, renaming));
 
     if (rc == 0 && told < 0 && errno == ENOENT)
         told = 0; /* it was here only */
@@ -339,7 +407,8 @@ static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name
 }
 
 /* A file that is only published can be removed too. */
-static int after_unlink(int rc, int error, struct wrapper_name *name)
+static int after_unlink(int rc, int error, struct wrapper_name *name,
+                        struct engine_renaming *renaming)
 {
     const struct engine_ops *ops;
     struct stat st;
@@ -357,14 +426,25 @@ static int after_unlink(int rc, int error, struct wrapper_name *name)
             return -1;
         errno = error;
     }
-    return tell_unlinked(ops, name, rc);
+    return tell_unlinked(ops, name, rc, renaming);
 }
+
+/* `call` removes what name is. */
+#define UNLINK(name, call)                                                              \
+    do {                                                                                \
+        struct engine_renaming renaming = ENGINE_RENAMING_NONE;                         \
+        int rc, before = errno;                                                         \
+        intend_removal(&renaming, name);                                                \
+        rc = (call);                                                                    \
+        return wrapper_name_over(&renaming, after_unlink(rc, before, name, &renaming)); \
+    } while (0)
 
 typedef int remover(const struct wrapper_name *name);
 
 static int remove_directory(struct wrapper_name *name, remover *real)
 {
     const struct engine_ops *ops = wrapper_name_engine();
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     int saved = errno, rc;
     struct stat st;
 
@@ -373,8 +453,10 @@ static int remove_directory(struct wrapper_name *name, remover *real)
     if (is_here(name, &st)) {
         if (S_ISDIR(st.st_mode) && check_empty(ops, name) < 0)
             return -1;
+        intend_removal(&renaming, name);
         rc = real(name);
-        return rc < 0 ? rc : tell_unlinked(ops, name, rc);
+        return wrapper_name_over(&renaming,
+                                 rc < 0 ? rc : tell_unlinked(ops, name, rc, &renaming));
     }
     if (look_up(ops, name, &st) < 0)
         return -1;
@@ -385,7 +467,7 @@ static int remove_directory(struct wrapper_name *name, remover *real)
     if (check_empty(ops, name) < 0 || check_parent(name) < 0)
         return -1;
     errno = saved;
-    return tell_unlinked(ops, name, -1);
+    return tell_unlinked(ops, name, -1, NULL);
 }
 
 static int real_rmdir(const struct wrapper_name *name)
@@ -405,23 +487,21 @@ int wrapped_rmdir(const char *path)
 int wrapped_unlink(const char *path)
 {
     struct wrapper_name name;
-    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path))
         return REAL(unlink)(path);
-    return after_unlink(REAL(unlink)(name.path), saved, &name);
+    UNLINK(&name, REAL(unlink)(name.path));
 }
 
 int wrapped_unlinkat(int dirfd, const char *path, int flags)
 {
     struct wrapper_name name;
-    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, dirfd, path))
         return REAL(unlinkat)(dirfd, path, flags);
     if (flags == AT_REMOVEDIR)
         return remove_directory(&name, real_rmdir);
-    return after_unlink(REAL(unlinkat)(dirfd, name.path, flags), saved, &name);
+    UNLINK(&name, REAL(unlinkat)(dirfd, name.path, flags));
 }
 
 static int real_remove(const struct wrapper_name *name)
@@ -432,7 +512,6 @@ static int real_remove(const struct wrapper_name *name)
 int wrapped_remove(const char *path)
 {
     const struct engine_ops *ops;
-    int saved = errno;
     struct wrapper_name name;
     struct stat st;
 
@@ -441,7 +520,7 @@ int wrapped_remove(const char *path)
         return REAL(remove)(path);
     if (is_directory(ops, &name))
         return remove_directory(&name, is_here(&name, &st) ? real_remove : real_rmdir);
-    return after_unlink(REAL(remove)(name.path), saved, &name);
+    UNLINK(&name, REAL(remove)(name.path));
 }
 
 /* --- chdir ---------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "engine/engine_ops.h"
 #include "wrapper/core.h"
 #include "wrapper/path.h"
 #include "wrapper/pointer.h"
@@ -27,7 +28,15 @@ int wrapper_name_check_free(const struct wrapper_name *name);
 /* A file has got the name *to, from *from or (NULL) from nowhere: tell the engine. 0, or -1
  * with errno. */
 int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *from,
-                      const struct wrapper_name *to);
+                      const struct wrapper_name *to, struct engine_renaming *renaming);
+/* *source is about to get the name *to (NULL: none any more) in place of *from (NULL: it
+ * keeps that): to be called before the real call, as often as that is made. `follow`: a
+ * link that *source names. Nothing if it is not here (it may be brought). Keeps errno. */
+void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_name *from,
+                         const struct wrapper_name *to, const struct wrapper_name *source,
+                         bool follow);
+/* The call has failed, or its result was told: returns rc. Keeps errno. */
+int wrapper_name_over(struct engine_renaming *renaming, int rc);
 /* rc, of a call that may have put a directory or a link where another stood. */
 int wrapper_name_moved(int rc);
 /* The real call says that something is not there: the source (or NULL), or a directory

@@ -179,7 +179,7 @@ static int tell_made(const struct engine_ops *ops, const struct wrapper_path *wh
 
     if (!where->upath[side]) /* a link led out of the managed directory */
         return 0;
-    rc = ENGINE_CALL(ops->renamed(side, NULL, where->upath[side]));
+    rc = ENGINE_CALL(ops->renamed(side, NULL, where->upath[side], NULL));
     if (rc == 0)
         errno = saved;
     return rc;

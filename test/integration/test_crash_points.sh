@@ -95,20 +95,85 @@ done
 adopter() {
     case_begin "1/$1"
     job_killed 40 "far near" \
-        1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; done
-            for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; kill -KILL $$' -- \
+        1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; text x >"$SSD/gone$i"; done
+            for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; for i in 1 2 3 4 5 6; do env -u LD_PRELOAD rm "$SSD/gone$i"; done; kill -KILL $$' -- \
         1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
         1@n0 bash -c "$RANK"'hello 2; wait_for flag.rewritten; right c1 again1; right c2 c2; ! [ -e "$SSD/c3" ]
             for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done; made ok.near; wait_for flag.over' -- \
         1@n0 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; wait_for flag.pid.1; wait_for flag.pid.2
             kill -STOP "$(cat "$W/flag.pid.2")"; made flag.die; gone 0; gone 1; kill -CONT "$(cat "$W/flag.pid.2")"; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'for i in 1 2 3; do text "c$i" >"$SSD/c$i"; done; wait_for flag.gone.1
-            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done
+            for i in 1 2 3 4 5 6; do right "a$i" "a$i"; while [ -e "$SSD/gone$i" ]; do sleep 0.05; done; done
             text again1 >"$SSD/c1"; rm "$SSD/c3"; made flag.rewritten; made ok.far; wait_for ok.near; made flag.over'
     died 0 1
 }
 
-for point in adopt-begin adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
+for point in adopt-begin adopt-gone adopt-gone:4 adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
     ${LONG:+adopt-put adopt-put:2 adopt-put:7 journal-renamed:2}; do
     adopter "$point"
+done
+
+# A process is killed between its rename, link or removal and the news of it: the new name is published, whole, the old
+# one is not any more. By the member itself (rank 1 is its neighbour), by a child whose member lives, by one whose member is
+# killed with it, and the adopter, too.
+NAMES='import os, sys
+d = os.environ["SSD"] + "/"
+def text(name, what):
+    with open(d + name, "w") as f:
+        for i in range(1, 9):
+            f.write("%s: this is line %d of what was written there, and all of it must come\n" % (what, i))
+def prepare():
+    text("a", "a"); text("b", "b"); text("over", "old"); text("c", "c"); os.mkdir(d + "t"); text("t/x", "x"); text("t/y", "y")
+def change(what):
+    if what == "rename": os.rename(d + "a", d + "new")
+    if what == "replace": os.rename(d + "b", d + "over")
+    if what == "link": os.link(d + "c", d + "second")
+    if what == "unlink": os.unlink(d + "c")
+    if what == "rmdir": os.unlink(d + "t/x"); os.unlink(d + "t/y"); os.rmdir(d + "t")
+    if what == "tree": os.rename(d + "t", d + "u")
+'
+CHANGED='changed() {
+    case $1 in
+    rename) right new a; ! [ -e "$SSD/a" ] ;;
+    replace) until right over b; do sleep 0.05; done; ! [ -e "$SSD/b" ] ;;
+    link) right second c; right c c ;;
+    unlink) while [ -e "$SSD/c" ]; do sleep 0.05; done ;;
+    rmdir) while [ -e "$SSD/t" ]; do sleep 0.05; done ;;
+    tree) right u/x x; right u/y y; ! [ -e "$SSD/t/x" ]; ! [ -e "$SSD/t" ] ;;
+    esac
+}
+'
+export NAMES
+# renamer WHAT POINT: by the member.
+renamer() {
+    case_begin "0/$2,1/${3:-none}"
+    job_killed 40 far \
+        1@n0 env "NAMES=$NAMES" python3 -c "$NAMES"'
+open(os.environ["W"] + "/flag.pid.0", "w").write("%d\n" % os.getpid()); prepare(); change("'"$1"'")' -- \
+        1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
+        1@n0 bash -c "$IDLE" -- \
+        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; '"${3:+gone 1; }"'wait_for flag.over' -- \
+        1@n1 bash -c "$RANK$CHANGED"'right over old || [ '"$1"' = replace ]; wait_for flag.gone.0; changed '"$1"'; made ok.far; made flag.over'
+    died 0 ${3:+1}
+}
+
+# guest WHAT: by a child of rank 0, which lives.
+guest() {
+    case_begin none
+    job_killed 40 far \
+        1@n0 env "NAMES=$NAMES" bash -c "$RANK"'hello 0; python3 -c "${NAMES}prepare()"
+            DYAD_CRASH=0/'"$2"' python3 -c "${NAMES}change(\"'"$1"'\")" || made flag.killed; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK$CHANGED"'wait_for flag.killed; changed '"$1"'; made ok.far; made flag.over'
+    [ -e "$WORK/flag.killed" ] || fail "$1 by a child: it was not killed"
+}
+
+for what in rename replace link tree unlink rmdir; do
+    point=rename-moved
+    case $what in link) point=link-made ;; unlink) point=unlink-done ;; rmdir) point=unlink-done:3 ;; esac
+    guest $what $point
+    renamer $what $point
+done
+# The adopter is killed before it has done anything about it.
+for point in adopt-begin adopt-taken produce-begin; do
+    renamer rename rename-moved $point
 done

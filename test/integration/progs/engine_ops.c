@@ -176,7 +176,7 @@ static void tell(const char *what, const char *upath, long rc, bool changed)
     if (rc < 0)
         die(what);
     if ((changed ? ops->changed(ENGINE_PRODUCER, upath)
-                 : ops->unlinked(ENGINE_PRODUCER, upath, true)) < 0)
+                 : ops->unlinked(ENGINE_PRODUCER, upath, true, NULL)) < 0)
         printf("%s %s: %s\n", what, upath, result(-1));
 }
 
@@ -219,11 +219,11 @@ static void storm_step(void)
     case 4:
         if (untold(SYS_unlinkat, at, full(a), AT_REMOVEDIR) == 0 ||
             untold(SYS_unlinkat, at, full(a), 0) == 0)
-            ops->unlinked(ENGINE_PRODUCER, a, true);
+            ops->unlinked(ENGINE_PRODUCER, a, true, NULL);
         break;
     case 5:
         if (untold(SYS_renameat2, at, full(a), at, full(b), 0) == 0)
-            ops->renamed(ENGINE_PRODUCER, a, b);
+            ops->renamed(ENGINE_PRODUCER, a, b, NULL);
         break;
     case 6:
         ops->consume(ENGINE_CONSUMER, a, false);
@@ -343,7 +343,7 @@ static void run(const char *word, const char *a, const char *b)
     } else if (IS("rename")) {
         if (untold(SYS_renameat2, at, full(a), at, full(b), 0) < 0)
             die(word);
-        printf("rename %s: %s\n", a, result(ops->renamed(ENGINE_PRODUCER, a, b)));
+        printf("rename %s: %s\n", a, result(ops->renamed(ENGINE_PRODUCER, a, b, NULL)));
     } else if (IS("write")) {
         write_file(a, b);
     } else if (IS("many")) {

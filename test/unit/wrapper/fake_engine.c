@@ -461,8 +461,10 @@ static int write_closed(struct engine_closing *closing, int error, bool mapped)
     return 0;
 }
 
-static int unlinked(enum engine_side side, const char *upath, bool was_here)
+static int unlinked(enum engine_side side, const char *upath, bool was_here,
+                    struct engine_renaming *renaming)
 {
+    (void)renaming;
     char path[2 * PATH_MAX];
     int rc;
 
@@ -475,8 +477,24 @@ static int unlinked(enum engine_side side, const char *upath, bool was_here)
     return rc;
 }
 
-static int renamed(enum engine_side side, const char *from, const char *to)
+static void renaming(enum engine_side side, const char *from, const char *to, uint64_t ino,
+                     struct engine_renaming *renaming)
 {
+    (void)from;
+    (void)to;
+    (void)ino;
+    renaming->place[side] = 1;
+}
+
+static void renaming_over(struct engine_renaming *renaming)
+{
+    renaming->place[0] = renaming->place[1] = 0;
+}
+
+static int renamed(enum engine_side side, const char *from, const char *to,
+                   struct engine_renaming *renaming)
+{
+    (void)renaming;
     say("renamed %s %s %s", side_name[side], from ? from : "-", to ? to : "-");
     return 0;
 }
@@ -519,7 +537,9 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .write_closed = write_closed,
         .unlinked = unlinked,
         .changed = changed,
+        .renaming = renaming,
         .renamed = renamed,
+        .renaming_over = renaming_over,
     };
     return abi == ENGINE_ABI ? &ops : NULL;
 }

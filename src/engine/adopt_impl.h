@@ -1,0 +1,96 @@
+/*
+ * engine/adopt_impl.h - between adopt.c, adopt_look.c and adopt_watch.c, for nobody else
+ */
+#ifndef DYAD_ENGINE_ADOPT_IMPL_H
+#define DYAD_ENGINE_ADOPT_IMPL_H
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "engine/member_impl.h"
+
+enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
+
+struct item {
+    const struct store_record *record; /* the journal's */
+    enum found_as as;
+};
+
+/* The journal of a dead rank: ours, as long as we have it open. */
+struct left {
+    struct left *prev, *next; /* utlist */
+    enum engine_side side;
+    struct store_journal *journal;
+    char *name;
+    struct item *items;
+    size_t nitems, at, files, copies, removed;
+    bool keep; /* not all of it could be written to our own */
+};
+
+/* An INVALIDATE that waits for a look. */
+struct asked {
+    struct asked *next; /* utlist */
+    struct dyad_entry newer;
+    uint32_t rank; /* whose copy it may be */
+    bool seen;     /* the look has found that one's journal */
+    bool failed;   /* and could not read it: the home will ask another */
+    uint64_t token;
+    char upath[];
+};
+
+struct dying;
+struct rename_left;
+
+enum phase { IDLE, LOOKING, TAKING, EMPTYING };
+
+struct adopt {
+    struct member *member;
+    char name[256]; /* of our journal; what begins with prefix[prefix_len] is our session's
+                     */
+    size_t prefix_len;
+    char claim[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* our own */
+    enum phase phase;
+    bool again; /* something happened since the look began */
+    struct engine_io io;
+    struct net_post post;
+    struct asked *asked, *answering; /* since the look began; before it */
+    struct left *left;               /* being taken over: the first */
+    struct rename_left *renames;     /* found by the look, utlist */
+    bool looked_before;
+    struct left *kept; /* locked for as long as we live: `keep` */
+    /* The look's: whom to watch. */
+    bool watches; /* `fd` is open: no other is looked for */
+    int neighbour_fd;
+    pid_t neighbour;
+    pid_t *absent; /* hold their claim, but no journal */
+    size_t nabsent;
+    /* The connection, and who is at its other end. */
+    int fd;
+    pid_t pid;
+    struct net_watch *watch;
+    struct dying *dying;
+};
+
+/* --- adopt_look.c --- */
+
+/* On a pool thread: fill a->left, and find a neighbour. */
+void adopt_look_work(void *arg);
+void adopt_left_free(struct left *left);
+
+/* --- adopt_watch.c --- */
+
+/* What the look has found: whom to watch. */
+void adopt_watch_found(struct adopt *a);
+void adopt_watch_stop(struct adopt *a);
+
+/* --- adopt_renames.c --- */
+
+/* Part of the look: into a->renames. */
+void adopt_renames_look(struct adopt *a, enum engine_side side);
+/* Behind it, on the loop. */
+void adopt_renames_settle(struct adopt *a);
+/* Parts of adopt_pending() and adopt_stop(). */
+bool adopt_renames_pending(const struct member *member);
+void adopt_renames_stop(struct adopt *a);
+
+#endif

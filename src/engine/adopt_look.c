@@ -1,0 +1,287 @@
+/*
+ * adopt_look.c - what a look finds in the journals of a node: on a pool thread
+ *
+ * See adopt.c. While it goes on the loop's thread leaves alone what it reads and writes of
+ * struct adopt: `answering`, `left`, `renames`, `neighbour`, `neighbour_fd` and `absent`.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "boot/claim.h"
+#include "engine/adopt_impl.h"
+#include "util/log.h"
+
+struct names {
+    char **name;
+    size_t n;
+    const char *own;
+};
+
+static int names_add(const char *name, void *arg)
+{
+    struct names *names = arg;
+    char **grown;
+
+    if (strcmp(name, names->own) == 0)
+        return 0;
+    if (!(grown = realloc(names->name, (names->n + 1) * sizeof(*grown))))
+        return ENOMEM;
+    names->name = grown;
+    if (!(grown[names->n] = strdup(name)))
+        return ENOMEM;
+    names->n++;
+    return 0;
+}
+
+static int names_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static pid_t peer_pid(int fd)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 ? cred.pid : 0;
+}
+
+/* Connect to the claim that a label of this node names: a descriptor; -1 ECONNREFUSED:
+ * nobody holds it; or another errno: that cannot be told. */
+static int label_connect(const struct adopt *a, const char *label)
+{
+    const char *node = strchr(label, ' ');
+    struct sockaddr_un address;
+    char claim[sizeof(address.sun_path)];
+    socklen_t len;
+
+    if (!node || (size_t)(node - label) >= sizeof(claim) ||
+        strcmp(node + 1, a->member->identity->node) != 0) {
+        errno = EXDEV;
+        return -1;
+    }
+    memcpy(claim, label, (size_t)(node - label));
+    claim[node - label] = '\0';
+    if (strcmp(claim, a->claim) == 0) { /* it is ours, so whoever wrote this is not there */
+        errno = ECONNREFUSED;
+        return -1;
+    }
+    if (!(len = boot_claim_named(claim, &address))) {
+        errno = EINVAL;
+        return -1;
+    }
+    return boot_claim_connect(&address, len);
+}
+
+static void neighbour_take(struct adopt *a, int fd)
+{
+    if (fd < 0)
+        return;
+    if (a->neighbour_fd >= 0) {
+        close(fd);
+        return;
+    }
+    a->neighbour_fd = fd;
+    a->neighbour = peer_pid(fd);
+}
+
+/* store_journal_open(): nobody has it open. Is its rank dead? */
+static bool is_left(const char *label, void *arg)
+{
+    struct adopt *a = arg;
+    pid_t *grown;
+    int fd;
+
+    if (!label) /* its maker was killed before it could write anything into it */
+        return false;
+    if ((fd = label_connect(a, label)) < 0)
+        return errno == ECONNREFUSED;
+    if ((grown = realloc(a->absent, (a->nabsent + 1) * sizeof(*grown)))) {
+        a->absent = grown;
+        grown[a->nabsent++] = peer_pid(fd);
+    }
+    neighbour_take(a, fd);
+    return false;
+}
+
+static bool is_absent(const char *label, void *arg)
+{
+    int fd = label ? label_connect(arg, label) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static int item_add(const struct store_record *record, void *arg)
+{
+    struct left *left = arg;
+
+    left->items[left->nitems++].record = record;
+    return 0;
+}
+
+static struct left *left_create(struct adopt *a, enum engine_side side,
+                                struct store_journal *journal, const char *name)
+{
+    struct member_side *s = &a->member->side[side];
+    struct left *left = calloc(1, sizeof(*left));
+    struct stat st;
+
+    if (!left || !(left->name = strdup(name)) ||
+        !(left->items = calloc(store_journal_count(journal), sizeof(*left->items)))) {
+        if (left)
+            free(left->name);
+        free(left);
+        store_journal_destroy(journal);
+        log_error(
+            "out of memory: the files of a dead rank, recorded in %s, are not served until "
+            "another process joins on this node",
+            name);
+        return NULL;
+    }
+    left->side = side;
+    left->journal = journal;
+    store_journal_foreach(journal, item_add, left);
+    for (size_t i = 0; i < left->nitems; i++) {
+        struct item *item = &left->items[i];
+        if (produce_still_there(s, item->record))
+            item->as = FOUND_SAME;
+        else if (store_dir_stat(s->dir, item->record->entry.upath, &st) < 0 &&
+                 (errno == ENOENT || errno == ENOTDIR))
+            item->as = FOUND_GONE;
+        else
+            item->as = FOUND_CHANGED;
+    }
+    return left;
+}
+
+void adopt_left_free(struct left *left)
+{
+    store_journal_destroy(left->journal);
+    free(left->items);
+    free(left->name);
+    free(left);
+}
+
+/* Is it the journal of the rank that does not answer? */
+static bool is_of(const struct adopt *a, const struct asked *asked, const char *name)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", asked->rank);
+    return strcmp(name + a->prefix_len, number) == 0;
+}
+
+/* The rank is in exec; its new member finds its record without a file. */
+static void discard_absent(struct adopt *a, struct member_side *side, const char *name)
+{
+    struct store_journal *journal = store_journal_open(side->dir, name, is_absent, a);
+    const struct store_record *record;
+    struct asked *asked;
+
+    if (!journal)
+        return;
+    LL_FOREACH(a->answering, asked)
+    {
+        if ((record = store_journal_find(journal, asked->upath)))
+            outdated_discard(side, &asked->newer, asked->rank, record);
+    }
+    store_journal_destroy(journal);
+}
+
+/* The journal is that of a process which lives, and does not answer the homes. */
+static void discard_beside(struct adopt *a, struct member_side *side, const char *name)
+{
+    struct store_look *looks;
+    struct asked *asked;
+    size_t n = 0;
+
+    LL_FOREACH(a->answering, asked)
+    {
+        n += is_of(a, asked, name);
+    }
+    if (n == 0)
+        return;
+    looks = calloc(n, sizeof(*looks));
+    n = 0;
+    LL_FOREACH(a->answering, asked)
+    {
+        if (looks && is_of(a, asked, name))
+            looks[n++] = (struct store_look){.upath = asked->upath, .arg = asked};
+    }
+    if (!looks || (store_journal_look(side->dir, name, looks, n) < 0 && errno != ENOENT)) {
+        log_error("journal %s of %s, which is in use, cannot be read: %m", name,
+                  store_dir_path(side->dir));
+        LL_FOREACH(a->answering, asked)
+        {
+            asked->failed |= is_of(a, asked, name);
+        }
+        n = 0; /* what was read of it may not be all */
+    }
+    for (size_t i = 0; i < n; i++) {
+        asked = looks[i].arg;
+        if (looks[i].found)
+            outdated_discard(side, &asked->newer, asked->rank, &looks[i].record);
+    }
+    free(looks);
+}
+
+static void look_at(struct adopt *a, enum engine_side s, const char *name)
+{
+    struct member_side *side = &a->member->side[s];
+    struct store_journal *journal = store_journal_open(side->dir, name, is_left, a);
+    int why = journal ? 0 : errno;
+    char label[DYAD_UPATH_MAX + 1];
+    struct asked *asked;
+    struct left *left;
+
+    LL_FOREACH(a->answering, asked)
+    {
+        asked->seen |= is_of(a, asked, name);
+    }
+    if (why == EBUSY && !a->watches && a->neighbour_fd < 0 &&
+        store_journal_read_label(side->dir, name, label) == 0)
+        neighbour_take(a, label_connect(a, label));
+    if (why == EBUSY)
+        discard_beside(a, side, name);
+    if (why == ECANCELED && a->answering)
+        discard_absent(a, side, name);
+    if (!journal)
+        return;
+    if (store_journal_count(journal) == 0)
+        store_journal_destroy(journal);
+    else if ((left = left_create(a, s, journal, name)))
+        DL_APPEND(a->left, left);
+}
+
+void adopt_look_work(void *arg)
+{
+    struct adopt *a = arg;
+    char prefix[sizeof(a->name)];
+
+    memcpy(prefix, a->name, a->prefix_len);
+    prefix[a->prefix_len] = '\0';
+    for (int s = 0; s < 2; s++) {
+        struct names names = {.own = a->name};
+        const struct store_dir *dir = a->member->side[s].dir;
+        if (!dir || (s == 1 && dir == a->member->side[0].dir))
+            continue;
+        if (store_journal_list(dir, prefix, names_add, &names) != 0)
+            log_warn("the journals below %s cannot be listed: %m", store_dir_path(dir));
+        if (names.n > 0)
+            qsort(names.name, names.n, sizeof(*names.name), names_order);
+        for (size_t i = 0; i < names.n; i++) {
+            look_at(a, (enum engine_side)s, names.name[i]);
+            free(names.name[i]);
+        }
+        free(names.name);
+        adopt_renames_look(a, (enum engine_side)s);
+    }
+}
