@@ -61,6 +61,7 @@ struct ask {
     bool answered; /* publish: acknowledged; lookup: nothing there */
     bool unsure;   /* lookup: as far as it knows */
     bool failed;   /* silent, dead or in error: passed over */
+    bool refused;  /* ... it said so: it is no home */
     bool wait;     /* it was asked to keep a waiter */
     bool waiter;   /* it keeps one */
 };

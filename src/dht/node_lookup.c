@@ -17,7 +17,9 @@
  * one believed that was cut off, or that somebody who was cut off has not told yet what it
  * published meanwhile (node_doubt.c); and none if it is we who may be on the smaller side
  * of a cut, for whoever answers is there, too. What such a home does have may be
- * superseded: the others are asked for something newer, as after a negative answer.
+ * superseded: the others are asked for something newer, as after a negative answer. All
+ * this holds for a tombstone, too, also where it ends a wait: who has stood in for homes
+ * keeps what they were not told of, and when they fall silent is asked once more.
  *
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
@@ -68,7 +70,9 @@ static void lookup_unlink(struct dht_node *node, struct dht_lookup *l)
 static void lookup_done(struct dht_node *node, struct ready *ready)
 {
     struct dht_lookup *l = (struct dht_lookup *)ready;
-    bool none = l->best.state == DYAD_ENTRY_NONE || l->status == EHOSTUNREACH;
+    /* Who waits may go on behind a tombstone that may be superseded. */
+    bool none = l->best.state == DYAD_ENTRY_NONE ||
+                (l->status == EHOSTUNREACH && (l->flags & NET_LOOKUP_WAIT) == 0);
 
     (void)node;
     l->fn(l->arg, l->status, none ? NULL : &l->best);
@@ -109,13 +113,25 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     return false;
 }
 
-/* Is it a "no" that may be that of somebody who cannot know? */
-static bool must_be_sure(struct dht_node *node, const struct dht_lookup *l)
+/* Is it a "no" that may be that of somebody who cannot know? A tombstone ends a wait, too.
+ */
+static bool must_be_sure(struct dht_node *node, struct dht_lookup *l)
 {
-    if (l->best.state == DYAD_ENTRY_WITHDRAWN) /* who waits goes on waiting behind it */
-        return (l->unsure || node->side != DHT_SIDE_BIGGER) &&
-               (l->flags & NET_LOOKUP_WAIT) == 0;
-    return l->best.state == DYAD_ENTRY_NONE;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    bool silent = false;
+    unsigned n;
+
+    if (l->best.state != DYAD_ENTRY_WITHDRAWN || l->unsure || node->side != DHT_SIDE_BIGGER)
+        return true;
+    /* It is news where a home has it, and may be an old story where those are silent. */
+    n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
+    for (unsigned i = 0; i < n; i++) {
+        const struct ask *ask = asks_find(&l->asks, homes[i]);
+        if (ask != NULL && ask->answered)
+            return false;
+        silent |= ask != NULL && ask->failed && !ask->refused;
+    }
+    return silent;
 }
 
 static void lookup_again(struct dht_node *node, struct timer *timer)
@@ -164,7 +180,7 @@ static int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank
         return -1;
     msg.entry.upath = l->upath;
     ask->wait = wait;
-    ask->answered = false;
+    ask->answered = ask->refused = false;
     ask->sent = node->ops->now(node->arg);
     if (node_send(node, rank, &msg) < 0) {
         ask->pending = ask->waiter = false;
@@ -424,6 +440,7 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
         lookup_answered(node, l, ask, msg);
     } else {
         ask_fail(node, l, ask);
+        ask->refused = true;
         lookup_advance(node, l);
     }
 }
