@@ -236,7 +236,8 @@ static bool rank_live_or_missing(const void *arg, uint32_t rank)
     const struct dht_node *node = arg;
 
     return node_rank_live(node, rank) ||
-           (node->missing != NULL && node->missing[rank] != DHT_GONE);
+           (node->missing != NULL && node->missing[rank] != DHT_GONE) ||
+           buried_is(node, rank);
 }
 
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
@@ -359,6 +360,7 @@ void dht_node_destroy(struct dht_node *node)
     home_destroy(node);
     dht_shard_destroy(node->shard);
     doubt_destroy(node);
+    buried_destroy(node);
     free(node->missing);
     free(node->death);
     free(node);

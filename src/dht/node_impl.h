@@ -212,7 +212,8 @@ struct dht_node {
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
 
     uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
-    uint32_t ndoubted, nback, nmissing_short;
+    uint32_t ndoubted, nback, nmissing, nmissing_short;
+    struct buried *buried; /* NULL: nobody has died */
     enum dht_side side;
     bool side_lasts;           /* dht_node_side_lasts() */
     bool ask_untold;           /* at the end of this turn */
@@ -292,7 +293,7 @@ void node_silent(struct dht_node *node, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
-/* Homes of a key if all who are missing were live. */
+/* Homes of a key if all who are missing, or buried, were live. */
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 struct ask *asks_find(struct asks *asks, uint32_t rank);
@@ -397,6 +398,21 @@ void doubt_review_begins(struct dht_node *node);
 void doubt_step(struct dht_node *node);
 void doubt_timer(struct dht_node *node, struct timer *timer);
 void doubt_destroy(struct dht_node *node);
+
+/* node_buried.c */
+/* The rank, which was missing, is dead, or another incarnation. */
+void buried_died(struct dht_node *node, uint32_t rank);
+/* One more is missing. */
+void buried_missing(struct dht_node *node);
+/* Fewer may be missing, or in doubt. */
+void buried_look(struct dht_node *node);
+/* Dead, or back with an empty shard: not all that it was told is with its heirs. */
+bool buried_is(const struct dht_node *node, uint32_t rank);
+/* ... back, and not to be believed. */
+bool buried_is_empty(const struct dht_node *node, uint32_t rank);
+/* As a home of the key we stand in for some that are missing, or buried. */
+bool buried_stands_in(const struct dht_node *node, const struct dht_key *key);
+void buried_destroy(struct dht_node *node);
 
 /* node_leave.c */
 /* Records of the shard are still to be passed on: leave_step() does, as far as fits. */

@@ -101,10 +101,13 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     *soon = false;
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER)
+        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER &&
+            !buried_is_empty(node, homes[i]))
             return true;
-        if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
-            (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
+        if (buried_is(node, homes[i]))
+            *soon |= doubt_may_end(node);
+        else if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
+                 (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
             *soon = true;
     }
     /* We are one of those who do not know. */
