@@ -142,7 +142,7 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
 
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
- * and its entry when it is a tombstone (EHOSTUNREACH, if that may be superseded): to wait
+ * and its entry when it is a tombstone that is known to be in force: to wait
  * on, look up again with the tombstone's version as newer_than. Without WAIT a negative
  * answer needs all homes that are live, and one that has been a home all along
  * (dht_node_set_missing()). With KEEP (no WAIT, no newer_than) the answer may be one that

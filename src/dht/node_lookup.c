@@ -18,8 +18,9 @@
  * published meanwhile (node_doubt.c); and none if it is we who may be on the smaller side
  * of a cut, for whoever answers is there, too. What such a home does have may be
  * superseded: the others are asked for something newer, as after a negative answer. All
- * this holds for a tombstone, too, also where it ends a wait: who has stood in for homes
- * keeps what they were not told of, and when they fall silent is asked once more.
+ * this holds for a tombstone, too: who has stood in for homes keeps what they were not told
+ * of, and when they fall silent is asked once more. A wait, which a tombstone would end,
+ * goes on until it is known to be in force.
  *
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
@@ -70,9 +71,7 @@ static void lookup_unlink(struct dht_node *node, struct dht_lookup *l)
 static void lookup_done(struct dht_node *node, struct ready *ready)
 {
     struct dht_lookup *l = (struct dht_lookup *)ready;
-    /* Who waits may go on behind a tombstone that may be superseded. */
-    bool none = l->best.state == DYAD_ENTRY_NONE ||
-                (l->status == EHOSTUNREACH && (l->flags & NET_LOOKUP_WAIT) == 0);
+    bool none = l->best.state == DYAD_ENTRY_NONE || l->status == EHOSTUNREACH;
 
     (void)node;
     l->fn(l->arg, l->status, none ? NULL : &l->best);
@@ -116,8 +115,7 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     return false;
 }
 
-/* Is it a "no" that may be that of somebody who cannot know? A tombstone ends a wait, too.
- */
+/* Is it a "no" that may be that of somebody who cannot know? */
 static bool must_be_sure(struct dht_node *node, struct dht_lookup *l)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -142,6 +140,9 @@ static void lookup_again(struct dht_node *node, struct timer *timer)
     struct dht_lookup *l =
         (struct dht_lookup *)((char *)timer - offsetof(struct dht_lookup, again));
 
+    for (unsigned i = 0; i < l->asks.n; i++)
+        if (l->asks.ask[i].waiter)
+            lookup_send_cancel(node, l, l->asks.ask[i].rank);
     l->asks.n = 0; /* all have answered or failed */
     l->unsure = false;
     l->state = LOOKUP_FIRST;
@@ -160,8 +161,9 @@ static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
     for (unsigned i = 0; i < l->asks.n; i++)
         answered |= l->asks.ask[i].answered;
     if (answered && must_be_sure(node, l) && !negative_is_sure(node, l, &soon)) {
-        if (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout) {
-            node_timer_start(node, &l->again, TIMER_AGAIN);
+        if ((l->flags & NET_LOOKUP_WAIT) != 0 ||
+            (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout)) {
+            node_timer_start(node, &l->again, soon ? TIMER_AGAIN : TIMER_RETRY);
             return;
         }
         answered = false;
@@ -473,11 +475,12 @@ void lookup_rank_dead(struct dht_node *node, uint32_t rank)
     }
 }
 
-/* A rank came back: waiters belong where it is now the first home. */
+/* A rank came back: waiters belong where it is now the first home, and it may know more. */
 void lookup_rank_live(struct dht_node *node)
 {
     struct dht_lookup *l, *tmp;
 
+    lookup_wake(node);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
         if (l->state == LOOKUP_WAITING && lookup_first_home(node, l) != l->home)

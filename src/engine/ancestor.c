@@ -87,7 +87,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     if (status == 0)
         status = look(a, a->len + 1);
-    else if (entry && a->flags) /* a tombstone, or what may be one */
+    else if (status == ENOENT && a->flags) /* a tombstone */
         status = look_up(a);
     /* Whatever else became of it, a wait for the name itself goes on. */
     if (status == ESTALE || (status && !a->flags))

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "fake_net.h"
@@ -71,22 +72,16 @@ static void publish_near(struct fake_net *net, uint64_t size)
         fake_publish_ok(net, key % FAR, key, size, PUB);
 }
 
-static int look_up_with(struct fake_net *net, uint32_t rank, unsigned key, uint8_t flags,
-                        uint64_t *took)
+static int look_up(struct fake_net *net, uint32_t rank, unsigned key, uint64_t *took)
 {
     struct result r;
     uint64_t start = net->now;
 
-    fake_lookup(net, rank, key, flags, NULL, &r);
+    fake_lookup(net, rank, key, 0, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
     if (took != NULL)
         *took = net->now - start;
     return r.status;
-}
-
-static int look_up(struct fake_net *net, uint32_t rank, unsigned key, uint64_t *took)
-{
-    return look_up_with(net, rank, key, 0, took);
 }
 
 /* Those who were cut off say that they do not know, and the others that it is not there. */
@@ -648,12 +643,11 @@ static void test_no_cut_no_doubt(void **state)
 }
 
 /* A tombstone from when this rank stood in for the homes. The name was published anew since
- * then; when the homes fall silent it is no answer, to those who wait for the name neither.
- */
+ * then; when the homes fall silent it is no answer, and who waits goes on waiting. */
 static void test_old_tombstone(void **state)
 {
-    static const uint8_t flags[] = {0, NET_LOOKUP_WAIT};
     struct fake_net *net = net_create();
+    struct result waits[FAKE_KEYS];
     unsigned n = 0;
 
     (void)state;
@@ -662,34 +656,53 @@ static void test_old_tombstone(void **state)
         fake_publish_ok(net, FAR + 1, key, 5, PUB);
         fake_publish_ok(net, FAR + 1, key, 0, DYAD_ENTRY_WITHDRAWN);
     }
+    for (unsigned key = 0; key < FAKE_KEYS; key++) { /* on the smaller side */
+        assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+        fake_lookup(net, FAR, key, NET_LOOKUP_WAIT, NULL, &waits[key]);
+    }
+    fake_net_run(net, 20 * SEC);
     for (unsigned key = 0; key < FAKE_KEYS; key++)
-        for (int i = 0; i < 2; i++) /* on the smaller side, whatever it knows */
-            assert_int_equal(look_up_with(net, FAR, key, flags[i], NULL), EHOSTUNREACH);
+        assert_int_equal(waits[key].calls, 0);
     cut(net, false);
     for (uint32_t a = 0; a < FAR; a++)
         for (uint32_t b = FAR; b < RANKS; b++)
             see_each_other(net, a, b);
     for (uint32_t b = FAR; b < RANKS; b++)
         dht_node_set_side(net->rank[b].node, DHT_SIDE_BIGGER);
-    fake_net_run(net, 10 * SEC);
-    for (unsigned key = 0; key < FAKE_KEYS; key++)
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(look_up_with(net, FAR, key, flags[i], NULL), ENOENT);
+    fake_net_run(net, SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(waits[key].calls, 1);
+        assert_int_equal(waits[key].status, ENOENT);
+        assert_true(waits[key].has_entry);
+        assert_int_equal(look_up(net, FAR, key, NULL), ENOENT);
+    }
 
     for (unsigned key = 0; key < FAKE_KEYS; key++)
         fake_publish_ok(net, 0, key, 6, PUB);
     cut(net, true); /* nobody has noticed */
+    memset(waits, 0, sizeof(waits));
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
         const struct dht_record *record = fake_record(net, FAR, key);
         if (fake_is_home(net, key, FAR) || fake_is_home(net, key, FAR + 1) ||
             record == NULL)
             continue;
         assert_int_equal(record->entry.state, DYAD_ENTRY_WITHDRAWN);
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(look_up_with(net, FAR, key, flags[i], NULL), EHOSTUNREACH);
+        assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+        fake_lookup(net, FAR, key, NET_LOOKUP_WAIT, NULL, &waits[key]);
+        fake_net_run(net, 3 * SEC);
+        assert_int_equal(waits[key].calls, 0);
         n++;
     }
     assert_true(n > 0);
+    cut(net, false);
+    fake_net_run(net, 6 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (waits[key].calls == 1) {
+            assert_int_equal(waits[key].status, 0);
+            assert_int_equal(waits[key].entry.size, 6);
+            n--;
+        }
+    assert_int_equal(n, 0);
     fake_net_destroy(net);
 }
 
