@@ -249,6 +249,12 @@ unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
     return dht_homes_find(&ring, key, homes);
 }
 
+void asks_stood_still(struct asks *asks, uint64_t ns)
+{
+    for (unsigned i = 0; i < asks->n; i++)
+        asks->ask[i].sent += ns;
+}
+
 struct ask *asks_find(struct asks *asks, uint32_t rank)
 {
     for (unsigned i = 0; i < asks->n; i++)
@@ -396,6 +402,21 @@ void dht_node_tick(struct dht_node *node)
         }
     }
     node_run(node);
+}
+
+/* All timers alike, so their lists stay in order. What is kept, and may not be older than a
+ * bound that others hold to, is not touched: it goes by the clock. */
+void dht_node_stood_still(struct dht_node *node, uint64_t ns)
+{
+    for (int i = 0; i < TIMER_CLASSES; i++) {
+        struct timer *timer;
+        DL_FOREACH(node->timers[i], timer)
+        {
+            timer->when += ns;
+        }
+    }
+    lookup_stood_still(node, ns);
+    publish_stood_still(node, ns);
 }
 
 /* Keep nlive and few after a change; the death table says what holds now. */

@@ -170,6 +170,9 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
 
+/* This process did not run for so long: answers that came meanwhile are still unread. */
+void dht_node_stood_still(struct dht_node *node, uint64_t ns);
+
 /* A rank became unreachable (dead or never joined) or reachable again. Moves homes, waiters
  * and our own entries. For a new incarnation (its shard is empty): false, then true. Self
  * is always live. */

@@ -300,6 +300,7 @@ struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);
 bool asks_pending(const struct asks *asks);
+void asks_stood_still(struct asks *asks, uint64_t ns);
 
 /* node_home.c */
 void home_publish(struct dht_node *node, const struct net_msg *msg);
@@ -372,6 +373,7 @@ void publish_review(struct dht_node *node, bool all);
 void publish_review_step(struct dht_node *node);
 void publish_review_timer(struct dht_node *node, struct timer *timer);
 void publish_refresh_timer(struct dht_node *node, struct timer *timer);
+void publish_stood_still(struct dht_node *node, uint64_t ns);
 void publish_destroy(struct dht_node *node);
 
 /* Give an entry that another rank published to all homes, if nothing of ours is there. */
@@ -433,6 +435,7 @@ void lookup_rank_dead(struct dht_node *node, uint32_t rank);
 void lookup_rank_live(struct dht_node *node);
 /* Answers of ours are sure again: what was not believed is asked for again. */
 void lookup_wake(struct dht_node *node);
+void lookup_stood_still(struct dht_node *node, uint64_t ns);
 void lookup_destroy(struct dht_node *node);
 
 #endif

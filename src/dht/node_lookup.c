@@ -501,6 +501,17 @@ void lookup_wake(struct dht_node *node)
     }
 }
 
+void lookup_stood_still(struct dht_node *node, uint64_t ns)
+{
+    struct dht_lookup *l;
+
+    DL_FOREACH(node->lookups, l)
+    {
+        l->since += ns;
+        asks_stood_still(&l->asks, ns);
+    }
+}
+
 /* End a lookup before it has begun. */
 static bool lookup_is_kept(struct dht_node *node, struct dht_lookup *l)
 {

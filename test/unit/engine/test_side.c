@@ -103,6 +103,12 @@ bool lost_prove(struct member *m, uint32_t rank)
     return r->suspect = true;
 }
 
+bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
+{
+    (void)node;
+    return ranks[rank].known && !ranks[rank].missing;
+}
+
 void dht_node_set_side(struct dht_node *node, enum dht_side is)
 {
     (void)node;
@@ -255,12 +261,77 @@ static void test_lasts(void **state)
     assert_int_equal(nlasts, 1);
 }
 
+/* Who was stopped itself knows nothing until it has heard from more than half of them. */
+static void test_stood_still(void **state)
+{
+    (void)state;
+    all_up();
+    side_stood_still(member);
+    assert_int_equal(side, DHT_SIDE_UNKNOWN);
+    turn(0);
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        assert_true(ranks[rank].suspect); /* asked */
+    for (uint32_t rank = 1; rank < 5; rank++) {
+        assert_int_equal(side, DHT_SIDE_UNKNOWN);
+        pong(rank);
+        turn(0);
+    }
+    assert_int_equal(side, DHT_SIDE_BIGGER); /* five, with its own, of eight */
+    turn(2 * JOIN);
+
+    /* Again, and it is cut off: those that are asked are lost in the end. */
+    for (uint32_t rank = 5; rank < RANKS; rank++)
+        pong(rank);
+    side_stood_still(member);
+    turn(1);
+    for (uint32_t rank = 1; rank < RANKS; rank++) {
+        assert_int_equal(side, DHT_SIDE_UNKNOWN);
+        lose(rank);
+    }
+    turn(0);
+    assert_int_equal(side, DHT_SIDE_SMALLER);
+    for (uint32_t rank = 1; rank < 5; rank++) {
+        assert_int_not_equal(side, DHT_SIDE_BIGGER);
+        up(rank);
+        turn(0);
+    }
+    assert_int_equal(side, DHT_SIDE_BIGGER);
+}
+
+/* Those who are gone, and those it was never in touch with, are not waited for. */
+static void test_stood_still_alone(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank < 4; rank++)
+        up(rank);
+    for (uint32_t rank = 4; rank < RANKS; rank++)
+        ranks[rank].known = true;
+    ranks[1] = (struct rank){.heard = now}; /* it has left */
+    turn(1);
+    side_stood_still(member);
+    turn(0);
+    assert_int_equal(side, DHT_SIDE_UNKNOWN);
+    for (uint32_t rank = 4; rank < RANKS; rank++)
+        assert_false(ranks[rank].suspect);
+    pong(2);
+    turn(0);
+    assert_int_equal(side, DHT_SIDE_BIGGER);
+    pong(3);
+    turn(0);
+    ranks[2].known = ranks[3].known = false; /* they leave, too */
+    side_stood_still(member);
+    turn(0);
+    assert_int_equal(side, DHT_SIDE_BIGGER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_of_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_others_come, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lasts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stood_still, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stood_still_alone, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
