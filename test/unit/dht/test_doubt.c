@@ -863,6 +863,33 @@ static void test_empty_shard_beside_a_cut(void **state)
     fake_net_destroy(net);
 }
 
+/* Who did not run for a while does not take that for the silence of those it has asked. */
+static void test_stood_still(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        struct fake_net *net = net_create();
+        struct result r;
+        unsigned key = 0, silent = 0;
+
+        while (fake_is_home(net, key, 0))
+            assert_in_range(++key, 0, FAKE_KEYS - 1);
+        fake_publish_ok(net, 1, key, 5, PUB);
+        fake_net_run(net, SEC);
+        fake_lookup(net, 0, key, 0, NULL, &r);
+        net->now += 3 * SEC; /* what is under way is not delivered */
+        if (told)
+            dht_node_stood_still(net->rank[0].node, 3 * SEC);
+        dht_node_tick(net->rank[0].node);
+        for (uint32_t rank = 1; rank < RANKS; rank++)
+            silent += net->rank[0].nsilent[rank];
+        assert_int_equal(silent, !told);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        assert_int_equal(r.status, 0);
+        fake_net_destroy(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -884,6 +911,7 @@ int main(void)
         cmocka_unit_test(test_heirs),
         cmocka_unit_test(test_heir_says_so),
         cmocka_unit_test(test_empty_shard_beside_a_cut),
+        cmocka_unit_test(test_stood_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
