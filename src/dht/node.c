@@ -246,7 +246,8 @@ static bool rank_live_or_missing(const void *arg, uint32_t rank)
     const struct dht_node *node = arg;
 
     return node_rank_live(node, rank) ||
-           (node->missing != NULL && node->missing[rank] != DHT_GONE);
+           (node->missing != NULL && node->missing[rank] != DHT_GONE) ||
+           buried_is(node, rank);
 }
 
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
@@ -256,6 +257,12 @@ unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
 
     ring.live = rank_live_or_missing;
     return dht_homes_find(&ring, key, homes);
+}
+
+void asks_stood_still(struct asks *asks, uint64_t ns)
+{
+    for (unsigned i = 0; i < asks->n; i++)
+        asks->ask[i].sent += ns;
 }
 
 struct ask *asks_find(struct asks *asks, uint32_t rank)
@@ -369,6 +376,7 @@ void dht_node_destroy(struct dht_node *node)
     home_destroy(node);
     dht_shard_destroy(node->shard);
     doubt_destroy(node);
+    buried_destroy(node);
     free(node->missing);
     free(node->death);
     free(node);
@@ -404,6 +412,21 @@ void dht_node_tick(struct dht_node *node)
         }
     }
     node_run(node);
+}
+
+/* All timers alike, so their lists stay in order. What is kept, and may not be older than a
+ * bound that others hold to, is not touched: it goes by the clock. */
+void dht_node_stood_still(struct dht_node *node, uint64_t ns)
+{
+    for (int i = 0; i < TIMER_CLASSES; i++) {
+        struct timer *timer;
+        DL_FOREACH(node->timers[i], timer)
+        {
+            timer->when += ns;
+        }
+    }
+    lookup_stood_still(node, ns);
+    publish_stood_still(node, ns);
 }
 
 /* Keep nlive and few after a change; the death table says what holds now. */

@@ -142,13 +142,13 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
 
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
- * and its entry when it is a tombstone: to wait on, look up again with the tombstone's
- * version as newer_than. Without WAIT a negative answer needs all homes that are live, and
- * one that has been a home all along (dht_node_set_missing()). With KEEP (no WAIT, no
- * newer_than) the answer may be one that was kept, here or by another member of this node,
- * and is kept: it is as true as one of the homes' (node_kept.c); with KEEP and COPY only
- * that there is nothing. NULL:
- * ENOMEM. After fn the handle is gone. */
+ * and its entry when it is a tombstone that is known to be in force: to wait
+ * on, look up again with the tombstone's version as newer_than. Without WAIT a negative
+ * answer needs all homes that are live, and one that has been a home all along
+ * (dht_node_set_missing()). With KEEP (no WAIT, no newer_than) the answer may be one that
+ * was kept, here or by another member of this node, and is kept: it is as true as one of
+ * the homes' (node_kept.c); with KEEP and COPY only that there is nothing. NULL: ENOMEM.
+ * After fn the handle is gone. */
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg);
@@ -169,6 +169,9 @@ bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
+
+/* This process did not run for so long: answers that came meanwhile are still unread. */
+void dht_node_stood_still(struct dht_node *node, uint64_t ns);
 
 /* A rank became unreachable (dead or never joined) or reachable again. Moves homes, waiters
  * and our own entries. For a new incarnation (its shard is empty): false, then true. Self

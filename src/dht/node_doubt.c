@@ -77,6 +77,7 @@ static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
     node->ndoubted += (bits != 0) - (*doubt != 0);
     node->nback += ((bits & DOUBT_ASKED) != 0) - ((*doubt & DOUBT_ASKED) != 0);
     *doubt = (uint8_t)bits;
+    buried_look(node);
 }
 
 static unsigned doubt_get(const struct dht_node *node, uint32_t rank)
@@ -143,15 +144,20 @@ static void settling_drop(struct dht_node *node, uint32_t rank)
 
 void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    bool was = doubt_is(node);
+    bool was = doubt_is(node), was_missing;
 
     if (node->missing == NULL && missing != DHT_GONE)
         node->missing = calloc(node->config.nranks, sizeof(*node->missing));
     if (node->missing == NULL)
         return; /* it is as dead as the others */
     node->nmissing_short += (missing == DHT_MISSING) - (node->missing[rank] == DHT_MISSING);
-    node->nmissing += (missing != DHT_GONE) - (node->missing[rank] != DHT_GONE);
+    was_missing = node->missing[rank] != DHT_GONE;
+    node->nmissing += (missing != DHT_GONE) - was_missing;
     node->missing[rank] = (uint8_t)missing;
+    if (was_missing && missing == DHT_GONE)
+        buried_died(node, rank);
+    else if (!was_missing && missing != DHT_GONE)
+        buried_missing(node);
     if (missing == DHT_GONE)
         doubt_set(node, rank, 0);
     else if (node->side == DHT_SIDE_SMALLER)
@@ -160,6 +166,7 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
         doubt_set(node, rank,
                   doubt_get(node, rank) &
                       ~(DOUBT_UNTOLD | (node->side_lasts ? DOUBT_MISSED : 0u)));
+    buried_look(node);
     if (was && !doubt_is(node))
         lookup_wake(node);
 }

@@ -294,11 +294,11 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
 
     if (msg->source != node->config.self)
         node->stats.answered++;
-    if (doubt_is(node))
-        reply.flags |= NET_LOOKUP_UNSURE;
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
+    if (doubt_is(node) || buried_stands_in(node, &key))
+        reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record != NULL &&
         is_asked_for(&record->entry.version, &msg->newer_than, msg->flags)) {

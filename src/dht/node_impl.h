@@ -62,6 +62,7 @@ struct ask {
     bool answered; /* publish: acknowledged; lookup: nothing there */
     bool unsure;   /* lookup: as far as it knows */
     bool failed;   /* silent, dead or in error: passed over */
+    bool refused;  /* ... it said so: it is no home */
     bool wait;     /* it was asked to keep a waiter */
     bool waiter;   /* it keeps one */
 };
@@ -221,10 +222,10 @@ struct dht_node {
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
-    uint32_t nmissing;                 /* not DHT_GONE */
 
     uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
-    uint32_t ndoubted, nback, nmissing_short;
+    uint32_t ndoubted, nback, nmissing, nmissing_short;
+    struct buried *buried; /* NULL: nobody has died */
     enum dht_side side;
     bool side_lasts;           /* dht_node_side_lasts() */
     bool ask_untold;           /* at the end of this turn */
@@ -306,13 +307,14 @@ void node_silent(struct dht_node *node, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
-/* Homes of a key if all who are missing were live. */
+/* Homes of a key if all who are missing, or buried, were live. */
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);
 bool asks_pending(const struct asks *asks);
+void asks_stood_still(struct asks *asks, uint64_t ns);
 
 /* node_home.c */
 void home_publish(struct dht_node *node, const struct net_msg *msg);
@@ -397,6 +399,7 @@ void publish_review(struct dht_node *node, bool all);
 void publish_review_step(struct dht_node *node);
 void publish_review_timer(struct dht_node *node, struct timer *timer);
 void publish_refresh_timer(struct dht_node *node, struct timer *timer);
+void publish_stood_still(struct dht_node *node, uint64_t ns);
 void publish_destroy(struct dht_node *node);
 
 /* Give an entry that another rank published to all homes, if nothing of ours is there. */
@@ -424,6 +427,21 @@ void doubt_step(struct dht_node *node);
 void doubt_timer(struct dht_node *node, struct timer *timer);
 void doubt_destroy(struct dht_node *node);
 
+/* node_buried.c */
+/* The rank, which was missing, is dead, or another incarnation. */
+void buried_died(struct dht_node *node, uint32_t rank);
+/* One more is missing. */
+void buried_missing(struct dht_node *node);
+/* Fewer may be missing, or in doubt. */
+void buried_look(struct dht_node *node);
+/* Dead, or back with an empty shard: not all that it was told is with its heirs. */
+bool buried_is(const struct dht_node *node, uint32_t rank);
+/* ... back, and not to be believed. */
+bool buried_is_empty(const struct dht_node *node, uint32_t rank);
+/* As a home of the key we stand in for some that are missing, or buried. */
+bool buried_stands_in(const struct dht_node *node, const struct dht_key *key);
+void buried_destroy(struct dht_node *node);
+
 /* node_leave.c */
 /* It is about to be live. */
 void leave_rank_live(struct dht_node *node, uint32_t rank);
@@ -445,6 +463,7 @@ void lookup_rank_dead(struct dht_node *node, uint32_t rank);
 void lookup_rank_live(struct dht_node *node);
 /* Answers of ours are sure again: what was not believed is asked for again. */
 void lookup_wake(struct dht_node *node);
+void lookup_stood_still(struct dht_node *node, uint64_t ns);
 void lookup_destroy(struct dht_node *node);
 
 #endif

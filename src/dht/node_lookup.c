@@ -18,7 +18,10 @@
  * one believed that was cut off, or that somebody who was cut off has not told yet what it
  * published meanwhile (node_doubt.c); and none if it is we who may be on the smaller side
  * of a cut, for whoever answers is there, too. What such a home does have may be
- * superseded: the others are asked for something newer, as after a negative answer.
+ * superseded: the others are asked for something newer, as after a negative answer. All
+ * this holds for a tombstone, too: who has stood in for homes keeps what they were not told
+ * of, and when they fall silent is asked once more. A wait, which a tombstone would end,
+ * goes on until it is known to be in force.
  *
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
@@ -98,10 +101,13 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     *soon = false;
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER)
+        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER &&
+            !buried_is_empty(node, homes[i]))
             return true;
-        if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
-            (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
+        if (buried_is(node, homes[i]))
+            *soon |= doubt_may_end(node);
+        else if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
+                 (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
             *soon = true;
     }
     /* We are one of those who do not know. */
@@ -111,12 +117,23 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
 }
 
 /* Is it a "no" that may be that of somebody who cannot know? */
-static bool must_be_sure(struct dht_node *node, const struct dht_lookup *l)
+static bool must_be_sure(struct dht_node *node, struct dht_lookup *l)
 {
-    if (l->best.state == DYAD_ENTRY_WITHDRAWN) /* who waits goes on waiting behind it */
-        return (l->unsure || node->side != DHT_SIDE_BIGGER) &&
-               (l->flags & NET_LOOKUP_WAIT) == 0;
-    return l->best.state == DYAD_ENTRY_NONE;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    bool silent = false;
+    unsigned n;
+
+    if (l->best.state != DYAD_ENTRY_WITHDRAWN || l->unsure || node->side != DHT_SIDE_BIGGER)
+        return true;
+    /* It is news where a home has it, and may be an old story where those are silent. */
+    n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
+    for (unsigned i = 0; i < n; i++) {
+        const struct ask *ask = asks_find(&l->asks, homes[i]);
+        if (ask != NULL && ask->answered)
+            return false;
+        silent |= ask != NULL && ask->failed && !ask->refused;
+    }
+    return silent;
 }
 
 static void lookup_again(struct dht_node *node, struct timer *timer)
@@ -124,6 +141,9 @@ static void lookup_again(struct dht_node *node, struct timer *timer)
     struct dht_lookup *l =
         (struct dht_lookup *)((char *)timer - offsetof(struct dht_lookup, again));
 
+    for (unsigned i = 0; i < l->asks.n; i++)
+        if (l->asks.ask[i].waiter)
+            lookup_send_cancel(node, l, l->asks.ask[i].rank);
     l->asks.n = 0; /* all have answered or failed */
     l->unsure = false;
     l->state = LOOKUP_FIRST;
@@ -142,8 +162,9 @@ static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
     for (unsigned i = 0; i < l->asks.n; i++)
         answered |= l->asks.ask[i].answered;
     if (answered && must_be_sure(node, l) && !negative_is_sure(node, l, &soon)) {
-        if (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout) {
-            node_timer_start(node, &l->again, TIMER_AGAIN);
+        if ((l->flags & NET_LOOKUP_WAIT) != 0 ||
+            (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout)) {
+            node_timer_start(node, &l->again, soon ? TIMER_AGAIN : TIMER_RETRY);
             return;
         }
         answered = false;
@@ -165,7 +186,7 @@ static int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank
         return -1;
     msg.entry.upath = l->upath;
     ask->wait = wait;
-    ask->answered = false;
+    ask->answered = ask->refused = false;
     ask->sent = node->ops->now(node->arg);
     if (node_send(node, rank, &msg) < 0) {
         ask->pending = ask->waiter = false;
@@ -433,6 +454,7 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
         lookup_answered(node, l, ask, msg);
     } else {
         ask_fail(node, l, ask);
+        ask->refused = true;
         lookup_advance(node, l);
     }
 }
@@ -462,11 +484,12 @@ void lookup_rank_dead(struct dht_node *node, uint32_t rank)
     }
 }
 
-/* A rank came back: waiters belong where it is now the first home. */
+/* A rank came back: waiters belong where it is now the first home, and it may know more. */
 void lookup_rank_live(struct dht_node *node)
 {
     struct dht_lookup *l, *tmp;
 
+    lookup_wake(node);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
         if (l->state == LOOKUP_WAITING && lookup_first_home(node, l) != l->home)
@@ -484,6 +507,17 @@ void lookup_wake(struct dht_node *node)
             continue;
         node_timer_stop(node, &l->again);
         lookup_again(node, &l->again);
+    }
+}
+
+void lookup_stood_still(struct dht_node *node, uint64_t ns)
+{
+    struct dht_lookup *l;
+
+    DL_FOREACH(node->lookups, l)
+    {
+        l->since += ns;
+        asks_stood_still(&l->asks, ns);
     }
 }
 

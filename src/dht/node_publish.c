@@ -720,6 +720,14 @@ void publish_refresh_timer(struct dht_node *node, struct timer *timer)
     node_timer_start(node, timer, TIMER_REFRESH);
 }
 
+void publish_stood_still(struct dht_node *node, uint64_t ns)
+{
+    struct publish *op;
+
+    for (op = node->publishes; op != NULL; op = op->hh.next)
+        asks_stood_still(&op->asks, ns);
+}
+
 static void incoming_free(struct incoming *list)
 {
     struct incoming *in, *tmp;

@@ -113,11 +113,18 @@ void consume_deadline_passed(void *arg)
 {
     struct consume *c = arg;
     uint64_t now = util_clock_now();
-    uint64_t due = c->put_off ? c->put_off : c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC;
+    uint64_t due =
+        c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC + c->member->still - c->still;
     uint64_t patience =
         (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
 
-    /* This process did not run (it was stopped): the answer may lie unread. */
+    if (due < c->put_off)
+        due = c->put_off;
+    if (!c->late && now < due) { /* we were stopped: what is waited for is not late */
+        net_timer_start(c->deadline, due);
+        return;
+    }
+    /* Stopped just now, and not for long: the answer may lie unread. */
     if (!c->late && now > due + patience / 2) {
         c->put_off = now + patience;
         net_timer_start(c->deadline, c->put_off);
@@ -448,6 +455,7 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     c->fn = fn;
     c->arg = arg;
     c->since = util_clock_now();
+    c->still = member->still;
     c->say_interval = SAY_AFTER;
     c->lost_owner = DYAD_RANK_NONE;
     DL_APPEND(member->consumes, c);

@@ -49,6 +49,7 @@ struct consume {
     bool taken;     /* it was fetched, but a writer here had its name: see consume_step() */
     bool
         for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
+    uint64_t still; /* member->still when it began: that time does not count */
     uint64_t put_off;    /* the deadline came while we were not running: until then; or 0 */
     bool late;           /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */

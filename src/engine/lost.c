@@ -7,8 +7,8 @@
  * - Silence: a request that was not answered in DYAD_PEER_TIMEOUT makes its rank suspect.
  * It gets a PING; if nothing at all comes from it in the same time again it is taken for
  *   dead, as if its connection had broken. So what it was home to moves, and requests do
- * not wait for it one by one. Our own stop must not be taken for its silence: if this loop
- * did not turn for a while the time begins anew.
+ * not wait for it one by one. Our own stop must not be taken for its silence: after one
+ * the time begins anew.
  * - Two fetches in a row without a byte from a rank that does answer a PING: the two ends
  *   do not agree which of their connections is the one that lives, and small messages
  *   arrive while large ones do not. Taken for dead it is asked, and both make new ones.
@@ -45,8 +45,6 @@
 #define ASK_AT_ONCE 8
 /* A connection that fails as soon as this was refused: silence takes a second at least. */
 #define REFUSED (500 * UTIL_NSEC_PER_MSEC)
-/* A tick that comes so late was not ours to take. */
-#define STOPPED (1 * UTIL_NSEC_PER_SEC)
 
 struct lost_rank {
     uint64_t since;    /* 0: here */
@@ -221,7 +219,6 @@ static void tick(void *arg)
     struct member *member = arg;
     struct lost *lost = of(member);
     uint64_t now = util_clock_now();
-    bool stopped = now - lost->due > STOPPED;
     unsigned asked = 0;
 
     lost->due = 0;
@@ -229,8 +226,6 @@ static void tick(void *arg)
         return;
     for (uint32_t r = 0; r < member->job->nranks; r++) {
         struct lost_rank *l = &lost->rank[r];
-        if (l->suspect && stopped)
-            l->suspect = now;
         if (l->suspect)
             tick_suspect(member, r, now);
         if (lost->ask_all)
@@ -239,6 +234,22 @@ static void tick(void *arg)
             tick_lost(member, r, now, &asked);
     }
     lost->ask_all = false;
+}
+
+void lost_stood_still(struct member *member, uint64_t ns)
+{
+    struct lost *lost = of(member);
+    uint64_t now = util_clock_now();
+
+    if (!lost->nlost && !lost->nsuspect)
+        return;
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
+        struct lost_rank *l = &lost->rank[r];
+        if (l->suspect)
+            l->suspect = now;
+        if (l->since) /* nor could it come back to us */
+            l->since += ns;
+    }
 }
 
 /* --- news --- */

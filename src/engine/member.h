@@ -105,6 +105,7 @@ struct member {
     enum member_state state;
     bool job_ended;   /* every rank is at exit */
     uint64_t started; /* util_clock_now() */
+    uint64_t still;   /* ns for which this process did not run, as far as it noticed */
     struct net_loop *loop;
     struct engine_iopool *io;
     struct member_side side[2]; /* by enum engine_side; equal where the DMDs are */

@@ -116,6 +116,8 @@ bool lost_may_return(const struct member *member, uint32_t rank);
  * been asked, or cannot be. */
 bool lost_prove(struct member *member, uint32_t rank);
 bool lost_is_suspect(const struct member *member, uint32_t rank);
+/* This process did not run for so long. */
+void lost_stood_still(struct member *member, uint64_t ns);
 
 /* --- side.c: which side of a cut we are on --- */
 
@@ -125,6 +127,8 @@ void side_stop(struct member *member);
 void side_lost(struct member *member, uint32_t rank);
 /* It came back, or is known to be gone. */
 void side_changed(struct member *member);
+/* This process did not run for some time. */
+void side_stood_still(struct member *member);
 /* One that was silent is there. */
 void side_pong(struct member *member);
 

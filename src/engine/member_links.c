@@ -303,6 +303,20 @@ static const struct dht_node_ops table_ops = {
     .wanted = shared_wanted,
 };
 
+/* Others may have taken us for dead, or been lost. What they sent is still unread. */
+static void stood_still(void *arg, uint64_t ns)
+{
+    struct member *member = arg;
+
+    if (member->state == MEMBER_LEAVING || !member->dht)
+        return;
+    log_debug("this process did not run for %.1f s", (double)ns / 1e9);
+    member->still += ns;
+    dht_node_stood_still(member->dht, ns);
+    lost_stood_still(member, ns);
+    side_stood_still(member);
+}
+
 static bool wave_confirm(void *arg, uint64_t number)
 {
     return consume_confirm(arg, number);
@@ -352,6 +366,8 @@ int member_links_open(struct member *member)
         .refresh_interval = seconds_ns(MEMBER_REFRESH),
     };
 
+    uint64_t pulse;
+
     if (member->self.rank >= member->job->nranks) {
         log_error("the launcher says rank %u of a job of %u ranks", member->self.rank,
                   member->job->nranks);
@@ -368,5 +384,12 @@ int member_links_open(struct member *member)
               boot_wave_create(member->self.rank, member->job->nranks,
                                member->ring ? &wave_ops_open : &wave_ops, member)))
         return -1;
+    /* A rank that is silent for two DYAD_PEER_TIMEOUT is lost. No timer of an idle member
+     * is shorter than a second. */
+    pulse = table.request_timeout / 2;
+    if (member->job->nranks > 1)
+        net_loop_set_pulse(member->loop,
+                           pulse > UTIL_NSEC_PER_SEC ? pulse : UTIL_NSEC_PER_SEC,
+                           stood_still, member);
     return linger_start(member);
 }

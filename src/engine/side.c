@@ -16,6 +16,11 @@
  * this: it may be on its way through exec, and what it is home to is not here before it, or
  * the owners, have brought it.
  *
+ * Who was stopped does not know what was cut meanwhile, or is still, nor who has taken it
+ * for dead: until it has heard anew from more than half of the nodes it was in touch with,
+ * its own included, its side is unknown, too. Those who have lost it tell it when they hear
+ * it.
+ *
  * When the side has been the bigger one for DYAD_JOIN_TIMEOUT after it was not, the table
  * is told: who has not come back by then is not waited for.
  *
@@ -30,17 +35,19 @@
 #define AT_ONCE 8 /* ranks that are asked, of as many nodes */
 
 /* What is known of the ranks of a node since the last loss. */
-enum { HEARD = 1, MISSING = 2, ASKED = 4 };
+enum { HEARD = 1, MISSING = 2, ASKED = 4, KNOWN = 8 };
 
 struct count {
     uint32_t heard, missing; /* nodes */
     uint32_t open;           /* of those that were not heard of: may be yet */
     uint32_t lost;           /* missing and not open */
+    uint32_t unproven;       /* none is missing, and nobody was heard */
 };
 
 struct side {
     struct net_timer *timer;
-    uint64_t last; /* when somebody on another node was lost */
+    uint64_t last; /* when somebody on another node was lost, or we had stood still */
+    bool proving;  /* not enough was heard since we stood still */
     enum dht_side is;
     uint64_t since;       /* it is */
     bool smaller;         /* it was, and has not been the bigger one for long since */
@@ -82,6 +89,13 @@ static void tell_if_it_lasts(struct member *member)
     dht_node_side_lasts(member->dht);
 }
 
+/* Of the others none can have lost us. */
+static bool was_in_touch(const struct member *member, uint32_t rank)
+{
+    return net_worker_heard_at(member->worker, rank) != 0 &&
+           dht_node_is_live(member->dht, rank);
+}
+
 static void look(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;
@@ -97,6 +111,8 @@ static void look(struct member *member)
             *node |= MISSING;
         else if (lost_is_suspect(member, r))
             *node |= ASKED;
+        else if (side->proving && was_in_touch(member, r))
+            *node |= KNOWN;
     }
 }
 
@@ -109,10 +125,16 @@ static struct count count(struct member *member)
         unsigned char is = side->node[n];
         count.heard += (is & HEARD) != 0;
         count.missing += (is & (HEARD | MISSING)) == MISSING;
-        count.open += (is & (HEARD | ASKED)) == ASKED;
+        count.open += !(is & HEARD) && (is & (ASKED | KNOWN));
+        count.unproven += !(is & (HEARD | MISSING)) && (is & (ASKED | KNOWN));
         count.lost += is == MISSING;
     }
     return count;
+}
+
+static bool is_asked(unsigned char node)
+{
+    return (node & ASKED) && !(node & MISSING);
 }
 
 /* One rank of each node of which nothing is known, and whoever may speak for one that
@@ -127,7 +149,9 @@ static void have_them_speak(struct member *member)
         uint32_t r = (member->self.rank + i) % job->nranks;
         unsigned char *node = &side->node[job->node[r]];
 
-        if ((*node & HEARD) == 0 && *node != ASKED && lost_prove(member, r)) {
+        if (side->proving && !(*node & MISSING) && !was_in_touch(member, r))
+            continue;
+        if ((*node & HEARD) == 0 && !is_asked(*node) && lost_prove(member, r)) {
             *node |= ASKED;
             left--;
         }
@@ -137,19 +161,22 @@ static void have_them_speak(struct member *member)
 static void weigh(void *arg)
 {
     struct member *member = arg;
+    struct side *side = of(member);
     struct count nodes;
 
     if (member->state == MEMBER_LEAVING || !member->dht)
         return;
     look(member);
     nodes = count(member);
-    if (nodes.missing >= nodes.heard) { /* never without one that is missing */
+    if (side->proving && nodes.missing + nodes.unproven < nodes.heard)
+        side->proving = false;
+    if (side->proving || nodes.missing >= nodes.heard) {
         have_them_speak(member);
         nodes = count(member);
     }
-    set(member, nodes.missing < nodes.heard             ? DHT_SIDE_BIGGER
-                : nodes.lost < nodes.heard + nodes.open ? DHT_SIDE_UNKNOWN
-                                                        : DHT_SIDE_SMALLER);
+    set(member, !side->proving && nodes.missing < nodes.heard ? DHT_SIDE_BIGGER
+                : nodes.lost < nodes.heard + nodes.open       ? DHT_SIDE_UNKNOWN
+                                                              : DHT_SIDE_SMALLER);
     tell_if_it_lasts(member);
 }
 
@@ -165,6 +192,19 @@ void side_lost(struct member *member, uint32_t rank)
     if (member->job->node[rank] == member->job->node[member->self.rank])
         return;
     side->last = util_clock_now();
+    if (side->is == DHT_SIDE_BIGGER)
+        set(member, DHT_SIDE_UNKNOWN);
+    side_changed(member);
+}
+
+void side_stood_still(struct member *member)
+{
+    struct side *side = of(member);
+
+    if (member->job->nnodes < 2)
+        return;
+    side->last = util_clock_now();
+    side->proving = true;
     if (side->is == DHT_SIDE_BIGGER)
         set(member, DHT_SIDE_UNKNOWN);
     side_changed(member);

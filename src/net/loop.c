@@ -1,9 +1,9 @@
 /*
  * loop.c - epoll, a heap of timers, a lock-free queue of posts and SIGURG as its doorbell
  *
- * One turn: run what was posted, fire the timers that are due, call progress until it has
- * nothing to do, arm it, sleep in epoll until an event or the next timer, dispatch the
- * events.
+ * One turn: notice if this thread stood still, run what was posted, fire the timers that
+ * are due, call progress until it has nothing to do, arm it, sleep in epoll until an event
+ * or the next timer, dispatch the events.
  *
  * Posts: a stack that posters push with compare-and-swap and the loop takes whole with one
  * exchange and turns round, which keeps each poster's order. The push is a release and the
@@ -77,6 +77,9 @@ struct net_loop {
     unsigned (*progress)(void *arg);
     bool (*arm)(void *arg);
     void *progress_arg;
+    uint64_t pulse, pulse_at; /* its period, or 0; when it is due */
+    net_loop_still_fn still;
+    void *still_arg;
 };
 
 static void ring(pid_t pid, pid_t tid)
@@ -295,6 +298,39 @@ static void run_timers(struct net_loop *loop)
     }
 }
 
+/* --- standing still --- */
+
+void net_loop_set_pulse(struct net_loop *loop, uint64_t period, net_loop_still_fn fn,
+                        void *arg)
+{
+    loop->pulse = period;
+    loop->pulse_at = util_clock_now() + period;
+    loop->still = fn;
+    loop->still_arg = arg;
+}
+
+/* Nobody but the kernel, or who stops us, makes the loop late by that much. */
+static void feel_pulse(struct net_loop *loop)
+{
+    uint64_t now, due = loop->pulse_at;
+
+    if (!loop->pulse || (now = util_clock_now()) < due)
+        return;
+    loop->pulse_at = now + loop->pulse;
+    if (now - due > loop->pulse / 2)
+        loop->still(loop->still_arg, now - due);
+}
+
+/* When to wake at the latest; 0: not by time. */
+static uint64_t wake_at(const struct net_loop *loop)
+{
+    uint64_t when = loop->pulse ? loop->pulse_at : 0;
+
+    if (loop->heap_len > 0 && (!when || loop->heap[1]->when < when))
+        when = loop->heap[1]->when ? loop->heap[1]->when : 1;
+    return when;
+}
+
 /* --- watches --- */
 
 struct net_watch *net_loop_watch(struct net_loop *loop, int fd, uint32_t events,
@@ -352,11 +388,11 @@ void net_loop_set_progress(struct net_loop *loop, unsigned (*progress)(void *arg
 /* Sleep until an event or the earliest timer. */
 static int wait_events(struct net_loop *loop, struct epoll_event *events)
 {
-    uint64_t left = 0;
+    uint64_t left = 0, when = wake_at(loop);
 
-    if (loop->heap_len > 0) {
+    if (when) {
         uint64_t now = util_clock_now();
-        left = loop->heap[1]->when > now ? loop->heap[1]->when - now : 0;
+        left = when > now ? when - now : 0;
     }
 #ifdef SYS_epoll_pwait2
     if (!loop->no_pwait2) {
@@ -367,7 +403,7 @@ static int wait_events(struct net_loop *loop, struct epoll_event *events)
         } timeout = {(int64_t)(left / UTIL_NSEC_PER_SEC),
                      (int64_t)(left % UTIL_NSEC_PER_SEC)};
         int n = (int)syscall(SYS_epoll_pwait2, loop->epoll, events, EVENTS_AT_ONCE,
-                             loop->heap_len > 0 ? &timeout : NULL, NULL, 0);
+                             when ? &timeout : NULL, NULL, 0);
         if (n >= 0 || (errno != ENOSYS && errno != EPERM))
             return n;
         loop->no_pwait2 =
@@ -375,7 +411,7 @@ static int wait_events(struct net_loop *loop, struct epoll_event *events)
     }
 #endif
     int ms = -1;
-    if (loop->heap_len > 0) {
+    if (when) {
         uint64_t up = (left + UTIL_NSEC_PER_MSEC - 1) / UTIL_NSEC_PER_MSEC;
         ms = up < INT32_MAX ? (int)up : INT32_MAX;
     }
@@ -408,12 +444,14 @@ int net_loop_run(struct net_loop *loop)
     int rc = 0;
 
     while (!loop->stop) {
+        feel_pulse(loop);
         run_posts(loop);
         if (loop->stop)
             break;
         run_timers(loop);
         while (!loop->stop && loop->progress && loop->progress(loop->progress_arg) > 0) {
             /* Posts and timers do not wait for a flood of messages to end. */
+            feel_pulse(loop);
             run_posts(loop);
             if (!loop->stop)
                 run_timers(loop);
@@ -428,6 +466,7 @@ int net_loop_run(struct net_loop *loop)
             rc = -1;
             break;
         }
+        feel_pulse(loop);
         dispatch(loop, events, n);
     }
     loop->stop = false;

@@ -60,11 +60,20 @@ int net_watch_modify(struct net_watch *watch, uint32_t events);
 void net_watch_destroy(struct net_watch *watch);
 
 /* One-shot timer at an absolute util_clock_now() time; start again to move it. No thread
- * wakes while no timer runs. */
+ * wakes while no timer runs and no pulse is set. */
 struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg);
 void net_timer_start(struct net_timer *timer, uint64_t when_ns);
 void net_timer_stop(struct net_timer *timer);
 void net_timer_destroy(struct net_timer *timer);
+
+/* Call fn when this thread has not run for so long that others may have noticed: stopped,
+ * held by a debugger, swapped out. For that the loop wakes every `period` (ns; 0: not any
+ * more), and where it is late by more than half of that fn is told by how much, before
+ * anything else is done: by up to a period less than it was, and what was shorter than one
+ * and a half may be missed. One of it. */
+typedef void (*net_loop_still_fn)(void *arg, uint64_t ns);
+void net_loop_set_pulse(struct net_loop *loop, uint64_t period, net_loop_still_fn fn,
+                        void *arg);
 
 /* `progress` is called before every sleep until it returns 0 (nothing done); then `arm`:
  * true when it is safe to sleep. Used by the UCX worker. One of each. */

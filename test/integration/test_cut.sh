@@ -189,6 +189,44 @@ done
 go go.end
 job_end_ok 60
 
+# A rank that is stopped while its node is cut off, and goes on before the cut is over: it has missed what was published,
+# has noticed nothing, and says of nothing that it is not there. (Its stop is longer than what the others need to go on
+# without it.)
+next
+signal_rank2() { node_exec n2 sh -c 'for p in /proc/[0-9]*; do
+    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK=2 && kill -'"$1"' ${p#/proc/}; done; true'; }
+job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
+    r=$PMIX_RANK
+    echo "$r" >"$SSD/awake.$r"
+    for q in 0 1 2; do cat "$SSD/awake.$q" >/dev/null || exit 3; done
+    reached awake
+    await go.slept
+    for i in 0 1 2 3 4 5 6 7; do
+        case $r in
+        0) echo "$r" >"$SSD/slept.$i" ;;
+        2) answer "look$i" "$SSD/slept.$i" stat ;;
+        esac
+    done
+    reached slept
+    await go.healed
+    for i in 0 1 2 3 4 5 6 7; do [ -e "$SSD/slept.$i" ] || exit 4; done'
+all awake
+signal_rank2 STOP
+"$CLUSTER_SH" cut n2
+go go.slept
+until_true 30 "rank 0 publishes" test -e "$WORK/slept.0"
+signal_rank2 CONT
+all slept
+for i in 0 1 2 3 4 5 6 7; do
+    read -r what took <"$WORK/look$i.2"
+    say "look$i.2: $what after $took s"
+    [ "$what" = EIO ] || fail "a published file is $what for a rank that was stopped and is cut off"
+done
+"$CLUSTER_SH" heal n2
+until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
+go go.healed
+job_end_ok 60
+
 # Shorter than the timeouts, while all of them write and read: nobody need notice more than a delay.
 next
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"

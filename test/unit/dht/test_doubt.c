@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "fake_net.h"
@@ -693,6 +694,254 @@ static void test_no_cut_no_doubt(void **state)
     fake_net_destroy(net);
 }
 
+/* A tombstone from when this rank stood in for the homes. The name was published anew since
+ * then; when the homes fall silent it is no answer, and who waits goes on waiting. */
+static void test_old_tombstone(void **state)
+{
+    struct fake_net *net = net_create();
+    struct result waits[FAKE_KEYS];
+    unsigned n = 0;
+
+    (void)state;
+    cut_off(net);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        fake_publish_ok(net, FAR + 1, key, 5, PUB);
+        fake_publish_ok(net, FAR + 1, key, 0, DYAD_ENTRY_WITHDRAWN);
+    }
+    for (unsigned key = 0; key < FAKE_KEYS; key++) { /* on the smaller side */
+        assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+        fake_lookup(net, FAR, key, NET_LOOKUP_WAIT, NULL, &waits[key]);
+    }
+    fake_net_run(net, 20 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        assert_int_equal(waits[key].calls, 0);
+    cut(net, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            see_each_other(net, a, b);
+    for (uint32_t b = FAR; b < RANKS; b++)
+        dht_node_set_side(net->rank[b].node, DHT_SIDE_BIGGER);
+    fake_net_run(net, SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        assert_int_equal(waits[key].calls, 1);
+        assert_int_equal(waits[key].status, ENOENT);
+        assert_true(waits[key].has_entry);
+        assert_int_equal(look_up(net, FAR, key, NULL), ENOENT);
+    }
+
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, 0, key, 6, PUB);
+    cut(net, true); /* nobody has noticed */
+    memset(waits, 0, sizeof(waits));
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        const struct dht_record *record = fake_record(net, FAR, key);
+        if (fake_is_home(net, key, FAR) || fake_is_home(net, key, FAR + 1) ||
+            record == NULL)
+            continue;
+        assert_int_equal(record->entry.state, DYAD_ENTRY_WITHDRAWN);
+        assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+        fake_lookup(net, FAR, key, NET_LOOKUP_WAIT, NULL, &waits[key]);
+        fake_net_run(net, 3 * SEC);
+        assert_int_equal(waits[key].calls, 0);
+        n++;
+    }
+    assert_true(n > 0);
+    cut(net, false);
+    fake_net_run(net, 6 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (waits[key].calls == 1) {
+            assert_int_equal(waits[key].status, 0);
+            assert_int_equal(waits[key].entry.size, 6);
+            n--;
+        }
+    assert_int_equal(n, 0);
+    fake_net_destroy(net);
+}
+
+#define DEAD 3
+
+/* Its process ends; those who are not cut off find that nobody listens there. */
+static void die(struct fake_net *net)
+{
+    fake_net_kill(net, DEAD, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        if (a != DEAD) {
+            see(net, a, DEAD, false);
+            dht_node_set_missing(net->rank[a].node, DEAD, DHT_GONE);
+        }
+}
+
+static void notice_the_cut(struct fake_net *net)
+{
+    for (uint32_t a = 0; a < RANKS; a++)
+        for (uint32_t b = 0; a != DEAD && b < RANKS; b++)
+            if (is_far(a) != is_far(b))
+                see(net, a, b, false);
+}
+
+static void heal(struct fake_net *net)
+{
+    cut(net, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; a != DEAD && b < RANKS; b++)
+            see_each_other(net, a, b);
+    for (uint32_t b = FAR; b < RANKS; b++)
+        dht_node_set_missing(net->rank[b].node, DEAD, DHT_GONE);
+}
+
+/* One home of a name is dead, the other and the owner are beyond a cut: who has taken their
+ * places was never told. `late`: the death comes after the cut has been noticed, and long
+ * after; else it is the first that is known. */
+static void heirs_run(bool late)
+{
+    struct fake_net *net = net_create();
+    bool lost[FAKE_KEYS], kept[FAKE_KEYS];
+    unsigned nlost = 0, nkept = 0;
+    uint64_t took;
+
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        bool far = fake_is_home(net, key, FAR) || fake_is_home(net, key, FAR + 1);
+        bool dead = fake_is_home(net, key, DEAD);
+        nlost += lost[key] = far && dead;
+        nkept += kept[key] = far != dead;
+        if (lost[key])
+            fake_publish_ok(net, FAR, key, 5, PUB);
+    }
+    assert_true(nlost > 0 && nkept > 0);
+    if (!late)
+        die(net);
+    cut(net, true);
+    fake_net_run(net, 2 * SEC);
+    notice_the_cut(net);
+    if (late) {
+        for (uint32_t a = 0; a < FAR; a++)
+            for (uint32_t b = FAR; b < RANKS; b++)
+                dht_node_set_missing(net->rank[a].node, b, DHT_MISSING_LONG);
+        fake_net_run(net, 60 * SEC);
+        die(net);
+    }
+    fake_net_run(net, 20 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        for (uint32_t a = 0; a < FAR; a++)
+            if (a != DEAD && lost[key]) {
+                assert_int_equal(look_up(net, a, key, &took), EHOSTUNREACH);
+                assert_in_range(took, 0, late ? 10 * MSEC : 2 * SEC);
+            } else if (a != DEAD && kept[key]) { /* one of its homes lives */
+                assert_int_equal(look_up(net, a, key, &took), ENOENT);
+                assert_in_range(took, 0, 10 * MSEC);
+            }
+    heal(net);
+    fake_net_run(net, SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        for (uint32_t a = 0; a < FAR; a++)
+            if (a != DEAD)
+                assert_int_equal(look_up(net, a, key, NULL), lost[key] ? 0 : ENOENT);
+    fake_net_destroy(net);
+}
+
+static void test_heirs(void **state)
+{
+    (void)state;
+    heirs_run(false);
+    heirs_run(true);
+}
+
+/* The asker has noticed nothing of the cut: the heir that it asks says that it is none. */
+static void test_heir_says_so(void **state)
+{
+    struct fake_net *net = net_create();
+    unsigned n = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (fake_is_home(net, key, DEAD) && !fake_is_home(net, key, 0) &&
+            !fake_is_home(net, key, 1) && !fake_is_home(net, key, 2))
+            fake_publish_ok(net, FAR, key, 5, PUB);
+    die(net);
+    cut(net, true);
+    fake_net_run(net, 2 * SEC);
+    for (uint32_t a = 1; a < FAR; a++)
+        for (uint32_t b = FAR; a != DEAD && b < RANKS; b++)
+            see(net, a, b, false);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned nhomes = dht_node_homes(net->rank[0].node, fake_key(key), homes);
+        if (fake_record(net, FAR, key) == NULL && fake_record(net, FAR + 1, key) == NULL)
+            continue;
+        /* 0 is not the heir */
+        if (nhomes != 2 || homes[0] == 0 || homes[1] == 0)
+            continue;
+        assert_int_equal(look_up(net, 0, key, NULL), EHOSTUNREACH);
+        n++;
+    }
+    assert_true(n > 0);
+    fake_net_destroy(net);
+}
+
+/* It comes back with an empty shard: no home that knows, as long as the others may return.
+ */
+static void test_empty_shard_beside_a_cut(void **state)
+{
+    struct fake_net *net = net_create();
+    bool lost[FAKE_KEYS];
+    unsigned n = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        n += lost[key] = fake_is_home(net, key, DEAD) && !fake_is_home(net, key, 0) &&
+                         !fake_is_home(net, key, 1) && !fake_is_home(net, key, 2);
+        if (lost[key])
+            fake_publish_ok(net, FAR, key, 5, PUB);
+    }
+    assert_true(n > 0);
+    cut_off(net);
+    die(net);
+    fake_net_revive(net, DEAD, false);
+    for (uint32_t a = 0; a < FAR; a++)
+        if (a != DEAD)
+            see(net, a, DEAD, true);
+    for (uint32_t b = FAR; b < RANKS; b++)
+        see(net, DEAD, b, false);
+    fake_net_run(net, SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (lost[key])
+            assert_int_equal(look_up(net, 0, key, NULL), EHOSTUNREACH);
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++)
+            dht_node_set_missing(net->rank[a].node, b, DHT_MISSING_LONG);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        if (lost[key])
+            assert_int_equal(look_up(net, 0, key, NULL), ENOENT);
+    fake_net_destroy(net);
+}
+
+/* Who did not run for a while does not take that for the silence of those it has asked. */
+static void test_stood_still(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        struct fake_net *net = net_create();
+        struct result r;
+        unsigned key = 0, silent = 0;
+
+        while (fake_is_home(net, key, 0))
+            assert_in_range(++key, 0, FAKE_KEYS - 1);
+        fake_publish_ok(net, 1, key, 5, PUB);
+        fake_net_run(net, SEC);
+        fake_lookup(net, 0, key, 0, NULL, &r);
+        net->now += 3 * SEC; /* what is under way is not delivered */
+        if (told)
+            dht_node_stood_still(net->rank[0].node, 3 * SEC);
+        dht_node_tick(net->rank[0].node);
+        for (uint32_t rank = 1; rank < RANKS; rank++)
+            silent += net->rank[0].nsilent[rank];
+        assert_int_equal(silent, !told);
+        assert_true(fake_net_run_until(net, &r.calls, SEC));
+        assert_int_equal(r.status, 0);
+        fake_net_destroy(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -711,6 +960,11 @@ int main(void)
         cmocka_unit_test(test_untold_by_all),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_no_doubt),
+        cmocka_unit_test(test_old_tombstone),
+        cmocka_unit_test(test_heirs),
+        cmocka_unit_test(test_heir_says_so),
+        cmocka_unit_test(test_empty_shard_beside_a_cut),
+        cmocka_unit_test(test_stood_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

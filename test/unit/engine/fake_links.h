@@ -41,6 +41,8 @@ void links_found(uint32_t rank);
 void links_up(uint32_t rank);
 /* Its connection broke. */
 void links_down(uint32_t rank);
+/* It leaves for good. */
+void links_leave(uint32_t rank);
 /* It answers a PING. */
 void links_pong(uint32_t rank);
 

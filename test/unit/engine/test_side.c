@@ -165,6 +165,70 @@ static void test_lasts(void **state)
     assert_int_equal(links_nlasts, 1);
 }
 
+/* Who was stopped itself knows nothing until it has heard from more than half of them. */
+static void test_stood_still(void **state)
+{
+    (void)state;
+    all_up();
+    side_stood_still(links_member);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    links_turn(0);
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        assert_int_equal(links_rank[rank].pings, 1); /* asked */
+    for (uint32_t rank = 1; rank < 5; rank++) {
+        assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+        links_pong(rank);
+        links_turn(0);
+    }
+    assert_int_equal(links_side, DHT_SIDE_BIGGER); /* five, with its own, of eight */
+    links_turn(2 * LINKS_JOIN);
+
+    /* Again, and it is cut off: those that are asked are lost in the end. */
+    for (uint32_t rank = 5; rank < RANKS; rank++)
+        links_pong(rank);
+    side_stood_still(links_member);
+    links_turn(1);
+    for (uint32_t rank = 1; rank < RANKS; rank++) {
+        assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+        links_down(rank);
+    }
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    for (uint32_t rank = 1; rank < 5; rank++) {
+        assert_int_not_equal(links_side, DHT_SIDE_BIGGER);
+        links_up(rank);
+        links_turn(0);
+    }
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+}
+
+/* Those who are gone, and those it was never in touch with, are not waited for. */
+static void test_stood_still_alone(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank < 4; rank++)
+        links_up(rank);
+    for (uint32_t rank = 4; rank < RANKS; rank++)
+        links_found(rank);
+    links_leave(1);
+    links_turn(1);
+    side_stood_still(links_member);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    for (uint32_t rank = 4; rank < RANKS; rank++)
+        assert_int_equal(links_rank[rank].pings, 0);
+    links_pong(2);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    links_pong(3);
+    links_turn(0);
+    links_leave(2);
+    links_leave(3);
+    side_stood_still(links_member);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +238,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_silent_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silent_stays_so, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lasts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stood_still, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stood_still_alone, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -472,6 +472,55 @@ static void test_idle(void **state)
     net_timer_destroy(end);
 }
 
+struct pulse {
+    struct net_loop *loop;
+    struct net_timer *timer;
+    unsigned told;
+    uint64_t ns;
+    bool first; /* it was told before the timer that was due fired */
+};
+
+static void stood_still(void *arg, uint64_t ns)
+{
+    struct pulse *pulse = arg;
+    pulse->told++;
+    pulse->ns += ns;
+}
+
+static void after_the_stop(void *arg)
+{
+    struct pulse *pulse = arg;
+    pulse->first = pulse->told > 0;
+    net_loop_stop(pulse->loop);
+}
+
+/* As if the process had been stopped. */
+static void stand_still(void *arg)
+{
+    struct pulse *pulse = arg;
+    struct timespec second = {.tv_sec = 1};
+
+    net_timer_destroy(pulse->timer);
+    pulse->timer = net_timer_create(pulse->loop, after_the_stop, pulse);
+    net_timer_start(pulse->timer, util_clock_now() + 500 * UTIL_NSEC_PER_MSEC);
+    nanosleep(&second, NULL);
+}
+
+/* It is told of a stop before anything else is done, and not of sleep. */
+static void test_pulse(void **state)
+{
+    struct pulse pulse = {.loop = *state};
+
+    pulse.timer = net_timer_create(*state, stand_still, &pulse);
+    net_loop_set_pulse(*state, 400 * UTIL_NSEC_PER_MSEC, stood_still, &pulse);
+    net_timer_start(pulse.timer, util_clock_now() + 1000 * UTIL_NSEC_PER_MSEC);
+    run(*state);
+    assert_int_equal(pulse.told, 1);
+    assert_true(pulse.first);
+    assert_in_range(pulse.ns, 500 * UTIL_NSEC_PER_MSEC, UTIL_NSEC_PER_SEC * 2);
+    net_timer_destroy(pulse.timer);
+}
+
 /* --- watches --- */
 
 struct trap {
@@ -642,6 +691,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_timers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timer_restart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pulse, setup, teardown),
         cmocka_unit_test_setup_teardown(test_watch_destroyed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_watch_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_watch_modify, setup, teardown),
