@@ -103,6 +103,8 @@ void copies_note(struct dht_node *node, const char *upath,
 
     if (copy == NULL && (copy = calloc(1, sizeof(*copy) + len + 1)) != NULL) {
         memcpy(copy->upath, upath, len + 1);
+        if (node->copies == NULL && node->ops->held != NULL)
+            node->ops->held(node->arg);
         HASH_ADD_KEYPTR(hh, node->copies, copy->upath, len, copy);
         if (copy->hh.tbl == NULL) {
             free(copy);
@@ -244,6 +246,27 @@ void copies_timer(struct dht_node *node, struct timer *timer)
     (void)timer;
     node->copy_tries++;
     copies_walk(node);
+}
+
+unsigned dht_node_copy_homes(struct dht_node *node, bool *home, bool *known)
+{
+    struct copy *copy, *tmp;
+
+    *known = true;
+    memset(home, 0, node->config.nranks * sizeof(*home));
+    HASH_ITER(hh, node->copies, copy, tmp)
+    {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = dht_node_homes(node, copy->upath, homes);
+        bool here = false;
+        for (unsigned i = 0; i < n; i++) {
+            home[homes[i]] = true;
+            here = here || homes[i] == copy->home;
+        }
+        if (!here || (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch))
+            *known = false;
+    }
+    return HASH_COUNT(node->copies);
 }
 
 int dht_node_hold(struct dht_node *node, const char *upath,

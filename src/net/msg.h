@@ -14,7 +14,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 1
+#define NET_MSG_VERSION 2
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -107,6 +107,11 @@ enum net_msg_type {
 /* In a LOOKUP_REPLY: the home was cut off, or another rank was, and may not have heard of
  * all that is published. */
 #define NET_LOOKUP_UNSURE 0x40u
+/* PING of a process of the receiver's node: its leases are wanted (engine/lease.c). */
+#define NET_PING_LEASE 0x01u
+/* PONG: do not rely on it that I tell you of newer versions. Its offset: how often I have
+ * taken you for dead (dht_node_losses()). */
+#define NET_PONG_UNSURE 0x01u
 /* SETTLE: because the receiver asked; no need to ask again. */
 #define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. With

@@ -74,6 +74,7 @@ struct marks_header {
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: made by a version that had none */
     struct marks_line lines[MARKS_LINES];
+    _Atomic uint32_t lease[MARKS_LINES]; /* lease.c; of the line of that number */
 };
 
 _Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");
