@@ -154,8 +154,8 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
  * and is kept: it is as true as one of the homes' (node_kept.c); with KEEP and COPY only
  * that there is nothing. With
  * DHT_LOOKUP_SURE (alone) all homes are asked at once, and "nothing" (newer) is believed
- * only if each of them has said so that is not known to be lost: not if one is silent; else
- * EHOSTUNREACH. NULL: ENOMEM. After fn the handle is gone. */
+ * only if also each of them has answered that is not known to be lost: not if one is
+ * silent; else EHOSTUNREACH. NULL: ENOMEM. After fn the handle is gone. */
 #define DHT_LOOKUP_SURE 0x80u
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
@@ -168,9 +168,12 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
 int dht_node_hold(struct dht_node *node, const char *upath,
                   const struct dyad_version *version);
 /* What this rank's copies rest upon: home[r], of nranks, is set for each rank that is a
- * home of one. *known: each copy is noted by a home of it. The number of copies. A walk
- * over them, ~0.3 us each. */
-unsigned dht_node_copy_homes(struct dht_node *node, bool *home, bool *known);
+ * home of one. *known: each copy is noted by a home of it, and has a home that is not
+ * `unsure` (of nranks; of self it is known). The number of copies. A walk over them, ~0.3
+ * us each.
+ */
+unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
+                             bool *known);
 /* How often the rank was taken for dead here; a number that rises each time. */
 uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank);
 /* May this rank, as a home, have missed something? Is it known to be on the bigger side? */

@@ -248,7 +248,8 @@ void copies_timer(struct dht_node *node, struct timer *timer)
     copies_walk(node);
 }
 
-unsigned dht_node_copy_homes(struct dht_node *node, bool *home, bool *known)
+unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
+                             bool *known)
 {
     struct copy *copy, *tmp;
 
@@ -258,12 +259,15 @@ unsigned dht_node_copy_homes(struct dht_node *node, bool *home, bool *known)
     {
         uint32_t homes[DHT_REPLICAS_MAX];
         unsigned n = dht_node_homes(node, copy->upath, homes);
-        bool here = false;
+        bool here = false, sure = false;
         for (unsigned i = 0; i < n; i++) {
             home[homes[i]] = true;
             here = here || homes[i] == copy->home;
+            sure = sure ||
+                   !(homes[i] == node->config.self ? doubt_is(node) : unsure[homes[i]]);
         }
-        if (!here || (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch))
+        if (!here || !sure ||
+            (node->death != NULL && node->death[copy->home] >> 1 > copy->epoch))
             *known = false;
     }
     return HASH_COUNT(node->copies);

@@ -127,8 +127,7 @@ static bool all_have_answered(struct dht_node *node, struct dht_lookup *l, bool 
 
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (node_rank_live(node, homes[i]) &&
-            (ask == NULL || !ask->answered || ask->unsure)) {
+        if (node_rank_live(node, homes[i]) && (ask == NULL || !ask->answered)) {
             *soon = true;
             return false;
         }

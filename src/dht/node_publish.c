@@ -263,8 +263,7 @@ static void publish_advance(struct dht_node *node, struct publish *op)
         return;
     }
     if (!op->repair && lease_of_home_may_last(node, op)) {
-        if (!op->timer.active)
-            node_timer_start(node, &op->timer, TIMER_LEASE);
+        node_timer_start(node, &op->timer, TIMER_LEASE);
         return;
     }
     for (unsigned i = 0; i < op->asks.n; i++) {

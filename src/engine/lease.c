@@ -14,8 +14,9 @@
  * of copies in half a term, at most one to each rank.
  *
  * Not renewed:
- * - by a home that may have missed something itself (NET_PONG_UNSURE: it may be on the
- *   smaller side of a cut, or others have not told it all yet), or takes us for dead;
+ * - by a home that takes us for dead;
+ * - while all homes of a copy may have missed something themselves (NET_PONG_UNSURE: they
+ *   may be on the smaller side of a cut, or others have not told them all yet);
  * - while we may be on the smaller side, a copy is not known to its home
  *   (dht/node_copies.c), copies are to be looked at again (revalidate.c), or one that is
  *   out of date has not been removed yet.
@@ -91,7 +92,8 @@ static void update(struct lease *lease, uint64_t now)
     uint64_t oldest;
 
     if (now - lease->collected >= lease->length / 8 || !lease->collected) {
-        lease->ncopies = dht_node_copy_homes(member->dht, lease->home, &lease->known);
+        lease->ncopies =
+            dht_node_copy_homes(member->dht, lease->unsure, lease->home, &lease->known);
         lease->collected = now;
     }
     if (lease->ncopies == 0) {
@@ -216,7 +218,10 @@ void lease_pong(struct member *member, const struct net_msg *msg)
         tell(lease, STORE_LEASE_OUT);
         revalidate_rank(member, msg->source);
     } else {
-        home->good = msg->flags & NET_PONG_UNSURE ? 0 : home->sent;
+        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : home->sent;
+        if (lease->unsure[msg->source] != ((msg->flags & NET_PONG_UNSURE) != 0))
+            lease->collected = 0;
+        lease->unsure[msg->source] = (msg->flags & NET_PONG_UNSURE) != 0;
     }
     update(lease, now);
     set_timer(lease, now);
@@ -238,7 +243,9 @@ int lease_start(struct member *member)
     lease->length = lease_length(member);
     lease->term = lease->length - lease->length / 8;
     if (!(lease->home = calloc(nranks, sizeof(*lease->home))) ||
+        !(lease->unsure = calloc(nranks, sizeof(*lease->unsure))) ||
         !(lease->timer = net_timer_create(member->loop, tick, lease))) {
+        free(lease->unsure);
         free(lease->home);
         free(lease);
         return -1;
@@ -258,6 +265,7 @@ void lease_stop(struct member *member)
         return;
     lease_ask_free(member);
     net_timer_destroy(lease->timer);
+    free(lease->unsure);
     free(lease->home);
     free(lease);
     run_of(member)->lease = NULL;

@@ -26,7 +26,8 @@ struct lease {
     uint64_t no_answer;       /* a neighbour was asked in vain */
     unsigned ncopies;
     bool known;
-    bool *home; /* [nranks]: of a copy */
+    bool *home;   /* [nranks]: of a copy */
+    bool *unsure; /* [nranks]: as it said last */
     uint32_t nranks;
     struct lease_home rank[];
 };

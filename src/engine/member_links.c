@@ -169,8 +169,10 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         struct net_msg pong = {.type = NET_MSG_PONG,
                                .id = msg->id,
                                .offset = dht_node_losses(member->dht, msg->source)};
-        if (dht_node_is_unsure(member->dht) || !dht_node_is_live(member->dht, msg->source))
-            pong.flags = NET_PONG_UNSURE;
+        if (dht_node_is_unsure(member->dht))
+            pong.flags |= NET_PONG_UNSURE;
+        if (!dht_node_is_live(member->dht, msg->source))
+            pong.flags |= NET_PONG_UNKNOWN;
         member_send(member, msg->source, &pong);
         break;
     }

@@ -109,9 +109,10 @@ enum net_msg_type {
 #define NET_LOOKUP_UNSURE 0x40u
 /* PING of a process of the receiver's node: its leases are wanted (engine/lease.c). */
 #define NET_PING_LEASE 0x01u
-/* PONG: do not rely on it that I tell you of newer versions. Its offset: how often I have
- * taken you for dead (dht_node_losses()). */
-#define NET_PONG_UNSURE 0x01u
+/* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. Its offset: how
+ * often I have (dht_node_losses()). */
+#define NET_PONG_UNSURE  0x01u
+#define NET_PONG_UNKNOWN 0x02u
 /* SETTLE: because the receiver asked; no need to ask again. */
 #define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. With

@@ -15,8 +15,11 @@ renames, and is absent at first.
    do a removal and a rename. Exceptions: a file that was rewritten in place on the reader's own node after the reader had opened it (there it
    is one inode, as POSIX has it); a file whose writer's write() had failed and that the writer has closed with what it got so far (it says
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
-   A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
-   missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
+   A version that is out of date may still be read if for each change that the reader missed the writer's node was cut in GRACE before the
+   read's end, or while it made the change and another rank had made the version that was read (what is made on both sides of a cut ends in
+   one order of versions, not of times). Not because the reader's own node was cut, or it was stopped: copies have leases. What was
+   made on the reader's own node has none: there, and where it is only looked at (or removed, or renamed), it is enough for each change
+   that the reader's or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
    the reader: what a stopped rank holds is no excuse for the others of its node.) In the same way ENOENT may be told of what somebody
    published whose node is cut off since before, as long as it is. Such reads are counted apart, as `outdated`. They are right in what they are,
    whole and once true, but not what the rule says.
@@ -416,14 +419,17 @@ class Judge:
         return [c for c in changes if c.begin <= end and not self.missed(c, changes, begin)]
 
     def outdated(self, op, uids):
-        """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
+        """Rule 1: it got one of these, which is out of date; may it get that in place of all that it missed?"""
         changes = self.history(op.name, op)
-        for c in changes:
-            if c.begin <= op.end and c.uid in uids and all(
-                    self.hit(op.begin - GRACE, op.end, ("cut", "stop"), (o.rank, op.rank), (self.node(o.rank), self.node(op.rank)))
-                    for o in self.missed(c, changes, op.begin)):
-                return True
-        return False
+
+        def held_up(c, o):
+            writer, reader = self.node(o.rank), self.node(op.rank)
+            if op.kind != "read" or self.node(c.rank) == reader:
+                return self.hit(op.begin - GRACE, op.end, ("cut", "stop"), (o.rank, op.rank), (writer, reader))
+            return self.hit(op.begin - GRACE, op.end, ("cut",), nodes=(writer,)) or (
+                o.rank != c.rank and self.hit(o.begin, o.end, ("cut",), nodes=(writer,)))
+
+        return any(c.begin <= op.end and c.uid in uids and all(held_up(c, o) for o in self.missed(c, changes, op.begin)) for c in changes)
 
     def hidden(self, op):
         """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still? (Or is again: a link that
