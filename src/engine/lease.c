@@ -28,7 +28,9 @@
  * lease_length() old. What was fetched since has homes that may not have been asked, but
  * they were when it was looked up: the term is an eighth less.
  *
- * What counts is the clock, not this loop: after a stop the time is over.
+ * What counts is the clock, not this loop: after a stop the time is over. Ranks may have
+ * another DYAD_PEER_TIMEOUT (in a session directory): a PONG says what the home's patience
+ * is.
  */
 #include "engine/lease.h"
 
@@ -198,6 +200,15 @@ void lease_begin(struct member *member)
         tell(lease, lease->until);
 }
 
+/* A home with less patience than ours has answered as if that were longer ago. */
+static uint64_t as_of(const struct lease *lease, const struct lease_home *home,
+                      uint64_t length)
+{
+    uint64_t less = length < lease->length ? lease->length - length : 0;
+
+    return home->sent > less ? home->sent - less : 0;
+}
+
 void lease_pong(struct member *member, const struct net_msg *msg)
 {
     struct lease *lease = of(member);
@@ -218,7 +229,7 @@ void lease_pong(struct member *member, const struct net_msg *msg)
         tell(lease, STORE_LEASE_OUT);
         revalidate_rank(member, msg->source);
     } else {
-        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : home->sent;
+        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : as_of(lease, home, msg->length);
         if (lease->unsure[msg->source] != ((msg->flags & NET_PONG_UNSURE) != 0))
             lease->collected = 0;
         lease->unsure[msg->source] = (msg->flags & NET_PONG_UNSURE) != 0;

@@ -168,7 +168,8 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     case NET_MSG_PING: {
         struct net_msg pong = {.type = NET_MSG_PONG,
                                .id = msg->id,
-                               .offset = dht_node_losses(member->dht, msg->source)};
+                               .offset = dht_node_losses(member->dht, msg->source),
+                               .length = lease_length(member)};
         if (dht_node_is_unsure(member->dht))
             pong.flags |= NET_PONG_UNSURE;
         if (!dht_node_is_live(member->dht, msg->source))

@@ -110,7 +110,7 @@ enum net_msg_type {
 /* PING of a process of the receiver's node: its leases are wanted (engine/lease.c). */
 #define NET_PING_LEASE 0x01u
 /* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. Its offset: how
- * often I have (dht_node_losses()). */
+ * often I have (dht_node_losses()); its length: so many ns a holder may rely on me. */
 #define NET_PONG_UNSURE  0x01u
 #define NET_PONG_UNKNOWN 0x02u
 /* SETTLE: because the receiver asked; no need to ask again. */

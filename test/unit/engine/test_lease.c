@@ -30,6 +30,7 @@ static struct net_timer timer;
 static uint64_t timer_at, now; /* 0: not set */
 static uint64_t until;         /* as the line says */
 static bool wanted, bigger, known, revalidating, invalidating;
+static uint64_t patience; /* of the homes */
 static unsigned ncopies, npings, nrevalidated;
 static struct home {
     uint64_t ping; /* the last, or 0 */
@@ -170,7 +171,8 @@ static void answer(uint32_t rank)
                            .source = rank,
                            .id = home->ping,
                            .flags = home->flags,
-                           .offset = home->losses};
+                           .offset = home->losses,
+                           .length = patience};
 
     if (!home->ping || home->silent)
         return;
@@ -221,6 +223,7 @@ static int setup(void **state)
     bigger = known = true;
     revalidating = invalidating = wanted = false;
     ncopies = npings = nrevalidated = 0;
+    patience = seconds_ns(PEER) / 2;
     assert_int_equal(lease_start(member), 0);
     lease_begin(member);
     return 0;
@@ -379,6 +382,17 @@ static void test_given_up(void **state)
     assert_int_equal(nrevalidated, 1);
 }
 
+static void test_less_patient(void **state)
+{
+    uint64_t begin = now;
+
+    (void)state;
+    patience -= UTIL_NSEC_PER_SEC;
+    fetch();
+    assert_in_range(until, begin + TERM - UTIL_NSEC_PER_SEC,
+                    begin + TERM - UTIL_NSEC_PER_SEC);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_renewed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_given_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_less_patient, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
