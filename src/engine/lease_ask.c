@@ -14,9 +14,10 @@
  * cannot be reached) its journal is read. A copy in it is asked about as our own, and
  * removed in its place (adopt.c).
  *
- * While nobody knows the open waits, for as long as it takes to find out who is lost and on
- * which side of a cut we are: PATIENCE times DYAD_PEER_TIMEOUT, and fails with EHOSTUNREACH
- * then; sooner if that is known already. Where there is no memory to ask it fails, too.
+ * While nobody knows the open waits, for as long as it takes to find out who is lost (one
+ * home may be after the other) and on which side of a cut we are: as for a file whose owner
+ * does not answer. Then it fails with EHOSTUNREACH; sooner if that is known already. Where
+ * there is no memory to ask it fails, too.
  */
 #include <endian.h>
 #include <errno.h>
@@ -33,7 +34,6 @@
 #include "store/looked.h"
 #include "util/log.h"
 
-#define PATIENCE 3
 /* How long a neighbour may take to renew its lease, and how often that is looked at. */
 #define NEIGHBOURS (30 * UTIL_NSEC_PER_MSEC)
 #define AGAIN      (3 * UTIL_NSEC_PER_MSEC)
@@ -356,7 +356,7 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
         return;
     }
     now = util_clock_now();
-    patience = PATIENCE * seconds_ns(member->config->peer_timeout);
+    patience = seconds_ns(member->config->join_timeout + 2 * member->config->peer_timeout);
     *wait = (struct lease_wait){
         .member = member,
         .upath = upath,
