@@ -69,6 +69,7 @@ void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_cla
         /* Longer than who is noted keeps the answer, which began to count before. */
         [TIMER_NOTED] = node->config.keep_time + node->config.keep_time / 4,
         [TIMER_REFRESH] = node->config.refresh_interval,
+        [TIMER_LEASE] = node->config.lease / 8 + 1,
     };
 
     node_timer_stop(node, timer);
@@ -312,6 +313,8 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
      */
     if (node->config.keep_time > config->invalidate_timeout)
         node->config.keep_time = config->invalidate_timeout;
+    if (node->config.lease > config->invalidate_timeout)
+        node->config.lease = config->invalidate_timeout;
     node->joining = config->absent;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
@@ -377,6 +380,7 @@ void dht_node_destroy(struct dht_node *node)
     dht_shard_destroy(node->shard);
     doubt_destroy(node);
     buried_destroy(node);
+    lease_destroy(node);
     free(node->missing);
     free(node->death);
     free(node);
@@ -471,6 +475,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
     } else {
         node->death[rank] = ++node->epoch << 1 | 1;
         few_update(node, rank, false);
+        lease_rank_dead(node, rank);
         doubt_rank_dead(node, rank);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);

@@ -42,6 +42,8 @@ struct dht_node_config {
                                   * others of its node are asked */
     uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
                          * none is kept */
+    uint64_t lease; /* ns for which a holder uses its copies after it has asked their homes,
+                     * at most invalidate_timeout; 0: it does not ask (node_lease.c) */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
@@ -83,6 +85,9 @@ struct dht_node_ops {
     /* Somebody waits until this rank does not write upath any more. If it does not, or its
      * writer has died, dht_node_writing() says so. May be NULL. */
     void (*wanted)(void *arg, const char *upath);
+    /* This rank had no copy, and is about to get one. May be NULL. It must not call back.
+     */
+    void (*held)(void *arg);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -147,8 +152,11 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
  * answer needs all homes that are live, and one that has been a home all along
  * (dht_node_set_missing()). With KEEP (no WAIT, no newer_than) the answer may be one that
  * was kept, here or by another member of this node, and is kept: it is as true as one of
- * the homes' (node_kept.c); with KEEP and COPY only that there is nothing. NULL: ENOMEM.
- * After fn the handle is gone. */
+ * the homes' (node_kept.c); with KEEP and COPY only that there is nothing. With
+ * DHT_LOOKUP_SURE (alone) all homes are asked at once, and "nothing" (newer) is believed
+ * only if also each of them has answered that is not known to be lost: not if one is
+ * silent; else EHOSTUNREACH. NULL: ENOMEM. After fn the handle is gone. */
+#define DHT_LOOKUP_SURE 0x10u
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg);
@@ -159,6 +167,18 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
  * version. 0 or -1 ENOMEM, EINVAL (no version). */
 int dht_node_hold(struct dht_node *node, const char *upath,
                   const struct dyad_version *version);
+/* What this rank's copies rest upon: home[r], of nranks, is set for each rank that is a
+ * home of one. *known: each copy is noted by a home of it, and has a home that is not
+ * `unsure` (of nranks; of self it is known). The number of copies. A walk over them, ~0.3
+ * us each.
+ */
+unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
+                             bool *known);
+/* How often the rank was taken for dead here; a number that rises each time. */
+uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank);
+/* May this rank, as a home, have missed something? Is it known to be on the bigger side? */
+bool dht_node_is_unsure(const struct dht_node *node);
+bool dht_node_is_bigger_side(const struct dht_node *node);
 /* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
  * people. */
 uint32_t dht_lookup_home(const struct dht_lookup *lookup);

@@ -277,6 +277,8 @@ static struct copy *copy_create(struct dht_node *node, const char *upath)
     if (copy == NULL)
         return NULL;
     copy->upath = memcpy((char *)copy->place + places, upath, len + 1);
+    if (node->copies == NULL && node->ops->held != NULL)
+        node->ops->held(node->arg);
     HASH_ADD_KEYPTR(hh, node->copies, copy->upath, len, copy);
     if (copy->hh.tbl == NULL) {
         free(copy);
@@ -403,6 +405,30 @@ void copies_timer(struct dht_node *node, struct timer *timer)
     (void)timer;
     node->copy_tries++;
     copies_walk(node);
+}
+
+unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
+                             bool *known)
+{
+    struct copy *copy, *tmp;
+
+    *known = true;
+    memset(home, 0, node->config.nranks * sizeof(*home));
+    HASH_ITER(hh, node->copies, copy, tmp)
+    {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        unsigned n = dht_node_homes(node, copy->upath, homes);
+        bool here = false, sure = false;
+        for (unsigned i = 0; i < n; i++) {
+            home[homes[i]] = true;
+            here = here || copy_is_known_to(node, copy, homes[i]);
+            sure = sure ||
+                   !(homes[i] == node->config.self ? doubt_is(node) : unsure[homes[i]]);
+        }
+        if (!here || !sure)
+            *known = false;
+    }
+    return HASH_COUNT(node->copies);
 }
 
 int dht_node_hold(struct dht_node *node, const char *upath,

@@ -4,7 +4,8 @@
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_told.c: whom a
  * home tells of a newer version. node_publish.c: our own entries. node_passed.c: homes
  * that cannot be told of them. node_lookup.c: our lookups. node_kept.c: their answers,
- * kept. node_copies.c: who knows of our copies. node_leave.c: giving the shard away.
+ * kept. node_copies.c: who knows of our copies. node_lease.c: how long who is lost is
+ * waited for. node_leave.c: giving the shard away.
  * node_doubt.c: when our "not published" may not be true. node_writing.c: who writes what,
  * on storage that nodes share; node_writers.c: as homes know it.
  */
@@ -36,6 +37,7 @@ enum timer_class {
     TIMER_SWEEP,
     TIMER_NOTED,
     TIMER_REFRESH,
+    TIMER_LEASE, /* a part of config.lease */
     TIMER_CLASSES
 };
 
@@ -221,6 +223,7 @@ struct dht_node {
     uint32_t *death;
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
+    uint64_t *lost_at;                 /* NULL: none yet; [rank]: node_lease.c */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
 
     uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
@@ -441,6 +444,13 @@ bool buried_is_empty(const struct dht_node *node, uint32_t rank);
 /* As a home of the key we stand in for some that are missing, or buried. */
 bool buried_stands_in(const struct dht_node *node, const struct dht_key *key);
 void buried_destroy(struct dht_node *node);
+/* node_lease.c */
+void lease_rank_dead(struct dht_node *node, uint32_t rank);
+/* May the rank, which is taken for dead, use its copies without having asked? */
+bool lease_may_last(const struct dht_node *node, uint32_t rank);
+/* May holders that only lost homes know, of whom none has acknowledged this? */
+bool lease_of_home_may_last(const struct dht_node *node, struct publish *op);
+void lease_destroy(struct dht_node *node);
 
 /* node_leave.c */
 /* It is about to be live. */

@@ -136,6 +136,29 @@ static bool must_be_sure(struct dht_node *node, struct dht_lookup *l)
     return silent;
 }
 
+/* DHT_LOOKUP_SURE: a home that is silent, and not known to be lost, may be so because we
+ * are cut off with those that have answered. */
+static bool all_have_answered(struct dht_node *node, struct dht_lookup *l, bool *soon)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = node_homes_all(node, &l->key, homes);
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct ask *ask = asks_find(&l->asks, homes[i]);
+        if (node_rank_live(node, homes[i]) && (ask == NULL || !ask->answered)) {
+            *soon = true;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_sure(struct dht_node *node, struct dht_lookup *l, bool *soon)
+{
+    return negative_is_sure(node, l, soon) &&
+           ((l->flags & DHT_LOOKUP_SURE) == 0 || all_have_answered(node, l, soon));
+}
+
 static void lookup_again(struct dht_node *node, struct timer *timer)
 {
     struct dht_lookup *l =
@@ -146,7 +169,7 @@ static void lookup_again(struct dht_node *node, struct timer *timer)
             lookup_send_cancel(node, l, l->asks.ask[i].rank);
     l->asks.n = 0; /* all have answered or failed */
     l->unsure = false;
-    l->state = LOOKUP_FIRST;
+    l->state = (l->flags & DHT_LOOKUP_SURE) != 0 ? LOOKUP_ALL : LOOKUP_FIRST;
     lookup_advance(node, l);
 }
 
@@ -161,7 +184,7 @@ static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
     }
     for (unsigned i = 0; i < l->asks.n; i++)
         answered |= l->asks.ask[i].answered;
-    if (answered && must_be_sure(node, l) && !negative_is_sure(node, l, &soon)) {
+    if (answered && must_be_sure(node, l) && !is_sure(node, l, &soon)) {
         if ((l->flags & NET_LOOKUP_WAIT) != 0 ||
             (soon && node->ops->now(node->arg) - l->since < node->config.request_timeout)) {
             node_timer_start(node, &l->again, soon ? TIMER_AGAIN : TIMER_RETRY);
@@ -581,6 +604,8 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
     }
     DL_APPEND(node->lookups, l);
     kept_expect(node, l);
+    if ((flags & DHT_LOOKUP_SURE) != 0)
+        l->state = LOOKUP_ALL;
     lookup_advance(node, l);
     node_rearm(node);
     return l;

@@ -265,6 +265,10 @@ void publish_advance(struct dht_node *node, struct publish *op)
             node_timer_start(node, &op->timer, TIMER_PUBLISH);
         return;
     }
+    if (!op->repair && lease_of_home_may_last(node, op)) {
+        node_timer_start(node, &op->timer, TIMER_LEASE);
+        return;
+    }
     for (unsigned i = 0; i < op->asks.n; i++) {
         if (op->asks.ask[i].answered) {
             if (!passed_pending(node, op))

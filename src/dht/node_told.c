@@ -14,6 +14,9 @@
  * neighbour's answer does not shorten the wait for a silent holder: who keeps an answer of
  * the homes (node_kept.c) may use it for as long as that.
  *
+ * For one that is dead, and may not be, nobody may be left to be told, and it may use its
+ * copies for a time (node_lease.c): that is waited for.
+ *
  * An answer of a neighbour that comes late, for a version before the last, does no harm:
  * each of them is told of the newest that the home has at that moment, and what is looked
  * at is whether the holder has something older.
@@ -155,7 +158,7 @@ static bool told_instead(struct dht_node *node, struct told *told, struct told_r
     /* Nobody there sees what it has, or nobody is there any more. */
     if (holder->asked > 0)
         holder->seen_to = true;
-    return !holder->dead;
+    return !holder->dead || lease_may_last(node, holder->rank);
 }
 
 /* Tell the ranks; the publisher is answered when the last one has answered. */
@@ -193,8 +196,7 @@ static void told_timeout(struct dht_node *node, struct timer *timer)
         if (!told->ranks[i].seen_to)
             log_warn(
                 "%s %u did not confirm in time that it dropped its copy of %s, nor "
-                "did another of its node: no longer waited for; who opens that copy "
-                "gets what is out of date",
+                "did another of its node: no longer waited for",
                 node->config.absent ? "place" : "rank", told->ranks[i].rank,
                 told->record->upath);
     told_finish(node, told);

@@ -195,6 +195,11 @@ bool first_look_must_tell(const struct member *member)
     return member->first_look && member->first_look->over && member->first_look->line < 0;
 }
 
+int first_look_line(const struct member *member)
+{
+    return member->first_look ? member->first_look->line : -1;
+}
+
 void first_look_close(struct member *member)
 {
     struct first_look *look = member->first_look;

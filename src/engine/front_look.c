@@ -28,6 +28,7 @@
 #include "engine/front.h"
 #include "engine/front_impl.h"
 #include "store/journal.h"
+#include "store/lease.h"
 #include "store/looked.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -42,12 +43,22 @@
  * table and has looked. Written by any thread, always to true. */
 static bool settled;
 
+/* Copies are covered for half of DYAD_PEER_TIMEOUT at most (lease.c): what is left when an
+ * open says that it wants more. */
+static bool lease_is_over(const struct front *front, const struct store_marks *marks)
+{
+    double soon = front->config.peer_timeout * (double)UTIL_NSEC_PER_SEC * 0.33;
+
+    return store_lease_matters(marks) &&
+           !store_lease_holds(marks, front->rank, -1, util_clock_now(), (uint64_t)soon);
+}
+
 bool front_may_be_old(const struct front *front)
 {
     const struct front_side *side = &front->side[ENGINE_CONSUMER];
 
     return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && side->marks &&
-           !store_looked(side->marks, front->rank);
+           (!store_looked(side->marks, front->rank) || lease_is_over(front, side->marks));
 }
 
 /* Has a rank of this launch recorded anything on this node? */

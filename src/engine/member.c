@@ -235,6 +235,7 @@ void member_has_joined(struct member *member)
         member->self.incarnation, member->self.depth, member->self.bins,
         member->self.replicas);
     first_look_begin(member);
+    lease_begin(member);
     produce_restore(member);
     adopt_look(member);
     first_look_step(member);
@@ -418,6 +419,7 @@ static void member_teardown(struct member *member)
     run_joined(member, ESHUTDOWN);
     answers_close(member);
     first_look_close(member);
+    lease_ask_stop(member);
     first_look_stop(member);
     request_stop(member); /* cancels what the guests asked */
     dump_stop(member);
@@ -443,6 +445,7 @@ static void member_teardown(struct member *member)
     consume_stop(member);
     linger_stop(member);
     revalidate_stop(member);
+    lease_stop(member);
     side_stop(member);
     lost_stop(member);
     dht_node_destroy(member->dht);

@@ -438,6 +438,8 @@ void first_look_wait(struct member *member, struct first_look_wait *wait, const 
                      uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
 /* It is over, and those who ask can be told in no other way than by the answer. */
 bool first_look_must_tell(const struct member *member);
+/* The rank's line in the table of the marks, or -1. */
+int first_look_line(const struct member *member);
 /* From then on the rank's processes ask the next member. The loop's thread. */
 void first_look_close(struct member *member);
 void first_look_stop(struct member *member);

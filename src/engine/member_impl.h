@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "engine/lease.h"
 #include "engine/member.h"
 #include "util/clock.h"
 
@@ -22,6 +23,7 @@ struct member_run {
     struct lost *lost;           /* loop only */
     struct side *side;           /* loop only */
     struct revalidate *again;    /* loop only */
+    struct lease *lease;         /* loop only; NULL: of a promoted guest */
     struct adopt_gone *gone;     /* loop only */
     struct adopt_copies *copies; /* loop only */
     struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
@@ -138,6 +140,8 @@ int revalidate_start(struct member *member);
 void revalidate_stop(struct member *member);
 /* The rank was lost, or is back. */
 void revalidate_rank(struct member *member, uint32_t rank);
+/* Is a copy still to be looked at? */
+bool revalidate_pending(struct member *member);
 
 /* --- adopt_gone.c: what a dead rank of this node had published and was removed --- */
 

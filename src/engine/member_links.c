@@ -168,12 +168,20 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
         gather_receive(member, msg);
         break;
     case NET_MSG_PING: {
-        struct net_msg pong = {.type = NET_MSG_PONG, .id = msg->id};
+        struct net_msg pong = {.type = NET_MSG_PONG,
+                               .id = msg->id,
+                               .offset = dht_node_losses(member->dht, msg->source),
+                               .length = lease_length(member)};
+        if (dht_node_is_unsure(member->dht))
+            pong.flags |= NET_PONG_UNSURE;
+        if (!dht_node_is_live(member->dht, msg->source))
+            pong.flags |= NET_PONG_UNKNOWN;
         member_send(member, msg->source, &pong);
         break;
     }
     case NET_MSG_PONG:
         lost_pong(member, msg->source);
+        lease_pong(member, msg);
         break;
     case NET_MSG_ERROR:
         if (!transfer_receive(member, msg, NULL, 0) && !gather_receive(member, msg))
@@ -301,6 +309,7 @@ static const struct dht_node_ops table_ops = {
     .invalidate_left = adopt_invalidate_left,
     .silent = table_silent,
     .wanted = shared_wanted,
+    .held = lease_held,
 };
 
 /* Others may have taken us for dead, or been lost. What they sent is still unread. */
@@ -363,6 +372,7 @@ int member_links_open(struct member *member)
         .retry_interval = seconds_ns(MEMBER_ASK_AGAIN),
         .invalidate_timeout = seconds_ns(config->peer_timeout) / 2,
         .keep_time = seconds_ns(MEMBER_KEEP),
+        .lease = lease_length(member),
         .refresh_interval = seconds_ns(MEMBER_REFRESH),
     };
 
@@ -378,6 +388,7 @@ int member_links_open(struct member *member)
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         lost_start(member) < 0 || side_start(member) < 0 || revalidate_start(member) < 0 ||
+        lease_start(member) < 0 ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =

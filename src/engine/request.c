@@ -19,6 +19,7 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
+#include "engine/lease.h"
 #include "engine/peer.h"
 #include "store/fetch.h"
 #include "util/log.h"
@@ -44,6 +45,7 @@ struct guest {
     unsigned pending; /* callbacks that will come with this guest as their argument */
     struct member_joined joined;
     struct first_look_wait look;
+    struct lease_wait lease;
     struct net_msg msg; /* points into in[] */
     struct consume *consume;
     struct dump_request *dump;
@@ -365,6 +367,18 @@ static void guest_consume(void *arg, int error)
         guest_answer(guest, errno, NULL);
 }
 
+/* This rank has looked at what was left: is it covered by a lease? */
+static void guest_looked(void *arg, int error)
+{
+    struct guest *guest = arg;
+
+    if (guest->gone || error)
+        guest_consume(guest, error);
+    else
+        lease_wait(guest->member, &guest->lease, guest->msg.entry.upath, guest->msg.length,
+                   guest_consume, guest);
+}
+
 static void guest_serve(void *arg, int error)
 {
     struct guest *guest = arg;
@@ -415,7 +429,7 @@ static void guest_serve(void *arg, int error)
             guest_consume(guest, 0);
         else
             first_look_wait(member, &guest->look, msg->entry.upath, msg->length,
-                            guest_consume, guest);
+                            guest_looked, guest);
         return;
     case NET_MSG_GUEST_WATCH:
         rc = orphan_watch(member, msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER,
@@ -448,6 +462,8 @@ static void guest_serve(void *arg, int error)
         rc = guest->bring ? 0 : -1;
         break;
     case NET_MSG_PING: /* we have joined: that is the answer */
+        if (msg->flags & NET_PING_LEASE)
+            lease_want(member);
         guest_answer(guest, 0, NULL);
         return;
     case NET_MSG_GUEST_DUMP:

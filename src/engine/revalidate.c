@@ -265,6 +265,13 @@ void revalidate_rank(struct member *member, uint32_t rank)
     re->any = true;
 }
 
+bool revalidate_pending(struct member *member)
+{
+    const struct revalidate *re = run_of(member)->again;
+
+    return re->any || re->items;
+}
+
 int revalidate_start(struct member *member)
 {
     struct revalidate *re = calloc(1, sizeof(*re));

@@ -49,7 +49,7 @@ enum field {
     X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                                  \
     X(ERROR, "error", UPATH | VERSION)                                             \
     X(PING, "ping", 0)                                                             \
-    X(PONG, "pong", 0)                                                             \
+    X(PONG, "pong", RANGE)                                                         \
     X(WAVE, "wave", WAVE)                                                          \
     X(DUMP, "dump", UPATH | RANGE)                                                 \
     X(DUMP_REPLY, "dump-reply", UPATH | ENTRY | RANGE | BLOB)                      \

@@ -14,7 +14,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 1
+#define NET_MSG_VERSION 2
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -110,6 +110,12 @@ enum net_msg_type {
 /* With COPY and WAIT: the asker has a copy of the version newer_than, and that one is an
  * answer as well. Nobody waits for it: the home is to know of the copy. */
 #define NET_LOOKUP_HELD 0x80u
+/* PING of a process of the receiver's node: its leases are wanted (engine/lease.c). */
+#define NET_PING_LEASE 0x01u
+/* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. Its offset: how
+ * often I have (dht_node_losses()); its length: so many ns a holder may rely on me. */
+#define NET_PONG_UNSURE  0x01u
+#define NET_PONG_UNKNOWN 0x02u
 /* SETTLE: because the receiver asked; no need to ask again. */
 #define NET_SETTLE_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. With

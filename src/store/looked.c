@@ -31,8 +31,10 @@ uint64_t store_looked_rank(const void *name, size_t len)
     return XXH3_64bits(name, len) | 1;
 }
 
-static bool claim(struct marks_line *line, uint64_t rank, uint32_t session)
+static bool claim(struct marks_header *header, uint32_t number, uint64_t rank,
+                  uint32_t session)
 {
+    struct marks_line *line = &header->lines[number];
     uint64_t old = atomic_load(&line->rank);
 
     if (store_life_is_on(&line->life) ||
@@ -42,6 +44,7 @@ static bool claim(struct marks_line *line, uint64_t rank, uint32_t session)
         return false;
     atomic_store(&line->state, STORE_LOOKING);
     atomic_store(&line->session, session);
+    atomic_store(&header->lease[number], 0);
     atomic_store(&line->rank, rank);
     return true;
 }
@@ -66,7 +69,7 @@ int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *ses
     take_back(header, rank);
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
         uint32_t line = (uint32_t)(rank + i) % MARKS_LINES;
-        if (claim(&header->lines[line], rank, hash))
+        if (claim(header, line, rank, hash))
             return (int)line;
     }
     return -1;

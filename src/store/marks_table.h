@@ -89,10 +89,11 @@ struct marks_header {
     _Atomic uint32_t top;                /* slots at or above it were never used */
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
     _Atomic uint32_t shared;  /* store_marks_share() */
+    uint32_t nrenames;        /* 0: made by a version that had none */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: made by a version that had none */
     struct marks_line lines[MARKS_LINES];
-    uint32_t nrenames; /* 0: made by a version that had none */
+    _Atomic uint32_t lease[MARKS_LINES]; /* lease.c; of the line of that number */
 };
 
 _Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");

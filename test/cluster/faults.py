@@ -15,12 +15,14 @@ renames, and is absent at first.
    do a removal and a rename. Exceptions: a file that was rewritten in place on the reader's own node after the reader had opened it (there it
    is one inode, as POSIX has it); a file whose writer's write() had failed and that the writer has closed with what it got so far (it says
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
-   A version that is out of date may still be read, or seen, where and when the news could not come through: for each change that the reader
-   missed, its own or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
+   A version that is out of date may still be read if for each change that the reader missed the writer's node was cut in GRACE before the
+   read's end, or while it made the change and another rank had made the version that was read (what is made on both sides of a cut ends in
+   one order of versions, not of times). Not because the reader's own node was cut, or it was stopped: copies have leases. What was
+   made on the reader's own node has none: there, and where it is only looked at (or removed, or renamed), it is enough for each change
+   that the reader's or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
    the reader: what a stopped rank holds is no excuse for the others of its node. When all ranks of other nodes have left or are dead nobody
-   can tell any more: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its ranks had
-   left, nobody hears of.) And of two
-   changes made on the two sides of a cut either may win. In the same way ENOENT may be told of what somebody published whose
+   can tell any more, nor be asked: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its
+   ranks had left, nobody hears of.) In the same way ENOENT may be told of what somebody published whose
    node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
    library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are, whole and once true, but not
    what the rule says.
@@ -450,11 +452,16 @@ class Judge:
         return [c for c in changes if c.begin <= end and not self.missed(c, changes, begin)]
 
     def outdated(self, op, uids):
-        """Rule 1: it got one of these, which is out of date; is the news of all that it missed held up?"""
+        """Rule 1: it got one of these, which is out of date; may it get that in place of all that it missed?"""
         changes = self.history(op.name, op)
         return any(c.begin <= op.end and c.uid in uids and
-                   all(self.held_up(o, [op.rank], op.begin, op.end) or self.unordered(c, o)
-                       for o in self.missed(c, changes, op.begin)) for c in changes)
+                   all(self.may_miss(op, c, o) for o in self.missed(c, changes, op.begin)) for c in changes)
+
+    def may_miss(self, op, change, later):
+        """It got `change`, not `later`."""
+        leased = op.kind == "read" and self.node(change.rank) != self.node(op.rank)
+        return (self.held_up(later, [op.rank], op.begin, op.end, leased) or self.unordered(change, later) or
+                leased and later.rank != change.rank and self.hit(later.begin, later.end, ("cut",), nodes=[self.node(later.rank)]))
 
     def unordered(self, change, later):
         """Made on the two sides of a cut that had not been whole since the first: either may win."""
@@ -467,17 +474,19 @@ class Judge:
         """When it was cut off, each with the time in which it is found again."""
         return self.joined([(f["begin"], f["end"] + GRACE) for f in self.faults if f["kind"] == "cut" and f["target"] == node])
 
-    def held_up(self, change, ranks, begin, end):
-        """The news of it may not have come to these ranks of one node."""
-        node = self.node(ranks[0])
-        if self.node(change.rank) != node:  # who is on another node could tell it, as long as somebody was there
+    def held_up(self, change, ranks, begin, end, leased=False):
+        """The news of it may not have come to these ranks of one node. `leased`: they have a copy, and ask before they open it."""
+        node, there = self.node(ranks[0]), self.node(change.rank)
+        if there != node:  # who is on another node could tell it, as long as somebody was there
             last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != node)
+            leased = leased and begin < last
             begin, end = min(begin, last), min(end, last)
-            there = self.node(change.rank)
             gone = max(map(self.ended, self.ranks_on(there)))
             if any(since <= change.begin and gone <= until for since, until in self.cuts(there)):
                 return True  # nobody of that node ever was in reach of others again
-        return self.hit(begin - GRACE, end, ("cut", "stop"), [change.rank, *ranks], (node, self.node(change.rank)))
+        if leased:
+            return self.hit(begin - GRACE, end, ("cut",), nodes=[there])
+        return self.hit(begin - GRACE, end, ("cut", "stop"), [change.rank, *ranks], (node, there))
 
     def hidden(self, op):
         """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still, or whose sides have not found

@@ -152,7 +152,19 @@ class OutOfDate(Judged):
         self.right(self.cut(0).read(1, CUT + 3, "f", "0.1"), "outdated")
 
     def test_reader_cut(self):
-        self.right(self.cut(1).read(1, CUT + 3, "f", "0.1"), "outdated")
+        self.wrong(self.cut(1).read(1, CUT + 3, "f", "0.1"), "stale")
+
+    def test_reader_cut_with_its_own(self):
+        """Rank 4 is on the reader's node."""
+        h = History().write(4, 10, "f", "4.1").fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.2")
+        self.right(h.read(1, CUT + 3, "f", "4.1"), "outdated")
+
+    def test_made_on_both_sides(self):
+        """What was made beyond the cut may have the lower version."""
+        h = History().write(2, 10, "f", "2.1").fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.2")
+        self.right(h.read(1, CUT + 5 + faults.GRACE + 1, "f", "2.1"), "outdated")
+        h = History().write(2, 10, "f", "2.1").fault("cut", 0, CUT, CUT + 5).write(0, CUT + 6, "f", "0.2")
+        self.wrong(h.read(1, CUT + 5 + faults.GRACE + 1, "f", "2.1"), "stale")
 
     def test_another_cut(self):
         self.wrong(self.cut(2).read(1, CUT + 3, "f", "0.1"), "stale")
@@ -165,7 +177,11 @@ class OutOfDate(Judged):
 
     def test_reader_stopped(self):
         h = History().write(0, 10, "f", "0.1").fault("stop", 1, 11, 13).write(0, 12, "f", "0.2")
-        self.right(h.read(1, 13.5, "f", "0.1"), "outdated")
+        self.wrong(h.read(1, 13.5, "f", "0.1"), "stale")
+
+    def test_writer_stopped(self):
+        h = History().write(2, 10, "f", "2.1").write(0, 11, "f", "0.2").fault("stop", 0, 12, 14)
+        self.wrong(h.read(1, 13.5, "f", "2.1"), "stale")
 
     def test_neighbour_stopped(self):
         """Rank 4 is on the reader's node."""

@@ -3,6 +3,8 @@
  */
 #include "fake_links.h"
 
+#include "engine/lease.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,6 +220,16 @@ void dht_node_stood_still(struct dht_node *node, uint64_t ns)
 {
 }
 
+uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
+{
+    return 0;
+}
+
+bool dht_node_is_unsure(const struct dht_node *node)
+{
+    return false;
+}
+
 void dht_node_tick(struct dht_node *node)
 {
 }
@@ -342,6 +354,24 @@ void shared_wanted(void *arg, const char *upath)
 }
 
 void shared_peer(struct member *member, const struct net_peer *peer)
+{
+}
+
+int lease_start(struct member *member)
+{
+    return 0;
+}
+
+uint64_t lease_length(const struct member *member)
+{
+    return 0;
+}
+
+void lease_held(void *arg)
+{
+}
+
+void lease_pong(struct member *member, const struct net_msg *msg)
 {
 }
 
