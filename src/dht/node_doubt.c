@@ -140,6 +140,14 @@ static void settling_drop(struct dht_node *node, uint32_t rank)
     free(s);
 }
 
+static void settling_begin(struct dht_node *node, struct settling *s)
+{
+    s->moment = node->last_id;
+    dht_node_pass_on(node, s->rank);
+    publish_review(node, false); /* what failed to get there before has its turn now */
+    node_rearm(node);
+}
+
 /* --- what is known of a rank --- */
 
 void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
@@ -158,10 +166,12 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
         buried_died(node, rank);
     else if (!was_missing && missing != DHT_GONE)
         buried_missing(node);
-    if (missing == DHT_GONE)
+    if (missing == DHT_GONE) {
+        settling_drop(node, rank);
         doubt_set(node, rank, 0);
-    else if (node->side == DHT_SIDE_SMALLER)
+    } else if (node->side == DHT_SIDE_SMALLER) {
         doubt_set(node, rank, doubt_get(node, rank) | DOUBT_MISSED);
+    }
     if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
         doubt_set(node, rank,
                   doubt_get(node, rank) &
@@ -173,11 +183,15 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
 
 void doubt_rank_live(struct dht_node *node, uint32_t rank)
 {
+    struct settling *s = settling_find(node, rank);
+
     if (node->missing == NULL || node->missing[rank] == DHT_GONE)
         return;
     node->nmissing_short -= node->missing[rank] == DHT_MISSING;
     node->nmissing--;
     node->missing[rank] = DHT_GONE;
+    if (s != NULL)
+        settling_begin(node, s);
     doubt_set(node, rank, doubt_get(node, rank) | DOUBT_BACK);
     if ((doubt_get(node, rank) & DOUBT_BACK) != 0)
         settle_ask(node, rank, 0);
@@ -188,7 +202,10 @@ void doubt_rank_dead(struct dht_node *node, uint32_t rank)
     bool was = doubt_is(node);
     bool gone = node->missing == NULL || node->missing[rank] == DHT_GONE;
 
-    settling_drop(node, rank); /* it asks again when it is back */
+    /* What it has asked stays asked: it may have noticed before we do, and not ask again.
+     */
+    if (gone)
+        settling_drop(node, rank);
     doubt_set(node, rank, gone ? 0 : doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
     if (was && !doubt_is(node))
         lookup_wake(node);
@@ -262,10 +279,7 @@ void doubt_settle(struct dht_node *node, const struct net_msg *msg)
             return; /* it asks again */
         DL_APPEND(node->settling, s);
         s->rank = rank;
-        s->moment = node->last_id;
-        dht_node_pass_on(node, rank);
-        publish_review(node, false); /* what failed to get there before has its turn now */
-        node_rearm(node);
+        settling_begin(node, s);
     }
     s->id = msg->id;
 }

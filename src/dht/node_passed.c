@@ -14,8 +14,8 @@
  * Not so of a home that is known to be dead: its neighbours take over what it had, and
  * compare that with the table.
  *
- * The same of any other holder that is stopped: it is noted by the one home that answered
- * it, and when that one is lost the note is, until the holder renews it. So where a rank
+ * The same of any other holder that is stopped: it is noted by its homes (node_copies.c),
+ * and when these are lost the notes are, until the holder renews them. So where a rank
  * that was or would be a home of the name has been lost since we know it, whoever is
  * missing counts as a holder. (Who is stopped, and has not been missed yet, is not seen to;
  * nor what was noted by a home in whose place another has come by joining.)

@@ -200,6 +200,22 @@ int first_look_line(const struct member *member)
     return member->first_look ? member->first_look->line : -1;
 }
 
+void first_look_stood_still(struct member *member, uint64_t ns)
+{
+    struct first_look *look = member->first_look;
+    struct first_look_wait *wait;
+
+    if (!look || look->over)
+        return;
+    look->until += ns;
+    DL_FOREACH(look->waits, wait)
+    {
+        if (wait->until)
+            wait->until += ns;
+    }
+    set_timer(look, util_clock_now());
+}
+
 void first_look_close(struct member *member)
 {
     struct first_look *look = member->first_look;

@@ -64,6 +64,8 @@ struct lease_wait {
 void lease_wait(struct member *member, struct lease_wait *wait, const char *upath,
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
 /* Before the pool's threads are joined: all waits end. */
+/* This process did not run for so long. */
+void lease_ask_stood_still(struct member *member, uint64_t ns);
 void lease_ask_stop(struct member *member);
 
 #endif

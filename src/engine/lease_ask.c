@@ -16,8 +16,9 @@
  *
  * While nobody knows the open waits, for as long as it takes to find out who is lost (one
  * home may be after the other) and on which side of a cut we are: as for a file whose owner
- * does not answer. Then it fails with EHOSTUNREACH; sooner if that is known already. Where
- * there is no memory to ask it fails, too.
+ * does not answer. (For which this process was stopped does not count.) Then it fails with
+ * EHOSTUNREACH; sooner if that is known already. Where there is no memory to ask it fails,
+ * too.
  */
 #include <endian.h>
 #include <errno.h>
@@ -382,6 +383,21 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
     } else {
         wait->asks = LEASE_NEIGHBOURS;
         job_start(wait, tell_work, told);
+    }
+    set_timer(member);
+}
+
+void lease_ask_stood_still(struct member *member, uint64_t ns)
+{
+    struct lease *lease = of(member);
+    struct lease_wait *wait;
+
+    if (!lease || !lease->waits)
+        return;
+    DL_FOREACH(lease->waits, wait)
+    {
+        wait->asked_at += ns;
+        wait->until += ns;
     }
     set_timer(member);
 }

@@ -442,6 +442,8 @@ bool first_look_must_tell(const struct member *member);
 int first_look_line(const struct member *member);
 /* From then on the rank's processes ask the next member. The loop's thread. */
 void first_look_close(struct member *member);
+/* This process did not run for so long: that does not count. */
+void first_look_stood_still(struct member *member, uint64_t ns);
 void first_look_stop(struct member *member);
 
 /* --- lost.c --- */

@@ -324,6 +324,8 @@ static void stood_still(void *arg, uint64_t ns)
     dht_node_stood_still(member->dht, ns);
     lost_stood_still(member, ns);
     side_stood_still(member);
+    first_look_stood_still(member, ns);
+    lease_ask_stood_still(member, ns);
 }
 
 static bool wave_confirm(void *arg, uint64_t number)

@@ -915,6 +915,32 @@ static void test_empty_shard_beside_a_cut(void **state)
     fake_net_destroy(net);
 }
 
+/* The other side is asked, and notices only then that the link had been broken: it forgets
+ * who has asked. What it says when we are back for it is told it anew. */
+static void test_lost_after_it_was_asked(void **state)
+{
+    struct fake_net *net = net_create();
+    unsigned key = 0;
+
+    (void)state;
+    while (!fake_is_home(net, key, 2) || fake_is_home(net, key, 0))
+        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    fake_publish_ok(net, FAR, key, 5, PUB);
+    see(net, FAR, 2, false);
+    see(net, FAR, 2, true);
+    net->cut[FAR][2] = true; /* what it publishes there again takes a while */
+    see(net, 0, FAR, false);
+    see(net, 0, FAR, true);
+    fake_net_run(net, 10 * MSEC);
+    assert_true(dht_node_is_unsure(net->rank[0].node));
+    see(net, FAR, 0, false);
+    see(net, FAR, 0, true);
+    net->cut[FAR][2] = false;
+    fake_net_run(net, 3 * SEC);
+    assert_false(dht_node_is_unsure(net->rank[0].node));
+    fake_net_destroy(net);
+}
+
 /* Who did not run for a while does not take that for the silence of those it has asked. */
 static void test_stood_still(void **state)
 {
@@ -964,6 +990,7 @@ int main(void)
         cmocka_unit_test(test_heirs),
         cmocka_unit_test(test_heir_says_so),
         cmocka_unit_test(test_empty_shard_beside_a_cut),
+        cmocka_unit_test(test_lost_after_it_was_asked),
         cmocka_unit_test(test_stood_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -362,6 +362,14 @@ int lease_start(struct member *member)
     return 0;
 }
 
+void lease_ask_stood_still(struct member *member, uint64_t ns)
+{
+}
+
+void first_look_stood_still(struct member *member, uint64_t ns)
+{
+}
+
 uint64_t lease_length(const struct member *member)
 {
     return 0;
