@@ -387,7 +387,6 @@ void adopt_gone_step(struct member *member)
 {
 }
 
-
 bool consume_confirm(struct member *member, uint64_t number)
 {
     return false;
