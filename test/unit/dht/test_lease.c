@@ -1,8 +1,8 @@
 /*
  * test/unit/dht/test_lease.c - what a holder's lease rests upon
  *
- * Six ranks, each on a node of its own; a lease of a second, where a silent holder is waited for
- * for longer.
+ * Six ranks, each on a node of its own; a lease of a second, where a silent holder is
+ * waited for for longer.
  */
 #include <errno.h>
 #include <setjmp.h>
