@@ -39,6 +39,8 @@
 
 #include <stdlib.h>
 
+#include "util/log.h"
+
 enum doubt {
     DOUBT_BACK = 1,   /* live again: it has our SETTLE */
     DOUBT_MISSED = 2, /* it was missing while we may have been the smaller side */
@@ -74,6 +76,9 @@ static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
     if (node->doubt == NULL)
         return; /* out of memory: as if it had never been lost */
     doubt = &node->doubt[rank];
+    if ((bits != 0) != (*doubt != 0))
+        log_debug("rank %u %s, for what is not published", (unsigned)rank,
+                  bits != 0 ? "is to give its word" : "need not be asked any more");
     node->ndoubted += (bits != 0) - (*doubt != 0);
     node->nback += ((bits & DOUBT_ASKED) != 0) - ((*doubt & DOUBT_ASKED) != 0);
     *doubt = (uint8_t)bits;
@@ -294,12 +299,19 @@ void doubt_settled(struct dht_node *node, const struct net_msg *msg)
         lookup_wake(node);
 }
 
-void doubt_publish_failed(struct dht_node *node, uint32_t rank)
+void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
 {
     struct settling *s = settling_find(node, rank);
 
-    if (s != NULL)
-        s->again = true;
+    if (s == NULL)
+        return;
+    s->again = true;
+    /* Begun before it was lost: nothing else need happen now that begins a review. What the
+     * review begins is later, so this comes to an end. */
+    if (id <= s->moment && node_rank_live(node, rank)) {
+        publish_review(node, false);
+        node_rearm(node);
+    }
 }
 
 void doubt_review_begins(struct dht_node *node)

@@ -423,7 +423,7 @@ void doubt_rank_dead(struct dht_node *node, uint32_t rank);
 void doubt_settle(struct dht_node *node, const struct net_msg *msg);
 void doubt_settled(struct dht_node *node, const struct net_msg *msg);
 /* An entry of ours has not got to that rank; a review begins that tries it again. */
-void doubt_publish_failed(struct dht_node *node, uint32_t rank);
+void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id);
 void doubt_review_begins(struct dht_node *node);
 /* Answer who has asked and can be answered. */
 void doubt_step(struct dht_node *node);

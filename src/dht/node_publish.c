@@ -197,7 +197,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     op->status = status;
     for (unsigned i = 0; node->settling != NULL && i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
-            doubt_publish_failed(node, op->asks.ask[i].rank);
+            doubt_publish_failed(node, op->asks.ask[i].rank, op->id);
 
     /* What no home could be told is kept as well: the review tries again. */
     if (!op->repair && (status == 0 || status == EHOSTUNREACH)) {
