@@ -38,7 +38,8 @@ renames, and is absent at first.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
-   rank stopped in that time: its homes are anywhere. Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
+   rank stopped in that time: its homes are anywhere. So may what a rank of the reader's node had read before: whether that copy is the
+   newest only the homes know (EHOSTUNREACH). Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
    Once one of these has taken the file over (the injector sees its log) it is the owner as the first was: what is said above of one that
    is stopped, killed or wrecked holds for it, whoever else is alive there.
@@ -528,8 +529,16 @@ class Judge:
         if error in (errno.EHOSTUNREACH, errno.EIO) and op.kind != "read" and any(c.uid is None for c in now) and self.hit(
                 op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
             return True  # nobody can say that it is absent
+        if error == errno.EHOSTUNREACH and op.kind == "read" and self.had_copy(op) and self.hit(
+                op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
+            return True  # nor that the copy is not out of date
         return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                                  {self.node(op.rank)} | {self.node(r) for r in owners})
+
+    def had_copy(self, op):
+        node = self.node(op.rank)
+        return any(o.kind == "read" and o.name == op.name and o.end is not None and o.end < op.begin and self.node(o.rank) == node and
+                   o.outcome[0] == "read" for o in self.operations)
 
     def refused(self, op, error, now):
         """Rules 3 to 5: which of OUTCOMES it is, or what is wrong with it."""

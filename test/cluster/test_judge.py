@@ -361,6 +361,18 @@ class OutOfReach(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 0, CUT, CUT + 5)
         self.right(h.refused(1, CUT + 1, "f", errno.EHOSTUNREACH, took=3), "out of reach")
 
+    def test_homes_of_a_copy(self):
+        """Rank 2 is stopped, who may be a home; 1 and 4 are of one node."""
+        def history(*readers):
+            h = History().write(0, 10, "f", "0.1").fault("stop", 2, CUT, CUT + 5)
+            for rank in readers:
+                h.read(rank, 11, "f", "0.1")
+            return h
+        self.right(history(4).refused(1, CUT + 1, "f", errno.EHOSTUNREACH), "out of reach")
+        self.wrong(history(5).refused(1, CUT + 1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+        self.wrong(history(4).refused(1, CUT + 1, "f", errno.EIO), "EIO")
+        self.wrong(history(4).refused(1, CUT + 5 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
+
     def test_owner_cut_long_ago(self):
         h = History().write(0, 10, "f", "0.1").fault("cut", 0, CUT, CUT + 5)
         self.wrong(h.refused(1, CUT + 5 + faults.GRACE + 0.1, "f", errno.EHOSTUNREACH), "EHOSTUNREACH")
