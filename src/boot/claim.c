@@ -212,9 +212,9 @@ int boot_claim_inherited(const struct sockaddr_un *address, socklen_t len)
     return found;
 }
 
-int boot_claim_connect(const struct sockaddr_un *address, socklen_t len)
+static int claim_connect(const struct sockaddr_un *address, socklen_t len, int type)
 {
-    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | type, 0);
     int saved = errno, moved;
     long rc;
 
@@ -234,6 +234,20 @@ int boot_claim_connect(const struct sockaddr_un *address, socklen_t len)
         close_fd(fd);
         return -1;
     }
+    return fd;
+}
+
+int boot_claim_connect(const struct sockaddr_un *address, socklen_t len)
+{
+    return claim_connect(address, len, 0);
+}
+
+int boot_claim_connect_now(const struct sockaddr_un *address, socklen_t len)
+{
+    int fd = claim_connect(address, len, SOCK_NONBLOCK);
+
+    if (fd >= 0)
+        (void)syscall(SYS_fcntl, fd, F_SETFL, 0);
     return fd;
 }
 

@@ -37,6 +37,9 @@ int boot_claim_inherited(const struct sockaddr_un *address, socklen_t len);
 /* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none
  * lives. */
 int boot_claim_connect(const struct sockaddr_un *address, socklen_t len);
+/* The same, but EAGAIN where the member does not accept (it is stopped) and so many wait
+ * already that connect() would block. */
+int boot_claim_connect_now(const struct sockaddr_un *address, socklen_t len);
 /* The holder of the claim cannot serve: connections that wait, and all later ones, fail at
  * once, in whatever process. The claim stays its holder's. */
 void boot_claim_shut(int claim_fd);

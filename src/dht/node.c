@@ -56,7 +56,7 @@ static const struct {
     [NET_MSG_SETTLED] = {doubt_settled, false},
 };
 
-void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class)
+static uint64_t timer_length(const struct dht_node *node, enum timer_class class)
 {
     const uint64_t length[TIMER_CLASSES] = {
         [TIMER_PUBLISH] = node->config.request_timeout + node->config.invalidate_timeout,
@@ -72,9 +72,14 @@ void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_cla
         [TIMER_LEASE] = node->config.lease / 8 + 1,
     };
 
+    return length[class];
+}
+
+void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class)
+{
     node_timer_stop(node, timer);
     timer->class = class;
-    timer->when = node->ops->now(node->arg) + length[class];
+    timer->when = node->ops->now(node->arg) + timer_length(node, class);
     timer->active = true;
     DL_APPEND(node->timers[class], timer);
 }
@@ -257,13 +262,15 @@ unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
     struct dht_ring ring = node->ring;
 
     ring.live = rank_live_or_missing;
+    if (node->nmissing > 0 || node->ndoubted > 0) /* or nobody is buried, either */
+        ring.nfew = 0;                            /* these are the live ones only */
     return dht_homes_find(&ring, key, homes);
 }
 
-void asks_stood_still(struct asks *asks, uint64_t ns)
+void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now)
 {
     for (unsigned i = 0; i < asks->n; i++)
-        asks->ask[i].sent += ns;
+        asks->ask[i].sent = time_moved(asks->ask[i].sent, ns, now);
 }
 
 struct ask *asks_find(struct asks *asks, uint32_t rank)
@@ -368,6 +375,15 @@ void dht_node_destroy(struct dht_node *node)
 {
     if (node == NULL)
         return;
+    /* What is freed is not taken out of these lists, which several parts share. */
+    for (int i = 0; i < TIMER_CLASSES; i++) {
+        struct timer *timer, *tmp;
+        DL_FOREACH_SAFE(node->timers[i], timer, tmp)
+        {
+            timer->active = false;
+        }
+        node->timers[i] = NULL;
+    }
     self_msg_drop(node);
     kept_drop_all(node);
     leave_destroy(node);
@@ -418,15 +434,19 @@ void dht_node_tick(struct dht_node *node)
     node_run(node);
 }
 
-/* All timers alike, so their lists stay in order. What is kept, and may not be older than a
- * bound that others hold to, is not touched: it goes by the clock. */
+/* All timers alike, so their lists stay in order; what was begun since (the loop notices a
+ * stop a little later) is not later than if it began now. What is kept, and may not be
+ * older than a bound that others hold to, is not touched: it goes by the clock. */
 void dht_node_stood_still(struct dht_node *node, uint64_t ns)
 {
+    uint64_t now = node->ops->now(node->arg);
+
     for (int i = 0; i < TIMER_CLASSES; i++) {
+        uint64_t latest = now + timer_length(node, (enum timer_class)i);
         struct timer *timer;
         DL_FOREACH(node->timers[i], timer)
         {
-            timer->when += ns;
+            timer->when = timer->when + ns < latest ? timer->when + ns : latest;
         }
     }
     lookup_stood_still(node, ns);
@@ -531,6 +551,8 @@ bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t 
     dht_key_init(&key, upath, node->config.depth);
     ring.live = rank_live_with;
     ring.arg = &with;
+    if (!node_rank_live(node, rank))
+        ring.nfew = 0; /* it is not among them */
     for (unsigned i = dht_homes_find(&ring, &key, homes); i > 0 && !found; i--)
         found = homes[i - 1] == rank;
     return found;

@@ -167,9 +167,12 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
     was_missing = node->missing[rank] != DHT_GONE;
     node->nmissing += (missing != DHT_GONE) - was_missing;
     node->missing[rank] = (uint8_t)missing;
-    if (was_missing && missing == DHT_GONE)
+    if (was_missing && missing == DHT_GONE) {
         buried_died(node, rank);
-    else if (!was_missing && missing != DHT_GONE)
+        if (!node->sweep_timer
+                 .active) /* what it held was kept as that of one who may return */
+            node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
+    } else if (!was_missing && missing != DHT_GONE)
         buried_missing(node);
     if (missing == DHT_GONE) {
         settling_drop(node, rank);

@@ -535,12 +535,13 @@ void lookup_wake(struct dht_node *node)
 
 void lookup_stood_still(struct dht_node *node, uint64_t ns)
 {
+    uint64_t now = node->ops->now(node->arg);
     struct dht_lookup *l;
 
     DL_FOREACH(node->lookups, l)
     {
-        l->since += ns;
-        asks_stood_still(&l->asks, ns);
+        l->since = time_moved(l->since, ns, now);
+        asks_stood_still(&l->asks, ns, now);
     }
 }
 

@@ -93,6 +93,8 @@ static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
     passed = &op->passed[op->npassed++];
     *passed = (struct passed){.rank = rank, .instead = DYAD_RANK_NONE};
     passed_ask(node, op, passed);
+    if (op->passed_step > DHT_INSTEAD_MAX) /* others' time is over: this one has its own */
+        op->passed_step = 0;
 }
 
 static bool was_ever_live(const void *arg, uint32_t rank)
@@ -102,34 +104,44 @@ static bool was_ever_live(const void *arg, uint32_t rank)
     return node->death == NULL || node->death[rank] != 1;
 }
 
-/* Has a home been lost that may have had notes of others? If there was one beyond those
- * that all ranks together would have as homes, one of these had been lost before it. */
-static bool notes_lost(const struct dht_node *node, const struct publish *op, uint32_t but)
+/* The homes that have been lost, and may have had notes of others. If there was one beyond
+ * those that all ranks together would have as homes, one of these had been lost before it.
+ */
+static unsigned notes_lost(const struct dht_node *node, const struct publish *op,
+                           uint32_t lost[DHT_REPLICAS_MAX])
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     struct dht_ring ring = node->ring;
+    unsigned n = 0;
 
     ring.live = was_ever_live;
     ring.arg = node;
     ring.nfew = 0;
     for (unsigned i = dht_homes_find(&ring, &op->key, homes); i > 0; i--)
-        if (homes[i - 1] != but && node->death != NULL &&
-            node->death[homes[i - 1]] >> 1 > 0)
-            return true;
-    return false;
+        if (node->death != NULL && node->death[homes[i - 1]] >> 1 > 0)
+            lost[n++] = homes[i - 1];
+    return n;
 }
 
 static void passed_add_missing(struct dht_node *node, struct publish *op)
 {
-    unsigned left = MISSING_MAX;
+    const uint32_t *at = node->config.node;
+    uint32_t lost[DHT_REPLICAS_MAX], cut_off = UINT32_MAX;
+    unsigned n = notes_lost(node, op, lost), left = MISSING_MAX;
 
+    if (n == 0 || at == NULL)
+        return;
     for (uint32_t r = 0; r < node->config.nranks && left > 0; r++) {
         struct passed passed = {.rank = r, .instead = DYAD_RANK_NONE};
-        if (node_rank_live(node, r) || told_holder_is_gone(node, r))
+        if (at[r] == cut_off || node_rank_live(node, r) || told_holder_is_gone(node, r) ||
+            (n == 1 && lost[0] == r))
             continue;
+        if (neighbour_next(node, &passed) == DYAD_RANK_NONE) {
+            cut_off = at[r]; /* nobody of it can be asked: nor for its other ranks */
+            continue;
+        }
         left--;
-        if (notes_lost(node, op, r) && neighbour_next(node, &passed) != DYAD_RANK_NONE)
-            passed_add(node, op, r);
+        passed_add(node, op, r);
     }
 }
 
@@ -169,7 +181,7 @@ void passed_timeout(struct dht_node *node, struct timer *timer)
 {
     struct publish *op =
         (struct publish *)((char *)timer - offsetof(struct publish, passed_timer));
-    bool over = op->passed_step++ == DHT_INSTEAD_MAX;
+    bool over = op->passed_step++ >= DHT_INSTEAD_MAX;
 
     for (unsigned i = 0; i < op->npassed; i++) {
         struct passed *passed = &op->passed[i];

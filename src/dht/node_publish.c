@@ -729,7 +729,7 @@ void publish_stood_still(struct dht_node *node, uint64_t ns)
     struct publish *op;
 
     for (op = node->publishes; op != NULL; op = op->hh.next)
-        asks_stood_still(&op->asks, ns);
+        asks_stood_still(&op->asks, ns, node->ops->now(node->arg));
 }
 
 static void incoming_free(struct incoming *list)

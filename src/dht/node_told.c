@@ -158,7 +158,9 @@ static bool told_instead(struct dht_node *node, struct told *told, struct told_r
     /* Nobody there sees what it has, or nobody is there any more. */
     if (holder->asked > 0)
         holder->seen_to = true;
-    return !holder->dead || lease_may_last(node, holder->rank);
+    /* If the message could not be sent its loss will be noticed, and judged anew. */
+    return !holder->dead || node_rank_live(node, holder->rank) ||
+           lease_may_last(node, holder->rank);
 }
 
 /* Tell the ranks; the publisher is answered when the last one has answered. */

@@ -188,7 +188,7 @@ static int tell_one(const char *name, void *arg)
         !store_lease_is_out(job->marks, store_looked_rank(&address, address_len),
                             util_clock_now()) ||
         (n = net_msg_encode(&ping, frame + 4, sizeof(frame) - 4)) < 0 ||
-        (fd = boot_claim_connect(&address, address_len)) < 0)
+        (fd = boot_claim_connect_now(&address, address_len)) < 0)
         return 0;
     len = htole32((uint32_t)n);
     memcpy(frame, &len, 4);

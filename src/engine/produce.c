@@ -506,12 +506,30 @@ static bool lies_here(const struct member *member, const struct dyad_entry *entr
     return false;
 }
 
+/* Or it may be. */
+static bool is_here(const struct member *member, const char *upath)
+{
+    struct stat st;
+
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].dir && (store_dir_stat(member->side[s].dir, upath, &st) == 0 ||
+                                    (errno != ENOENT && errno != ENOTDIR)))
+            return true;
+    return false;
+}
+
 static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct produce *p = arg;
 
     p->lookup = NULL;
     dirs_forget(p->member, p->upath);
+    /* What a dead process has left is withdrawn because it was not here: it may have been
+     * made anew since. */
+    if (p->only_here && is_here(p->member, p->upath)) {
+        produce_end(p, ENOENT);
+        return;
+    }
     /* Only what is published leaves a tombstone: a program's temporary files are no news.
      */
     if (status != 0) {
