@@ -344,6 +344,7 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
     struct lease *lease = of(member);
     const struct store_record *record;
     uint64_t now, patience;
+    bool removing;
 
     if (!lease || !side->marks || !side->journal || member->state == MEMBER_LEAVING) {
         fn(arg, 0);
@@ -351,8 +352,9 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
     }
     lease_want(member);
     record = store_journal_find(side->journal, upath);
-    if (record ? record->kind != STORE_RECORD_COPY || lease_is_on(member)
-               : others_hold(member)) {
+    removing = invalidate_pending(member, upath);
+    if (!removing && (record ? record->kind != STORE_RECORD_COPY || lease_is_on(member)
+                             : others_hold(member))) {
         fn(arg, 0);
         return;
     }
@@ -374,7 +376,9 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
         wait->timeout = ETIMEDOUT;
     }
     DL_APPEND(lease->waits, wait);
-    if (record) {
+    if (removing) { /* there is no record of it any more, and the file may be there still */
+        wait->asks = LEASE_REMOVES;
+    } else if (record) {
         wait->version = record->entry.version;
         looks_up(wait);
     } else if (lease->no_answer && lease->no_answer + lease->term > now) {
