@@ -60,6 +60,7 @@ struct call_case {
     const char *name;
     const char *argv[8]; /* %o, %a: the directories out and alias */
     const char *log;     /* NULL: the engine must not be loaded */
+    const char *other;   /* what it may be as well, by who is quicker; NULL: nothing */
     int rc;
     const char *out; /* standard output; NULL: not compared */
     unsigned how;
@@ -285,7 +286,9 @@ static const struct call_case
              .how = SYSTEM},
             {.name = "daemon lets go of its output",
              .argv = ACTOR("daemon_output"),
-             .log = W("f") "fork_child\n" P("f", "1") W("after") P("after", "1")},
+             .log = W("f") "fork_child\n" P("f", "1") W("after") P("after", "1"),
+             .other = W("f") "fork_child\nheld f\n" W("after")
+                 P("after", "1")}, /* by the parent, which has yet to end */
             {.name = "member: daemon",
              .argv = ACTOR("member_daemon"),
              .log = "fork_child\nleave exec\nleave exit\nlookup c touch -1\nmember_left\n"
@@ -836,6 +839,15 @@ static unsigned count_published(const char *log)
     return n;
 }
 
+static bool is_other_log(const struct call_case *c, const char *seen)
+{
+    char *other = c->other ? expand(c->other) : NULL;
+    bool is = other && strcmp(seen, other) == 0;
+
+    free(other);
+    return is;
+}
+
 static void compare_log(const struct call_case *c, const char *log)
 {
     char *seen = digest(log ? log : "", c->how),
@@ -849,7 +861,7 @@ static void compare_log(const struct call_case *c, const char *log)
     } else if (expected[0] == '*') {
         if (!strstr(seen, &expected[1]))
             fail_msg("no \"%s\" in:\n%s", &expected[1], seen);
-    } else {
+    } else if (!is_other_log(c, seen)) {
         assert_string_equal(seen, expected);
     }
     free(expected);
