@@ -24,7 +24,8 @@ renames, and is absent at first.
    can tell any more, nor be asked: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its
    ranks had left, nobody hears of.) In the same way ENOENT may be told of what somebody published whose
    node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
-   library's log; GRACE at most). Such reads are counted apart, as `outdated`. They are right in what they are, whole and once true, but not
+   library's log; GRACE at most); or of what was removed on the one side of a cut and made on the other, for good. Such reads are counted
+   apart, as `outdated`. They are right in what they are, whole and once true, but not
    what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
@@ -491,7 +492,8 @@ class Judge:
 
     def hidden(self, op):
         """Rule 1: it was told ENOENT; was all that it missed published behind a cut that is there still, or whose sides have not found
-        each other again? (Or is again: a link that is whole for a moment brings nobody together.)"""
+        each other again? (Or is again: a link that is whole for a moment brings nobody together.) Or on the other side of a cut than
+        the removal?"""
         changes = self.history(op.name, op)
 
         def behind(o):
@@ -501,8 +503,8 @@ class Judge:
                         self.ended(e["target"]) > op.begin for e in self.lost_ones)
             return node != self.node(op.rank) and (apart or self.hit(op.begin, op.end, ("cut",), nodes=[node])) and any(
                 begin <= o.end and end - (0 if apart else GRACE) >= op.begin for begin, end in cuts)
-        return any(c.uid is None and (op.kind != "read" or c.taken) and all(map(behind, self.missed(c, changes, op.begin)))
-                   for c in changes if c.begin <= op.end)
+        return any(c.uid is None and (op.kind != "read" or c.taken) and
+                   all(behind(o) or self.unordered(c, o) for o in self.missed(c, changes, op.begin)) for c in changes if c.begin <= op.end)
 
     def hit(self, begin, end, kinds, ranks=(), nodes=()):
         return any(f["kind"] in kinds and f["begin"] <= end and f["end"] >= begin and

@@ -302,6 +302,18 @@ class Absent(Judged):
         self.wrong(history(3, CUT + 5.2, CUT + 5.5), "ENOENT")  # (on the writer's node)
         self.wrong(history(1, CUT + 5 + faults.GRACE + 0.1, None), "ENOENT")
 
+    def test_removed_on_one_side_and_made_on_the_other(self):
+        """The removal may have the higher version."""
+        def history(node, made):
+            h = History().write(3, 10, "f", "3.1").fault("cut", node, CUT, CUT + 5).op(3, CUT + 1, "remove", "f", CUT + 1.1, "done")
+            return h.write(1, made, "f", "1.1")
+        for kind, outcome in (("look", "absent"), ("remove", "refused"), ("read", "refused")):
+            def told(h):
+                return h.op(4, CUT + 30, kind, "f", CUT + 30.1, outcome, *[errno.ENOENT] * (outcome == "refused"))
+            self.right(told(history(0, CUT + 3)), "outdated")
+            self.wrong(told(history(2, CUT + 3)), "ENOENT")
+            self.wrong(told(history(0, CUT + 5 + faults.GRACE + 0.1)), "ENOENT")
+
     def test_on_the_side_that_is_cut_off(self):
         h = History().fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")
         self.wrong(h.refused(1, CUT + 3, "f", errno.ENOENT, kind="look"), "ENOENT")
