@@ -2,9 +2,12 @@
  * invalidate.c - what happens to a file that somebody else replaced or removed
  *
  * The table says that what is here is out of date; it waits for the answer before the other
- * one's close or unlink returns. The record goes at once, the file by a pool thread, and
- * only if it is still the one of the record. A directory is removed if it was withdrawn, or
- * is something else now, and nothing is in it.
+ * one's close or unlink returns. For this process the record goes at once; the file by a
+ * pool thread, and only if it is still the one of the record. A directory is removed if it
+ * was withdrawn, or is something else now, and nothing is in it. Only then the record goes
+ * from the journal's file, too: until then a neighbour that looks there (lease_ask.c), and
+ * who takes it over if this process is killed (adopt.c), must not take the file for one
+ * that never was anybody's copy.
  *
  * Each home tells us. The second finds no record any more, and would be answered while the
  * file is still there: who is told of a name is answered in the order in which they told
@@ -20,6 +23,7 @@
 
 #include "engine/member.h"
 #include "store/fetch.h"
+#include "util/crash.h"
 #include "util/log.h"
 
 struct invalidate {
@@ -66,6 +70,8 @@ static void invalidate_work(void *arg)
         inv->record[s].entry.upath = inv->upath;
         if (inv->mode[s])
             change_directory(side, inv->upath, inv->mode[s]);
+        if (inv->remove[s])
+            DYAD_CRASH_POINT("invalidate-begin");
         if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
             if (produce_still_there(side, &inv->record[s]))
                 remove_directory(side, inv->upath);
@@ -79,6 +85,8 @@ static void invalidate_work(void *arg)
             errno != ESTALE && errno != ENOENT)
             log_error("the outdated \"%s\" below %s could not be removed: %m", inv->upath,
                       store_dir_path(side->dir));
+        if (inv->remove[s])
+            DYAD_CRASH_POINT("invalidate-removed");
     }
 }
 
@@ -94,11 +102,28 @@ static struct invalidate *first_of(const struct member *member, const char *upat
     return inv;
 }
 
+bool invalidate_pending(const struct member *member, const char *upath)
+{
+    return first_of(member, upath) != NULL;
+}
+
+/* Unless something new has been recorded there meanwhile. */
+static void delete_retired(struct member *member, const char *upath)
+{
+    for (int s = 0; s < 2; s++) {
+        struct store_journal *journal = member->side[s].journal;
+        if (journal && !store_journal_find(journal, upath))
+            store_journal_delete(journal, upath);
+    }
+}
+
 static void invalidate_end(struct invalidate *inv)
 {
     struct member *member = inv->member;
 
     DL_DELETE(member->invalidates, inv);
+    if (!invalidate_pending(member, inv->upath))
+        delete_retired(member, inv->upath);
     dht_node_invalidated(member->dht, inv->token);
     consume_above_changed(member, inv->upath);
     free(inv->upath);
@@ -116,11 +141,6 @@ static void invalidate_done(void *arg)
     strcpy(upath, inv->upath);
     while ((inv = first_of(member, upath)) && inv->done)
         invalidate_end(inv);
-}
-
-bool invalidate_pending(const struct member *member, const char *upath)
-{
-    return first_of(member, upath) != NULL;
 }
 
 /* No copy of ours is between two names. */
@@ -199,6 +219,8 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
         if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
             S_ISDIR(newer->mode))
             keep_directory(inv, s, newer);
+        else if (inv->remove[s])
+            store_journal_retire(side->journal, newer->upath);
         else
             store_journal_delete(side->journal, newer->upath);
         if (member->side[0].journal == member->side[1].journal)

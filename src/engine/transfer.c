@@ -209,7 +209,7 @@ static void commit_done(void *arg)
     int status = t->status;
 
     t->io_busy = false;
-    if (status || t->stale)
+    if (status)
         record_undo(t);
     if (status == EEXIST) { /* written here meanwhile */
         transfer_end(t, EEXIST);
@@ -223,6 +223,7 @@ static void commit_done(void *arg)
                        other copy */
         if (produce_still_there(side, &record))
             store_fetch_discard(side->dir, t->upath, &t->identity);
+        record_undo(t); /* after it, as in invalidate.c */
         transfer_end(t, ESTALE);
         return;
     }

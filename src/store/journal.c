@@ -48,6 +48,7 @@
 struct node {
     UT_hash_handle hh;
     struct store_record record;
+    bool retired;
     char upath[];
 };
 
@@ -111,6 +112,7 @@ static struct node *node_new(const char *upath, size_t len,
     if (!node)
         return NULL;
     node->record = *record;
+    node->retired = false;
     memcpy(node->upath, upath, len);
     node->upath[len] = '\0';
     node->record.entry.upath = node->upath;
@@ -142,6 +144,7 @@ static void index_replace(struct node *node, const struct store_record *record)
 {
     node->record = *record;
     node->record.entry.upath = node->upath;
+    node->retired = false;
 }
 
 /* 0 or -1 ENOMEM. */
@@ -694,12 +697,24 @@ int store_journal_delete(struct store_journal *journal, const char *upath)
     return 0;
 }
 
+int store_journal_retire(struct store_journal *journal, const char *upath)
+{
+    struct node *node = index_find(journal, upath, strlen(upath));
+
+    if (!node || node->retired) {
+        errno = ENOENT;
+        return -1;
+    }
+    node->retired = true;
+    return 0;
+}
+
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath)
 {
     struct node *node = index_find(journal, upath, strlen(upath));
 
-    return node ? &node->record : NULL;
+    return node && !node->retired ? &node->record : NULL;
 }
 
 int store_journal_foreach(struct store_journal *journal,
@@ -711,8 +726,7 @@ int store_journal_foreach(struct store_journal *journal,
 
     HASH_ITER(hh, journal->index, node, next)
     {
-        rc = fn(&node->record, arg);
-        if (rc != 0)
+        if (!node->retired && (rc = fn(&node->record, arg)) != 0)
             break;
     }
     return rc;

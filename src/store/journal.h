@@ -74,8 +74,13 @@ int store_journal_remove(struct store_journal *journal);
  * ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: this process has the new one, and the
  * file gets it when it can be written again. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
-/* 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
+/* A retired one, too. 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
 int store_journal_delete(struct store_journal *journal, const char *upath);
+/* Not to be found any more, here; in the file it stays until store_journal_delete(): what
+ * it names is being removed, and whoever reads the journal meanwhile, or takes it over when
+ * this process is killed, must know that. A store_journal_put() makes it a record as any
+ * other. 0, or -1: ENOENT there is none. */
+int store_journal_retire(struct store_journal *journal, const char *upath);
 /* NULL if there is none. */
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath);
@@ -99,6 +104,7 @@ bool store_journal_any(const struct store_dir *dir, const char *prefix);
 int store_journal_foreach(struct store_journal *journal,
                           int (*fn)(const struct store_record *record, void *arg),
                           void *arg);
+/* Retired ones count. */
 uint64_t store_journal_count(const struct store_journal *journal);
 uint64_t store_journal_bytes(const struct store_journal *journal); /* size of the file */
 

@@ -90,6 +90,23 @@ for point in fetch-complete:2 fetch-committed fetch-committed:4; do
     reader "$point"
 done
 
+# Rank 1 is killed before or after it has removed a copy that is out of date: its neighbour, rank 2, does not open that.
+holder() {
+    case_begin "1/$1"
+    job_killed 40 near \
+        1@n0 bash -c "$RANK"'for i in 1 2 3 4; do text "r$i" >"$SSD/r$i"; done; made flag.written; wait_for flag.read
+            for i in 1 2 3 4; do text "again$i" >"$SSD/r$i"; done; made flag.rewritten; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'hello 1; wait_for flag.written; for i in 1 2 3 4; do right "r$i" "r$i"; done; made flag.read; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'wait_for flag.gone.1; wait_for flag.rewritten; for i in 1 2 3 4; do right "r$i" "again$i"; done
+            made ok.near; made flag.over' -- \
+        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+    died 1
+}
+
+for point in invalidate-begin invalidate-begin:3 invalidate-removed invalidate-removed:4; do
+    holder "$point"
+done
+
 # Rank 0 has written files, has copies, and is killed. Rank 1 begins to adopt them and is killed over it; rank 2, which is
 # stopped meanwhile so that it is not the first, takes over what both have left.
 adopter() {

@@ -72,6 +72,52 @@ static int sum_one(const struct store_record *record, void *arg)
     return 0;
 }
 
+/* What is retired is not found here, and stays for others and for the next opening. */
+static void retires(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    struct store_look look = {.upath = "old"};
+    uint64_t sum = 0;
+
+    put(journal, "old", 2);
+    put(journal, "other", 4);
+    assert_int_equal(store_journal_retire(journal, "old"), 0);
+    errno = 0;
+    assert_int_equal(store_journal_retire(journal, "old"), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(store_journal_retire(journal, "none"), -1);
+    assert_null(store_journal_find(journal, "old"));
+    assert_int_equal(store_journal_foreach(journal, sum_one, &sum), 0);
+    assert_int_equal(sum, 4);
+    assert_int_equal(store_journal_look(s->dir, "rank.0", &look, 1), 0);
+    assert_true(look.found);
+    assert_int_equal(look.record.entry.version.counter, 2);
+    journal = reopen(s, journal, 1);
+    check(journal, "old", 2);
+
+    /* A label makes the file anew. */
+    assert_int_equal(store_journal_retire(journal, "old"), 0);
+    assert_int_equal(store_journal_set_label(journal, "whose"), 0);
+    journal = reopen(s, journal, 2);
+    check(journal, "old", 2);
+
+    assert_int_equal(store_journal_retire(journal, "old"), 0);
+    assert_int_equal(store_journal_delete(journal, "old"), 0);
+    assert_int_equal(store_journal_look(s->dir, "rank.0", &look, 1), 0);
+    assert_false(look.found);
+    assert_int_equal(store_journal_delete(journal, "old"), -1);
+
+    /* What is put there is as good as any. */
+    put(journal, "old", 6);
+    assert_int_equal(store_journal_retire(journal, "old"), 0);
+    put(journal, "old", 8);
+    check(journal, "old", 8);
+    journal = reopen(s, journal, 3);
+    check(journal, "old", 8);
+    store_journal_destroy(journal);
+}
+
 static void remembers(void **state)
 {
     struct scratch *s = *state;
@@ -489,14 +535,9 @@ static void taken_over(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(remembers),
-        TEST(taken_over),
-        TEST(checks_names),
-        TEST(one_writer),
-        TEST(written_anew_when_removed),
-        TEST(torn_tail),
-        TEST(full_disk),
-        TEST(stays_compact),
+        TEST(remembers),        TEST(retires),    TEST(taken_over),
+        TEST(checks_names),     TEST(one_writer), TEST(written_anew_when_removed),
+        TEST(torn_tail),        TEST(full_disk),  TEST(stays_compact),
         TEST(killed_at_random),
     };
     if (argc > 1 && strcmp(argv[1], "--long") == 0)
