@@ -34,7 +34,7 @@ renames, and is absent at first.
 3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
    an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
    ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
-   waiting, dead, at their end, or stopped or cut off (or not found again since, GRACE at most): nobody who can be reached was left, and
+   waiting, dead, at their end, or stopped or cut off (or not found again since by all, GRACE at most): nobody who can be reached was left, and
    that nothing will come is not known.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
@@ -601,7 +601,7 @@ class Judge:
 
     def nobody_left(self, op, away=False):
         """Was there a moment in this wait at which all ranks were waiting, dead or at their end (or away: stopped, cut off, or not found
-        again since by who waits)?"""
+        again since by some rank: what is said is what all together know)?"""
         edges = []
         for rank in range(self.plan.ranks):
             idle = [(o.begin, o.end or FOREVER) for o in self.operations if o.rank == rank and o.kind == "read"]
@@ -609,8 +609,7 @@ class Judge:
             for f in self.faults if away else ():
                 if f["kind"] == "stop" and f["target"] == rank or f["kind"] == "cut" and f["target"] == self.plan.node(rank):
                     idle.append((f["begin"], f["end"]))
-                    idle += [(max(f["begin"], e["begin"]), min(f["end"] + GRACE, e["end"])) for e in self.lost_ones
-                             if e["target"] == op.rank and e["of"] == rank]
+                    idle += [(max(f["begin"], e["begin"]), min(f["end"] + GRACE, e["end"])) for e in self.lost_ones if e["of"] == rank]
             for begin, end in self.joined(idle):
                 if begin <= op.end and end >= op.begin and end > begin:
                     edges += [(begin, 1), (end, -1)]

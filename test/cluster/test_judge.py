@@ -275,7 +275,8 @@ class Absent(Judged):
             return any("EHOSTUNREACH" in w for w in wrong)
         self.assertFalse(refused(history(CUT + 3)))
         self.assertFalse(refused(history(CUT + 5.2)))
-        self.assertTrue(refused(history(CUT + 5.2, by=2)))
+        self.assertFalse(refused(history(CUT + 5.2, by=2)))
+        self.assertTrue(refused(history(CUT + 5.6, by=2, until=CUT + 5.5)))
         self.assertTrue(refused(history(CUT + 5.6, until=CUT + 5.5)))
         self.assertTrue(refused(history(CUT + 5 + faults.GRACE + 0.1)))
 
