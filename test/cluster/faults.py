@@ -51,9 +51,10 @@ renames, and is absent at first.
    or this rank joining anew.
 7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
    without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
-8. What lies in a managed directory at the end is whole, but for what a writer of this node left that was killed or failed within write(),
-   under the name that it has then, where nobody of the node has written or got another version since; it is not out of date (as in 1), where a rank of this node is alive; and no temporary name is left but of a
-   rename whose process was killed.
+8. What lies in a managed directory at the end is whole and, where a rank of this node is alive, not out of date (as in 1); but for what
+   a writer of this node left that was killed or failed within write() (all of it, perhaps, but it was not published), under the name that
+   it has then, where nobody of the node has written or got another version since. And no temporary name is left but of a rename whose
+   process was killed.
 """
 import errno
 import heapq
@@ -336,7 +337,7 @@ class Judge:
         self.operations, self.died, self.changes = [], {}, {}
         self.dying = {}  # since when somebody was at killing it
         self.in_place = []  # operations that write into the file as it is
-        self.broken = []  # (when, node, name): a file that is not whole was left there
+        self.broken = []  # (when, node, name, uid): a file that need not be whole was left there, nor was it published
         self.finished = {}
         for rank in range(self.plan.ranks):
             self.collect(rank)
@@ -409,7 +410,7 @@ class Judge:
             self.change(op.name, op, end, op.uid, sure, torn=op.broke or outcome == "failed", dead=dead)
             if not sure:
                 self.change(op.name, op, end, None, False, dead=dead, taken=not dead, left="gone" not in op.outcome[3:] if op.outcome else True)
-                self.broken.append((end, self.node(op.rank), op.name))
+                self.broken.append((end, self.node(op.rank), op.name, op.uid))
         elif op.kind == "replace":  # the name has what was there before, or this: never nothing
             self.change(op.name, op, end, op.uid, sure, dead=dead)
         elif op.kind == "remove":
@@ -423,7 +424,7 @@ class Judge:
                 if c.left and c in latest or c.uid and (not sure or c in latest):
                     self.change(op.to, op, end, c.uid, sure, dead=dead, taken=not c.uid, left=c.left)
                 if c.left and c in latest:
-                    self.broken.append((end, self.node(op.rank), op.to))
+                    self.broken.append((end, self.node(op.rank), op.to, self.last_broken(self.node(op.rank), op.name)[1]))
 
     def note_seen(self, op):
         """Somebody has read what a killed process wrote: then it was published, by now."""
@@ -732,7 +733,7 @@ class Judge:
                     self.wrong.append("%s is no whole version: %s %s" % (where, uid, wrong))
                 continue
             alive = [r for r in self.ranks_on(node) if r not in self.gone]
-            if not alive or any(c.uid == uid for c in now):
+            if not alive or any(c.uid == uid for c in now) or self.left_broken(node, name, uid):
                 continue
             changes = self.history(name)
             there = min(end, max(map(self.ended, alive)))  # until then somebody of the node could be told
@@ -752,9 +753,18 @@ class Judge:
             if others:
                 self.wrong.append("rank %d left at %.3f, while ranks %s were at work" % (rank, left["end"], others))
 
-    def left_broken(self, node, name):
-        """A write broke off there, or what it had left was renamed to this, and nothing has been put in its place."""
-        broken = max((when for when, where, what in self.broken if where == node and what == name), default=None)
+    def last_broken(self, node, name):
+        """When, and which."""
+        return max(((when, uid) for when, where, what, uid in self.broken if where == node and what == name),
+                   key=lambda b: b[0], default=(None, None))
+
+    def left_broken(self, node, name, uid=None):
+        """A write broke off there (`uid`: that one, and nobody has seen it published), or what it had left was renamed to this, and nothing
+        has been put in its place."""
+        broken, which = self.last_broken(node, name)
+        if uid is not None and (uid != which or any(
+                c.uid == uid and c.sure and c.op.kind == "write" for changes in self.changes.values() for c in changes)):
+            return False
         return broken is not None and not any(
             name in (o.name, o.to) and self.node(o.rank) == node and o.begin > broken and o.outcome and
             o.outcome[0] in ("read", "done") for o in self.operations)

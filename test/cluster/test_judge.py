@@ -491,6 +491,21 @@ class Ends(Judged):
         h = History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).write(3, 12, "f", "3.1")
         self.wrong(h.lies(0, "f", "0.1", "3 bytes of 9"), "no whole version")
 
+    def test_all_of_a_file_left(self):
+        """Its writer was killed between its last byte and the close: nobody was told of it."""
+        def history():
+            h = History().op(0, 10, "write", "f", 10.1, "killed", uid="0.1", child=True).note(0, 10.1, "child", 9)
+            return h.write(1, 12, "f", "1.1").op(1, 13, "remove", "f", 13.1, "done")
+        self.right(history().lies(0, "f", "0.1"))
+        self.right(History().op(0, 10, "write", "f", 10.1, "killed", uid="0.1", child=True).note(0, 10.1, "child", 9)
+                   .op(0, 11, "rename", "f", 11.1, "done", to="g").write(1, 12, "g", "1.1").lies(0, "g", "0.1"))
+        self.wrong(history().lies(1, "f", "0.1"), "out of date")
+        self.wrong(history().lies(0, "f", "1.1"), "out of date")
+        h = History().op(0, 10, "write", "f", 10.1, "killed", uid="0.1", child=True).note(0, 10.1, "child", 9)
+        h.read(1, 11, "f", "0.1").write(1, 12, "f", "1.1")
+        self.wrong(h.lies(0, "f", "0.1"), "out of date")
+        self.wrong(history().read(3, 12.5, "f", "1.1").lies(0, "f", "0.1"), "out of date")
+
     def test_from_nowhere(self):
         self.wrong(History().lies(1, "f", "9.9"), "never was there")
 
