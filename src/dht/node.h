@@ -65,14 +65,19 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
-    /* May be NULL, all three: what the members of this node share (store/answers.h). get:
+    /* May be NULL, all five: what the members of this node share (store/answers.h). get:
      * the answer to upath that another member keeps and that counts at `now`; never one
      * that a dead member kept. put: share this one; returns its number, or 0. drop: when it
-     * returns, no get that begins finds that put. They return at once. */
+     * returns, no get that begins finds that put. told: the homes have said at `now` that
+     * upath is published, or is not; from then on no get finds an answer that says
+     * otherwise and began before. told_at: when any member of the node was told so last.
+     * They return at once. */
     bool (*answer_get)(void *arg, const char *upath, uint64_t now,
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
+    void (*answer_told)(void *arg, const char *upath, uint64_t now, bool published);
+    uint64_t (*answer_told_at)(void *arg, const char *upath, bool published);
     /* The same, and `rank`, which is of this node and dead or silent, may have such a copy
      * here. If what it has is not to be seen here dht_node_unseen(token) says so, before
      * dht_node_invalidated(). NULL: nothing is known of the node's disk, and invalidate()

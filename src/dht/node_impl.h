@@ -362,6 +362,11 @@ bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
 void kept_expect(struct dht_node *node, const struct dht_lookup *l);
 /* It has ended with `best` and `status`; `whole`: all who answered will tell us. */
 void kept_settle(struct dht_node *node, const struct dht_lookup *l, bool whole);
+/* The homes have answered this one (status 0 or ENOENT): what is kept and says otherwise
+ * may be older. */
+void kept_told(struct dht_node *node, const struct dht_lookup *l);
+/* The same of an INVALIDATE. */
+void kept_newer(struct dht_node *node, const struct dyad_entry *newer);
 /* Something happened to the upath: what is kept or on its way is not true any more. */
 void kept_drop(struct dht_node *node, const char *upath);
 /* Homes may have moved. */

@@ -36,6 +36,13 @@
  *     that we know of. So we rely on no other home than for an answer of our own.
  *   - A home that has lost its connection to a keeper that lives takes it for dead. That
  *     bound (keep_time) is the one that is left, and is the keeper's own as well.
+ * One home has a publish before another, and its keepers. Who has been told of it by the
+ * one must not be told otherwise afterwards by an answer of the other's that is kept, here
+ * or by a neighbour (mkdir says EEXIST, and stat ENOENT). So whoever is told something
+ * notes that for the node (ops->answer_told), and what says otherwise and was asked for
+ * before is not used (as long as there is no table of the node, what this rank keeps
+ * itself is). Between nodes that is not promised: before the publish is acknowledged.
+ *
  * While we publish that name we ask the homes. Who uses an answer does not keep it, and
  * does not put it again: it is looked at each time.
  */
@@ -68,11 +75,47 @@ static struct kept *kept_get(struct dht_node *node, const char *upath)
     return kept;
 }
 
+/* May somebody of this node have been told otherwise since? */
+static bool is_contradicted(struct dht_node *node, const struct kept *kept)
+{
+    return node->ops->answer_told_at != NULL &&
+           kept->since <=
+               node->ops->answer_told_at(node->arg, kept->upath, kept->status != 0);
+}
+
 const struct kept *kept_find(struct dht_node *node, const char *upath)
 {
-    const struct kept *kept = kept_get(node, upath);
+    struct kept *kept = kept_get(node, upath);
 
-    return kept != NULL && kept->lookup == 0 ? kept : NULL;
+    if (kept == NULL || kept->lookup != 0)
+        return NULL;
+    if (!is_contradicted(node, kept))
+        return kept;
+    kept_free(node, kept);
+    return NULL;
+}
+
+void kept_told(struct dht_node *node, const struct dht_lookup *l)
+{
+    struct kept *kept;
+
+    if (l->status != 0 && l->status != ENOENT)
+        return;
+    HASH_FIND_STR(node->kept, l->upath, kept);
+    if (kept != NULL && kept->lookup != l->id &&
+        (kept->lookup != 0 || kept->status != l->status))
+        kept_free(node, kept);
+    if (node->ops->answer_told != NULL)
+        node->ops->answer_told(node->arg, l->upath, node->ops->now(node->arg),
+                               l->status == 0);
+}
+
+void kept_newer(struct dht_node *node, const struct dyad_entry *newer)
+{
+    kept_drop(node, newer->upath);
+    if (node->ops->answer_told != NULL)
+        node->ops->answer_told(node->arg, newer->upath, node->ops->now(node->arg),
+                               newer->state == DYAD_ENTRY_PUBLISHED);
 }
 
 /* Are these the homes that we would ask? That it is published, the first of them said that

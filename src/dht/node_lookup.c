@@ -86,6 +86,7 @@ static void lookup_finish(struct dht_node *node, struct dht_lookup *l, int statu
     for (unsigned i = 0; i < l->asks.n; i++)
         whole = whole && !l->asks.ask[i].failed;
     l->status = status;
+    kept_told(node, l);
     kept_settle(node, l, whole);
     lookup_unlink(node, l);
     l->home = DYAD_RANK_NONE;

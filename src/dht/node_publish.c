@@ -552,7 +552,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct own *own;
     struct dht_key key;
 
-    kept_drop(node, in->upath);
+    kept_newer(node, &in->newer);
     copies_newer(node, &in->newer);
     dht_key_init(&key, in->upath, 0);
     own = own_find(node, in->upath, (uint32_t)key.full);

@@ -55,6 +55,19 @@ uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *ans
     return member->answers ? store_answers_put(member->answers, upath, answer) : 0;
 }
 
+void answers_told(void *arg, const char *upath, uint64_t now, bool published)
+{
+    struct member *member = arg;
+    if (member->answers)
+        store_answers_told(member->answers, upath, now, published);
+}
+
+uint64_t answers_told_at(void *arg, const char *upath, bool published)
+{
+    struct member *member = arg;
+    return member->answers ? store_answers_told_at(member->answers, upath, published) : 0;
+}
+
 void answers_drop(void *arg, uint64_t put)
 {
     struct member *member = arg;

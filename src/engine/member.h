@@ -340,6 +340,8 @@ void answers_close(struct member *member);
 bool answers_get(void *arg, const char *upath, uint64_t now, struct dyad_answer *answer);
 uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer);
 void answers_drop(void *arg, uint64_t put);
+void answers_told(void *arg, const char *upath, uint64_t now, bool published);
+uint64_t answers_told_at(void *arg, const char *upath, bool published);
 
 /* --- transfer.c, transfer_*.c --- */
 struct transfer_wait {

@@ -33,6 +33,13 @@
  * the new one's life: alive() looks for the generation before and behind the word.  A
  * claimer that is killed in between leaves an entry that is not used again.
  *
+ * What members were told.  An answer and its contradiction are both true while a publish is
+ * under way: one home has it, and the keepers of the other have not heard of it.  Who has
+ * seen the newer of the two must not see the other afterwards, nor may who has heard of it
+ * from him (mkdir says EEXIST, and stat that nothing is there).  So each home's word is
+ * noted with its time, for the whole node, and an answer that says otherwise counts only if
+ * it was asked for later.  Names share places; that costs a question now and then.
+ *
  * The name of the file has the boot and the time namespace in it, since other nodes may see
  * the directory, and the clock must be the same to all who use the table.  It is made in
  * full under another name, and with all its blocks, as the table of the marks is
@@ -142,6 +149,29 @@ static bool read_slot(struct store_answers *answers, struct answer_slot *slot,
            alive(&answers->table->keepers[data->keeper], data->generation);
 }
 
+static _Atomic uint64_t *told_of(const struct store_answers *answers, uint64_t hash,
+                                 bool published)
+{
+    return &answers->table->told[published][hash / ANSWERS_SLOTS % ANSWERS_TOLD];
+}
+
+void store_answers_told(struct store_answers *answers, const char *upath, uint64_t now,
+                        bool published)
+{
+    _Atomic uint64_t *told =
+        told_of(answers, hash_of(answers, upath, strlen(upath)), published);
+    uint64_t before = atomic_load(told);
+
+    while (before < now && !atomic_compare_exchange_weak(told, &before, now))
+        ;
+}
+
+uint64_t store_answers_told_at(const struct store_answers *answers, const char *upath,
+                               bool published)
+{
+    return atomic_load(told_of(answers, hash_of(answers, upath, strlen(upath)), published));
+}
+
 bool store_answers_get(struct store_answers *answers, const char *upath, uint64_t now,
                        struct dyad_answer *answer)
 {
@@ -156,7 +186,8 @@ bool store_answers_get(struct store_answers *answers, const char *upath, uint64_
     bucket = bucket_of(answers->table, hash);
     for (unsigned i = 0; i < ANSWERS_WAYS; i++) {
         if (!read_slot(answers, &bucket[i], hash, upath, len, &data) || data.since > now ||
-            data.until <= now)
+            data.until <= now ||
+            data.since <= atomic_load(told_of(answers, hash, data.status != 0)))
             continue;
         *answer = (struct dyad_answer){
             .status = data.status,

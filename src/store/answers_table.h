@@ -13,10 +13,11 @@
 #include "store/answers.h"
 #include "store/control.h"
 
-#define ANSWERS_MAGIC   0x3153574e41594144ull /* "DAYANSW1" */
+#define ANSWERS_MAGIC   0x3253574e41594144ull /* "DAYANSW2" */
 #define ANSWERS_SLOTS   4096u
 #define ANSWERS_WAYS    4u   /* slots that a name can be in */
 #define ANSWERS_KEEPERS 512u /* members of this node at once, of all sessions */
+#define ANSWERS_TOLD    4096u
 
 /* The word of a slot: flags, the slot's own number, the keeper that wrote it last, and a
  * count that rises with every change.  So a word names one use of one slot. */
@@ -65,6 +66,8 @@ struct answers_table {
     _Alignas(64) _Atomic uint64_t generations;
     _Alignas(64) struct answer_keeper keepers[ANSWERS_KEEPERS];
     _Alignas(64) struct answer_slot slots[ANSWERS_SLOTS];
+    /* By hash of the name: when a home said last that one is published, or is not. */
+    _Alignas(64) _Atomic uint64_t told[2][ANSWERS_TOLD];
 };
 
 _Static_assert(sizeof(struct answer_data) % sizeof(uint64_t) == 0, "whole words");

@@ -125,13 +125,31 @@ static struct fake_answer *shared_of(struct fake_rank *self, const char *upath)
                : NULL;
 }
 
+static uint64_t *told_of(struct fake_rank *self, const char *upath, bool published)
+{
+    struct fake_net *net = self->net;
+    return &net->told[self->rank % net->machines][key_index(upath)][published];
+}
+
+static void op_answer_told(void *arg, const char *upath, uint64_t now, bool published)
+{
+    if (shared_of(arg, upath) != NULL)
+        *told_of(arg, upath, published) = now;
+}
+
+static uint64_t op_answer_told_at(void *arg, const char *upath, bool published)
+{
+    return shared_of(arg, upath) != NULL ? *told_of(arg, upath, published) : 0;
+}
+
 static bool op_answer_get(void *arg, const char *upath, uint64_t now,
                           struct dyad_answer *answer)
 {
     struct fake_rank *self = arg, *keeper;
     const struct fake_answer *shared = shared_of(self, upath);
 
-    if (shared == NULL || shared->put == 0 || shared->answer.until <= now)
+    if (shared == NULL || shared->put == 0 || shared->answer.until <= now ||
+        shared->answer.since <= *told_of(self, upath, shared->answer.status != 0))
         return false;
     keeper = &self->net->rank[shared->rank];
     if (keeper->node == NULL || keeper->incarnation != shared->incarnation)
@@ -200,6 +218,8 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .answer_get = op_answer_get,
                                         .answer_put = op_answer_put,
                                         .answer_drop = op_answer_drop,
+                                        .answer_told = op_answer_told,
+                                        .answer_told_at = op_answer_told_at,
                                         .invalidate_left = op_invalidate_left,
                                         .wanted = op_wanted,
                                         .silent = op_silent};

@@ -60,6 +60,8 @@ struct fake_net {
     uint32_t
         machines; /* rank r is on r mod machines, where answers are shared; 0: nowhere */
     struct fake_answer shared[FAKE_RANKS][FAKE_KEYS];
+    uint64_t told[FAKE_RANKS][FAKE_KEYS]
+                 [2]; /* when: that it is not published, that it is */
     uint64_t puts;
     struct dht_node_config config;
     struct fake_rank rank[FAKE_RANKS];

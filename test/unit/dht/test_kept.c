@@ -417,6 +417,45 @@ static void test_node_keeper_is_silent(void **state)
     fake_net_destroy(net);
 }
 
+/* While a publish is under way its homes say one thing, and what is kept another. Whoever
+ * has been told by the homes is not told otherwise afterwards, nor are others of its node,
+ * the keeper included. */
+static void told_by_homes(bool there)
+{
+    struct fake_net *net = one_machine(8, 2);
+    uint32_t keeper = fake_stranger(net, 0, 0), other = fake_stranger(net, 0, 1);
+    uint32_t writer = fake_stranger(net, 0, 2), third = fake_stranger(net, 0, 3);
+    int before = there ? ENOENT : 0, after = there ? 0 : ENOENT;
+    struct result r;
+
+    net->refuse = false;
+    if (!there)
+        fake_publish_ok(net, writer, 0, 7, PUB);
+    poll(net, keeper, 0);
+    assert_int_equal(cost(net, third, 0, KEEP, before), 0);
+    for (uint32_t rank = 0; rank < net->nranks; rank++)
+        net->cut[rank][keeper] = true;
+    fake_publish(net, writer, 0, 8, there ? PUB : GONE, &r);
+    fake_net_run(net, SEC / 20);
+    assert_int_equal(r.calls, 0);
+    assert_int_equal(cost(net, third, 0, KEEP, before), 0);
+    assert_int_equal(poll_flags(net, other, 0, 0).status, after);
+    assert_int_equal(poll(net, other, 0).status, after);
+    assert_int_equal(poll(net, third, 0).status, after);
+    for (uint32_t rank = 0; rank < net->nranks; rank++)
+        net->cut[rank][keeper] = false;
+    assert_int_equal(poll(net, keeper, 0).status, after);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    fake_net_destroy(net);
+}
+
+static void test_node_was_told(void **state)
+{
+    (void)state;
+    told_by_homes(true);
+    told_by_homes(false);
+}
+
 /* For a random while; what is acknowledged meanwhile, and so must not be missed by a
  * look-up that begins later. */
 static void run_and_note(struct fake_net *net, const struct result *pub,
@@ -651,6 +690,7 @@ int main(void)
         cmocka_unit_test(test_node_keeper_publishes),
         cmocka_unit_test(test_node_keeper_dies),
         cmocka_unit_test(test_node_keeper_is_silent),
+        cmocka_unit_test(test_node_was_told),
         cmocka_unit_test(test_node_homes_move),
         cmocka_unit_test(test_random_node),
     };

@@ -332,6 +332,22 @@ uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *ans
     return 0;
 }
 
+void answers_told(void *arg, const char *upath, uint64_t now, bool published)
+{
+    (void)arg;
+    (void)upath;
+    (void)now;
+    (void)published;
+}
+
+uint64_t answers_told_at(void *arg, const char *upath, bool published)
+{
+    (void)arg;
+    (void)upath;
+    (void)published;
+    return 0;
+}
+
 void answers_drop(void *arg, uint64_t put)
 {
 }

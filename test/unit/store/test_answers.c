@@ -129,6 +129,37 @@ static void test_time(void **state)
     store_answers_destroy(b);
 }
 
+/* What was asked for before a home has said otherwise does not count; what was later does.
+ */
+static void test_told(void **state)
+{
+    struct store_answers *a = open_as(*state, "s"), *b = open_as(*state, "s");
+    uint64_t now;
+
+    assert_int_equal(store_answers_told_at(a, "x", true), 0);
+    put(a, "x", 5); /* not published */
+    now = util_clock_now();
+    store_answers_told(b, "x", now, false);
+    assert_int_equal(get(b, "x"), 5);
+    store_answers_told(b, "x", now, true);
+    assert_int_equal(store_answers_told_at(a, "x", true), now);
+    store_answers_told(a, "x", now - 1, true);
+    assert_int_equal(store_answers_told_at(a, "x", true), now);
+    assert_int_equal(get(a, "x"), -1);
+    assert_int_equal(get(b, "x"), -1);
+    put(a, "x", 10);
+    assert_int_equal(get(b, "x"), 10);
+
+    put(a, "y", 6); /* published */
+    store_answers_told(b, "y", util_clock_now(), true);
+    assert_int_equal(get(b, "y"), 6);
+    store_answers_told(b, "y", util_clock_now(), false);
+    assert_int_equal(get(b, "y"), -1);
+    assert_int_equal(get(b, "x"), 10);
+    store_answers_destroy(a);
+    store_answers_destroy(b);
+}
+
 /* Two jobs, or two launches, on one node with one managed directory. */
 static void test_sessions(void **state)
 {
@@ -498,9 +529,11 @@ int main(void)
 {
 #define WITH(fn) cmocka_unit_test_setup_teardown(fn, scratch_setup, scratch_teardown)
     const struct CMUnitTest tests[] = {
-        WITH(test_put_get_drop), WITH(test_time),    WITH(test_sessions),
-        WITH(test_orderly_end),  WITH(test_full),    WITH(test_many_members),
-        WITH(test_half_written), WITH(test_damaged), WITH(test_dead_before_the_line_breaks),
+        WITH(test_put_get_drop), WITH(test_time),
+        WITH(test_told),         WITH(test_sessions),
+        WITH(test_orderly_end),  WITH(test_full),
+        WITH(test_many_members), WITH(test_half_written),
+        WITH(test_damaged),      WITH(test_dead_before_the_line_breaks),
         WITH(test_threads),      WITH(test_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
