@@ -528,14 +528,15 @@ static void *session_main(void *arg)
     struct boot_pmix *pmix = arg;
     uint64_t start;
     pmix_status_t rc;
-    bool down;
+    bool up, down;
     int error;
 
     prctl(PR_SET_NAME, "dyad-pmix");
     /* In the program's table it is the program's connection, too, and is not watched: MPI's
      * ranks do not finalise while others initialise. */
-    rc = boot_pmix_init(&pmix->self, !program_shares(), stopping, pmix);
-    error = error_of(rc);
+    rc = boot_pmix_init(&pmix->self, !program_shares(), may_end(), stopping, pmix);
+    up = rc == PMIX_SUCCESS;
+    error = up ? 0 : error_of(rc);
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
         error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
@@ -552,9 +553,8 @@ static void *session_main(void *arg)
     }
     pthread_mutex_unlock(&pmix->lock);
 
-    /* A failed Init may count all the same (UNREACH does). */
     start = util_clock_now();
-    if (PMIx_Initialized()) {
+    if (up) {
         rc = PMIx_Finalize(NULL, 0);
         log_debug("PMIx_Finalize: %s after %.1f ms", PMIx_Error_string(rc),
                   (double)(util_clock_now() - start) / 1e6);

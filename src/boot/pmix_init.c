@@ -5,14 +5,35 @@
  * while another client's connection is being closed (measured under mpirun, 16 ranks on a
  * node, about one of 1,000 Inits that overlap with a Finalize; the 18 bytes are seen in its
  * receive queue). PMIx_Init then waits for ever. If its connection is cut it returns an
- * error, and may be called again after PMIx_Finalize. A thread beside it finds the
- * connection by the address in PMIX_SERVER_URI and cuts it.
+ * error, and may be called again. A thread beside it finds the connection by the address in
+ * PMIX_SERVER_URI and cuts it.
+ *
+ * A connection on which the server has said nothing at all is another matter: it has more
+ * to do, or is stopped, and will take it up. If it is cut, the server (mpirun 4.1.4) does
+ * so in vain and answers that rank no more; nor does it end then. So it is left alone for
+ * much longer, and what fails then is not tried again at once.
+ *
+ * A PMIx_Init that fails counts, and what undoes it depends on how far it came. After two
+ * of the failures PMIx_Finalize ends the process with SIGSEGV (PMIx 4.2.2; the source of
+ * 5.0.0 is alike):
+ * - No connection (PMIX_ERR_UNREACH: the launcher has ended, or does not answer). Finalize
+ *   takes apart two lists that Init makes only where there is no PMIX_NAMESPACE. There is
+ *   nothing to tell a server that was never connected, so such an Init is held. One of a
+ *   later session then connects, and does no more. Once it has, Finalize is right again:
+ *   all are finalised, and Init begins anew.
+ * - Its own parts could not be set up (a setting PMIX_MCA_... that names what is not
+ *   there). Finalize, and another Init as well, would use what is not there. PMIx is then
+ *   left alone as long as the process lives. It can be told by the name of the process,
+ *   which Init gives as soon as its parts are set up.
+ * After any other error, connected or cut, Finalize is right, and the launcher needs it if
+ * the connection is still there.
  */
 #include "boot/pmix_init.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,6 +49,8 @@
 /* PMIx_Init takes milliseconds. After this it is taken to hang. */
 #define INIT_BOUND_NS (3 * UTIL_NSEC_PER_SEC)
 #define INIT_TRIES    4
+/* No word of the server: as many bounds as the tries of the other may take. */
+#define INIT_SILENT 4
 
 struct watch {
     pthread_mutex_t lock;
@@ -58,14 +81,26 @@ static bool is_server(int fd)
     return false;
 }
 
-static void cut_connection(void)
+/* Has anything come on fd? Where it cannot be told (Linux before 4.1), nothing has. */
+static bool has_spoken(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_bytes_received > 0;
+}
+
+static void cut_connection(bool also_silent)
 {
     DIR *dir = opendir("/proc/thread-self/fd");
     struct dirent *entry;
 
-    while (dir && (entry = readdir(dir)))
-        if (entry->d_name[0] != '.' && is_server(atoi(entry->d_name)))
-            shutdown(atoi(entry->d_name), SHUT_RDWR);
+    while (dir && (entry = readdir(dir))) {
+        int fd = entry->d_name[0] != '.' ? atoi(entry->d_name) : -1;
+        if (fd >= 0 && is_server(fd) && (also_silent || has_spoken(fd)))
+            shutdown(fd, SHUT_RDWR);
+    }
     if (dir)
         closedir(dir);
 }
@@ -74,6 +109,7 @@ static void *init_watch(void *arg)
 {
     struct watch *watch = arg;
     uint64_t when = util_clock_now() + INIT_BOUND_NS;
+    int bounds = 0;
 
     prctl(PR_SET_NAME, "dyad-pmix-watch");
     pthread_mutex_lock(&watch->lock);
@@ -82,7 +118,7 @@ static void *init_watch(void *arg)
                               .tv_nsec = (long)(when % UTIL_NSEC_PER_SEC)};
         if (pthread_cond_timedwait(&watch->changed, &watch->lock, &ts) == ETIMEDOUT &&
             !watch->done) {
-            cut_connection();
+            cut_connection(++bounds >= INIT_SILENT);
             when += INIT_BOUND_NS;
         }
     }
@@ -115,18 +151,59 @@ static pmix_status_t init_once(pmix_proc_t *self, bool watched)
     return rc;
 }
 
-int boot_pmix_init(pmix_proc_t *self, bool watched, bool (*stop)(void *arg), void *arg)
-{
-    pmix_status_t rc;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by lock, which is held across PMIx calls: the thread of a session that hangs may
+ * still be here when the next member's begins, and would wait in PMIx otherwise. */
+static unsigned held;                         /* Inits that failed and were not finalised */
+static pmix_status_t unusable = PMIX_SUCCESS; /* why no call can be made any more */
 
-    for (int i = 1;; i++) {
+/* Init has failed with rc; see the top. */
+static void undo(pmix_status_t rc, const pmix_proc_t *self)
+{
+    if (rc == PMIX_ERR_UNREACH || held)
+        held++;
+    else if (!self->nspace[0])
+        unusable = rc;
+    else
+        PMIx_Finalize(NULL, 0);
+}
+
+static pmix_status_t init_locked(pmix_proc_t *self, bool watched, bool again,
+                                 bool (*stop)(void *arg), void *arg)
+{
+    if (held && !again)
+        return PMIX_ERR_UNREACH;
+    for (int i = 1; unusable == PMIX_SUCCESS; i++) {
         uint64_t start = util_clock_now(), took;
+        pmix_status_t rc;
+
+        PMIX_PROC_CONSTRUCT(self);
         rc = init_once(self, watched);
         took = util_clock_now() - start;
         log_debug("PMIx_Init: %s after %.1f ms", PMIx_Error_string(rc), (double)took / 1e6);
-        if (rc == PMIX_SUCCESS || took < INIT_BOUND_NS || i == INIT_TRIES || stop(arg))
+        if (rc == PMIX_SUCCESS && !held)
+            return rc;
+        if (rc == PMIX_SUCCESS) {
+            for (; held; held--)
+                PMIx_Finalize(NULL, 0);
+            PMIx_Finalize(NULL, 0);
+            continue;
+        }
+        undo(rc, self);
+        if (held || took < INIT_BOUND_NS || i >= INIT_TRIES || !again || stop(arg))
             return rc;
         log_info("the launcher's PMIx server did not answer; asking again");
-        PMIx_Finalize(NULL, 0);
     }
+    return unusable;
+}
+
+int boot_pmix_init(pmix_proc_t *self, bool watched, bool again, bool (*stop)(void *arg),
+                   void *arg)
+{
+    pmix_status_t rc;
+
+    pthread_mutex_lock(&lock);
+    rc = init_locked(self, watched, again, stop, arg);
+    pthread_mutex_unlock(&lock);
+    return rc;
 }

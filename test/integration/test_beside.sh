@@ -98,11 +98,14 @@ done
 
 # steal WHAT NAME=VALUE...: user 1002 has guessed these, and asks for a file of user 1001. He gets an error, and no data.
 steal() {
-    local what=$1
+    local what=$1 status
     shift
     if as 1002 "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD/1002.x" DYAD_NODE=x DYAD_TIMEOUT=2 "$@" timeout -k 2 20 \
         bash -c 'cat "$0/only.1001"' "$SSD/1002.x" >"$WORK/stolen" 2>"$WORK/stolen.err"; then
         fail "user 1002 has read a file of user 1001: $what"
+    else
+        status=$?
+        [ $status = 1 ] || fail "$what: cat ended with status $status: $(head -n 1 "$WORK/stolen.err")"
     fi
     [ ! -s "$WORK/stolen" ] || fail "$what: data of user 1001: $(cat "$WORK/stolen")"
     say "$what: $(head -n 1 "$WORK/stolen.err")"

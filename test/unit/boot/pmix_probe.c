@@ -7,6 +7,9 @@
  * - absent: odd ranks do not join while the others look for them
  * - late: odd ranks join after the others have reported them absent: the blobs still come
  * - destroy: the ranks leave with Gets pending
+ * - deaf: as "all"; the server does not hear what a rank asks first
+ * - stopped: as "all"; the server does nothing for longer than a deaf one is waited for
+ * - closed: as "all", with the ranks' first connections in vain; another session connects
  *
  * Ends with 0 if what is expected happened. All ranks print one line.
  */
@@ -22,6 +25,7 @@
 
 #include "boot/fdtable.h"
 #include "boot/pmix.h"
+#include "pmix_proxy.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -47,6 +51,7 @@ static struct {
     uint32_t nranks, nnodes;
     uint32_t present, absent, wrong;
     bool again;
+    bool refused; /* the next session will be */
     uint64_t start, ready, committed, all;
     int failed;
 } probe;
@@ -76,7 +81,12 @@ static void on_ready(void *arg, const struct boot_pmix_job *job, int error)
 
     (void)arg;
     probe.ready = util_clock_now();
-    if (error) {
+    if (error && probe.refused) {
+        probe.refused = false;
+        net_loop_stop(probe.loop);
+        return;
+    }
+    if (error || probe.refused) {
         errno = error;
         fail("not ready");
         return;
@@ -156,11 +166,38 @@ static double ms(uint64_t from, uint64_t to)
     return (double)(to - from) / 1e6;
 }
 
+/* Rank 0 stops the launcher of all for 5 s. */
+static void stop_launcher(void)
+{
+    pid_t launcher = getppid();
+
+    if (probe.self.rank == 0) {
+        kill(launcher, SIGSTOP);
+        if (fork() == 0) {
+            sleep(5);
+            kill(launcher, SIGCONT);
+            _exit(0);
+        }
+    }
+    usleep(300000);
+}
+
+/* A session, until it has said enough. 0, or an exit status. */
+static int begin(uint64_t timeout)
+{
+    probe.start = util_clock_now();
+    probe.pmix = boot_pmix_create(probe.loop, &probe.self, "test", timeout, &ops, NULL);
+    if (!probe.pmix)
+        return 4;
+    return net_loop_run(probe.loop) < 0 ? 5 : 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *bad;
     uint64_t timeout = 20 * UTIL_NSEC_PER_SEC, leave;
     sigset_t all;
+    int rc;
 
     probe.mode = argc > 1 ? argv[1] : "all";
     if (getenv("PROBE_DEBUG"))
@@ -174,6 +211,12 @@ int main(int argc, char **argv)
         sleep(ABSENT_LIVES);
         return PMIx_Init(&self, NULL, 0) || PMIx_Finalize(NULL, 0);
     }
+    if (strcmp(probe.mode, "deaf") == 0 && pmix_proxy_start(PROXY_DEAF) < 0)
+        return 6;
+    if (strcmp(probe.mode, "closed") == 0 && pmix_proxy_start(PROXY_CLOSES_FIRST) < 0)
+        return 6;
+    if (strcmp(probe.mode, "stopped") == 0)
+        stop_launcher();
     if (strcmp(probe.mode, "absent") == 0)
         timeout = ABSENT_AFTER;
     if (strcmp(probe.mode, "late") == 0)
@@ -186,14 +229,17 @@ int main(int argc, char **argv)
     sigprocmask(SIG_SETMASK, &all, NULL);
     if (!getenv("PROBE_SHARED_TABLE") && boot_fdtable_unshare(NULL, 0) < 0)
         return 3;
-    probe.start = util_clock_now();
     if (!(probe.loop = net_loop_create()) ||
-        !(probe.timer = net_timer_create(probe.loop, ask_again, NULL)) ||
-        !(probe.pmix =
-              boot_pmix_create(probe.loop, &probe.self, "test", timeout, &ops, NULL)))
+        !(probe.timer = net_timer_create(probe.loop, ask_again, NULL)))
         return 4;
-    if (net_loop_run(probe.loop) < 0)
-        return 5;
+    probe.refused = strcmp(probe.mode, "closed") == 0;
+    if ((rc = begin(timeout)))
+        return rc;
+    if (strcmp(probe.mode, "closed") == 0 && !probe.failed) {
+        boot_pmix_destroy(probe.pmix);
+        if ((rc = begin(timeout)))
+            return rc;
+    }
     leave = util_clock_now();
     boot_pmix_destroy(probe.pmix);
     uint64_t end = util_clock_now();
