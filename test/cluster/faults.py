@@ -40,7 +40,9 @@ renames, and is absent at first.
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
    rank stopped in that time: its homes are anywhere. So may what a rank of the reader's node had read before: whether that copy is the
-   newest only the homes know (EHOSTUNREACH). Or the owner was killed (then ENOENT, too): but if its change was complete, the file not half
+   newest only the homes know (EHOSTUNREACH). A wait may end in ETIMEDOUT if both homes may have been away: two ranks stopped or cut off at one
+   moment of it, or not found again yet (until the owner has noticed that, which it need not do in TIMEOUT, no other home knows the name). Or
+   the owner was killed (then ENOENT, too): but if its change was complete, the file not half
    rewritten on its node since, and another rank of its node alive and in reach, that one has to serve the file, GRACE after the death.
    Once one of these has taken the file over (the injector sees its log) it is the owner as the first was: what is said above of one that
    is stopped, killed or wrecked holds for it, whoever else is alive there.
@@ -538,6 +540,27 @@ class Judge:
         return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                                  {self.node(op.rank)} | {self.node(r) for r in owners})
 
+    def both_homes_away(self, op):
+        """Was there a moment in this wait at which two ranks were stopped or cut off, or not found again yet?"""
+        edges = []
+        for rank in range(self.plan.ranks):
+            away = [(f["begin"], f["end"] + GRACE) for f in self.faults
+                    if f["kind"] == "stop" and f["target"] == rank or f["kind"] == "cut" and f["target"] == self.plan.node(rank)]
+            edges += [edge for begin, end in self.joined(away) if begin <= op.end and end >= op.begin for edge in ((begin, 1), (end, -1))]
+        return self.reaches(edges, 2, op.begin, op.end)
+
+    @staticmethod
+    def reaches(edges, wanted, since, until):
+        """Are so many of the spans that these edges belong to open at once, at a moment between these two?"""
+        count = 0
+        edges = sorted(edges, key=lambda e: (e[0], -e[1]))
+        for k, (at, way) in enumerate(edges):
+            count += way
+            after = edges[k + 1][0] if k + 1 < len(edges) else FOREVER
+            if count >= wanted and at <= until and after >= since:
+                return True
+        return False
+
     def had_copy(self, op):
         node = self.node(op.rank)
         return any(o.kind == "read" and o.name == op.name and o.end is not None and o.end < op.begin and self.node(o.rank) == node and
@@ -557,6 +580,8 @@ class Judge:
             return "ETIMEDOUT before the time"
         if error == errno.ETIMEDOUT and op.kind == "read" and absent:
             return "waited in vain"
+        if error == errno.ETIMEDOUT and op.kind == "read" and self.both_homes_away(op):
+            return "out of reach"
         if self.out_of_reach(op, error, now):
             return "out of reach"
         if error == errno.EHOSTUNREACH and op.kind == "read" and absent and self.nobody_left(op, away=True):
@@ -614,12 +639,7 @@ class Judge:
             for begin, end in self.joined(idle):
                 if begin <= op.end and end >= op.begin and end > begin:
                     edges += [(begin, 1), (end, -1)]
-        count = 0
-        for _, way in sorted(edges, key=lambda e: (e[0], -e[1])):
-            count += way
-            if count >= self.plan.ranks:
-                return True
-        return False
+        return self.reaches(edges, self.plan.ranks, op.begin, op.end)
 
     @staticmethod
     def joined(spans):

@@ -457,6 +457,18 @@ class Times(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 1, 12, 17).fault("stop", 4, 12, 17)
         self.wrong(h.read(1, 11, "f", "0.1", took=faults.READ_BOUND + 5.1), "too long")
 
+    def test_waited_for_what_only_homes_knew_that_are_away(self):
+        """Ranks 2 and 5 are both homes, perhaps; rank 1 waits for what rank 0 has published."""
+        def history(took=faults.TIMEOUT, second=5, begin=CUT + 1):
+            h = History().write(0, 10, "f", "0.1").fault("stop", 2, CUT, CUT + 4).fault("stop", second, CUT + 3, CUT + 6)
+            return h.refused(1, begin, "f", errno.ETIMEDOUT, took=took)
+        self.right(history(), "out of reach")
+        self.wrong(history(took=1), "before the time")
+        self.wrong(history(second=2), "ETIMEDOUT")
+        self.wrong(history(begin=CUT + 4 + faults.GRACE + 0.1), "ETIMEDOUT")
+        h = History().write(0, 10, "f", "0.1").fault("cut", 2, CUT, CUT + 4)
+        self.right(h.refused(1, CUT + 1, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "out of reach")
+
     def test_waited_in_vain(self):
         self.right(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT), "waited in vain")
         self.wrong(History().refused(1, 10, "f", errno.ETIMEDOUT, took=faults.TIMEOUT - 1), "ETIMEDOUT before the time")
