@@ -157,6 +157,11 @@ void adopt_gone_again(struct member *member);
 bool adopt_gone_pending(struct member *member);
 void adopt_gone_stop(struct member *member);
 
+/* --- adopt_renames.c: renames that a death has cut short --- */
+
+/* A rank was lost or is back: what the homes could not be told is looked at now. */
+void adopt_renames_again(struct member *member);
+
 /* --- adopt_copies.c: copies that are compared with their homes (adopt_check_copy()) --- */
 
 /* Parts of adopt_undecided(), adopt_pending() and adopt_stop(). */

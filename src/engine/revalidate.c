@@ -321,6 +321,7 @@ static void look(void *arg)
         log_debug("homes have changed: %u copies are compared with what is published",
                   (unsigned)HASH_COUNT(re->items));
     adopt_gone_again(member);
+    adopt_renames_again(member);
     go_on(re);
 }
 

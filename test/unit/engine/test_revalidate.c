@@ -212,6 +212,11 @@ void adopt_gone_again(struct member *m)
     (void)m;
 }
 
+void adopt_renames_again(struct member *m)
+{
+    (void)m;
+}
+
 enum util_log_level util_log_threshold(void)
 {
     return UTIL_LOG_WARN;
