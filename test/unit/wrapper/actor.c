@@ -840,6 +840,33 @@ static int act_published(void)
     return 0;
 }
 
+/* Below directories that are not here: nobody can say whether they are published; they are
+ * not. */
+static int act_no_parent(void)
+{
+    static const struct {
+        const char *dir;
+        int error;
+    } parent[] = {{"unknown", EHOSTUNREACH}, {"none", ENOENT}};
+    static const int flags[] = {O_WRONLY | O_CREAT | O_TRUNC, O_RDWR | O_CREAT | O_EXCL,
+                                O_RDONLY | O_CREAT, O_RDONLY | O_CREAT | O_TRUNC};
+    char path[64];
+
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < sizeof(flags) / sizeof(flags[0]); j++) {
+            snprintf(path, sizeof(path), "%s/f", parent[i].dir);
+            CHECK(open(path, flags[j], 0600) == -1 && errno == parent[i].error);
+        }
+        CHECK(!fopen(path, "w") && errno == parent[i].error);
+        snprintf(path, sizeof(path), "%s/XXXXXX", parent[i].dir);
+        CHECK(mkstemp(path) == -1 && errno == parent[i].error);
+        snprintf(path, sizeof(path), "%s/XXXXXX", parent[i].dir);
+        CHECK(!mkdtemp(path) && errno == parent[i].error);
+        CHECK(mkdir(path, 0700) == -1 && errno == parent[i].error);
+    }
+    return 0;
+}
+
 /* Ways from elsewhere: links to the managed directory, and descriptors. */
 static int act_ways(void)
 {
@@ -1108,6 +1135,7 @@ static const struct act acts[] = {
     ACT(relative),
     ACT(two_dirs),
     ACT(published),
+    ACT(no_parent),
     ACT(ways),
 };
 
