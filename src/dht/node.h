@@ -172,6 +172,9 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
  * version. 0 or -1 ENOMEM, EINVAL (no version). */
 int dht_node_hold(struct dht_node *node, const char *upath,
                   const struct dyad_version *version);
+/* Its copy of entry->upath, if it is older than that, is no more, and no home knew of it
+ * who would have said so. */
+void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry);
 /* What this rank's copies rest upon: home[r], of nranks, is set for each rank that is a
  * home of one. *known: each copy is noted by a home of it, and has a home that is not
  * `unsure` (of nranks; of self it is known). The number of copies. A walk over them, ~0.3

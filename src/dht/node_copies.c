@@ -450,6 +450,12 @@ int dht_node_hold(struct dht_node *node, const char *upath,
     return 0;
 }
 
+void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
+{
+    copies_newer(node, entry);
+    node_rearm(node);
+}
+
 void copies_destroy(struct dht_node *node)
 {
     struct copy *copy, *tmp;

@@ -7,6 +7,8 @@
  * goes if a newer version is known, or if nobody knows it for some time: then nobody would
  * tell us of the next version either. As long as its homes cannot be reached it is asked
  * for again, with growing pauses.
+ *
+ * The rule of what nobody knows is that of revalidate.c, too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,11 +21,8 @@
 
 /* Look-ups of copies under way. */
 #define CHECKS 64
-/* The homes are asked of a file that they do not know until they have said so for that
- * long, and so often at the least; the pauses double, up to MEMBER_ASK_AGAIN. */
-#define CHECKS_UNKNOWN (10 * UTIL_NSEC_PER_SEC)
-#define CHECKS_EACH    3
-#define CHECKS_SOON    (50 * UTIL_NSEC_PER_MSEC)
+/* The first pause when they do not know it; they double, up to MEMBER_ASK_AGAIN. */
+#define CHECKS_SOON (50 * UTIL_NSEC_PER_MSEC)
 /* What is to be asked again is looked for in all of them, at most once in this time. */
 #define CHECKS_TICK (25 * UTIL_NSEC_PER_MSEC)
 /* Between two questions that nobody could be asked. Those whose return would bring an
@@ -36,10 +35,8 @@ struct check {
     enum engine_side side;
     struct dyad_version version;
     struct dht_lookup *lookup;
-    unsigned answers;
     uint64_t begun, pause, due;
-    uint64_t unknown; /* since when the homes say that they do not know it; 0: they have not
-                         been heard, or not the last time */
+    struct adopt_unknown unknown;
     char upath[];
 };
 
@@ -53,6 +50,42 @@ struct adopt_copies {
 };
 
 static void checks_next(struct adopt_copies *all);
+
+/* --- the rule --- */
+
+bool adopt_unknown_is_sure(struct adopt_unknown *unknown)
+{
+    uint64_t now = util_clock_now();
+
+    if (!unknown->since)
+        unknown->since = now;
+    return ++unknown->answers >= ADOPT_UNKNOWN_EACH &&
+           now >= unknown->since + ADOPT_UNKNOWN_TIME;
+}
+
+uint64_t adopt_unknown_due(const struct adopt_unknown *unknown, uint64_t due)
+{
+    uint64_t sure = unknown->since + ADOPT_UNKNOWN_TIME;
+
+    return util_clock_now() < sure && sure < due ? sure : due;
+}
+
+void adopt_drop_unknown(struct member *member, const char *upath,
+                        const struct dyad_version *version)
+{
+    struct dyad_entry entry = {
+        .upath = upath, .state = DYAD_ENTRY_WITHDRAWN, .version = *version};
+
+    log_info(
+        "no home knows of the version of \"%s\" that this node has a copy of: it is "
+        "removed",
+        upath);
+    entry.version.incarnation++;
+    produce_invalidate(member, &entry, 0);
+    dht_node_let_go(member->dht, &entry);
+}
+
+/* --- looking them up --- */
 
 static bool check_is_due(const struct check *c)
 {
@@ -112,9 +145,8 @@ static void check_put_off(struct check *c, bool unreachable)
         c->pause = 2 * c->pause < CHECKS_PAUSE_MAX ? 2 * c->pause : CHECKS_PAUSE_MAX;
     }
     c->due = now + c->pause;
-    if (!unreachable && now < c->unknown + CHECKS_UNKNOWN &&
-        c->due > c->unknown + CHECKS_UNKNOWN)
-        c->due = c->unknown + CHECKS_UNKNOWN;
+    if (!unreachable)
+        c->due = adopt_unknown_due(&c->unknown, c->due);
     c->due += CHECKS_TICK - c->due % CHECKS_TICK;
     DL_APPEND(all->later, c);
     checks_set_timer(all, c);
@@ -124,29 +156,23 @@ static void check_put_off(struct check *c, bool unreachable)
  * That nobody could be asked is no answer. */
 static bool check_asks_on(struct check *c, bool unreachable)
 {
-    uint64_t now = util_clock_now();
-
     if (unreachable) {
-        c->unknown = 0;
-        c->answers = 0;
+        c->unknown = (struct adopt_unknown){0};
         return true;
     }
-    if (!c->unknown) {
-        c->unknown = now;
+    if (!c->unknown.since)
         c->pause = 0;
-    }
-    return ++c->answers < CHECKS_EACH || now < c->unknown + CHECKS_UNKNOWN;
+    return !adopt_unknown_is_sure(&c->unknown);
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
 {
     struct check *c = arg;
     struct adopt_copies *all = c->all;
-    struct dyad_entry unknown = {
-        .upath = c->upath, .state = DYAD_ENTRY_WITHDRAWN, .version = c->version};
+    int order = entry ? dyad_version_cmp(&entry->version, &c->version) : -1;
     /* An older one is what homes say that have not heard of it again yet. */
-    bool known = (status == 0 && dyad_version_cmp(&entry->version, &c->version) >= 0) ||
-                 (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
+    bool known =
+        (status == 0 && order >= 0) || (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
 
     c->lookup = NULL;
     all->nasking--;
@@ -154,15 +180,10 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     if (!known && check_asks_on(c, status == EHOSTUNREACH) && check_is_due(c)) {
         check_put_off(c, status == EHOSTUNREACH);
     } else {
-        unknown.version.incarnation++;
-        /* The file that nobody knows of: nobody would tell us of the next version. */
-        if (check_is_due(c) &&
-            !(status == 0 && dyad_version_cmp(&entry->version, &c->version) == 0))
-            produce_invalidate(all->member,
-                               known && dyad_version_cmp(&entry->version, &c->version) > 0
-                                   ? entry
-                                   : &unknown,
-                               0);
+        if (check_is_due(c) && order > 0)
+            produce_invalidate(all->member, entry, 0);
+        else if (check_is_due(c) && (status != 0 || order != 0))
+            adopt_drop_unknown(all->member, c->upath, &c->version);
         free(c);
     }
     checks_next(all);

@@ -57,7 +57,11 @@ struct adopt {
     struct left *left;               /* being taken over: the first */
     struct rename_left *renames;     /* found by the look, utlist */
     bool looked_before;
-    struct left *kept; /* locked for as long as we live: `keep` */
+    bool renames_unread; /* the look has given some back, for want of memory */
+    bool renames_again;  /* something was given back: the timer runs */
+    struct net_timer *renames_timer;
+    uint64_t renames_pause; /* the next; 0: the first */
+    struct left *kept;      /* locked for as long as we live: `keep` */
     /* The look's: whom to watch. */
     bool watches; /* `fd` is open: no other is looked for */
     int neighbour_fd;

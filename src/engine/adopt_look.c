@@ -2,7 +2,8 @@
  * adopt_look.c - what a look finds in the journals of a node: on a pool thread
  *
  * See adopt.c. While it goes on the loop's thread leaves alone what it reads and writes of
- * struct adopt: `answering`, `left`, `renames`, `neighbour`, `neighbour_fd` and `absent`.
+ * struct adopt: `answering`, `left`, `renames`, `renames_unread`, `neighbour`,
+ * `neighbour_fd` and `absent`.
  */
 #include <errno.h>
 #include <stdio.h>

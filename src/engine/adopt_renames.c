@@ -21,8 +21,9 @@
  * which only one of the two has.
  *
  * A guest's death is heard of by the connection that it makes before it renames: it ends
- * without a request (adopt_watch()). Where no home can be reached the place is given back,
- * and the next look takes it again.
+ * without a request (adopt_watch()). Where no home can be reached, or there is no memory,
+ * the place is given back, and the next look takes it again: any member's, and one of ours
+ * after pauses that double, and when a rank was lost or is back (revalidate.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +33,10 @@
 
 #include "engine/adopt_impl.h"
 #include "store/renames.h"
+#include "util/clock.h"
 #include "util/log.h"
+
+#define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 struct rename_left {
     struct rename_left *prev, *next; /* utlist */
@@ -69,6 +73,7 @@ static bool look_at(const struct store_rename *rename, store_rename_t place, voi
     if (!left || !(left->from = strdup(rename->from)) || !(left->to = strdup(rename->to))) {
         if (left)
             left_free(left);
+        look->a->renames_unread = true;
         return false;
     }
     left->member = look->a->member;
@@ -98,15 +103,59 @@ void adopt_renames_look(struct adopt *a, enum engine_side side)
 
 /* --- on the loop --- */
 
+static void look_again(void *arg)
+{
+    struct adopt *a = arg;
+
+    a->renames_again = false;
+    adopt_look(a->member);
+}
+
+/* Something was given back, and nobody else may come to look for it. */
+static void again_later(struct adopt *a)
+{
+    if (!a->renames_timer &&
+        !(a->renames_timer = net_timer_create(a->member->loop, look_again, a))) {
+        log_error(
+            "out of memory: what a process that was killed has renamed or removed "
+            "may not be told to the others");
+        return;
+    }
+    if (a->renames_again)
+        return;
+    a->renames_again = true;
+    if (!a->renames_pause)
+        a->renames_pause = seconds_ns(MEMBER_ASK_AGAIN);
+    net_timer_start(a->renames_timer, util_clock_now() + a->renames_pause);
+    a->renames_pause = 2 * a->renames_pause < PAUSE_MAX ? 2 * a->renames_pause : PAUSE_MAX;
+}
+
+void adopt_renames_again(struct member *member)
+{
+    struct adopt *a = member->adopt;
+
+    if (!a)
+        return;
+    a->renames_pause = 0;
+    if (!a->renames_again)
+        return;
+    net_timer_stop(a->renames_timer);
+    look_again(a);
+}
+
 static void left_end(struct rename_left *left, int status)
 {
     struct member *member = left->member;
     struct store_marks *marks = member->side[left->side].marks;
 
-    if (status == 0 || status == ENOENT)
+    if (status == 0 || status == ENOENT) {
         store_renames_end(marks, left->place);
-    else
+    } else {
+        log_debug("what was to become of \"%s\" and \"%s\" the homes cannot be told: %s",
+                  left->from, left->to, strerror(status));
         store_renames_give_back(marks, left->place);
+        again_later(member->adopt);
+    }
     DL_DELETE(run_of(member)->renames, left);
     left_free(left);
     linger_activity(member);
@@ -152,6 +201,9 @@ void adopt_renames_settle(struct adopt *a)
 
     a->renames = NULL;
     a->looked_before = true;
+    if (a->renames_unread)
+        again_later(a);
+    a->renames_unread = false;
     DL_FOREACH_SAFE(found, left, tmp)
     {
         left_start(left);
@@ -181,4 +233,6 @@ void adopt_renames_stop(struct adopt *a)
     give_back(member, a->renames);
     give_back(member, run_of(member)->renames);
     a->renames = run_of(member)->renames = NULL;
+    if (a->renames_timer)
+        net_timer_destroy(a->renames_timer);
 }

@@ -157,11 +157,32 @@ void adopt_gone_again(struct member *member);
 bool adopt_gone_pending(struct member *member);
 void adopt_gone_stop(struct member *member);
 
+/* --- adopt_renames.c: renames that a death has cut short --- */
+
+/* A rank was lost or is back: what the homes could not be told is looked at now. */
+void adopt_renames_again(struct member *member);
+
 /* --- adopt_copies.c: copies that are compared with their homes (adopt_check_copy()) --- */
 
 /* Parts of adopt_undecided(), adopt_pending() and adopt_stop(). */
 bool adopt_copies_undecided(const struct member *member, const char *upath);
 bool adopt_copies_pending(struct member *member);
+/* The homes were asked about a copy, and do not know that version: that is the last word
+ * when they have said so for that long, and so often. All 0: they have not, or not the last
+ * time. */
+#define ADOPT_UNKNOWN_TIME (10 * UTIL_NSEC_PER_SEC)
+#define ADOPT_UNKNOWN_EACH 3
+struct adopt_unknown {
+    uint64_t since;
+    unsigned answers;
+};
+/* They have said it once more. */
+bool adopt_unknown_is_sure(struct adopt_unknown *unknown);
+/* Who is to be asked again at `due`: or when it can be sure, if that is sooner. */
+uint64_t adopt_unknown_due(const struct adopt_unknown *unknown, uint64_t due);
+/* It is: the copy goes, of both sides. */
+void adopt_drop_unknown(struct member *member, const char *upath,
+                        const struct dyad_version *version);
 void adopt_copies_stop(struct member *member);
 
 /* --- wreck.c: boot_abort_catch() was left by an abort() --- */

@@ -15,6 +15,14 @@
  * another rank has told it what it had missed (dht/node_doubt.c). The next change of one of
  * its homes makes it due at once. It ends when the copy is no more, or has been compared.
  *
+ * Or when homes that do know what is published have not known of our version for so long
+ * that its owner would have told them (the rule of adopt_copies.c): then all who knew of it
+ * are gone, nobody would tell us of the next version, and while there is one such copy no
+ * lease is renewed (lease.c). It goes. Not as long as its owner may be there and cannot
+ * tell: one that is missing, or has said nothing since the homes said so, for which it is
+ * asked to (PING); when it is back the copy is due at once, too. And not if all others are
+ * gone: then nothing newer will come, and what is here is all that there is.
+ *
  * A change that comes while a look-up is under way makes it begin once more behind it: its
  * answer may be from before.
  *
@@ -48,6 +56,7 @@ struct item {
     bool again; /* ASKING: homes have changed since */
     struct dht_lookup *lookup;
     uint64_t pause, due; /* LATER */
+    struct adopt_unknown unknown;
     char upath[];
 };
 
@@ -91,7 +100,10 @@ static void put_off(struct item *item)
     item->pause = !item->pause                  ? SETTLE
                   : 2 * item->pause > PAUSE_MAX ? PAUSE_MAX
                                                 : 2 * item->pause;
-    item->due = util_clock_now() + item->pause + TICK - 1;
+    item->due = util_clock_now() + item->pause;
+    if (item->unknown.since)
+        item->due = adopt_unknown_due(&item->unknown, item->due);
+    item->due += TICK - 1;
     item->due -= item->due % TICK;
     move(item, LATER);
     if (re->later_due && re->later_due <= item->due)
@@ -102,7 +114,9 @@ static void put_off(struct item *item)
 
 /* The copies of that name, of both sides. */
 struct copies {
-    bool any, older, newer; /* than what is published */
+    bool any, older, newer;      /* than what is published */
+    struct dyad_version version; /* the newer one's, or of two the highest */
+    uint32_t owner;
 };
 
 static struct copies compare(struct member *member, const char *upath,
@@ -120,9 +134,52 @@ static struct copies compare(struct member *member, const char *upath,
         copies.any = true;
         order = entry ? dyad_version_cmp(&record->entry.version, &entry->version) : 1;
         copies.older |= order < 0;
-        copies.newer |= order > 0;
+        if (order <= 0)
+            continue;
+        if (!copies.newer ||
+            dyad_version_cmp(&record->entry.version, &copies.version) > 0) {
+            copies.version = record->entry.version;
+            copies.owner = record->entry.owner;
+        }
+        copies.newer = true;
     }
     return copies;
+}
+
+/* May it be that the owner has it, and could not tell the homes? */
+static bool owner_may_have_it(const struct item *item, uint32_t owner)
+{
+    struct member *member = item->revalidate->member;
+
+    if (owner >= member->job->nranks || owner == member->self.rank)
+        return false;
+    if (lost_is_missing(member, owner))
+        return true;
+    if (!dht_node_is_live(member->dht, owner) || !net_worker_peer(member->worker, owner) ||
+        net_worker_heard_at(member->worker, owner) >= item->unknown.since)
+        return false;
+    lost_suspect(member, owner);
+    return true;
+}
+
+/* Nobody else is there who could publish. */
+static bool is_last(const struct member *member)
+{
+    bool last = true;
+
+    for (uint32_t r = 0; r < member->job->nranks && last; r++)
+        last = r == member->self.rank ||
+               (!dht_node_is_live(member->dht, r) && !lost_is_missing(member, r));
+    return last;
+}
+
+/* The homes could be asked, and do not know of `copies`. True: they never will. */
+static bool is_unknown_for_good(struct item *item, const struct copies *copies)
+{
+    bool sure = adopt_unknown_is_sure(&item->unknown);
+
+    return !owner_may_have_it(item, copies->owner) && sure &&
+           !is_last(item->revalidate->member);
 }
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
@@ -137,12 +194,19 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         log_info("the copy of \"%s\" is out of date", item->upath);
         produce_invalidate(re->member, entry, 0); /* nobody waits for an answer */
     }
-    if (!copies.any || (!copies.newer && !item->again))
+    if (!copies.any || (!copies.newer && !item->again)) {
         item_free(item);
-    else if (item->again)
+    } else if (item->again) {
         move(item, TODO);
-    else
+    } else if (status != 0 && status != ENOENT) {
+        item->unknown = (struct adopt_unknown){0};
         put_off(item);
+    } else if (is_unknown_for_good(item, &copies)) {
+        adopt_drop_unknown(re->member, item->upath, &copies.version);
+        item_free(item);
+    } else {
+        put_off(item);
+    }
     if (!re->items)
         log_debug("all copies whose homes have changed have been compared");
     go_on(re);
@@ -210,6 +274,7 @@ static bool want(struct revalidate *re, const char *upath)
         DL_APPEND(re->list[TODO], item);
     }
     item->pause = 0;
+    item->unknown = (struct adopt_unknown){0};
     if (item->state == LATER)
         move(item, TODO);
     item->again = item->state == ASKING;
@@ -220,10 +285,14 @@ static int collect(const struct store_record *record, void *arg)
 {
     struct revalidate *re = arg;
     struct member *member = re->member;
-    bool concerned = false;
+    uint32_t owner = record->entry.owner;
+    struct item *item;
+    bool concerned;
 
     if (record->kind != STORE_RECORD_COPY)
         return 0;
+    HASH_FIND_STR(re->items, record->entry.upath, item);
+    concerned = item && owner < member->job->nranks && re->rank[owner];
     for (uint32_t r = 0; r < member->job->nranks && !concerned; r++)
         concerned = re->rank[r] && dht_node_concerns(member->dht, record->entry.upath, r);
     return concerned && !want(re, record->entry.upath);
@@ -252,6 +321,7 @@ static void look(void *arg)
         log_debug("homes have changed: %u copies are compared with what is published",
                   (unsigned)HASH_COUNT(re->items));
     adopt_gone_again(member);
+    adopt_renames_again(member);
     go_on(re);
 }
 

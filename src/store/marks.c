@@ -309,8 +309,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         found = marks_mark_of(word, i);
         /* "Opened by" should name somebody who lives. */
         if (opener != self &&
-            !store_proc_alive(opener, atomic_load(&slot->ns),
-                              marks_now_seconds() - atomic_load(&slot->since)))
+            !store_proc_alive(opener, atomic_load(&slot->ns), marks_age(slot)))
             atomic_compare_exchange_strong(&slot->opener, &opener, self);
     }
 out:

@@ -117,8 +117,7 @@ bool marks_opener_alive(struct marks_slot *slot, uint64_t word)
     /* Not stored yet, or begin() was cut short: what the word says is all there is. */
     if (WORD_STATE(word) == STORE_MARK_OPENING && !opener)
         opener = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(opener, atomic_load(&slot->ns),
-                            marks_now_seconds() - atomic_load(&slot->since));
+    return store_proc_alive(opener, atomic_load(&slot->ns), marks_age(slot));
 }
 
 bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
@@ -127,6 +126,5 @@ bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
 
     if (store_proc_pid(closer) != WORD_PID(word))
         closer = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(closer, atomic_load(&slot->ns),
-                            marks_now_seconds() - atomic_load(&slot->since));
+    return store_proc_alive(closer, atomic_load(&slot->ns), marks_age(slot));
 }

@@ -33,6 +33,13 @@ static inline uint32_t marks_now_seconds(void)
     return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);
 }
 
+/* Since when who is responsible for the state is; he may have come since we looked at the
+ * clock: then below 0. */
+static inline int32_t marks_age(struct marks_slot *slot)
+{
+    return (int32_t)(marks_now_seconds() - atomic_load(&slot->since));
+}
+
 static inline store_mark_t marks_mark_of(uint64_t word, uint32_t index)
 {
     return WORD_GENERATION(word) << 16 | index;

@@ -70,10 +70,11 @@ enum { MARKS_RENAME_EMPTY, MARKS_RENAME_WHOLE, MARKS_RENAME_TAKEN };
 
 /* renames.c */
 struct marks_rename {
-    _Atomic uint64_t owner;         /* store_proc_t; 0: it is free */
-    _Atomic uint32_t state;         /* MARKS_RENAME_* */
-    _Atomic uint32_t ns;            /* pid namespace of the owner */
-    _Atomic uint32_t since, unused; /* CLOCK_MONOTONIC seconds */
+    _Atomic uint64_t owner; /* store_proc_t; 0: it is free */
+    _Atomic uint32_t state; /* MARKS_RENAME_* */
+    _Atomic uint32_t ns;    /* pid namespace of the owner, if `of` is of it */
+    _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds */
+    _Atomic uint32_t of;
     _Atomic uint64_t session;
     uint64_t ino;
     char names[984]; /* from, NUL, to, NUL */

@@ -80,7 +80,7 @@ store_proc_t store_proc_self(uint32_t *ns)
     return proc;
 }
 
-bool store_proc_alive(store_proc_t proc, uint32_t ns, uint32_t age)
+bool store_proc_alive(store_proc_t proc, uint32_t ns, int32_t age)
 {
     pid_t pid = store_proc_pid(proc);
     uint32_t own_ns, start = 0;

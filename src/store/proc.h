@@ -23,8 +23,8 @@ static inline pid_t store_proc_pid(store_proc_t proc)
 store_proc_t store_proc_self(uint32_t *ns);
 /* Does it live, in a namespace that is `ns`, last heard of `age` seconds ago? One in
  * another pid namespace cannot be looked at: it counts as living for STORE_PROC_FOREIGN_MAX
- * seconds. */
-bool store_proc_alive(store_proc_t proc, uint32_t ns, uint32_t age);
+ * seconds. Below 0: it was heard of after the clock was read. */
+bool store_proc_alive(store_proc_t proc, uint32_t ns, int32_t age);
 
 #define STORE_PROC_FOREIGN_MAX 600
 

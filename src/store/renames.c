@@ -9,6 +9,15 @@
  * - of several who find it one wins the swap. If that one is killed it is left again.
  * A dead process's number does not come again (store/proc.h), so a swap from it cannot hit
  * a later use of the place.
+ *
+ * Whether an owner lives is asked in its pid namespace, or in another one judged by how
+ * long ago it came. Neither is in the word that is swapped. So `since` is written before,
+ * by whoever tries: for the one that wins it is right, and an owner that lives seems no
+ * older for it. `ns` is written after, by the winner, and then in `of` whose it is: as long
+ * as that is not the owner `ns` is the former one's, and this one counts as of another
+ * namespace, which nobody can look into. Killed in these instructions it is found when that
+ * time is over (STORE_PROC_FOREIGN_MAX).
+ *
  * After sessions that are over nobody looks: places of the dead are used again if no other
  * is free, an hour later at the earliest.
  *
@@ -41,23 +50,52 @@ uint64_t store_renames_session(const char *name)
     return XXH3_64bits(name, strlen(name));
 }
 
+/* No pid namespace has this number. */
+#define NS_FOREIGN 1u
+
+static uint32_t of_owner(uint64_t owner)
+{
+    return (uint32_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+/* Who is slow takes nothing back. */
+static void raise_to(_Atomic uint32_t *seconds, uint32_t now)
+{
+    uint32_t seen = atomic_load(seconds);
+
+    while ((int32_t)(now - seen) > 0 && !atomic_compare_exchange_weak(seconds, &seen, now))
+        ;
+}
+
 static bool claim(struct marks_rename *place, uint64_t from)
 {
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns);
 
+    raise_to(&place->since, now_seconds());
     if (!atomic_compare_exchange_strong(&place->owner, &from, self))
         return false;
     atomic_store(&place->ns, ns);
-    atomic_store(&place->since, now_seconds());
+    atomic_store(&place->of, of_owner(self));
     return true;
+}
+
+static uint32_t ns_of(struct marks_rename *place, uint64_t owner)
+{
+    return atomic_load(&place->of) == of_owner(owner) ? atomic_load(&place->ns)
+                                                      : NS_FOREIGN;
+}
+
+/* Since when the owner has it; it may have come since we looked at the clock. */
+static int32_t age_of(struct marks_rename *place)
+{
+    return (int32_t)(now_seconds() - atomic_load(&place->since));
 }
 
 static bool is_dead(struct marks_rename *place, uint64_t owner)
 {
     return owner == MARKS_NOBODY ||
-           !store_proc_alive(owner, atomic_load(&place->ns),
-                             now_seconds() - atomic_load(&place->since));
+           !store_proc_alive(owner, ns_of(place, owner), age_of(place));
 }
 
 /* All are taken: of sessions, perhaps, that are over, whose members do not come to look. */
@@ -66,8 +104,7 @@ static uint32_t reclaim(struct marks_table *table)
     for (uint32_t i = 0; i < table->header.nrenames && i < MARKS_RENAMES; i++) {
         struct marks_rename *place = &table->renames[i];
         uint64_t owner = atomic_load(&place->owner);
-        if (now_seconds() - atomic_load(&place->since) < KEPT_SECONDS ||
-            !is_dead(place, owner) || !claim(place, owner))
+        if (age_of(place) < KEPT_SECONDS || !is_dead(place, owner) || !claim(place, owner))
             continue;
         atomic_store(&place->state, MARKS_RENAME_EMPTY);
         return i;
@@ -140,7 +177,7 @@ static bool names_of(struct marks_rename *place, struct store_rename *rename)
 static bool look_at(struct marks_rename *place, uint64_t session, bool own)
 {
     uint64_t owner = atomic_load(&place->owner);
-    uint32_t state = atomic_load(&place->state);
+    uint32_t state = atomic_load(&place->state), ns;
 
     if (!owner)
         return false;
@@ -151,7 +188,8 @@ static bool look_at(struct marks_rename *place, uint64_t session, bool own)
     }
     if (atomic_load(&place->session) != session)
         return false;
-    if (own && state == MARKS_RENAME_TAKEN && owner == store_proc_self(NULL))
+    if (own && state == MARKS_RENAME_TAKEN && owner == store_proc_self(&ns) &&
+        ns_of(place, owner) == ns)
         return true;
     return is_dead(place, owner) && claim(place, owner);
 }

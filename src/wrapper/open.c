@@ -92,17 +92,21 @@ static const char *awaited(const struct wrapper_path *where)
 }
 
 /* Make the directories and links above *where that are published only; then it may mean
- * another file, or none of ours. */
-static void bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
+ * another file, or none of ours. 0, or why one could not be made here, if it may be
+ * published: then "no such directory" is not known to be true. */
+static int bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
 {
     const char *upath;
 
-    for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++)
-        if (!strchr(upath, '/') ||
-            (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
-             errno != ESTALE) ||
-            wrapper_path_again(where) != WRAPPER_PATH_OTHER)
+    for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++) {
+        if (!strchr(upath, '/'))
             break;
+        if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 && errno != ESTALE)
+            return errno == ENOENT ? 0 : errno;
+        if (wrapper_path_again(where) != WRAPPER_PATH_OTHER)
+            break;
+    }
+    return 0;
 }
 
 /* Make the file that *where means present and complete. 0: it was, or *where means another
@@ -127,7 +131,7 @@ static bool is_incomplete(const struct engine_ops *ops, const char *upath, int f
 static int open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     struct wrapper_path *where = opener->where;
-    int vanished = 0, links = 0, saved = errno;
+    int vanished = 0, links = 0, unknown = 0, saved = errno;
     bool begun = false;
 
     for (;;) {
@@ -149,11 +153,11 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
         } else {
             if (errno != ENOENT || !upath || ++vanished > VANISHED)
                 return -1;
-            bring_parents(ops, where);
             if ((opener->flags & O_CREAT) && vanished > 1) {
-                errno = ENOENT; /* its directory is nowhere */
+                errno = unknown ? unknown : ENOENT; /* its directory is nowhere */
                 return -1;
             }
+            unknown = bring_parents(ops, where);
             if (opener->flags & O_CREAT)
                 continue;
         }
@@ -301,16 +305,19 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
 static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     struct wrapper_path *where = opener->where;
-    int fd = open_marked(ops, opener);
+    int fd = open_marked(ops, opener), unknown;
 
     /* The second time the directories are here. A link among them may have led elsewhere.
      */
     if (fd >= 0 || errno != ENOENT || !(opener->flags & O_CREAT) || !awaited(where))
         return fd;
-    bring_parents(ops, where);
+    unknown = bring_parents(ops, where);
     if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
         return opener->open(opener->arg);
-    return open_marked(ops, opener);
+    fd = open_marked(ops, opener);
+    if (fd < 0 && errno == ENOENT && unknown)
+        errno = unknown;
+    return fd;
 }
 
 int wrapper_open(const struct wrapper_opener *opener)
@@ -330,14 +337,11 @@ int wrapper_open(const struct wrapper_opener *opener)
     return open_write(ops, opener);
 }
 
-bool wrapper_open_parents(struct wrapper_path *where)
+int wrapper_open_parents(struct wrapper_path *where)
 {
     const struct engine_ops *ops = wrapper_engine();
 
-    if (!ops || !awaited(where))
-        return false;
-    bring_parents(ops, where);
-    return true;
+    return ops && awaited(where) ? bring_parents(ops, where) : ENOENT;
 }
 
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)

@@ -53,9 +53,9 @@ int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
  * PATH names a managed directory, or one below, before it comes to the program, the program
  * is brought there if it is published. Never waits. 0. */
 int wrapper_open_search(const char *program);
-/* Make the directories above *where here that are published only. True: something may have
- * come. Errno is lost. */
-bool wrapper_open_parents(struct wrapper_path *where);
+/* Make the directories above *where here that are published only. 0: something may have
+ * come; or the errno value of a call that did not find them. errno is lost. */
+int wrapper_open_parents(struct wrapper_path *where);
 /* fd is a file that exists only since this call made it under a new name: as write_begin
  * and write_opened. */
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags);

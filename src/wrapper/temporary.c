@@ -35,12 +35,12 @@ static bool template_again(struct template *t, char *name)
 {
     int error = errno;
 
-    if (!t->managed || error != ENOENT || !wrapper_open_parents(&t->where)) {
-        errno = error;
-        return false;
+    if (t->managed && error == ENOENT && (error = wrapper_open_parents(&t->where)) == 0) {
+        strcpy(name, t->text);
+        return true;
     }
-    strcpy(name, t->text);
-    return true;
+    errno = error;
+    return false;
 }
 
 static int made_file(int fd, const char *name, int flags)

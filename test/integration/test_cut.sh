@@ -26,6 +26,26 @@ except OSError as e:
 sys.stdout.write('%s %.1f\n' % (what, time.monotonic() - begin))
 PY
 }
+# makes NAME DIRECTORY...: a file in each, in one of the ways that there are: how, and what came of it, into $WORK/NAME.RANK.
+makes() {
+    "$PYTHON" - "${@:2}" >"$WORK/$1.$PMIX_RANK.new" <<'PY'
+import errno, os, sys, tempfile
+flags = (os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_RDONLY | os.O_CREAT, os.O_RDWR | os.O_CREAT | os.O_EXCL,
+         os.O_RDONLY | os.O_CREAT | os.O_TRUNC)
+for i, directory in enumerate(sys.argv[1:]):
+    try:
+        way = i % (len(flags) + 1)
+        if way < len(flags):
+            os.close(os.open(directory + '/made', flags[way], 0o644))
+        else:
+            os.close(tempfile.mkstemp(dir=directory)[0])
+        what = 'made'
+    except OSError as e:
+        what = errno.errorcode[e.errno]
+    print(os.path.basename(directory), 'mkstemp' if way == len(flags) else oct(flags[way]), what)
+PY
+    mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
+}
 answer() { # NAME PATH [stat]: the answer into $WORK/NAME.RANK
     try "$2" "${3:-}" >"$WORK/$1.$PMIX_RANK.new"
     mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
@@ -55,6 +75,7 @@ next() { rm -f "$WORK"/[a-z]*.[0-9] "$WORK"/go.*; [ ! -e "$LOG" ] || : >"$LOG"; 
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
     r=$PMIX_RANK
     for i in 0 1 2 3 4 5 6 7; do echo "old $r" >"$SSD/own.$r.$i"; done
+    [ $r = 2 ] || for i in 0 1 2 3 4 5 6 7 8 9; do mkdir "$SSD/dir.$r.$i"; done
     reached written
     await go.copy
     for q in 0 1 2; do for i in 0 1 2 3; do cat "$SSD/own.$q.$i" >/dev/null || exit 3; done; done
@@ -67,10 +88,12 @@ job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
         for i in 0 1 2 3; do echo "new 0" >"$SSD/own.0.$i"; done
         echo "same name from 0" >"$SSD/both" ;;
     1) answer near "$SSD/own.0.6"
+        makes made "$SSD"/nodir.{0,1,2,3,4}
         answer far "$SSD/own.2.6" ;;
     2) answer own "$SSD/own.2.7"
         answer far "$SSD/own.0.7"
         for i in 0 1 2 3 4 5 6 7; do answer "look$i" "$SSD/own.1.$i" stat; done
+        makes made "$SSD"/dir.{0,1}.{0,1,2,3,4,5,6,7,8,9}
         echo "new 2" >"$SSD/own.2.0"
         echo "same name from 2" >"$SSD/both"
         echo "made beyond the cut" >"$SSD/beyond" ;;
@@ -102,6 +125,15 @@ for i in 0 1 2 3 4 5 6 7; do # published, wherever the homes are: never ENOENT
     say "look$i.2: $what after $took s"
     [ "$what" = there ] || [ "$what" = EIO ] || fail "a published file is $what beyond a cut"
 done
+# Below a directory that is not here, and of which nobody can say whether it is published; on the bigger side: it is not.
+while read -r directory how what; do
+    case $what in
+    made | EIO | EHOSTUNREACH) ;;
+    *) fail "a file is made in the published $directory, beyond a cut: $how, $what" ;;
+    esac
+done <"$WORK/made.2"
+say "in directories that are not here: $(cut -d' ' -f3 "$WORK/made.2" | sort | uniq -c | tr -s ' \n' ' ')"
+! grep -v ' ENOENT$' "$WORK/made.1" || fail "on the bigger side a file is made in a directory that there is not"
 begin=$EPOCHREALTIME
 "$CLUSTER_SH" heal n2
 until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"

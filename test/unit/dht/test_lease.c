@@ -17,6 +17,7 @@
 #define RANKS 6
 #define LEASE SEC
 #define PUB   DYAD_ENTRY_PUBLISHED
+#define GONE  DYAD_ENTRY_WITHDRAWN
 
 static const uint32_t nodes[RANKS] = {0, 1, 2, 3, 4, 5};
 
@@ -189,6 +190,20 @@ static void test_copies(void **state)
     assert_int_equal(dht_node_hold(node, "other", &some), 0);
     assert_int_equal(dht_node_copy_homes(node, unsure, home, &known), 2);
     assert_false(known);
+    fake_net_run(s.net, 60 * SEC);
+    dht_node_copy_homes(node, unsure, home, &known);
+    assert_false(known);
+    /* It is given up: what is left is known, and no home waits to tell us. */
+    const struct dyad_entry up_to[] = {
+        {.upath = "other", .version = {.counter = 0, .rank = 1}},
+        {.upath = "other", .version = {.counter = 1, .rank = 1}, .state = GONE}};
+    dht_node_let_go(node, &up_to[0]); /* not the one that is here */
+    assert_int_equal(dht_node_copy_homes(node, unsure, home, &known), 2);
+    s.net->sent[NET_MSG_LOOKUP_CANCEL] = 0;
+    dht_node_let_go(node, &up_to[1]);
+    assert_int_equal(dht_node_copy_homes(node, unsure, home, &known), 1);
+    assert_true(known);
+    assert_int_equal(s.net->sent[NET_MSG_LOOKUP_CANCEL], 2);
     fake_net_destroy(s.net);
 
     s = scene_begin();

@@ -1,8 +1,8 @@
 /*
  * test_revalidate.c - until when is a copy looked up whose homes have changed?
  *
- * revalidate.c with a clock, a journal and a table of our own. Every rank is a home of
- * every name, unless a test says otherwise.
+ * revalidate.c, with the rule of adopt_copies.c, and a clock, a journal and a table of our
+ * own. Every rank is a home of every name, unless a test says otherwise.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,8 @@
 #include "util/log.h"
 
 #define SEC     UTIL_NSEC_PER_SEC
-#define NRANKS  3
+#define NRANKS  4
+#define OWNER   3 /* of all copies; no home */
 #define COPIES  100
 #define LOOKUPS 200
 
@@ -40,6 +41,13 @@ static struct store_record record[COPIES];
 static unsigned nrecords;
 static uint32_t home; /* the only one that concerns anything; NRANKS: all do */
 
+static struct owner {
+    bool live, missing;
+    uint64_t heard;
+    bool asked;
+} owner;
+static bool others; /* are live */
+
 static struct lookup {
     char upath[16];
     dht_lookup_fn fn; /* NULL: it is over */
@@ -48,7 +56,8 @@ static struct lookup {
 } lookups[LOOKUPS];
 static unsigned nlookups, no_memory;
 
-static unsigned ninvalidated;
+static unsigned ninvalidated, nlet_go;
+static struct dyad_version invalidated; /* the last */
 
 /* In place of libc's, for util_clock_now(). */
 int clock_gettime(clockid_t clock, struct timespec *ts)
@@ -104,7 +113,42 @@ bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t 
 {
     (void)node;
     (void)upath;
-    return home == NRANKS || rank == home;
+    return rank != OWNER && (home == NRANKS || rank == home);
+}
+
+bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
+{
+    (void)node;
+    return rank == OWNER ? owner.live : others;
+}
+
+bool lost_is_missing(const struct member *m, uint32_t rank)
+{
+    (void)m;
+    return rank == OWNER && owner.missing;
+}
+
+const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
+{
+    static const struct net_peer peer;
+
+    (void)worker;
+    assert_int_equal(rank, OWNER);
+    return &peer;
+}
+
+uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank)
+{
+    (void)worker;
+    assert_int_equal(rank, OWNER);
+    return owner.heard;
+}
+
+void lost_suspect(struct member *m, uint32_t rank)
+{
+    (void)m;
+    assert_int_equal(rank, OWNER);
+    owner.asked = true;
 }
 
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
@@ -140,12 +184,35 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     assert_ptr_equal(arg, member);
     assert_int_equal(token, 0);
     ninvalidated++;
+    invalidated = newer->version;
     for (unsigned i = 0; i < nrecords; i++)
         if (strcmp(record[i].entry.upath, newer->upath) == 0)
             record[i].kind = STORE_RECORD_ORIGINAL; /* no copy any more */
 }
 
+void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
+{
+    (void)node;
+    assert_int_equal(dyad_version_cmp(&entry->version, &invalidated), 0);
+    nlet_go++;
+}
+
+void linger_activity(struct member *m)
+{
+    (void)m;
+}
+
+void first_look_step(struct member *m)
+{
+    (void)m;
+}
+
 void adopt_gone_again(struct member *m)
+{
+    (void)m;
+}
+
+void adopt_renames_again(struct member *m)
 {
     (void)m;
 }
@@ -168,14 +235,17 @@ static int setup(void **state)
     member->job = &job;
     member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     now = SEC;
-    ntimers = nlookups = no_memory = ninvalidated = 0;
+    ntimers = nlookups = no_memory = ninvalidated = nlet_go = 0;
     home = NRANKS;
+    others = true;
+    owner = (struct owner){.live = true, .heard = UINT64_MAX};
     nrecords = 1;
     for (unsigned i = 0; i < COPIES; i++) {
         snprintf(name[i], sizeof(name[i]), "f%u", i);
         record[i] = (struct store_record){.kind = STORE_RECORD_COPY};
         record[i].entry.upath = name[i];
         record[i].entry.version.counter = 5;
+        record[i].entry.owner = OWNER;
     }
     return revalidate_start(member);
 }
@@ -249,13 +319,9 @@ static void test_out_of_date(void **state)
     assert_int_equal(nlookups, 2);
 }
 
-/* What is no answer: it is asked again, ever less often, for ever. */
+/* No home can be asked: it is looked up again, ever less often, for ever. */
 static void test_on_and_on(void **state)
 {
-    static const struct {
-        int status;
-        uint64_t counter;
-    } in_vain[] = {{EHOSTUNREACH, 0}, {ENOENT, 0}, {0, 4}, {ENOENT, 4}};
     uint64_t pause = SEC, last;
 
     (void)state;
@@ -265,16 +331,172 @@ static void test_on_and_on(void **state)
         assert_int_equal(nlookups, i + 1);
         last = lookups[i].at;
         pass(SEC / 10);
-        answer(i, in_vain[i % 4].status, in_vain[i % 4].counter);
+        answer(i, EHOSTUNREACH, 0);
         pass(pause + SEC / 2);
         assert_int_equal(nlookups, i + 2);
         assert_in_range(lookups[i + 1].at - last, pause, pause + SEC);
         pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
     }
+    assert_true(revalidate_pending(member));
     answer(20, 0, 6);
     assert_int_equal(ninvalidated, 1);
     pass(1000 * SEC);
     assert_int_equal(nlookups, 21);
+    assert_false(revalidate_pending(member));
+}
+
+/* What homes say that do not know of a version. */
+static const struct {
+    int status;
+    uint64_t counter;
+} unknown[] = {{ENOENT, 0}, {0, 4}, {ENOENT, 4}};
+
+/* They say so, for that long or until nothing is looked up any more. */
+static void say_unknown(uint64_t ns)
+{
+    uint64_t end = now + ns;
+
+    while (now < end) {
+        if (nlookups > 0 && lookups[nlookups - 1].fn)
+            answer(nlookups - 1, unknown[nlookups % 3].status,
+                   unknown[nlookups % 3].counter);
+        pass(SEC / 4);
+    }
+}
+
+/* No home knows of it, and none will: it goes, and holds nothing up any more. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(9 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    assert_true(revalidate_pending(member));
+    say_unknown(2 * SEC);
+    assert_int_equal(ninvalidated, 1);
+    assert_int_equal(nlet_go, 1);
+    assert_true(dyad_version_cmp(&invalidated, &record[0].entry.version) > 0);
+    assert_int_equal(invalidated.counter, 5);
+    assert_false(revalidate_pending(member));
+    nlookups = 0;
+    pass(1000 * SEC);
+    assert_int_equal(nlookups, 0);
+    assert_false(owner.asked); /* it is heard anyhow */
+}
+
+/* The owner has told them meanwhile. */
+static void test_told_again(void **state)
+{
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(8 * SEC);
+    pass(2 * SEC);
+    answer(nlookups - 1, 0, 5);
+    assert_int_equal(ninvalidated, 0);
+    assert_false(revalidate_pending(member));
+}
+
+/* What counts is how long they have said so without a break, and that they were asked. */
+static void test_unknown_for_how_long(void **state)
+{
+    unsigned n;
+
+    (void)state;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(8 * SEC);
+    pass(2 * SEC);
+    answer(nlookups - 1, EHOSTUNREACH, 0);
+    pass(16 * SEC);
+    say_unknown(8 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    revalidate_rank(member, 2); /* another home than before */
+    pass(SEC + SEC / 2);
+    say_unknown(8 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    say_unknown(4 * SEC);
+    assert_int_equal(ninvalidated, 1);
+
+    /* One answer late is not often enough. */
+    record[0].kind = STORE_RECORD_COPY;
+    n = nlookups;
+    revalidate_rank(member, 1);
+    pass(2 * SEC);
+    answer(n, ENOENT, 0);
+    pass(20 * SEC);
+    answer(n + 1, ENOENT, 0);
+    assert_int_equal(ninvalidated, 1);
+    pass(5 * SEC);
+    answer(n + 2, ENOENT, 0);
+    assert_int_equal(ninvalidated, 2);
+}
+
+/* Its owner may have it, and cannot tell: it stays. When it is back it is looked at. */
+static void test_owner_is_missing(void **state)
+{
+    unsigned n;
+
+    (void)state;
+    owner.live = false;
+    owner.missing = true;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(1000 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    assert_true(revalidate_pending(member));
+    pass(61 * SEC);
+    answer(nlookups - 1, EHOSTUNREACH, 0); /* for a minute now */
+    n = nlookups;
+    owner.live = true;
+    owner.missing = false;
+    revalidate_rank(member, OWNER);
+    pass(2 * SEC);
+    assert_int_equal(nlookups, n + 1);
+    answer(n, 0, 5);
+    assert_false(revalidate_pending(member));
+    /* Of what is not to be looked at the owner is no matter. */
+    revalidate_rank(member, OWNER);
+    pass(10 * SEC);
+    assert_int_equal(nlookups, n + 1);
+
+    /* Known to be dead. */
+    owner.live = false;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(11 * SEC);
+    assert_int_equal(ninvalidated, 1);
+}
+
+/* It may be stopped, and nobody has noticed. */
+static void test_owner_is_silent(void **state)
+{
+    (void)state;
+    owner.heard = now;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(30 * SEC);
+    assert_true(owner.asked);
+    assert_int_equal(ninvalidated, 0);
+    owner.heard = now;
+    say_unknown(61 * SEC);
+    assert_int_equal(ninvalidated, 1);
+    assert_false(revalidate_pending(member));
+}
+
+/* Nobody else is left: what is here stays. */
+static void test_last(void **state)
+{
+    (void)state;
+    owner.live = others = false;
+    revalidate_rank(member, 1);
+    pass(SEC);
+    say_unknown(1000 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    others = true;
+    say_unknown(61 * SEC);
+    assert_int_equal(ninvalidated, 1);
 }
 
 /* A change of a home makes what was put off due. */
@@ -374,6 +596,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_compared, setup, teardown),
         cmocka_unit_test_setup_teardown(test_out_of_date, setup, teardown),
         cmocka_unit_test_setup_teardown(test_on_and_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_told_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_for_how_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner_is_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner_is_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_copy_any_more, setup, teardown),

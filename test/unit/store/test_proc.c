@@ -43,7 +43,7 @@ static void test_self(void **state)
     assert_int_equal(ns, (uint32_t)st.st_ino);
     assert_true(store_proc_self(NULL) == self);
     assert_true(store_proc_alive(self, ns, 0));
-    assert_true(store_proc_alive(self, 0, UINT32_MAX));
+    assert_true(store_proc_alive(self, 0, INT32_MAX));
     assert_int_equal(errno, 77);
 
     /* After a fork it is the child's own. */
@@ -72,6 +72,7 @@ static void test_life_and_death(void **state)
     /* In another namespace it cannot be looked at. */
     assert_true(store_proc_alive(proc + 1, ns + 1, STORE_PROC_FOREIGN_MAX - 1));
     assert_false(store_proc_alive(proc, ns + 1, STORE_PROC_FOREIGN_MAX));
+    assert_true(store_proc_alive(proc, ns + 1, -1)); /* it came just now */
 
     kill(pid, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);

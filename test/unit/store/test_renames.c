@@ -1,7 +1,9 @@
 /* store/renames.h: what a process that was killed in a rename has left. */
 #include "scratch.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #include "store/marks_table.h"
 #include "store/renames.h"
@@ -172,6 +174,97 @@ static void test_next_boot(void **state)
     free(next.path);
 }
 
+/* --- between pid namespaces --- */
+
+/* Somewhere else, somebody with this number; none of ours has it. */
+#define FOREIGN ((uint64_t)0x3fffff << 32 | 17)
+
+static struct marks_rename *foreign(uint32_t ns, uint32_t since)
+{
+    struct marks_rename *place = &marks->table->renames[0];
+
+    end(process(false));
+    atomic_store(&place->since, since);
+    if (ns)
+        atomic_store(&place->ns, ns);
+    atomic_store(&place->owner, FOREIGN);
+    return place;
+}
+
+static uint32_t seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint32_t)now.tv_sec;
+}
+
+/* It has won the place of one of our namespace, and has not written down yet of which it
+ * is: it is not looked for here. */
+static void test_foreign_claims(void **state)
+{
+    struct marks_rename *place = foreign(0, seconds());
+
+    (void)state;
+    assert_int_equal(left("s", true, true), 0);
+    atomic_store(&place->state, MARKS_RENAME_EMPTY);
+    assert_int_equal(left("s", true, true), 0);
+    assert_int_equal(atomic_load(&place->owner), FOREIGN);
+    /* It was killed there. */
+    atomic_store(&place->state, MARKS_RENAME_WHOLE);
+    atomic_fetch_sub(&place->since, 600);
+    assert_int_equal(left("s", true, true), 1);
+}
+
+/* It came when we had looked at the clock. */
+static void test_foreign_is_later(void **state)
+{
+    struct marks_rename *place = foreign(1, seconds() + 1);
+
+    (void)state;
+    assert_int_equal(left("s", true, true), 0);
+    for (unsigned i = 1; i < MARKS_RENAMES; i++)
+        assert_int_not_equal(store_renames_begin(marks, 1, &one), 0);
+    assert_int_equal(store_renames_begin(marks, 1, &one), 0);
+    assert_int_equal(atomic_load(&place->owner), FOREIGN);
+}
+
+static _Atomic unsigned rounds, nold;
+
+static void *watch(void *arg)
+{
+    struct marks_rename *place = &marks->table->renames[0];
+    unsigned round;
+
+    (void)arg;
+    while ((round = atomic_load(&rounds)) > 0) {
+        uint64_t owner = atomic_load(&place->owner);
+        uint32_t since = atomic_load(&place->since);
+        if (owner && atomic_load(&rounds) == round && seconds() - since > 600)
+            atomic_fetch_add(&nold, 1);
+    }
+    return NULL;
+}
+
+/* At no moment a place has an owner and its former one's time. */
+static void test_since_is_of_the_owner(void **state)
+{
+    struct marks_rename *place = &marks->table->renames[0];
+    pthread_t thread;
+
+    (void)state;
+    atomic_store(&nold, 0);
+    atomic_store(&rounds, 100000);
+    assert_int_equal(pthread_create(&thread, NULL, watch, NULL), 0);
+    while (atomic_fetch_sub(&rounds, 1) > 1) {
+        atomic_store(&place->since, seconds() - 700);
+        assert_int_equal(store_renames_begin(marks, 1, &one), 1);
+        store_renames_end(marks, 1);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&nold), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +274,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reclaim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_next_boot, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_foreign_claims, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_foreign_is_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_since_is_of_the_owner, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -840,6 +840,33 @@ static int act_published(void)
     return 0;
 }
 
+/* Below directories that are not here: nobody can say whether they are published; they are
+ * not. */
+static int act_no_parent(void)
+{
+    static const struct {
+        const char *dir;
+        int error;
+    } parent[] = {{"unknown", EHOSTUNREACH}, {"none", ENOENT}};
+    static const int flags[] = {O_WRONLY | O_CREAT | O_TRUNC, O_RDWR | O_CREAT | O_EXCL,
+                                O_RDONLY | O_CREAT, O_RDONLY | O_CREAT | O_TRUNC};
+    char path[64];
+
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < sizeof(flags) / sizeof(flags[0]); j++) {
+            snprintf(path, sizeof(path), "%s/f", parent[i].dir);
+            CHECK(open(path, flags[j], 0600) == -1 && errno == parent[i].error);
+        }
+        CHECK(!fopen(path, "w") && errno == parent[i].error);
+        snprintf(path, sizeof(path), "%s/XXXXXX", parent[i].dir);
+        CHECK(mkstemp(path) == -1 && errno == parent[i].error);
+        snprintf(path, sizeof(path), "%s/XXXXXX", parent[i].dir);
+        CHECK(!mkdtemp(path) && errno == parent[i].error);
+        CHECK(mkdir(path, 0700) == -1 && errno == parent[i].error);
+    }
+    return 0;
+}
+
 /* Ways from elsewhere: links to the managed directory, and descriptors. */
 static int act_ways(void)
 {
@@ -1047,68 +1074,27 @@ static int act_two_dirs(void)
 }
 
 static const struct act acts[] = {
-    ACT(unflushed),
-    ACT(unflushed_busy),
-    ACT(exit_now),
-    ACT(quick_exit),
-    ACT(atexit),
-    ACT(modes),
-    ACT(dup2_over),
-    ACT(dup2_fails),
-    ACT(dups),
-    ACT(closefrom),
-    ACT(close_loop),
-    ACT(threads),
-    ACT(dup_threads),
-    ACT(exec_inherit),
-    ACT(write_more),
-    ACT(exec_cloexec),
-    ACT(nothing),
-    ACT(exec_fails),
-    ACT(exec_env),
-    ACT(show_env),
-    ACT(spawn_env),
-    ACT(fork),
-    ACT(vfork),
-    ACT(daemon),
-    ACT(null),
-    ACT(errno),
-    ACT(locks),
-    ACT(mmap),
-    ACT(member_daemon_2),
-    ACT(member_daemon),
-    ACT(daemon_output),
-    ACT(popen),
-    ACT(vfork_exec),
-    ACT(syscall),
-    ACT(truncate),
-    ACT(mmap_fork),
-    ACT(mmap_private),
-    ACT(mmap_exit),
-    ACT(mmap_pieces),
-    ACT(freopen),
-    ACT(mkstemp),
-    ACT(names),
-    ACT(constructor),
-    ACT(handler),
-    ACT(mask),
-    ACT(stat),
-    ACT(paths),
-    ACT(kinds),
-    ACT(rdwr),
-    ACT(publish_error),
-    ACT(flush_error),
-    ACT(stale),
-    ACT(member_dup2),
-    ACT(member_close),
-    ACT(member_exec),
-    ACT(member_held),
-    ACT(member_exec_fails),
-    ACT(gds),
-    ACT(relative),
-    ACT(two_dirs),
-    ACT(published),
-    ACT(ways),
+    ACT(unflushed),     ACT(unflushed_busy),  ACT(exit_now),
+    ACT(quick_exit),    ACT(atexit),          ACT(modes),
+    ACT(dup2_over),     ACT(dup2_fails),      ACT(dups),
+    ACT(closefrom),     ACT(close_loop),      ACT(threads),
+    ACT(dup_threads),   ACT(exec_inherit),    ACT(write_more),
+    ACT(exec_cloexec),  ACT(nothing),         ACT(exec_fails),
+    ACT(exec_env),      ACT(show_env),        ACT(spawn_env),
+    ACT(fork),          ACT(vfork),           ACT(daemon),
+    ACT(null),          ACT(errno),           ACT(locks),
+    ACT(mmap),          ACT(member_daemon_2), ACT(member_daemon),
+    ACT(daemon_output), ACT(popen),           ACT(vfork_exec),
+    ACT(syscall),       ACT(truncate),        ACT(mmap_fork),
+    ACT(mmap_private),  ACT(mmap_exit),       ACT(mmap_pieces),
+    ACT(freopen),       ACT(mkstemp),         ACT(names),
+    ACT(constructor),   ACT(handler),         ACT(mask),
+    ACT(stat),          ACT(paths),           ACT(kinds),
+    ACT(rdwr),          ACT(publish_error),   ACT(flush_error),
+    ACT(stale),         ACT(member_dup2),     ACT(member_close),
+    ACT(member_exec),   ACT(member_held),     ACT(member_exec_fails),
+    ACT(gds),           ACT(relative),        ACT(two_dirs),
+    ACT(published),     ACT(no_parent),       ACT(ways),
 };
 
 int main(int argc, char **argv)

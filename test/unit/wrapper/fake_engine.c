@@ -3,8 +3,9 @@
  *
  * One line per call in $FAKE_LOG: pid-independent, "what side upath result". Files below
  * $FAKE_REMOTE are "published elsewhere": consume copies one to the managed directory,
- * lookup shows it. Tokens are counted per process; write_closed publishes if no other
- * process holds the file's mark, which is, as in the real engine, an OFD lock at 2^62.
+ * lookup shows it. Of directories "unknown..." the homes cannot be asked. Tokens are
+ * counted per process; write_closed publishes if no other process holds the file's mark,
+ * which is, as in the real engine, an OFD lock at 2^62.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -299,7 +300,7 @@ static int bring_parents(enum engine_side side, const char *upath)
 
     say("bring_parents %s %s %d", side_name[side], upath, rc);
     if (rc < 0 && errno != ESTALE)
-        errno = ENOENT;
+        errno = strncmp(upath, "unknown", 7) == 0 ? EHOSTUNREACH : ENOENT;
     return rc;
 }
 

@@ -390,6 +390,9 @@ static const struct call_case
                                                    "wait 0\nread_check c stale 0\n"
                                                    "consume c away wait 0\n",
              .how = LINKS},
+            {.name = "directories that are nowhere",
+             .argv = ACTOR("no_parent"),
+             .log = "*bring_parents c unknown/XXXXXX -1\n"},
             {.name = "ways to one file",
              .argv = ACTOR("ways", "%o"),
              .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b")

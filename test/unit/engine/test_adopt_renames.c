@@ -1,0 +1,323 @@
+/*
+ * test_adopt_renames.c - what a killed process has renamed, and the homes cannot be told
+ *
+ * adopt_renames.c with a clock, a table and homes of our own. A place of the table is
+ * taken by a look, and ended or given back.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "engine/adopt_impl.h"
+#include "store/renames.h"
+#include "util/log.h"
+
+#define SEC    UTIL_NSEC_PER_SEC
+#define PLACES 2
+
+static uint64_t now;
+static struct member_run run;
+static struct member *const member = &run.member;
+static struct engine_config config;
+static struct adopt adopt;
+
+static struct timer {
+    net_loop_fn fn;
+    void *arg;
+    uint64_t when; /* 0: not set */
+    bool made;
+} timer;
+
+static enum place { FREE, LEFT, TAKEN } place[PLACES + 1];
+static unsigned nlooks;
+
+static struct withdrawal {
+    produce_fn fn; /* NULL: it is over */
+    void *arg;
+} withdrawals[50];
+static unsigned nwithdrawals;
+
+/* In place of libc's, for util_clock_now(). */
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+    (void)clock;
+    ts->tv_sec = (time_t)(now / SEC);
+    ts->tv_nsec = (long)(now % SEC);
+    return 0;
+}
+
+struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
+{
+    (void)loop;
+    assert_false(timer.made);
+    timer = (struct timer){.fn = fn, .arg = arg, .made = true};
+    return (struct net_timer *)&timer;
+}
+
+void net_timer_destroy(struct net_timer *t)
+{
+    (void)t;
+    timer.made = false;
+}
+
+void net_timer_start(struct net_timer *t, uint64_t when_ns)
+{
+    (void)t;
+    timer.when = when_ns;
+}
+
+void net_timer_stop(struct net_timer *t)
+{
+    (void)t;
+    timer.when = 0;
+}
+
+uint64_t store_renames_session(const char *name)
+{
+    assert_string_equal(name, "session");
+    return 7;
+}
+
+/* A file that was removed. */
+void store_renames_left(struct store_marks *marks, uint64_t session, bool own,
+                        bool (*fn)(const struct store_rename *rename, store_rename_t p,
+                                   void *arg),
+                        void *arg)
+{
+    const struct store_rename rename = {.ino = 1, .from = "gone", .to = ""};
+
+    (void)marks;
+    (void)own;
+    assert_int_equal(session, 7);
+    for (store_rename_t i = 1; i <= PLACES; i++) {
+        if (place[i] != LEFT)
+            continue;
+        place[i] = TAKEN;
+        if (!fn(&rename, i, arg))
+            place[i] = LEFT;
+    }
+}
+
+void store_renames_end(struct store_marks *marks, store_rename_t p)
+{
+    (void)marks;
+    assert_int_equal(place[p], TAKEN);
+    place[p] = FREE;
+}
+
+void store_renames_give_back(struct store_marks *marks, store_rename_t p)
+{
+    (void)marks;
+    assert_int_equal(place[p], TAKEN);
+    place[p] = LEFT;
+}
+
+int store_dir_check(const char *upath)
+{
+    (void)upath;
+    return 0;
+}
+
+int store_dir_stat(const struct store_dir *dir, const char *upath, struct stat *st)
+{
+    (void)dir;
+    (void)upath;
+    (void)st;
+    errno = ENOENT;
+    return -1;
+}
+
+int produce_withdraw_left(struct member *m, const char *upath, produce_fn fn, void *arg)
+{
+    assert_ptr_equal(m, member);
+    assert_string_equal(upath, "gone");
+    assert_true(nwithdrawals < 50);
+    withdrawals[nwithdrawals++] = (struct withdrawal){fn, arg};
+    return 0;
+}
+
+int produce_rename(struct member *m, const char *from, const char *to, produce_fn fn,
+                   void *arg)
+{
+    (void)m;
+    (void)from;
+    (void)to;
+    (void)fn;
+    (void)arg;
+    fail();
+    return -1;
+}
+
+int produce_rename_left(struct member *m, const char *from, const char *to, produce_fn fn,
+                        void *arg)
+{
+    return produce_rename(m, from, to, fn, arg);
+}
+
+void linger_activity(struct member *m)
+{
+    (void)m;
+}
+
+/* As adopt.c does, with a pool thread between. */
+void adopt_look(struct member *m)
+{
+    assert_ptr_equal(m, member);
+    nlooks++;
+    adopt_renames_look(&adopt, ENGINE_CONSUMER);
+    adopt_renames_settle(&adopt);
+}
+
+enum util_log_level util_log_threshold(void)
+{
+    return UTIL_LOG_WARN;
+}
+
+void util_log(enum util_log_level level, const char *fmt, ...)
+{
+    (void)level;
+    (void)fmt;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&run, 0, sizeof(run));
+    adopt = (struct adopt){.member = member};
+    member->adopt = &adopt;
+    member->config = &config;
+    member->session = "session";
+    now = SEC;
+    timer = (struct timer){0};
+    memset(place, 0, sizeof(place));
+    nlooks = nwithdrawals = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    adopt_renames_stop(&adopt);
+    assert_false(timer.made);
+    return 0;
+}
+
+static void pass(uint64_t ns)
+{
+    uint64_t end = now + ns;
+
+    while (timer.when && timer.when <= end) {
+        now = timer.when;
+        timer.when = 0;
+        timer.fn(timer.arg);
+    }
+    now = end;
+}
+
+static void answer(unsigned i, int status)
+{
+    produce_fn fn = withdrawals[i].fn;
+
+    assert_non_null(fn);
+    withdrawals[i].fn = NULL;
+    fn(withdrawals[i].arg, status);
+}
+
+static void test_told(void **state)
+{
+    (void)state;
+    place[1] = place[2] = LEFT;
+    adopt_look(member);
+    assert_int_equal(nwithdrawals, 2);
+    assert_true(adopt_renames_pending(member));
+    answer(0, 0);
+    answer(1, ENOENT);
+    assert_int_equal(place[1], FREE);
+    assert_int_equal(place[2], FREE);
+    assert_false(adopt_renames_pending(member));
+    adopt_renames_again(member);
+    pass(1000 * SEC);
+    assert_int_equal(nlooks, 1);
+}
+
+/* They cannot be reached: looked at again, and at once when somebody is back. */
+static void test_out_of_reach(void **state)
+{
+    (void)state;
+    place[1] = place[2] = LEFT;
+    adopt_look(member);
+    answer(0, EHOSTUNREACH);
+    answer(1, 0);
+    assert_int_equal(place[1], LEFT);
+    assert_false(adopt_renames_pending(member)); /* nobody waits for that */
+    adopt_renames_again(member);
+    assert_int_equal(nlooks, 2);
+    assert_int_equal(nwithdrawals, 3);
+    answer(2, 0);
+    assert_int_equal(place[1], FREE);
+    adopt_renames_again(member);
+    pass(1000 * SEC);
+    assert_int_equal(nlooks, 2);
+}
+
+/* Nobody is lost or found, and still it is told one day. */
+static void test_pauses(void **state)
+{
+    uint64_t pause = seconds_ns(MEMBER_ASK_AGAIN);
+
+    (void)state;
+    place[1] = LEFT;
+    adopt_look(member);
+    for (unsigned i = 0; i < 10; i++) {
+        answer(i, EHOSTUNREACH);
+        pass(pause - 1);
+        assert_int_equal(nlooks, i + 1);
+        pass(1);
+        assert_int_equal(nlooks, i + 2);
+        pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
+    }
+    answer(10, EHOSTUNREACH);
+    adopt_renames_again(member); /* and the pauses begin anew */
+    answer(11, EHOSTUNREACH);
+    pass(seconds_ns(MEMBER_ASK_AGAIN));
+    answer(12, 0);
+    pass(1000 * SEC);
+    assert_int_equal(nlooks, 13);
+    assert_int_equal(place[1], FREE);
+}
+
+/* Two that were taken at the same look: one more look for both. */
+static void test_both(void **state)
+{
+    (void)state;
+    place[1] = place[2] = LEFT;
+    adopt_look(member);
+    answer(0, EHOSTUNREACH);
+    pass(SEC);
+    answer(1, EIO);
+    pass(seconds_ns(MEMBER_ASK_AGAIN) - SEC);
+    assert_int_equal(nlooks, 2);
+    assert_int_equal(nwithdrawals, 4);
+    answer(2, 0);
+    answer(3, 0);
+    pass(1000 * SEC);
+    assert_int_equal(nlooks, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_out_of_reach, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pauses, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_both, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
