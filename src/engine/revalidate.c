@@ -16,12 +16,11 @@
  * its homes makes it due at once. It ends when the copy is no more, or has been compared.
  *
  * Or when homes that do know what is published have not known of our version for so long
- * that its owner would have told them (the rule of adopt_copies.c): then all who knew of it
- * are gone, nobody would tell us of the next version, and while there is one such copy no
- * lease is renewed (lease.c). It goes. Not as long as its owner may be there and cannot
- * tell: one that is missing, or has said nothing since the homes said so, for which it is
- * asked to (PING); when it is back the copy is due at once, too. And not if all others are
- * gone: then nothing newer will come, and what is here is all that there is.
+ * that its owner would have told them (the rule of adopt_copies.c), and that owner lives
+ * and has been heard of since (it is asked to say something: PING): it has nothing to tell.
+ * Then the copy goes; while there is one such copy no lease is renewed (lease.c). If the
+ * owner is dead, it died together with all homes, and the copy is all that is left of the
+ * file: it stays, and opens ask.
  *
  * A change that comes while a look-up is under way makes it begin once more behind it: its
  * answer may be from before.
@@ -146,31 +145,19 @@ static struct copies compare(struct member *member, const char *upath,
     return copies;
 }
 
-/* May it be that the owner has it, and could not tell the homes? */
-static bool owner_may_have_it(const struct item *item, uint32_t owner)
+/* Its owner lives, could tell the homes, and does not. */
+static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
 {
     struct member *member = item->revalidate->member;
 
-    if (owner >= member->job->nranks || owner == member->self.rank)
+    if (owner >= member->job->nranks || owner == member->self.rank ||
+        lost_is_missing(member, owner) || !dht_node_is_live(member->dht, owner) ||
+        !net_worker_peer(member->worker, owner))
         return false;
-    if (lost_is_missing(member, owner))
+    if (net_worker_heard_at(member->worker, owner) >= item->unknown.since)
         return true;
-    if (!dht_node_is_live(member->dht, owner) || !net_worker_peer(member->worker, owner) ||
-        net_worker_heard_at(member->worker, owner) >= item->unknown.since)
-        return false;
     lost_suspect(member, owner);
-    return true;
-}
-
-/* Nobody else is there who could publish. */
-static bool is_last(const struct member *member)
-{
-    bool last = true;
-
-    for (uint32_t r = 0; r < member->job->nranks && last; r++)
-        last = r == member->self.rank ||
-               (!dht_node_is_live(member->dht, r) && !lost_is_missing(member, r));
-    return last;
+    return false;
 }
 
 /* The homes could be asked, and do not know of `copies`. True: they never will. */
@@ -178,8 +165,7 @@ static bool is_unknown_for_good(struct item *item, const struct copies *copies)
 {
     bool sure = adopt_unknown_is_sure(&item->unknown);
 
-    return !owner_may_have_it(item, copies->owner) && sure &&
-           !is_last(item->revalidate->member);
+    return owner_is_silent_on_it(item, copies->owner) && sure;
 }
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)

@@ -46,7 +46,6 @@ static struct owner {
     uint64_t heard;
     bool asked;
 } owner;
-static bool others; /* are live */
 
 static struct lookup {
     char upath[16];
@@ -119,7 +118,7 @@ bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t 
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
 {
     (void)node;
-    return rank == OWNER ? owner.live : others;
+    return rank == OWNER ? owner.live : true;
 }
 
 bool lost_is_missing(const struct member *m, uint32_t rank)
@@ -237,7 +236,6 @@ static int setup(void **state)
     now = SEC;
     ntimers = nlookups = no_memory = ninvalidated = nlet_go = 0;
     home = NRANKS;
-    others = true;
     owner = (struct owner){.live = true, .heard = UINT64_MAX};
     nrecords = 1;
     for (unsigned i = 0; i < COPIES; i++) {
@@ -461,12 +459,13 @@ static void test_owner_is_missing(void **state)
     pass(10 * SEC);
     assert_int_equal(nlookups, n + 1);
 
-    /* Known to be dead. */
+    /* Known to be dead: the copy is all that is left. */
     owner.live = false;
     revalidate_rank(member, 1);
     pass(SEC);
-    say_unknown(11 * SEC);
-    assert_int_equal(ninvalidated, 1);
+    say_unknown(1000 * SEC);
+    assert_int_equal(ninvalidated, 0);
+    assert_true(revalidate_pending(member));
 }
 
 /* It may be stopped, and nobody has noticed. */
@@ -483,20 +482,6 @@ static void test_owner_is_silent(void **state)
     say_unknown(61 * SEC);
     assert_int_equal(ninvalidated, 1);
     assert_false(revalidate_pending(member));
-}
-
-/* Nobody else is left: what is here stays. */
-static void test_last(void **state)
-{
-    (void)state;
-    owner.live = others = false;
-    revalidate_rank(member, 1);
-    pass(SEC);
-    say_unknown(1000 * SEC);
-    assert_int_equal(ninvalidated, 0);
-    others = true;
-    say_unknown(61 * SEC);
-    assert_int_equal(ninvalidated, 1);
 }
 
 /* A change of a home makes what was put off due. */
@@ -601,7 +586,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown_for_how_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_is_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_is_silent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_copy_any_more, setup, teardown),
