@@ -49,7 +49,7 @@ renames, and is absent at first.
    A rank in which UCX has found a fault in itself (the injector sees its log) is out of reach until it has joined anew, and what it asks for
    meanwhile may end in EHOSTUNREACH; one that does not join anew is as one that was killed.
 5. ENOSPC, EDQUOT, EIO: the disk of the node of this rank was full in that time. EFBIG, EIO: a limit on file sizes in force in this rank.
-6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut, one of its ranks stopped,
+6. Whatever the end, it comes in time: READ_BOUND or CHANGE_BOUND, and as long as this rank's node was itself cut, or all others were, one of its ranks stopped,
    or this rank joining anew.
 7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
    without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
@@ -652,12 +652,21 @@ class Judge:
                 out.append((begin, end))
         return out
 
+    def alone(self, node):
+        """When all other nodes were cut off: so was this one."""
+        spans = [(NEVER, FOREVER)] if self.plan.nodes > 1 else []
+        for other in set(range(self.plan.nodes)) - {node}:
+            cuts = self.joined([(f["begin"], f["end"]) for f in self.faults if f["kind"] == "cut" and f["target"] == other])
+            spans = [(max(a, c), min(b, d)) for a, b in spans for c, d in cuts if max(a, c) < min(b, d)]
+        return spans
+
     def own_fault(self, op):
         """For how long this rank's node was out of order during the operation."""
         node = self.node(op.rank)
         spans = [(f["begin"], f["end"]) for f in self.faults if f["kind"] == "cut" and f["target"] == node or
                  f["kind"] == "stop" and self.node(f["target"]) == node]
         spans += [(w["begin"], w["end"]) for w in self.wrecks if w["target"] == op.rank and w["end"] < FOREVER]
+        spans += self.alone(node)
         return sum(max(0, min(end, op.end) - max(begin, op.begin)) for begin, end in self.joined(spans))
 
     def look_at(self, op):

@@ -457,6 +457,13 @@ class Times(Judged):
         h = History().write(0, 10, "f", "0.1").fault("cut", 1, 12, 17).fault("stop", 4, 12, 17)
         self.wrong(h.read(1, 11, "f", "0.1", took=faults.READ_BOUND + 5.1), "too long")
 
+    def test_as_long_as_all_others_were_cut(self):
+        def history(took):
+            h = History().write(0, 10, "f", "0.1").fault("cut", 0, 12, 17).fault("cut", 2, 13, 18)
+            return h.read(1, 11, "f", "0.1", took=took)
+        self.right(history(faults.READ_BOUND + 3.9))
+        self.wrong(history(faults.READ_BOUND + 4.1), "too long")
+
     def test_waited_for_what_only_homes_knew_that_are_away(self):
         """Ranks 2 and 5 are both homes, perhaps; rank 1 waits for what rank 0 has published."""
         def history(took=faults.TIMEOUT, second=5, begin=CUT + 1):
