@@ -55,7 +55,7 @@ uint64_t store_renames_session(const char *name)
 
 static uint32_t of_owner(uint64_t owner)
 {
-    return (uint32_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
+    return (uint32_t)XXH3_64bits(&owner, sizeof(owner));
 }
 
 /* Who is slow takes nothing back. */
