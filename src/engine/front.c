@@ -545,12 +545,28 @@ bool front_waits_for(const struct front *front, const char *upath)
     return false;
 }
 
-int front_ping(struct front *front)
+/* A request of whose answer the status is all; it may have a connection already (or NULL).
+ */
+static int request_status(struct front *front, const struct net_msg *request,
+                          int *connection)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
+    struct asking a = {.front = front,
+                       .request = request,
+                       .reply = &reply,
+                       .buf = buf,
+                       .size = sizeof(buf),
+                       .connection = connection};
+
+    return ask_anyway(&a);
+}
+
+int front_ping(struct front *front)
+{
     struct net_msg request = {.type = NET_MSG_PING, .entry = {.upath = ""}};
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
@@ -600,22 +616,19 @@ int front_consume_to_write(struct front *front, const char *upath)
 int front_produce(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_PRODUCE,
         .flags = (uint8_t)side,
         .entry = {.upath = upath},
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_watch(struct front *front, enum engine_side side, const char *upath,
                 uint64_t mark, int fd)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_WATCH,
         .flags = (uint8_t)side,
@@ -623,7 +636,8 @@ int front_watch(struct front *front, enum engine_side side, const char *upath,
         .offset = (uint64_t)(uint32_t)fd,
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 bool front_shared(const struct front *front, enum engine_side side)
@@ -638,15 +652,14 @@ bool front_shared(const struct front *front, enum engine_side side)
 int front_writing(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark, uint8_t what)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_WRITING,
         .flags = (uint8_t)(what | (side == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
         .entry = {.upath = upath ? upath : ""},
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_settle(struct front *front, const char *upath, uint64_t timeout_ms)
@@ -662,42 +675,25 @@ int front_stat(struct front *front, const char *upath, struct net_msg *reply, vo
 
 int front_changed(struct front *front, enum engine_side side, const char *upath)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_CHANGED, .flags = (uint8_t)side, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_bring(struct front *front, const char *upath, uint8_t what)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_BRING, .flags = what, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
-}
 
-/* A request that may have a connection already. */
-static int request_on(struct front *front, const struct net_msg *request, int *connection)
-{
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
-    struct asking a = {.front = front,
-                       .request = request,
-                       .reply = &reply,
-                       .buf = buf,
-                       .size = sizeof(buf),
-                       .connection = connection};
-
-    return ask_anyway(&a);
+    return request_status(front, &request, NULL);
 }
 
 int front_withdraw(struct front *front, const char *upath, int *connection)
 {
     struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
 
-    return request_on(front, &request, connection);
+    return request_status(front, &request, connection);
 }
 
 int front_rename(struct front *front, const char *from, const char *to, int *connection)
@@ -709,7 +705,7 @@ int front_rename(struct front *front, const char *from, const char *to, int *con
         .blob_len = from ? strlen(from) + 1 : 0,
     };
 
-    return request_on(front, &request, connection);
+    return request_status(front, &request, connection);
 }
 
 /* Locks that another thread of the parent may have held across the fork are new here. */
