@@ -317,12 +317,6 @@ struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);
 bool asks_pending(const struct asks *asks);
-/* A moment in the past, later by a stop of ns, but not in the future. */
-static inline uint64_t time_moved(uint64_t when, uint64_t ns, uint64_t now)
-{
-    return now - when > ns ? when + ns : now;
-}
-
 void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now);
 
 /* node_home.c */
