@@ -286,11 +286,16 @@ static bool has_answered(const struct churn_rank *rank, const struct churn_asked
 
 static void event_joining(struct churn_net *net, struct churn_rank *newcomer)
 {
-    bool all = true;
+    bool all = true, late = net->now >= newcomer->join_until;
 
-    for (uint32_t i = 0; i < net->nranks && all; i++)
-        all = has_answered(&net->rank[i], &newcomer->asked[i]);
-    if (!all && net->now < newcomer->join_until) {
+    for (uint32_t i = 0; i < net->nranks; i++) {
+        if (has_answered(&net->rank[i], &newcomer->asked[i]))
+            continue;
+        all = false;
+        if (late)
+            dht_node_set_untold(newcomer->node, i, true);
+    }
+    if (!all && !late) {
         heap_push(net, event_make(net, EVENT_JOINING, net->now + JOIN_LOOK, newcomer->rank,
                                   NULL));
         return;

@@ -84,7 +84,8 @@ void churn_run(struct churn_net *net, uint64_t ns);
 /* The process of a rank ends, or one begins (an empty shard, and what its disk remembers);
  * every other learns of it within `spread` ns, each at its own time. Who joins knows all
  * who are there. In a ring with absent slots it has joined when all of these have heard of
- * it and brought it what it is home to, or died; or after 5 s. Else (exec) at once. */
+ * it and brought it what it is home to, or died; or after 5 s: then it does not trust its
+ * own "nothing" until they have. Else (exec) at once. */
 void churn_kill(struct churn_net *net, uint32_t rank, uint64_t spread);
 void churn_join(struct churn_net *net, uint32_t rank, uint64_t spread);
 /* One rank in `part` believes that a live rank is dead, for `length` ns from a time within
