@@ -1,7 +1,12 @@
 /* store/renames.h: what a process that was killed in a rename has left. */
-#include "marks_users.h"
+#include "scratch.h"
+
+#include <signal.h>
+
 #include "store/marks_table.h"
 #include "store/renames.h"
+
+#include "marks_users.h"
 
 static const struct store_rename one = {.ino = 7, .from = "a/old", .to = "new"};
 
