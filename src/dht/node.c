@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/clock.h"
+
 #define READY_BUDGET   1024
 #define SWEEP_INTERVAL 1000000000ull /* ns: many deaths, one walk over the shard */
 
@@ -270,7 +272,7 @@ unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
 void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now)
 {
     for (unsigned i = 0; i < asks->n; i++)
-        asks->ask[i].sent = time_moved(asks->ask[i].sent, ns, now);
+        asks->ask[i].sent = util_clock_moved(asks->ask[i].sent, ns, now);
 }
 
 struct ask *asks_find(struct asks *asks, uint32_t rank)

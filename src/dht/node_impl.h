@@ -5,9 +5,9 @@
  * home tells of a newer version. node_publish.c: our own entries. node_passed.c: homes
  * that cannot be told of them. node_lookup.c: our lookups. node_kept.c: their answers,
  * kept. node_copies.c: who knows of our copies. node_lease.c: how long who is lost is
- * waited for. node_leave.c: giving the shard away.
- * node_doubt.c: when our "not published" may not be true. node_writing.c: who writes what,
- * on storage that nodes share; node_writers.c: as homes know it.
+ * waited for. node_leave.c: giving the shard away. node_doubt.c: when our "not published"
+ * may not be true. node_buried.c: the dead of whom heirs do not know all. node_writing.c:
+ * who writes what, on storage that nodes share; node_writers.c: as homes know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -317,12 +317,6 @@ struct ask *asks_find(struct asks *asks, uint32_t rank);
 /* The rank's slot, made if need be. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);
 bool asks_pending(const struct asks *asks);
-/* A moment in the past, later by a stop of ns, but not in the future. */
-static inline uint64_t time_moved(uint64_t when, uint64_t ns, uint64_t now)
-{
-    return now - when > ns ? when + ns : now;
-}
-
 void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now);
 
 /* node_home.c */
@@ -373,8 +367,9 @@ void kept_drop(struct dht_node *node, const char *upath);
 void kept_drop_all(struct dht_node *node);
 
 /* node_passed.c */
-/* All homes that could be asked have answered: is somebody else waited for? */
-bool passed_pending(struct dht_node *node, struct publish *op);
+/* All homes that could be asked have answered: have somebody see to what those have that
+ * could not. True: that is waited for, and publish_advance() called when it has changed. */
+bool passed_see_to(struct dht_node *node, struct publish *op);
 /* The publish ends, or begins anew with another version. */
 void passed_forget(struct dht_node *node, struct publish *op);
 /* That rank is dead: was it asked in the place of a home? */
@@ -455,6 +450,7 @@ bool buried_is_empty(const struct dht_node *node, uint32_t rank);
 /* As a home of the key we stand in for some that are missing, or buried. */
 bool buried_stands_in(const struct dht_node *node, const struct dht_key *key);
 void buried_destroy(struct dht_node *node);
+
 /* node_lease.c */
 void lease_rank_dead(struct dht_node *node, uint32_t rank);
 /* May the rank, which is taken for dead, use its copies without having asked? */

@@ -46,6 +46,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/clock.h"
+
 static void lookup_advance(struct dht_node *node, struct dht_lookup *l);
 
 static void lookup_send_cancel(struct dht_node *node, struct dht_lookup *l, uint32_t rank)
@@ -541,7 +543,7 @@ void lookup_stood_still(struct dht_node *node, uint64_t ns)
 
     DL_FOREACH(node->lookups, l)
     {
-        l->since = time_moved(l->since, ns, now);
+        l->since = util_clock_moved(l->since, ns, now);
         asks_stood_still(&l->asks, ns, now);
     }
 }

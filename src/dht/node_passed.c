@@ -145,7 +145,7 @@ static void passed_add_missing(struct dht_node *node, struct publish *op)
     }
 }
 
-bool passed_pending(struct dht_node *node, struct publish *op)
+bool passed_see_to(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool pending = false;

@@ -271,7 +271,7 @@ void publish_advance(struct dht_node *node, struct publish *op)
     }
     for (unsigned i = 0; i < op->asks.n; i++) {
         if (op->asks.ask[i].answered) {
-            if (!passed_pending(node, op))
+            if (!passed_see_to(node, op))
                 publish_finish(node, op, 0);
             return;
         }

@@ -200,9 +200,6 @@ static void look_start(struct adopt *a)
 static struct adopt *adopt_get(struct member *member)
 {
     struct adopt *a = member->adopt;
-    struct sockaddr_un address;
-    socklen_t len;
-    const char *dot;
 
     if (a)
         return a;
@@ -210,11 +207,9 @@ static struct adopt *adopt_get(struct member *member)
         return NULL;
     a->member = member;
     a->fd = a->neighbour_fd = -1;
-    member_sides_journal_name(member, a->name, sizeof(a->name));
-    dot = strrchr(a->name, '.');
-    a->prefix_len = dot ? (size_t)(dot + 1 - a->name) : strlen(a->name);
-    len = boot_claim_address(member->identity, member->config->kvs_namespace, &address);
-    boot_claim_name(&address, len, a->claim);
+    a->prefix_len = member_sides_journal_name(member, a->name, sizeof(a->name));
+    a->claim_len =
+        boot_claim_address(member->identity, member->config->kvs_namespace, &a->claim);
     member->adopt = a;
     return a;
 }

@@ -4,9 +4,6 @@
 #ifndef DYAD_ENGINE_ADOPT_IMPL_H
 #define DYAD_ENGINE_ADOPT_IMPL_H
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include "engine/member_impl.h"
 
 enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
@@ -45,10 +42,10 @@ enum phase { IDLE, LOOKING, TAKING, EMPTYING };
 
 struct adopt {
     struct member *member;
-    char name[256]; /* of our journal; what begins with prefix[prefix_len] is our session's
-                     */
+    char name[256]; /* of our journal; what begins with as much of it is our session's */
     size_t prefix_len;
-    char claim[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* our own */
+    struct sockaddr_un claim; /* our own */
+    socklen_t claim_len;
     enum phase phase;
     bool again; /* something happened since the look began */
     struct engine_io io;

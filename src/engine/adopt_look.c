@@ -57,24 +57,16 @@ static pid_t peer_pid(int fd)
  * nobody holds it; or another errno: that cannot be told. */
 static int label_connect(const struct adopt *a, const char *label)
 {
-    const char *node = strchr(label, ' ');
     struct sockaddr_un address;
-    char claim[sizeof(address.sun_path)];
     socklen_t len;
+    const char *node = member_sides_label_read(label, &address, &len);
 
-    if (!node || (size_t)(node - label) >= sizeof(claim) ||
-        strcmp(node + 1, a->member->identity->node) != 0) {
+    if (!node || strcmp(node, a->member->identity->node) != 0) {
         errno = EXDEV;
         return -1;
     }
-    memcpy(claim, label, (size_t)(node - label));
-    claim[node - label] = '\0';
-    if (strcmp(claim, a->claim) == 0) { /* it is ours, so whoever wrote this is not there */
-        errno = ECONNREFUSED;
-        return -1;
-    }
-    if (!(len = boot_claim_named(claim, &address))) {
-        errno = EINVAL;
+    if (len == a->claim_len && memcmp(&address, &a->claim, len) == 0) {
+        errno = ECONNREFUSED; /* it is ours, so whoever wrote this is not there */
         return -1;
     }
     return boot_claim_connect_now(&address, len); /* EAGAIN: it lives */
@@ -133,7 +125,6 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
 {
     struct member_side *s = &a->member->side[side];
     struct left *left = calloc(1, sizeof(*left));
-    struct stat st;
 
     if (!left || !(left->name = strdup(name)) ||
         !(left->items = calloc(store_journal_count(journal), sizeof(*left->items)))) {
@@ -154,8 +145,7 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
         struct item *item = &left->items[i];
         if (produce_still_there(s, item->record))
             item->as = FOUND_SAME;
-        else if (store_dir_stat(s->dir, item->record->entry.upath, &st) < 0 &&
-                 (errno == ENOENT || errno == ENOTDIR))
+        else if (store_dir_lacks(s->dir, item->record->entry.upath))
             item->as = FOUND_GONE;
         else
             item->as = FOUND_CHANGED;

@@ -143,9 +143,7 @@ static void look_again(void *arg)
 int first_look_begin(struct member *member)
 {
     struct first_look *look = calloc(1, sizeof(*look));
-    struct sockaddr_un address;
-    char session[512], *dot;
-    socklen_t len;
+    char session[512];
 
     if (!look || !(look->timer = net_timer_create(member->loop, look_again, member))) {
         free(look);
@@ -159,12 +157,9 @@ int first_look_begin(struct member *member)
     member->first_look = look;
     if (!side_of(look)->marks)
         return 0;
-    member_sides_journal_name(member, session, sizeof(session));
-    if ((dot = strrchr(session, '.')))
-        *dot = '\0';
-    len = boot_claim_address(member->identity, member->config->kvs_namespace, &address);
+    session[member_sides_journal_name(member, session, sizeof(session)) - 1] = '\0';
     look->line =
-        store_looked_begin(side_of(look)->marks, store_looked_rank(&address, len), session);
+        store_looked_begin(side_of(look)->marks, member_sides_rank(member), session);
     return 0;
 }
 

@@ -1,18 +1,10 @@
 /*
- * front.c - set-up, and the requests that every process can make
- *
- * A request is one connection: connect, send, receive, close. It costs some 15 us more than
- * a kept connection would, and nothing can go wrong with it when a program forks, execs or
- * closes every descriptor. Only send and recv are used on it: if another thread of the
- * program closes our number and opens a file that gets it, they fail with ENOTSOCK and
- * touch nothing.
+ * front.c - set-up, and the requests that every process can make (front_ask.c: how)
  */
 #include "engine/front.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +15,6 @@
 #include <xxhash.h>
 
 #include "boot/claim.h"
-#include "engine/front_apart.h"
 #include "engine/front_impl.h"
 #include "engine/front_peer.h"
 #include "store/looked.h"
@@ -201,326 +192,6 @@ struct front *front_get(void)
     return __atomic_load_n(&ready, __ATOMIC_ACQUIRE);
 }
 
-/* --- one request over one connection --- */
-
-struct asking {
-    struct front *front;
-    const struct net_msg *request;
-    struct net_msg *reply;
-    void *buf;
-    size_t size;
-    front_page_fn page;
-    void *arg;
-    int *connection; /* made before; NULL or -1: none. Not with `apart` */
-    bool apart;      /* with a table of descriptors of its own, by front_apart() */
-    bool full;       /* result: nothing was asked, since no descriptor number is free */
-    struct front_patience *patience; /* NULL: without end */
-};
-
-static int send_all(int fd, const void *data, size_t len)
-{
-    const char *p = data;
-
-    while (len > 0) {
-        ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        p += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-static int recv_all(int fd, void *data, size_t len)
-{
-    char *p = data;
-
-    while (len > 0) {
-        ssize_t n = recv(fd, p, len, MSG_WAITALL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            if (n == 0)
-                errno = ECONNRESET;
-            return -1;
-        }
-        p += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-static void close_cancelled(void *fd)
-{
-    close(*(int *)fd);
-}
-
-/* Wait until there is something to receive. */
-static int await_answer(struct front_patience *patience, int fd)
-{
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    int wait_ms;
-
-    if (!patience)
-        return 0;
-    while ((wait_ms = patience->wait_ms(patience->arg)) != 0) {
-        int rc = poll(&poll_fd, 1, wait_ms); /* EINTR: it knows what is left */
-        if (rc > 0)
-            return 0;
-        if (rc < 0 && errno != EINTR)
-            return -1;
-    }
-    errno = ETIMEDOUT;
-    return -1;
-}
-
-static int answer_begins(const struct asking *a, int fd, uint32_t *len)
-{
-    return await_answer(a->patience, fd) < 0 ? -1 : recv_all(fd, len, sizeof(*len));
-}
-
-/* The first bytes of the answer, for which there may be long to wait: handlers of the
- * program run meanwhile, and make requests of their own. They do not end the wait. Only a
- * consumer can be cancelled: what it asked for ends with its connection. */
-static int recv_answer(const struct asking *a, int fd, uint32_t *len)
-{
-    bool consumes = a->request->type == NET_MSG_GUEST_CONSUME;
-    const struct front *front = a->front;
-    int rc, error;
-
-    if (!front->waits || a->apart)
-        return answer_begins(a, fd, len);
-    pthread_cleanup_push(close_cancelled, &fd);
-    front->waits(true, consumes);
-    rc = answer_begins(a, fd, len);
-    error = errno;
-    front->waits(false, consumes);
-    pthread_cleanup_pop(0);
-    errno = error;
-    return rc;
-}
-
-static int recv_frame(const struct asking *a, int fd)
-{
-    uint32_t len;
-
-    if (recv_answer(a, fd, &len) < 0)
-        return -1;
-    len = le32toh(len);
-    if (len > a->size) {
-        errno = EPROTO;
-        return -1;
-    }
-    if (recv_all(fd, a->buf, len) < 0)
-        return -1;
-    return net_msg_decode(a->reply, a->buf, len);
-}
-
-/* Pages that come before the answer are given to `page`; NULL: none are expected. */
-static int exchange(const struct asking *a, int fd)
-{
-    unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
-    uint32_t len;
-    int n = net_msg_encode(a->request, frame + 4, sizeof(frame) - 4);
-
-    if (n < 0)
-        return -1;
-    len = htole32((uint32_t)n);
-    memcpy(frame, &len, 4);
-    if (send_all(fd, frame, 4 + (size_t)n) < 0)
-        return -1;
-    if (a->page && a->page(a->arg, NULL) < 0)
-        return -1;
-    for (;;) {
-        if (recv_frame(a, fd) < 0)
-            return -1;
-        if (a->reply->type == NET_MSG_DONE)
-            return 0;
-        if (!a->page) {
-            errno = EPROTO;
-            return -1;
-        }
-        if (a->page(a->arg, a->reply) < 0)
-            return -1;
-    }
-}
-
-/* Connect to a live member, becoming it if there is none and may_start. */
-static int member_connect(struct front *front, bool may_start)
-{
-    int fd;
-
-    if (front_member_over()) {
-        errno = ESHUTDOWN;
-        return -1;
-    }
-    fd = boot_claim_connect(&front->claim, front->claim_len);
-    if (fd < 0 && errno == ECONNREFUSED && may_start && !front->identity.guest_only) {
-        if (front_member_start(front) < 0)
-            return -1;
-        fd = boot_claim_connect(&front->claim, front->claim_len);
-    }
-    if (fd >= 0 && !boot_claim_peer_ok(fd)) {
-        close(fd);
-        errno = EPERM;
-        return -1;
-    }
-    return fd;
-}
-
-/* A member that execs goes away in the midst of requests; the claim lives on in its next
- * image, and every request may be made twice. Each round needs a member that accepted us.
- */
-#define ROUNDS 8
-
-/* The member closes connections of other users' processes without a word: a program that
- * changed its user (setuid, su) is one. */
-static bool refuses_user(int fd, uid_t *its_user)
-{
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid == geteuid())
-        return false;
-    *its_user = peer.uid;
-    return true;
-}
-
-int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
-                  void *buf)
-{
-    return front_request_pages(front, request, reply, buf, NET_MSG_HEADER_MAX, NULL, NULL);
-}
-
-/* On the connection that is there already. It may be of no use any more (the member has
- * gone; the program has closed the number): then as without it. */
-static bool ask_early(struct asking *a)
-{
-    int fd = a->connection && !a->apart ? *a->connection : -1;
-    bool answered;
-
-    if (fd < 0)
-        return false;
-    *a->connection = -1;
-    answered = exchange(a, fd) == 0 && a->reply->status != ESHUTDOWN;
-    close(fd);
-    return answered;
-}
-
-static int ask(void *arg)
-{
-    struct asking *a = arg;
-    const struct net_msg *request = a->request;
-    int fd = -1;
-    int error = 0;
-    uid_t user;
-
-    if (ask_early(a)) {
-        errno = a->reply->status;
-        return a->reply->status ? -1 : 0;
-    }
-    for (int round = 0; round < ROUNDS; round++) {
-        if ((fd = member_connect(a->front, !a->apart)) < 0)
-            break;
-        if (exchange(a, fd) == 0) {
-            close(fd);
-            if (a->reply->status != ESHUTDOWN) {
-                errno = a->reply->status;
-                return a->reply->status ? -1 : 0;
-            }
-            error = ESHUTDOWN;
-            continue;
-        }
-        error = errno;
-        if ((error == ECONNRESET || error == EPIPE) && refuses_user(fd, &user)) {
-            close(fd);
-            log_error(
-                "%s of \"%s\": this rank's member runs as user %u and serves no process of "
-                "user %u: a program that changes its user cannot share files",
-                net_msg_name(request->type), request->entry.upath, (unsigned)user,
-                (unsigned)geteuid());
-            if (a->patience)
-                a->patience->refused = true;
-            errno = EACCES;
-            return -1;
-        }
-        close(fd);
-        if (error == ETIMEDOUT && a->patience) {
-            errno = error;
-            return -1;
-        }
-        if (error != ECONNRESET && error != EPIPE)
-            break;
-    }
-    if (a->patience)
-        a->patience->refused = fd < 0 && errno == EPERM;
-    a->full = fd < 0 && errno == EMFILE;
-    if (a->full && !a->apart)
-        return -1;
-    log_error("%s of \"%s\": %s: %s", net_msg_name(request->type), request->entry.upath,
-              fd < 0 ? "this rank's member cannot be reached on this node"
-                     : "this rank's member went away before it answered",
-              strerror(error ? error : errno));
-    errno = EHOSTUNREACH;
-    return -1;
-}
-
-/* What an open is to wait for or to fetch: without a number the open itself would fail. */
-static bool is_for_open(const struct net_msg *request)
-{
-    return request->type == NET_MSG_GUEST_CONSUME &&
-           (request->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER));
-}
-
-/* If no number is free for the connection: by a thread that has some. */
-static int ask_anyway(struct asking *a)
-{
-    int rc = ask(a);
-
-    if (rc < 0 && a->full && !is_for_open(a->request)) {
-        a->apart = true;
-        rc = front_apart(ask, a);
-    }
-    return rc;
-}
-
-int front_request_pages(struct front *front, const struct net_msg *request,
-                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
-                        void *arg)
-{
-    struct asking a = {.front = front,
-                       .request = request,
-                       .reply = reply,
-                       .buf = buf,
-                       .size = size,
-                       .page = page,
-                       .arg = arg};
-
-    return ask_anyway(&a);
-}
-
-int front_connect(struct front *front)
-{
-    int saved = errno, fd = member_connect(front, false);
-
-    errno = saved;
-    return fd;
-}
-
-/* A byte that is no request: the member waits for nothing of us. */
-void front_disconnect(int connection)
-{
-    int saved = errno;
-
-    if (connection >= 0) {
-        send(connection, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        close(connection);
-    }
-    errno = saved;
-}
-
 /* --- the requests --- */
 
 bool front_waits_for(const struct front *front, const char *upath)
@@ -545,12 +216,28 @@ bool front_waits_for(const struct front *front, const char *upath)
     return false;
 }
 
-int front_ping(struct front *front)
+/* A request of whose answer the status is all; it may have a connection already (or NULL).
+ */
+static int request_status(struct front *front, const struct net_msg *request,
+                          int *connection)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
+    struct front_asking a = {.front = front,
+                             .request = request,
+                             .reply = &reply,
+                             .buf = buf,
+                             .size = sizeof(buf),
+                             .connection = connection};
+
+    return front_ask(&a);
+}
+
+int front_ping(struct front *front)
+{
     struct net_msg request = {.type = NET_MSG_PING, .entry = {.upath = ""}};
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
@@ -566,14 +253,14 @@ int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
         .offset = (uint64_t)syscall(SYS_gettid),
         .length = timeout_ms,
     };
-    struct asking a = {.front = front,
-                       .request = &request,
-                       .reply = reply,
-                       .buf = buf,
-                       .size = sizeof(buf),
-                       .patience = patience};
+    struct front_asking a = {.front = front,
+                             .request = &request,
+                             .reply = reply,
+                             .buf = buf,
+                             .size = sizeof(buf),
+                             .patience = patience};
 
-    return patience ? ask(&a) : front_request(front, &request, reply, buf);
+    return front_ask(&a);
 }
 
 static int consume(struct front *front, const char *upath, uint8_t flags,
@@ -600,22 +287,19 @@ int front_consume_to_write(struct front *front, const char *upath)
 int front_produce(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_PRODUCE,
         .flags = (uint8_t)side,
         .entry = {.upath = upath},
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_watch(struct front *front, enum engine_side side, const char *upath,
                 uint64_t mark, int fd)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_WATCH,
         .flags = (uint8_t)side,
@@ -623,7 +307,8 @@ int front_watch(struct front *front, enum engine_side side, const char *upath,
         .offset = (uint64_t)(uint32_t)fd,
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 bool front_shared(const struct front *front, enum engine_side side)
@@ -638,15 +323,14 @@ bool front_shared(const struct front *front, enum engine_side side)
 int front_writing(struct front *front, enum engine_side side, const char *upath,
                   uint64_t mark, uint8_t what)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_WRITING,
         .flags = (uint8_t)(what | (side == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
         .entry = {.upath = upath ? upath : ""},
         .length = mark,
     };
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_settle(struct front *front, const char *upath, uint64_t timeout_ms)
@@ -662,42 +346,25 @@ int front_stat(struct front *front, const char *upath, struct net_msg *reply, vo
 
 int front_changed(struct front *front, enum engine_side side, const char *upath)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_CHANGED, .flags = (uint8_t)side, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
+
+    return request_status(front, &request, NULL);
 }
 
 int front_bring(struct front *front, const char *upath, uint8_t what)
 {
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
     struct net_msg request = {
         .type = NET_MSG_GUEST_BRING, .flags = what, .entry = {.upath = upath}};
-    return front_request(front, &request, &reply, buf);
-}
 
-/* A request that may have a connection already. */
-static int request_on(struct front *front, const struct net_msg *request, int *connection)
-{
-    unsigned char buf[NET_MSG_HEADER_MAX];
-    struct net_msg reply;
-    struct asking a = {.front = front,
-                       .request = request,
-                       .reply = &reply,
-                       .buf = buf,
-                       .size = sizeof(buf),
-                       .connection = connection};
-
-    return ask_anyway(&a);
+    return request_status(front, &request, NULL);
 }
 
 int front_withdraw(struct front *front, const char *upath, int *connection)
 {
     struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
 
-    return request_on(front, &request, connection);
+    return request_status(front, &request, connection);
 }
 
 int front_rename(struct front *front, const char *from, const char *to, int *connection)
@@ -709,7 +376,7 @@ int front_rename(struct front *front, const char *from, const char *to, int *con
         .blob_len = from ? strlen(from) + 1 : 0,
     };
 
-    return request_on(front, &request, connection);
+    return request_status(front, &request, connection);
 }
 
 /* Locks that another thread of the parent may have held across the fork are new here. */

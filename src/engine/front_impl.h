@@ -11,6 +11,8 @@
 struct front;
 struct net_msg;
 
+/* --- front_ask.c --- */
+
 /* One page of an answer; NULL: it begins, perhaps anew after a member that went away. 0 or
  * -1 with errno, which ends it. */
 typedef int (*front_page_fn)(void *arg, const struct net_msg *page);
@@ -26,6 +28,27 @@ struct front_patience {
     void *arg;
     bool refused; /* result: the member is another user's, now and later */
 };
+
+/* A request to the rank's member, and where its answer goes. */
+struct front_asking {
+    struct front *front;
+    const struct net_msg *request;
+    struct net_msg *reply;
+    void *buf; /* what the reply points into */
+    size_t size;
+    front_page_fn page; /* NULL: the answer is one message */
+    void *arg;
+    int *connection; /* made before, and used up; NULL or -1: none. Not with `apart` */
+    bool apart;      /* with a table of descriptors of its own, by front_apart() */
+    bool full;       /* result: nothing was asked, since no descriptor number is free */
+    struct front_patience *patience; /* for an open only; NULL: without end */
+};
+
+/* 0, or -1 with errno: the answer's status, or why there is none (logged, but for EMFILE
+ * and what `patience` ended). */
+int front_ask(struct front_asking *asking);
+
+/* --- front.c --- */
 
 /* The calling thread wants upath: a GUEST_CONSUME with these flags. The reply's pointers
  * are not valid. With patience also ETIMEDOUT, not logged: it was at its end; NULL: as

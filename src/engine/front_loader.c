@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "engine/front_impl.h"
+#include "util/proc.h"
 
 struct range {
     uintptr_t begin, end;
@@ -53,18 +54,10 @@ static struct range loader_range(void)
 static uintptr_t futex_of(const char *name)
 {
     char path[64], text[256], *end;
-    ssize_t n;
-    int fd;
 
     snprintf(path, sizeof(path), "/proc/self/task/%.16s/syscall", name);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    if (strtol(text, &end, 10) != SYS_futex || end == text)
+    if (util_proc_read(path, text, sizeof(text)) <= 0 ||
+        strtol(text, &end, 10) != SYS_futex || end == text)
         return 0;
     return strtoul(end, NULL, 16);
 }

@@ -20,7 +20,7 @@ struct dht_lookup;
 /* ns for which a home's answer counts for a holder: it waits longer for one that is silent
  * (dht/node_told.c). */
 uint64_t lease_length(const struct member *member);
-/* 0 or -1 */
+/* 0 or -1 (no memory). A promoted guest has none: what follows then does nothing. */
 int lease_start(struct member *member);
 void lease_stop(struct member *member);
 /* This rank has its line (first_look.c). */
@@ -41,7 +41,7 @@ struct lease_wait {
     struct lease_wait *prev, *next; /* utlist */
     struct member *member;
     const char *upath; /* borrowed */
-    uint64_t begun, asked_at, until;
+    uint64_t asked_at, until;
     int timeout; /* what it ends with at `until` */
     enum lease_asks {
         LEASE_NEIGHBOURS, /* of this node, to renew theirs */
@@ -63,9 +63,9 @@ struct lease_wait {
  * ESHUTDOWN. */
 void lease_wait(struct member *member, struct lease_wait *wait, const char *upath,
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
-/* Before the pool's threads are joined: all waits end. */
 /* This process did not run for so long. */
 void lease_ask_stood_still(struct member *member, uint64_t ns);
+/* Before the pool's threads are joined: all waits end. */
 void lease_ask_stop(struct member *member);
 
 #endif

@@ -47,8 +47,9 @@ struct lease_job {
     struct lease_wait *wait; /* NULL: nobody's any more */
     const struct member_side *side;
     struct store_marks *marks;
-    char name[512], *rank; /* of our journal; where the rank's number begins in it */
-    bool failed;           /* a journal could not be read */
+    char name[512]; /* of our journal; what begins with as much of it is our session's */
+    size_t prefix_len;
+    bool failed; /* a journal could not be read */
     bool found;
     struct dyad_version version;
     uint32_t whose;
@@ -145,29 +146,13 @@ static void looks_up(struct lease_wait *wait)
 
 /* --- others of this node --- */
 
-static bool others_hold(const struct member *member)
+/* Is no lease over of those that others of this node have? */
+static bool others_leases_hold(const struct member *member)
 {
     const struct store_marks *marks = member->side[ENGINE_CONSUMER].marks;
-    struct sockaddr_un address;
-    socklen_t len =
-        boot_claim_address(member->identity, member->config->kvs_namespace, &address);
 
-    return store_lease_holds(marks, store_looked_rank(&address, len),
-                             first_look_line(member), util_clock_now(), 0);
-}
-
-/* Connect to the claim that a journal's label names. */
-static int claim_of(const char *label, struct sockaddr_un *address, socklen_t *len)
-{
-    char claim[sizeof(address->sun_path)];
-    const char *node = strchr(label, ' ');
-
-    if (!node || (size_t)(node - label) >= sizeof(claim))
-        return -1;
-    memcpy(claim, label, (size_t)(node - label));
-    claim[node - label] = '\0';
-    *len = boot_claim_named(claim, address);
-    return *len ? 0 : -1;
+    return store_lease_holds(marks, member_sides_rank(member), first_look_line(member),
+                             util_clock_now(), 0);
 }
 
 /* It is asked to renew its lease, if that is over. An answer is not waited for. */
@@ -184,7 +169,7 @@ static int tell_one(const char *name, void *arg)
 
     if (strcmp(name, job->name) == 0 ||
         store_journal_read_label(job->side->dir, name, label) < 0 ||
-        claim_of(label, &address, &address_len) < 0 ||
+        !member_sides_label_read(label, &address, &address_len) ||
         !store_lease_is_out(job->marks, store_looked_rank(&address, address_len),
                             util_clock_now()) ||
         (n = net_msg_encode(&ping, frame + 4, sizeof(frame) - 4)) < 0 ||
@@ -210,7 +195,7 @@ static int read_one(const char *name, void *arg)
                produce_still_there((struct member_side *)job->side, &look.record)) {
         job->found = true;
         job->version = look.record.entry.version;
-        job->whose = (uint32_t)strtoul(name + (job->rank - job->name), NULL, 10);
+        job->whose = (uint32_t)strtoul(name + job->prefix_len, NULL, 10);
     }
     return job->found;
 }
@@ -218,10 +203,9 @@ static int read_one(const char *name, void *arg)
 static void each_journal(struct lease_job *job, int (*fn)(const char *name, void *arg))
 {
     char prefix[sizeof(job->name)];
-    size_t len = (size_t)(job->rank - job->name);
 
-    memcpy(prefix, job->name, len);
-    prefix[len] = '\0';
+    memcpy(prefix, job->name, job->prefix_len);
+    prefix[job->prefix_len] = '\0';
     if (store_journal_list(job->side->dir, prefix, fn, job) < 0)
         job->failed = true;
 }
@@ -277,7 +261,6 @@ static void job_start(struct lease_wait *wait, void (*work)(void *arg),
     struct member *member = wait->member;
     size_t len = strlen(wait->upath);
     struct lease_job *job = calloc(1, sizeof(*job) + len + 1);
-    char *dot;
 
     if (!job) {
         end(wait, ENOMEM);
@@ -287,9 +270,7 @@ static void job_start(struct lease_wait *wait, void (*work)(void *arg),
     job->wait = wait;
     job->side = &member->side[ENGINE_CONSUMER];
     job->marks = job->side->marks;
-    member_sides_journal_name(member, job->name, sizeof(job->name));
-    dot = strrchr(job->name, '.');
-    job->rank = dot ? dot + 1 : job->name;
+    job->prefix_len = member_sides_journal_name(member, job->name, sizeof(job->name));
     memcpy(job->upath, wait->upath, len + 1);
     DL_APPEND(of(member)->jobs, job);
     wait->job = job;
@@ -310,7 +291,7 @@ static void go_on(struct lease_wait *wait)
                                             : !adopt_looking(member))
             end(wait, 0);
     } else if (wait->asks == LEASE_NEIGHBOURS && !wait->job) {
-        if (others_hold(member)) {
+        if (others_leases_hold(member)) {
             end(wait, 0);
         } else if (now >= wait->asked_at + NEIGHBOURS) {
             lease->no_answer = now;
@@ -354,7 +335,7 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
     record = store_journal_find(side->journal, upath);
     removing = invalidate_pending(member, upath);
     if (!removing && (record ? record->kind != STORE_RECORD_COPY || lease_is_on(member)
-                             : others_hold(member))) {
+                             : others_leases_hold(member))) {
         fn(arg, 0);
         return;
     }
@@ -363,7 +344,6 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
     *wait = (struct lease_wait){
         .member = member,
         .upath = upath,
-        .begun = now,
         .asked_at = now,
         .until = now + patience,
         .timeout = EHOSTUNREACH,

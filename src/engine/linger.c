@@ -242,6 +242,14 @@ static void linger_posted(void *arg)
     linger_look(l);
 }
 
+static void look_soon(struct linger *l)
+{
+    if (l->posted)
+        return;
+    l->posted = true;
+    net_loop_post(l->member->loop, &l->post, linger_posted, l);
+}
+
 void linger_activity(struct member *member)
 {
     struct linger *l = member->linger;
@@ -255,20 +263,13 @@ void linger_activity(struct member *member)
     l->state = 0;
     if (member->wave)
         boot_wave_set(member->wave, 0, l->activity);
-    if (!l->posted) {
-        l->posted = true;
-        net_loop_post(member->loop, &l->post, linger_posted, l);
-    }
+    look_soon(l);
 }
 
 void linger_rank_changed(struct member *member)
 {
-    struct linger *l = member->linger;
-
-    if (!l || l->posted)
-        return;
-    l->posted = true;
-    net_loop_post(member->loop, &l->post, linger_posted, l);
+    if (member->linger)
+        look_soon(member->linger);
 }
 
 bool linger_may_leave(const struct member *member)

@@ -248,7 +248,7 @@ void lost_stood_still(struct member *member, uint64_t ns)
         if (l->suspect)
             l->suspect = now;
         if (l->since) /* nor could it come back to us */
-            l->since = now - l->since > ns ? l->since + ns : now;
+            l->since = util_clock_moved(l->since, ns, now);
     }
 }
 

@@ -474,9 +474,9 @@ void linger_stop(struct member *member);
 /* Something began or ended (publish, wait, exit): raises the activity counter, tells the
  * others. */
 void linger_activity(struct member *member);
-/* The program is at its exit and no process below it is left. */
 /* A rank was lost, or is not lost any more. */
 void linger_rank_changed(struct member *member);
+/* The program is at its exit and no process below it is left. */
 bool linger_may_leave(const struct member *member);
 /* The program is in exit(): serve as long as DYAD_LINGER says, then member_stop(). */
 void linger_exiting(struct member *member);

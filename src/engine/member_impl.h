@@ -6,6 +6,8 @@
 #define DYAD_ENGINE_MEMBER_IMPL_H
 
 #include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "engine/lease.h"
 #include "engine/member.h"
@@ -200,9 +202,15 @@ void wreck_keep(void *what);
 /* Open the DMDs with their marks and journals; sets self.incarnation. 0 or -1, logged. */
 int member_sides_open(struct member *member);
 void member_sides_close(struct member *member);
-/* The name of this member's journals. What has all of it up to the last dot belongs to the
- * same session. */
-void member_sides_journal_name(const struct member *member, char *name, size_t size);
+/* The name of this member's journals, and how much of it, with a dot at its end, they share
+ * with those of others of the session; the rank's number follows. */
+size_t member_sides_journal_name(const struct member *member, char *name, size_t size);
+/* What a journal's label says of its rank: the address of its claim, and (returned) the
+ * node. NULL: it is no label of ours. */
+const char *member_sides_label_read(const char *label, struct sockaddr_un *address,
+                                    socklen_t *len);
+/* The number of this rank in the table of the marks: store_looked_rank(). */
+uint64_t member_sides_rank(const struct member *member);
 /* Fill member->self but for what the worker adds. */
 void member_sides_describe(struct member *member);
 /* Let go of a standard output or error that is a file below a DMD: in the private table. */

@@ -14,6 +14,7 @@
 #include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "store/fetch.h"
+#include "store/looked.h"
 #include "util/log.h"
 
 /* Seconds that pass at most between a program's stat of a file and its open, as far as
@@ -22,7 +23,7 @@
 
 /* The journal's name: of this rank in this launch, or of this slot of the session. What it
  * has in common with those of others up to the last dot is of the same session. */
-void member_sides_journal_name(const struct member *member, char *name, size_t size)
+size_t member_sides_journal_name(const struct member *member, char *name, size_t size)
 {
     unsigned n = 0;
 
@@ -37,6 +38,16 @@ void member_sides_journal_name(const struct member *member, char *name, size_t s
             n >= 200)
             *p = n >= 200 ? '\0' : '_';
     }
+    return (size_t)(strrchr(name, '.') + 1 - name); /* one part is never cut off */
+}
+
+uint64_t member_sides_rank(const struct member *member)
+{
+    struct sockaddr_un address;
+    socklen_t len =
+        boot_claim_address(member->identity, member->config->kvs_namespace, &address);
+
+    return store_looked_rank(&address, len);
 }
 
 /* Whose it is, for adopt.c: the claim and the node. */
@@ -51,6 +62,20 @@ static int label_set(const struct member *member, struct store_journal *journal)
     boot_claim_name(&address, len, claim);
     snprintf(label, sizeof(label), "%s %s", claim, member->identity->node);
     return store_journal_set_label(journal, label);
+}
+
+const char *member_sides_label_read(const char *label, struct sockaddr_un *address,
+                                    socklen_t *len)
+{
+    char claim[sizeof(address->sun_path)];
+    const char *node = strchr(label, ' ');
+
+    if (!node || (size_t)(node - label) >= sizeof(claim))
+        return NULL;
+    memcpy(claim, label, (size_t)(node - label));
+    claim[node - label] = '\0';
+    *len = boot_claim_named(claim, address);
+    return *len ? node + 1 : NULL;
 }
 
 static int side_open(struct member *member, struct member_side *side, const char *path,

@@ -31,7 +31,7 @@
 #include "store/fetch.h"
 #include "util/log.h"
 
-struct asked {
+struct outdated {
     struct member_side *side;
     const struct store_record *record;
     const char *upath;
@@ -39,29 +39,29 @@ struct asked {
 
 static bool is_written(void *arg)
 {
-    const struct asked *a = arg;
+    const struct outdated *o = arg;
 
-    return store_marks_dirty(a->side->marks, a->upath, a->record->identity.ino,
-                             a->record->identity.btime, NULL);
+    return store_marks_dirty(o->side->marks, o->upath, o->record->identity.ino,
+                             o->record->identity.btime, NULL);
 }
 
 void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
                       uint32_t rank, const struct store_record *record)
 {
     const char *upath = newer->upath;
-    struct asked asked = {.side = side, .record = record, .upath = upath};
+    struct outdated outdated = {.side = side, .record = record, .upath = upath};
     struct stat st;
 
     if (dyad_version_cmp(&record->entry.version, &newer->version) >= 0 ||
         S_ISDIR(record->entry.mode) ||
         (newer->state == DYAD_ENTRY_PUBLISHED &&
          dyad_storage_equal(newer->storage, store_dir_id(side->dir))) ||
-        !produce_still_there(side, record) || is_written(&asked) ||
+        !produce_still_there(side, record) || is_written(&outdated) ||
         store_dir_stat(side->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
     if (store_fetch_discard_unless(side->dir, upath, &record->identity, is_written,
-                                   &asked) == 0)
+                                   &outdated) == 0)
         log_info("\"%s\" below %s, which rank %u had, is out of date: removed", upath,
                  store_dir_path(side->dir), rank);
     else if (errno != ESTALE && errno != ENOENT && errno != EBUSY)

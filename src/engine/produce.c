@@ -509,11 +509,8 @@ static bool lies_here(const struct member *member, const struct dyad_entry *entr
 /* Or it may be. */
 static bool is_here(const struct member *member, const char *upath)
 {
-    struct stat st;
-
     for (int s = 0; s < 2; s++)
-        if (member->side[s].dir && (store_dir_stat(member->side[s].dir, upath, &st) == 0 ||
-                                    (errno != ENOENT && errno != ENOTDIR)))
+        if (member->side[s].dir && !store_dir_lacks(member->side[s].dir, upath))
             return true;
     return false;
 }
@@ -639,11 +636,8 @@ bool produce_still_there(struct member_side *side, const struct store_record *re
  * from somebody like that. The record goes when the homes know. */
 static bool is_gone(const struct restore *restore, const struct store_record *record)
 {
-    struct stat st;
-
     return record->kind == STORE_RECORD_ORIGINAL &&
-           store_dir_stat(restore->side->dir, record->entry.upath, &st) < 0 &&
-           (errno == ENOENT || errno == ENOTDIR);
+           store_dir_lacks(restore->side->dir, record->entry.upath);
 }
 
 static int restore_one(const struct store_record *record, void *arg)

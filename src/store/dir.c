@@ -296,6 +296,13 @@ int store_dir_stat(const struct store_dir *dir, const char *upath, struct stat *
     return rc;
 }
 
+bool store_dir_lacks(const struct store_dir *dir, const char *upath)
+{
+    struct stat st;
+
+    return store_dir_stat(dir, upath, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int unlink_below(const struct store_dir *dir, const char *upath, int flags)
 {
     const char *base;

@@ -79,6 +79,8 @@ int store_dir_check(const char *upath);
 int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode);
 int store_dir_stat(const struct store_dir *dir, const char *upath,
                    struct stat *st); /* no follow */
+/* It is certain that nothing has that name; not so if it cannot be looked at. */
+bool store_dir_lacks(const struct store_dir *dir, const char *upath);
 int store_dir_unlink(const struct store_dir *dir,
                      const char *upath); /* EISDIR: a directory */
 int store_dir_rmdir(const struct store_dir *dir, const char *upath);

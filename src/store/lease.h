@@ -6,7 +6,7 @@
  * lease of the member that holds it (engine/lease.c). It stands beside the member's line in
  * the table of the marks (looked.h). Who opens a complete file looks at those of all
  * members of its session on this node: any of them may have fetched it. With none that
- * holds a copy that is one load for each two lines; else some loads and the clock.
+ * holds a copy that is a load for each line (64); else the clock, too.
  *
  * What counts is the clock: who was stopped finds its lease over.
  */

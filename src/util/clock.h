@@ -27,4 +27,11 @@ static inline uint64_t util_clock_coarse(void)
     return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+/* A moment in the past, later by ns in which this process did not run; not in the future.
+ */
+static inline uint64_t util_clock_moved(uint64_t when, uint64_t ns, uint64_t now)
+{
+    return now - when > ns ? when + ns : now;
+}
+
 #endif

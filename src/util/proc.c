@@ -6,26 +6,37 @@
  */
 #include "util/proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+ssize_t util_proc_read(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), error;
+    ssize_t n;
+
+    if (fd < 0)
+        return -1;
+    n = read(fd, text, size - 1);
+    error = errno;
+    close(fd);
+    errno = error;
+    if (n >= 0)
+        text[n] = '\0';
+    return n;
+}
+
 pid_t util_proc_parent(pid_t pid)
 {
     char path[64], text[512];
     const char *p;
-    int fd, parent = 0;
-    ssize_t n;
+    int parent = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+    if (util_proc_read(path, text, sizeof(text)) <= 0)
         return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
     if (!(p = strrchr(text, ')')) || sscanf(p + 1, " %*c %d", &parent) != 1)
         return 0;
     return parent;

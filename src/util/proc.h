@@ -6,6 +6,10 @@
 
 #include <sys/types.h>
 
+/* The begin of a small file there, as a string: its length, or -1 with errno. Thread-safe,
+ * async-signal-safe. */
+ssize_t util_proc_read(const char *path, char *text, size_t size);
+
 /* The parent of a process. 0: it has none here (it is the first of its name space, or its
  * parent is in another), is gone, or there is no /proc. Thread-safe; opens one descriptor
  * for the time of the call; errno may change. */

@@ -429,16 +429,6 @@ static int after_unlink(int rc, int error, struct wrapper_name *name,
     return tell_unlinked(ops, name, rc, renaming);
 }
 
-/* `call` removes what name is. */
-#define UNLINK(name, call)                                                              \
-    do {                                                                                \
-        struct engine_renaming renaming = ENGINE_RENAMING_NONE;                         \
-        int rc, before = errno;                                                         \
-        intend_removal(&renaming, name);                                                \
-        rc = (call);                                                                    \
-        return wrapper_name_over(&renaming, after_unlink(rc, before, name, &renaming)); \
-    } while (0)
-
 typedef int remover(const struct wrapper_name *name);
 
 static int remove_directory(struct wrapper_name *name, remover *real)
@@ -486,22 +476,31 @@ int wrapped_rmdir(const char *path)
 
 int wrapped_unlink(const char *path)
 {
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     struct wrapper_name name;
+    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path))
         return REAL(unlink)(path);
-    UNLINK(&name, REAL(unlink)(name.path));
+    intend_removal(&renaming, &name);
+    return wrapper_name_over(
+        &renaming, after_unlink(REAL(unlink)(name.path), saved, &name, &renaming));
 }
 
 int wrapped_unlinkat(int dirfd, const char *path, int flags)
 {
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     struct wrapper_name name;
+    int saved = errno;
 
     if (!wrapper_active() || !wrapper_name_find(&name, dirfd, path))
         return REAL(unlinkat)(dirfd, path, flags);
     if (flags == AT_REMOVEDIR)
         return remove_directory(&name, real_rmdir);
-    UNLINK(&name, REAL(unlinkat)(dirfd, name.path, flags));
+    intend_removal(&renaming, &name);
+    return wrapper_name_over(
+        &renaming,
+        after_unlink(REAL(unlinkat)(dirfd, name.path, flags), saved, &name, &renaming));
 }
 
 static int real_remove(const struct wrapper_name *name)
@@ -511,8 +510,10 @@ static int real_remove(const struct wrapper_name *name)
 
 int wrapped_remove(const char *path)
 {
+    struct engine_renaming renaming = ENGINE_RENAMING_NONE;
     const struct engine_ops *ops;
     struct wrapper_name name;
+    int saved = errno;
     struct stat st;
 
     if (!wrapper_active() || !wrapper_name_find(&name, AT_FDCWD, path) ||
@@ -520,7 +521,9 @@ int wrapped_remove(const char *path)
         return REAL(remove)(path);
     if (is_directory(ops, &name))
         return remove_directory(&name, is_here(&name, &st) ? real_remove : real_rmdir);
-    UNLINK(&name, REAL(remove)(name.path));
+    intend_removal(&renaming, &name);
+    return wrapper_name_over(
+        &renaming, after_unlink(REAL(remove)(name.path), saved, &name, &renaming));
 }
 
 /* --- chdir ---------------------------------------------------------------------------- */

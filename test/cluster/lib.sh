@@ -290,6 +290,10 @@ launches_ok() {
     nothing_left
 }
 
+# signal_rank RANK SIGNAL: the shell of that rank, on the node of that number, which is its member, and all below it.
+signal_rank() { node_exec "n$1" sh -c 'for p in /proc/[0-9]*; do
+    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK='"$1"' && kill -'"$2"' ${p#/proc/}; done; true'; }
+
 # The undefined-behaviour sanitizer writes to stderr, the others to files of their own.
 sanitizers_silent() {
     ! compgen -G "$WORK/sanitizer.*" >/dev/null || fail "a sanitizer complained"

@@ -50,6 +50,12 @@ answer() { # NAME PATH [stat]: the answer into $WORK/NAME.RANK
     try "$2" "${3:-}" >"$WORK/$1.$PMIX_RANK.new"
     mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
 }
+meet() { # NAME: all are there, and can read each other's files
+    local q
+    echo "$PMIX_RANK" >"$SSD/$1.$PMIX_RANK"
+    for q in 0 1 2; do cat "$SSD/$1.$q" >/dev/null || exit 3; done
+    reached "$1"
+}
 END
 export WORK SSD PYTHON
 JOB_ENV+=("WORK=$WORK" "SSD=$SSD" "PYTHON=$PYTHON")
@@ -67,6 +73,9 @@ is() {
     say "$1: $what after $took s"
     [ "$what" = "$2" ] || fail "$1 is $what, not $2"
     awk "BEGIN {exit !($took <= ${3:-7})}" || fail "$1 took $took s, more than ${3:-7} s"
+}
+found_again() {
+    until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
 }
 go() { : >"$WORK/$1"; }
 next() { rm -f "$WORK"/[a-z]*.[0-9] "$WORK"/go.*; [ ! -e "$LOG" ] || : >"$LOG"; }
@@ -136,7 +145,7 @@ say "in directories that are not here: $(cut -d' ' -f3 "$WORK/made.2" | sort | u
 ! grep -v ' ENOENT$' "$WORK/made.1" || fail "on the bigger side a file is made in a directory that there is not"
 begin=$EPOCHREALTIME
 "$CLUSTER_SH" heal n2
-until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
+found_again
 say "found again after $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME - $begin}") s"
 sleep 3 # copies are looked at again a second after that
 go go.healed
@@ -190,9 +199,7 @@ os.rename(os.path.join(work, 'poll.%d.new' % rank), os.path.join(work, 'poll.%d'
 END_OF_POLL
 job_begin 180 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
     r=$PMIX_RANK
-    echo "$r" >"$SSD/begin.$r"
-    for q in 0 1 2; do cat "$SSD/begin.$q" >/dev/null || exit 3; done
-    reached begun
+    meet begun
     await go.cut
     for i in {0..39}; do echo "$r" >"$SSD/late.$r.$i"; done
     reached split
@@ -208,7 +215,7 @@ go go.poll
 all polling 60
 "$CLUSTER_SH" heal n2
 begin=$EPOCHREALTIME
-until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
+found_again
 go go.found
 found=$EPOCHREALTIME
 all poll 10
@@ -225,13 +232,9 @@ job_end_ok 60
 # has noticed nothing, and says of nothing that it is not there. (Its stop is longer than what the others need to go on
 # without it.)
 next
-signal_rank2() { node_exec n2 sh -c 'for p in /proc/[0-9]*; do
-    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK=2 && kill -'"$1"' ${p#/proc/}; done; true'; }
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
     r=$PMIX_RANK
-    echo "$r" >"$SSD/awake.$r"
-    for q in 0 1 2; do cat "$SSD/awake.$q" >/dev/null || exit 3; done
-    reached awake
+    meet awake
     await go.slept
     for i in 0 1 2 3 4 5 6 7; do
         case $r in
@@ -243,11 +246,11 @@ job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
     await go.healed
     for i in 0 1 2 3 4 5 6 7; do [ -e "$SSD/slept.$i" ] || exit 4; done'
 all awake
-signal_rank2 STOP
+signal_rank 2 STOP
 "$CLUSTER_SH" cut n2
 go go.slept
 until_true 30 "rank 0 publishes" test -e "$WORK/slept.0"
-signal_rank2 CONT
+signal_rank 2 CONT
 all slept
 for i in 0 1 2 3 4 5 6 7; do
     read -r what took <"$WORK/look$i.2"
@@ -255,7 +258,7 @@ for i in 0 1 2 3 4 5 6 7; do
     [ "$what" = EIO ] || fail "a published file is $what for a rank that was stopped and is cut off"
 done
 "$CLUSTER_SH" heal n2
-until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$1")" -ge 4 ]' _ "$LOG"
+found_again
 go go.healed
 job_end_ok 60
 
@@ -280,9 +283,7 @@ say "a cut of 0.7 s: the job ended $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME
 # Cut off when all are at exit: nobody stays for longer than DYAD_JOIN_TIMEOUT and the barrier's next question.
 next
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
-    echo "$PMIX_RANK" >"$SSD/end.$PMIX_RANK"
-    for q in 0 1 2; do cat "$SSD/end.$q" || exit 3; done
-    reached over
+    meet over
     await go.end'
 all over
 "$CLUSTER_SH" cut n2

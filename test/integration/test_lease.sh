@@ -3,6 +3,7 @@
 # meanwhile, and not by others of its node either. What was published on the cut-off node can be read there.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/steps.sh"
 cluster_up 3
 JOB_ENV+=(DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 "W=$WORK" "SSD=$SSD" "PYTHON=$PYTHON")
 FILES=12
@@ -46,10 +47,6 @@ if wrong:
 if worst > 12:
     sys.exit("rank %s: an open took %.1f s" % (rank, worst))
 END
-RANK='await() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
-made() { : >"$W/$1"; }
-set -e
-'
 OLD='for i in {0..'$((FILES - 1))'}; do echo old >"$SSD/f.$i"; done; made flag.old; '
 # Each close is timed by the file that is made behind it. All at once: they wait for the same homes.
 NEW='for i in {0..'$((FILES - 1))'}; do (echo new >"$SSD/f.$i"; made "closed.$i") & done; wait; made flag.new; '
@@ -63,11 +60,11 @@ next() {
 # the link is whole again.
 next
 job_begin 120 \
-    1@n0 bash -c "$RANK$OLD"'await go.cut; '"$NEW"'await go.end' -- \
-    1@n1 bash -c "$RANK"'await flag.old; exec "$PYTHON" "$W/read.py" '$FILES -- \
-    1@n2 bash -c "$RANK"'await flag.old; for i in {0..'$((FILES - 1))'}; do cat "$SSD/f.$i" >/dev/null; done
+    1@n0 bash -c "$RANK$OLD"'wait_for go.cut; '"$NEW"'wait_for go.end' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.old; exec "$PYTHON" "$W/read.py" '$FILES -- \
+    1@n2 bash -c "$RANK"'wait_for flag.old; for i in {0..'$((FILES - 1))'}; do cat "$SSD/f.$i" >/dev/null; done
         echo own >"$SSD/own"; made flag.copied; exec "$PYTHON" "$W/read.py" '$FILES -- \
-    1@n2 bash -c "$RANK"'await flag.copied; exec "$PYTHON" "$W/read.py" '$FILES
+    1@n2 bash -c "$RANK"'wait_for flag.copied; exec "$PYTHON" "$W/read.py" '$FILES
 for rank in 1 2 3; do until_true 30 "rank $rank reads" test -e "$WORK/reads.$rank"; done
 sleep 1
 "$CLUSTER_SH" cut n2
@@ -86,9 +83,9 @@ for seconds in 0.4 0.9 1.5 2.5 4; do
     next
     : >"$LOG"
     job_begin 90 \
-        1@n0 bash -c "$RANK$OLD"'await go.cut; '"$NEW"'await go.end' -- \
-        1@n1 bash -c "$RANK"'await go.end' -- \
-        1@n2 bash -c "$RANK"'await flag.old; exec "$PYTHON" "$W/read.py" '$FILES
+        1@n0 bash -c "$RANK$OLD"'wait_for go.cut; '"$NEW"'wait_for go.end' -- \
+        1@n1 bash -c "$RANK"'wait_for go.end' -- \
+        1@n2 bash -c "$RANK"'wait_for flag.old; exec "$PYTHON" "$W/read.py" '$FILES
     until_true 30 "rank 2 reads" test -e "$WORK/reads.2"
     sleep 0.5
     "$CLUSTER_SH" cut n2
@@ -107,12 +104,12 @@ for seconds in 1.2 2 5; do
     next
     : >"$LOG"
     job_begin 60 \
-        1@n0 bash -c "$RANK$OLD"'await go.cut; '"$NEW"'await go.end' -- \
-        1@n1 bash -c "$RANK"'await go.end' -- \
-        1@n2 bash -c "$RANK"'await flag.old; for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; done
+        1@n0 bash -c "$RANK$OLD"'wait_for go.cut; '"$NEW"'wait_for go.end' -- \
+        1@n1 bash -c "$RANK"'wait_for go.end' -- \
+        1@n2 bash -c "$RANK"'wait_for flag.old; for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; done
             echo $$ >"$W/flag.pid.new"; mv "$W/flag.pid.new" "$W/flag.pid"; kill -STOP $$
             for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; [ "$x" = new ] || { echo "f.$i is $x"; exit 9; }; done
-            await go.end'
+            wait_for go.end'
     until_true 30 "rank 2 has copies" test -e "$WORK/flag.pid"
     sleep 0.2
     : >"$WORK/go.cut"

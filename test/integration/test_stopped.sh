@@ -27,10 +27,6 @@ between() {
     say "$1: $seconds s"
     awk "BEGIN {exit !($seconds >= $2 && $seconds <= $3)}" || fail "$1 took $seconds s, not $2 to $3 s"
 }
-# signal_rank RANK SIGNAL: the shell of that rank, on the node of that number, which is its member, and all below it.
-signal_rank() { node_exec "n$1" sh -c 'for p in /proc/[0-9]*; do
-    [ -r $p/environ ] && tr "\0" "\n" 2>/dev/null <$p/environ | grep -qx PMIX_RANK='"$1"' && kill -'"$2"' ${p#/proc/}; done; true'; }
-signal_rank2() { signal_rank 2 "$1"; }
 
 # For 3 s, with the default bounds: the open of a file of its own waits, and so does what it is home to.
 job_begin 60 2@n0,n1 bash -c '. "$WORK/rank.sh"
@@ -49,10 +45,10 @@ job_begin 60 2@n0,n1 bash -c '. "$WORK/rank.sh"
     await go.end
     for r in 0 1; do "$X" read -d "$SSD" -p "w.$r" -n 20 || exit 6; done'
 reached written 2
-signal_rank2 STOP
+signal_rank 2 STOP
 go go.stopped
 sleep 3
-signal_rank2 CONT
+signal_rank 2 CONT
 reached done 0 1
 between own.0 2 6
 between write.0 0 9
@@ -98,14 +94,14 @@ job_begin 90 2@n0,n1 bash -c '. "$WORK/rank.sh"
 reached written 0 1
 go go.copy
 reached written 2
-signal_rank2 STOP
+signal_rank 2 STOP
 go go.stopped
 reached done 0 1
 between own.0 3 6
 between work.0 0 12
 sleep 1
 begin=$EPOCHREALTIME
-signal_rank2 CONT
+signal_rank 2 CONT
 until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 on node n2 is back after" "$1")" = 2 ]' _ "$LOG"
 say "found again after $(awk "BEGIN {printf \"%.1f\", $EPOCHREALTIME - $begin}") s"
 sleep 2 # it looks at its copies a second after it knows
@@ -131,9 +127,9 @@ job_begin 60 2@n0,n1 bash -c '. "$WORK/rank.sh"
     "$X" write -d "$SSD" -p late'
 reached ready 2
 sleep 1
-signal_rank2 STOP
+signal_rank 2 STOP
 sleep 1.5
-signal_rank2 CONT
+signal_rank 2 CONT
 go go.write
 reached soon 0 1
 go go.late
@@ -156,11 +152,11 @@ job_begin 90 2@n0,n1 bash -c '. "$WORK/rank.sh"
     await go.again
     "$X" write -d "$SSD" -p late'
 reached ready 2
-signal_rank2 STOP
+signal_rank 2 STOP
 go go.stopped
 reached done 0 1
 between given.up.0 3 16
-signal_rank2 CONT
+signal_rank 2 CONT
 until_true 10 "all find it again" sh -c '[ "$(grep -c "rank [01]\]: info: rank 2 on node n2 is back after" "$1")" = 2 ]' _ "$LOG"
 go go.again
 job_end_ok 90

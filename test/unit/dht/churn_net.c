@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LATENCY 50000 /* ns */
+#define LATENCY    50000 /* ns */
+#define JOIN_BOUND (5 * SEC)
+#define JOIN_LOOK  (50 * MSEC)
 
-enum event_kind { EVENT_PACKET, EVENT_TIMER, EVENT_NEWS };
+enum event_kind { EVENT_PACKET, EVENT_TIMER, EVENT_NEWS, EVENT_JOINING };
 
 struct churn_event {
     uint64_t when, order; /* in order of making where `when` is the same */
@@ -20,6 +22,13 @@ struct churn_event {
     bool live, rumour, cut;            /* rumour: true of nobody's process */
     struct net_msg msg;
     char upath[];
+};
+
+/* One that a newcomer asks whether what belongs to it is with it. */
+struct churn_asked {
+    uint32_t incarnation;
+    bool is, heard;
+    uint64_t moment; /* of its table, when it heard of the newcomer */
 };
 
 static void *must(void *p)
@@ -166,6 +175,8 @@ struct dht_node *churn_node(struct churn_net *net, uint32_t rank)
     /* It knows who is there: its start was behind the news so far. */
     for (uint32_t i = 0; i < net->nranks && !net->told_only; i++)
         dht_node_set_live(r->node, i, net->rank[i].there);
+    if (r->incarnation == 0)
+        dht_node_joined(r->node);
     return r->node;
 }
 
@@ -211,6 +222,7 @@ void churn_destroy(struct churn_net *net)
         dht_node_destroy(net->rank[i].node);
         free(net->rank[i].file);
         free(net->rank[i].copy);
+        free(net->rank[i].asked);
     }
     while (net->nheap > 0)
         free(heap_pop(net));
@@ -224,17 +236,80 @@ void churn_destroy(struct churn_net *net)
 uint32_t churn_any(struct churn_net *net, int group)
 {
     for (;;) {
-        uint32_t rank = churn_random(net, net->nranks);
-        if (net->rank[rank].there && (group < 0 || net->rank[rank].group == group))
+        uint32_t rank = churn_any_there(net);
+        if (net->rank[rank].asked == NULL && (group < 0 || net->rank[rank].group == group))
             return rank;
     }
+}
+
+uint32_t churn_any_there(struct churn_net *net)
+{
+    for (;;) {
+        uint32_t rank = churn_random(net, net->nranks);
+        if (net->rank[rank].there)
+            return rank;
+    }
+}
+
+/* --- joining, as engine/member_session.c does it --- */
+
+static void join_begin(struct churn_net *net, struct churn_rank *newcomer)
+{
+    newcomer->asked = must(calloc(net->nranks, sizeof(*newcomer->asked)));
+    newcomer->join_until = net->now + JOIN_BOUND;
+    for (uint32_t i = 0; i < net->nranks; i++)
+        newcomer->asked[i] =
+            (struct churn_asked){.incarnation = net->rank[i].incarnation,
+                                 .is = net->rank[i].there && i != newcomer->rank};
+    heap_push(net,
+              event_make(net, EVENT_JOINING, net->now + JOIN_LOOK, newcomer->rank, NULL));
+}
+
+static void join_heard(struct churn_rank *newcomer, uint32_t rank, struct dht_node *node)
+{
+    struct churn_asked *asked = &newcomer->asked[rank];
+
+    if (!asked->is || asked->heard)
+        return;
+    if (dht_node_pass_on(node, newcomer->rank) < 0)
+        must(NULL);
+    asked->heard = true;
+    asked->moment = dht_node_moment(node);
+}
+
+static bool has_answered(const struct churn_rank *rank, const struct churn_asked *asked)
+{
+    if (!asked->is || !rank->there || rank->incarnation != asked->incarnation)
+        return true;
+    return asked->heard && dht_node_in_place(rank->node, asked->moment);
+}
+
+static void event_joining(struct churn_net *net, struct churn_rank *newcomer)
+{
+    bool all = true, late = net->now >= newcomer->join_until;
+
+    for (uint32_t i = 0; i < net->nranks; i++) {
+        if (has_answered(&net->rank[i], &newcomer->asked[i]))
+            continue;
+        all = false;
+        if (late)
+            dht_node_set_untold(newcomer->node, i, true);
+    }
+    if (!all && !late) {
+        heap_push(net, event_make(net, EVENT_JOINING, net->now + JOIN_LOOK, newcomer->rank,
+                                  NULL));
+        return;
+    }
+    free(newcomer->asked);
+    newcomer->asked = NULL;
+    dht_node_joined(newcomer->node);
 }
 
 /* --- time --- */
 
 static void event_news(struct churn_net *net, const struct churn_event *event)
 {
-    const struct churn_rank *about = &net->rank[event->about];
+    struct churn_rank *about = &net->rank[event->about];
     struct dht_node *node = churn_node(net, event->to);
 
     if (!event->rumour &&
@@ -264,6 +339,8 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
             dht_node_set_side(node, DHT_SIDE_BIGGER);
     }
     dht_node_set_live(node, event->about, event->live);
+    if (event->live && about->asked != NULL)
+        join_heard(about, event->to, node);
 }
 
 static void event_happens(struct churn_net *net, struct churn_event *event)
@@ -284,6 +361,9 @@ static void event_happens(struct churn_net *net, struct churn_event *event)
         break;
     case EVENT_NEWS:
         event_news(net, event);
+        break;
+    case EVENT_JOINING:
+        event_joining(net, to);
         break;
     }
 }
@@ -357,6 +437,8 @@ void churn_kill(struct churn_net *net, uint32_t rank, uint64_t spread)
     r->there = false;
     free(r->copy);
     r->copy = NULL;
+    free(r->asked);
+    r->asked = NULL;
     tell_all(net, rank, false, spread);
 }
 
@@ -375,6 +457,8 @@ void churn_join(struct churn_net *net, uint32_t rank, uint64_t spread)
         if (entry.version.counter > 0 && dht_node_restore(r->node, &entry) < 0)
             must(NULL);
     }
+    if (net->config.absent)
+        join_begin(net, r);
     tell_all(net, rank, true, spread);
 }
 

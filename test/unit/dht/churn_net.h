@@ -21,6 +21,8 @@
 #define CHURN_NEVER UINT64_MAX
 #define CHURN_CUT   (UINT64_MAX / 2) /* for `changed`: until it is healed */
 
+struct churn_asked;
+
 struct churn_rank {
     struct churn_net *net;
     struct dht_node *node; /* NULL: nothing has come to it yet, or it is not there */
@@ -33,6 +35,8 @@ struct churn_rank {
     unsigned publishing;       /* begun and not ended: it is not killed meanwhile */
     struct dyad_version *file; /* [keys] its own, as its disk remembers them, or NULL */
     struct dyad_version *copy; /* [keys] or NULL: it has copied nothing */
+    struct churn_asked *asked; /* [ranks] as long as it joins, else NULL */
+    uint64_t join_until;
 };
 
 struct churn_key {
@@ -69,15 +73,19 @@ struct churn_net *churn_create(uint32_t nranks, uint32_t live, uint32_t nkeys,
                                uint32_t replicas, uint64_t seed);
 void churn_destroy(struct churn_net *net);
 uint32_t churn_random(struct churn_net *net, uint32_t below);
-/* A rank that is there, in that group (-1: any). */
+/* A rank that is there and has joined, in that group (-1: any). */
 uint32_t churn_any(struct churn_net *net, int group);
+/* One that may be joining. */
+uint32_t churn_any_there(struct churn_net *net);
 struct dht_node *churn_node(struct churn_net *net, uint32_t rank);
 
 void churn_run(struct churn_net *net, uint64_t ns);
 
 /* The process of a rank ends, or one begins (an empty shard, and what its disk remembers);
  * every other learns of it within `spread` ns, each at its own time. Who joins knows all
- * who are there. */
+ * who are there. In a ring with absent slots it has joined when all of these have heard of
+ * it and brought it what it is home to, or died; or after 5 s: then it does not trust its
+ * own "nothing" until they have. Else (exec) at once. */
 void churn_kill(struct churn_net *net, uint32_t rank, uint64_t spread);
 void churn_join(struct churn_net *net, uint32_t rank, uint64_t spread);
 /* One rank in `part` believes that a live rank is dead, for `length` ns from a time within

@@ -188,7 +188,7 @@ static bool look_lives(const struct look *l)
 static uint32_t victim(struct churn_net *net)
 {
     for (int i = 0; i < 1000; i++) {
-        uint32_t rank = churn_any(net, -1);
+        uint32_t rank = churn_any_there(net);
         if (net->rank[rank].publishing == 0)
             return rank;
     }
@@ -239,6 +239,8 @@ static void check_settled(struct churn_net *net, struct tally *tally, const char
 {
     uint64_t kept = 0, left = 0;
 
+    for (uint32_t i = 0; i < net->nranks; i++)
+        CHECK(net->rank[i].asked == NULL, "%s: rank %u has not joined", what, i);
     for (uint32_t k = 0; k < net->nkeys; k++) {
         struct churn_key *key = &net->key[k];
         uint32_t homes[DHT_REPLICAS_MAX], any;

@@ -66,6 +66,27 @@ static struct fake_net *net_create(void)
     return net;
 }
 
+#define BIT(rank) (1u << (rank))
+
+/* Are all ranks of `with` homes of the key, and none of `without` is? (Bits.) */
+static bool homes_are(struct fake_net *net, unsigned key, unsigned with, unsigned without)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        bool home = (with & BIT(rank)) != 0;
+        if (((with | without) & BIT(rank)) != 0 && fake_is_home(net, key, rank) != home)
+            return false;
+    }
+    return true;
+}
+
+/* The first such key from `from` on. */
+static unsigned key_of(struct fake_net *net, unsigned from, unsigned with, unsigned without)
+{
+    while (!homes_are(net, from, with, without))
+        assert_in_range(++from, 0, FAKE_KEYS - 1);
+    return from;
+}
+
 static void publish_near(struct fake_net *net, uint64_t size)
 {
     for (unsigned key = 0; key < PUBLISHED; key++)
@@ -271,12 +292,11 @@ static void test_never_settled(void **state)
 {
     struct fake_net *net = net_create();
     struct dht_node *node = net->rank[FAR].node;
-    unsigned key = PUBLISHED;
+    unsigned key;
     uint64_t took;
 
     (void)state;
-    while (!fake_is_home(net, key, FAR) || !fake_is_home(net, key, 0))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, PUBLISHED, BIT(FAR) | BIT(0), 0);
     cut_off(net);
     fake_net_run(net, 20 * SEC);
     cut(net, false);
@@ -365,11 +385,10 @@ static void test_one_sided(void **state)
 {
     struct fake_net *net = net_create();
     struct result r;
-    unsigned key = 0;
+    unsigned key;
 
     (void)state;
-    while (!fake_is_home(net, key, 0) || !fake_is_home(net, key, FAR))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, 0, BIT(0) | BIT(FAR), 0);
     for (uint32_t near = 0; near < FAR; near++)
         see(net, near, FAR, false);
     fake_publish_ok(net, 1, key, 5, PUB); /* without 4, which knows of nothing */
@@ -392,12 +411,11 @@ static void test_one_sided(void **state)
 static void test_settled_after_a_failure(void **state)
 {
     struct fake_net *net = net_create();
-    unsigned key = 0;
+    unsigned key;
 
     (void)state;
     net->reorder = false;
-    while (!fake_is_home(net, key, FAR))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, 0, BIT(FAR), 0);
     cut_off(net);
     fake_publish_ok(net, 0, key, 5, PUB);
     fake_net_run(net, 20 * SEC);
@@ -418,12 +436,11 @@ static void test_silent(void **state)
 {
     struct fake_net *net = fake_net_create(3, 1, 1);
     struct dht_node *node = net->rank[0].node;
-    unsigned key = 0;
+    unsigned key;
 
     (void)state;
     net->refuse = false;
-    while (!fake_is_home(net, key, 0))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, 0, BIT(0), 0);
     for (uint32_t other = 0; other < 2; other++)
         net->cut[2][other] = net->cut[other][2] = true;
     dht_node_set_untold(node, 1, true);
@@ -854,8 +871,7 @@ static void test_heir_says_so(void **state)
 
     (void)state;
     for (unsigned key = 0; key < FAKE_KEYS; key++)
-        if (fake_is_home(net, key, DEAD) && !fake_is_home(net, key, 0) &&
-            !fake_is_home(net, key, 1) && !fake_is_home(net, key, 2))
+        if (homes_are(net, key, BIT(DEAD), BIT(0) | BIT(1) | BIT(2)))
             fake_publish_ok(net, FAR, key, 5, PUB);
     die(net);
     cut(net, true);
@@ -888,8 +904,7 @@ static void test_empty_shard_beside_a_cut(void **state)
 
     (void)state;
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
-        n += lost[key] = fake_is_home(net, key, DEAD) && !fake_is_home(net, key, 0) &&
-                         !fake_is_home(net, key, 1) && !fake_is_home(net, key, 2);
+        n += lost[key] = homes_are(net, key, BIT(DEAD), BIT(0) | BIT(1) | BIT(2));
         if (lost[key])
             fake_publish_ok(net, FAR, key, 5, PUB);
     }
@@ -920,11 +935,10 @@ static void test_empty_shard_beside_a_cut(void **state)
 static void test_lost_after_it_was_asked(void **state)
 {
     struct fake_net *net = net_create();
-    unsigned key = 0;
+    unsigned key;
 
     (void)state;
-    while (!fake_is_home(net, key, 2) || fake_is_home(net, key, 0))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, 0, BIT(2), BIT(0));
     fake_publish_ok(net, FAR, key, 5, PUB);
     see(net, FAR, 2, false);
     see(net, FAR, 2, true);
@@ -947,11 +961,10 @@ static void test_failed_before_it_was_asked(void **state)
 {
     struct fake_net *net = net_create();
     struct result r;
-    unsigned key = 0;
+    unsigned key;
 
     (void)state;
-    while (!fake_is_home(net, key, 0) || !fake_is_home(net, key, 2))
-        assert_in_range(++key, 0, FAKE_KEYS - 1);
+    key = key_of(net, 0, BIT(0) | BIT(2), 0);
     net->cut[FAR][0] = net->cut[FAR][2] = true;
     fake_publish(net, FAR, key, 5, PUB, &r);
     fake_net_run(net, 10 * MSEC);
@@ -973,10 +986,9 @@ static void test_stood_still(void **state)
     for (int told = 0; told < 2; told++) {
         struct fake_net *net = net_create();
         struct result r;
-        unsigned key = 0, silent = 0;
+        unsigned key, silent = 0;
 
-        while (fake_is_home(net, key, 0))
-            assert_in_range(++key, 0, FAKE_KEYS - 1);
+        key = key_of(net, 0, 0, BIT(0));
         fake_publish_ok(net, 1, key, 5, PUB);
         fake_net_run(net, SEC);
         fake_lookup(net, 0, key, 0, NULL, &r);

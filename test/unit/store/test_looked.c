@@ -1,53 +1,29 @@
 /* store/looked.h: a member's word for its rank, which lasts as long as the member. */
-#include "scratch.h"
-
-#include <signal.h>
-
+#include "marks_users.h"
 #include "store/looked.h"
 #include "store/marks_table.h"
 
-static struct store_marks *marks;
+struct member {
+    uint64_t rank;
+    const char *session;
+    enum store_looked_state state;
+};
 
-static int setup(void **state)
+static bool is_member(const void *arg)
 {
-    if (scratch_setup(state) < 0)
-        return -1;
-    marks = store_marks_create(((struct scratch *)*state)->dir);
-    return marks ? 0 : -1;
+    const struct member *m = arg;
+    int line = store_looked_begin(marks, m->rank, m->session);
+
+    store_looked_set(marks, line, m->state);
+    return line >= 0;
 }
 
-static int teardown(void **state)
-{
-    store_marks_destroy(marks);
-    return scratch_teardown(state);
-}
-
-/* A member of another process, in this state; killed by the caller. */
+/* A member of another process, in this state. */
 static pid_t member(uint64_t rank, const char *session, enum store_looked_state state)
 {
-    int ready[2];
-    char byte;
-    pid_t pid;
+    struct member m = {rank, session, state};
 
-    assert_int_equal(pipe(ready), 0);
-    if ((pid = fork()) == 0) {
-        int line = store_looked_begin(marks, rank, session);
-        store_looked_set(marks, line, state);
-        if (line < 0 || write(ready[1], "x", 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return begin(is_member, &m);
 }
 
 static void test_life(void **state)

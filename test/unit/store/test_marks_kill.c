@@ -1,33 +1,13 @@
 /* store/marks.h under kill -9 at random moments: what is left can be ruled upon, what lives
  * is never given up. */
-#include "scratch.h"
-
 #include <signal.h>
 #include <time.h>
 
-#include "store/marks.h"
-
 #include "closed_by_name.h"
 
+#include "marks_users.h"
+
 enum { WRITERS = 3, FILES = 4, ROUNDS = 150 };
-
-static struct store_marks *marks;
-static struct scratch *scratch;
-
-static int setup(void **state)
-{
-    if (scratch_setup(state) < 0)
-        return -1;
-    scratch = *state;
-    marks = store_marks_create(scratch->dir);
-    return marks ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    store_marks_destroy(marks);
-    return scratch_teardown(state);
-}
 
 static void write_for_ever(int writer)
 {

@@ -8,22 +8,9 @@
 #include "store/marks_table.h"
 #include "store/renames.h"
 
-static struct store_marks *marks;
+#include "marks_users.h"
+
 static const struct store_rename one = {.ino = 7, .from = "a/old", .to = "new"};
-
-static int setup(void **state)
-{
-    if (scratch_setup(state) < 0)
-        return -1;
-    marks = store_marks_create(((struct scratch *)*state)->dir);
-    return marks ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    store_marks_destroy(marks);
-    return scratch_teardown(state);
-}
 
 static struct found {
     unsigned n;
@@ -49,33 +36,17 @@ static unsigned left(const char *session, bool own, bool takes)
     return found.n;
 }
 
-/* A process that begins it, and takes what others have left if `takes`; killed by the
- * caller. */
-static pid_t process(bool takes)
+static bool renames(const void *takes)
 {
-    int ready[2];
-    char byte;
-    pid_t pid;
-
-    assert_int_equal(pipe(ready), 0);
-    if ((pid = fork()) == 0) {
-        bool ok = takes ? left("s", false, true) == 1
-                        : store_renames_begin(marks, store_renames_session("s"), &one) != 0;
-        if (!ok || write(ready[1], "x", 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    return pid;
+    return *(const bool *)takes
+               ? left("s", false, true) == 1
+               : store_renames_begin(marks, store_renames_session("s"), &one) != 0;
 }
 
-static void end(pid_t pid)
+/* A process that begins it, or takes what others have left if `takes`. */
+static pid_t process(bool takes)
 {
-    kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return begin(renames, &takes);
 }
 
 static void test_killed(void **state)
