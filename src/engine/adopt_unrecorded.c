@@ -85,6 +85,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         }
         DL_APPEND(all->later, u);
     } else {
+        if (!all->later)
+            all->pause = seconds_ns(MEMBER_ASK_AGAIN);
         if (status == 0 && entry->owner == u->rank && lies_here(all->member, entry) &&
             dyad_version_cmp(&entry->version, &u->version) > 0)
             adopt_look_for(all->member, entry, u->rank);
