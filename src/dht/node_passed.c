@@ -83,6 +83,27 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
     }
 }
 
+/* The answer finds no publish of that number. */
+uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
+                             uint32_t last)
+{
+    struct passed passed = {.rank = entry->owner, .instead = last};
+    struct net_msg msg = {.type = NET_MSG_INVALIDATE,
+                          .flags = NET_INVALIDATE_LEFT,
+                          .id = node_next_id(node),
+                          .entry = *entry,
+                          .length = entry->owner};
+    uint32_t r =
+        entry->owner < node->config.nranks ? neighbour_next(node, &passed) : DYAD_RANK_NONE;
+
+    if (r == DYAD_RANK_NONE)
+        return r;
+    log_debug("rank %u, which has \"%s\", cannot be reached: rank %u is asked for it",
+              entry->owner, entry->upath, r);
+    node_send(node, r, &msg); /* if it fails that one is lost, and another will be asked */
+    return r;
+}
+
 static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
 {
     struct passed *passed;

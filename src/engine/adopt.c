@@ -16,7 +16,9 @@
  * - published there, and removed (who removed it died before it said so): a tombstone, and
  *   into our journal until the homes have it (adopt_gone.c);
  * - changed, or being written: whoever writes it publishes it. A file whose writer was
- *   killed in the midst of it is lost: it stays dirty, and no version of it can be served;
+ *   killed in the midst of it is lost: it stays dirty, and no version of it can be served.
+ *   Or the dead rank had published it and could not write that down: then it is served
+ *   after all (adopt_unrecorded.c);
  * - a copy: into our journal, and the homes are asked whether it is still the newest; that
  *   makes us a holder who is told. If it is not, it goes.
  * Only then is the journal emptied, in one step. Killed before that, somebody takes over
@@ -93,6 +95,8 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
+        if (item->as == FOUND_CHANGED)
+            adopt_unrecorded_changed(a->member, left->rank, found);
     }
 }
 
@@ -105,9 +109,10 @@ static void look_end(struct adopt *a)
     a->answering = NULL;
     LL_FOREACH_SAFE(answering, asked, tmp)
     {
-        if (!asked->seen)
+        if (!asked->seen && !asked->take)
             dht_node_unseen(a->member->dht, asked->token);
-        produce_invalidate(a->member, &asked->newer, asked->failed ? 0 : asked->token);
+        if (!asked->take)
+            produce_invalidate(a->member, &asked->newer, asked->failed ? 0 : asked->token);
         free(asked);
     }
     linger_activity(a->member);
@@ -164,9 +169,15 @@ static void take_some(void *arg)
         "a rank of this node is dead: of what it left (journal %s) this one serves %zu "
         "files and keeps %zu copies; %zu had been removed",
         left->name, left->files, left->copies, left->removed);
-    if (left->keep) {
+    if (left->keep && left->journal) {
         DL_DELETE(a->left, left);
         DL_APPEND(a->kept, left);
+        take_next(a);
+        return;
+    }
+    if (!left->journal || store_journal_count(left->journal) == 0) {
+        DL_DELETE(a->left, left);
+        adopt_left_free(left);
         take_next(a);
         return;
     }
@@ -227,25 +238,50 @@ void adopt_look(struct member *member)
         look_start(a);
 }
 
+/* For the next look; the caller begins that. NULL: ENOMEM. */
+static struct asked *ask(struct member *member, const struct dyad_entry *entry,
+                         uint32_t rank)
+{
+    struct adopt *a = adopt_get(member);
+    size_t len = strlen(entry->upath);
+    struct asked *asked = a ? calloc(1, sizeof(*asked) + len + 1) : NULL;
+
+    if (!asked)
+        return NULL;
+    asked->newer = *entry;
+    asked->newer.upath = memcpy(asked->upath, entry->upath, len + 1);
+    asked->rank = rank;
+    LL_APPEND(a->asked, asked);
+    return asked;
+}
+
+void adopt_look_for(struct member *member, const struct dyad_entry *entry, uint32_t rank)
+{
+    struct asked *asked = ask(member, entry, rank);
+
+    if (!asked) {
+        log_error("out of memory: \"%s\", which a dead rank had, may not be served",
+                  entry->upath);
+        return;
+    }
+    asked->take = true;
+    adopt_look(member);
+}
+
 void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
                            uint64_t token)
 {
     struct member *member = arg;
-    struct adopt *a = adopt_get(member);
-    size_t len = strlen(newer->upath);
-    struct asked *asked = a ? calloc(1, sizeof(*asked) + len + 1) : NULL;
+    struct asked *asked = ask(member, newer, rank);
 
     if (!asked) {
         log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
                   newer->upath);
         return; /* no answer: the home will find this rank silent */
     }
-    asked->newer = *newer;
-    asked->newer.upath = memcpy(asked->upath, newer->upath, len + 1);
-    asked->rank = rank;
     asked->token = token;
-    LL_APPEND(a->asked, asked);
     adopt_look(member);
+    adopt_unrecorded_wanted(member, rank, newer);
 }
 
 bool adopt_looking(const struct member *member)
@@ -261,7 +297,8 @@ bool adopt_undecided(const struct member *member, const char *upath)
 bool adopt_pending(struct member *member)
 {
     return adopt_looking(member) || adopt_copies_pending(member) ||
-           adopt_gone_pending(member) || adopt_renames_pending(member);
+           adopt_gone_pending(member) || adopt_unrecorded_pending(member) ||
+           adopt_renames_pending(member);
 }
 
 static void lefts_free(struct left *list)
@@ -289,6 +326,7 @@ void adopt_stop(struct member *member)
     struct adopt *a = member->adopt;
 
     adopt_gone_stop(member);
+    adopt_unrecorded_stop(member);
     adopt_copies_stop(member);
     if (!a)
         return;

@@ -17,8 +17,9 @@ struct item {
 struct left {
     struct left *prev, *next; /* utlist */
     enum engine_side side;
-    struct store_journal *journal;
+    struct store_journal *journal; /* NULL: in `kept` */
     char *name;
+    uint32_t rank;
     struct item *items;
     size_t nitems, at, files, copies, removed;
     bool keep; /* not all of it could be written to our own */
@@ -29,8 +30,10 @@ struct asked {
     struct asked *next; /* utlist */
     struct dyad_entry newer;
     uint32_t rank; /* whose copy it may be */
-    bool seen;     /* the look has found that one's journal */
-    bool failed;   /* and could not read it: the home will ask another */
+    bool take;     /* no INVALIDATE: `newer` is that rank's, and may lie here */
+    struct store_record record; /* with `take`: as it was found */
+    bool seen;                  /* the look has found that one's journal */
+    bool failed;                /* and could not read it: the home will ask another */
     uint64_t token;
     char upath[];
 };
@@ -71,6 +74,12 @@ struct adopt {
     struct net_watch *watch;
     struct dying *dying;
 };
+
+/* --- adopt.c --- */
+
+/* The entry is the rank's, which seems to be dead, and lies in our storage: look whether
+ * the file is here and whole, and take it over. */
+void adopt_look_for(struct member *member, const struct dyad_entry *entry, uint32_t rank);
 
 /* --- adopt_look.c --- */
 

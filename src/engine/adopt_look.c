@@ -2,7 +2,7 @@
  * adopt_look.c - what a look finds in the journals of a node: on a pool thread
  *
  * See adopt.c. While it goes on the loop's thread leaves alone what it reads and writes of
- * struct adopt: `answering`, `left`, `renames`, `renames_unread`, `neighbour`,
+ * struct adopt: `answering`, `left`, `kept`, `renames`, `renames_unread`, `neighbour`,
  * `neighbour_fd` and `absent`.
  */
 #include <errno.h>
@@ -120,18 +120,50 @@ static int item_add(const struct store_record *record, void *arg)
     return 0;
 }
 
-static struct left *left_create(struct adopt *a, enum engine_side side,
-                                struct store_journal *journal, const char *name)
+/* Is it the journal of the rank that does not answer? */
+static bool is_of(const struct adopt *a, const struct asked *asked, const char *name)
 {
-    struct member_side *s = &a->member->side[side];
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", asked->rank);
+    return strcmp(name + a->prefix_len, number) == 0;
+}
+
+/* What is looked for beside what its journal says. If that knows this version there is no
+ * more to be found out. */
+static void left_take(struct adopt *a, struct left *left, struct store_journal *journal)
+{
+    struct member_side *side = &a->member->side[left->side];
+    const struct store_record *known;
+    struct asked *asked;
+
+    LL_FOREACH(a->answering, asked)
+    {
+        if (!asked->take || !is_of(a, asked, left->name) ||
+            ((known = store_journal_find(journal, asked->upath)) &&
+             dyad_version_cmp(&known->entry.version, &asked->newer.version) >= 0))
+            continue;
+        if (adopt_unrecorded_is(side, &asked->newer, &asked->record))
+            left->items[left->nitems++] =
+                (struct item){.record = &asked->record, .as = FOUND_SAME};
+        else
+            log_debug(
+                "\"%s\", which a dead rank of this node had, is not here as it was "
+                "published",
+                asked->upath);
+    }
+}
+
+static struct left *left_new(const struct adopt *a, enum engine_side side, const char *name,
+                             size_t nitems)
+{
     struct left *left = calloc(1, sizeof(*left));
 
     if (!left || !(left->name = strdup(name)) ||
-        !(left->items = calloc(store_journal_count(journal), sizeof(*left->items)))) {
+        !(left->items = calloc(nitems, sizeof(*left->items)))) {
         if (left)
             free(left->name);
         free(left);
-        store_journal_destroy(journal);
         log_error(
             "out of memory: the files of a dead rank, recorded in %s, are not served until "
             "another process joins on this node",
@@ -139,9 +171,29 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
         return NULL;
     }
     left->side = side;
+    left->rank = (uint32_t)strtoul(name + a->prefix_len, NULL, 10);
+    return left;
+}
+
+/* `ntake`: so many are looked for. */
+static struct left *left_create(struct adopt *a, enum engine_side side,
+                                struct store_journal *journal, const char *name,
+                                size_t ntake)
+{
+    struct member_side *s = &a->member->side[side];
+    struct left *left = left_new(a, side, name, store_journal_count(journal) + ntake);
+    struct stat st;
+    size_t first;
+
+    if (!left) {
+        store_journal_destroy(journal);
+        return NULL;
+    }
     left->journal = journal;
+    left_take(a, left, journal);
+    first = left->nitems;
     store_journal_foreach(journal, item_add, left);
-    for (size_t i = 0; i < left->nitems; i++) {
+    for (size_t i = first; i < left->nitems; i++) {
         struct item *item = &left->items[i];
         if (produce_still_there(s, item->record))
             item->as = FOUND_SAME;
@@ -153,21 +205,30 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
     return left;
 }
 
+/* Of a rank whose journal is ours already, because ours cannot be written (`keep`). NULL:
+ * it is not. */
+static struct left *left_again(struct adopt *a, enum engine_side side, const char *name,
+                               size_t ntake)
+{
+    struct left *kept, *left;
+
+    DL_FOREACH(a->kept, kept)
+    {
+        if (!kept->journal || kept->side != side || strcmp(kept->name, name) != 0)
+            continue;
+        if ((left = left_new(a, side, name, ntake)))
+            left_take(a, left, kept->journal);
+        return left;
+    }
+    return NULL;
+}
+
 void adopt_left_free(struct left *left)
 {
     store_journal_destroy(left->journal);
     free(left->items);
     free(left->name);
     free(left);
-}
-
-/* Is it the journal of the rank that does not answer? */
-static bool is_of(const struct adopt *a, const struct asked *asked, const char *name)
-{
-    char number[16];
-
-    snprintf(number, sizeof(number), "%u", asked->rank);
-    return strcmp(name + a->prefix_len, number) == 0;
 }
 
 /* The rank is in exec; its new member finds its record without a file. */
@@ -232,10 +293,13 @@ static void look_at(struct adopt *a, enum engine_side s, const char *name)
     char label[DYAD_UPATH_MAX + 1];
     struct asked *asked;
     struct left *left;
+    size_t ntake = 0;
 
     LL_FOREACH(a->answering, asked)
     {
-        asked->seen |= is_of(a, asked, name);
+        bool of = is_of(a, asked, name);
+        asked->seen |= of;
+        ntake += of && asked->take;
     }
     if (why == EBUSY && !a->watches && a->neighbour_fd < 0 &&
         store_journal_read_label(side->dir, name, label) == 0)
@@ -244,11 +308,19 @@ static void look_at(struct adopt *a, enum engine_side s, const char *name)
         discard_beside(a, side, name);
     if (why == ECANCELED && a->answering)
         discard_absent(a, side, name);
-    if (!journal)
+    if (!journal && (why != EBUSY || ntake == 0))
         return;
-    if (store_journal_count(journal) == 0)
+    if (journal && store_journal_count(journal) == 0 && ntake == 0) {
         store_journal_destroy(journal);
-    else if ((left = left_create(a, s, journal, name)))
+        return;
+    }
+    left =
+        journal ? left_create(a, s, journal, name, ntake) : left_again(a, s, name, ntake);
+    if (!left)
+        return;
+    if (left->nitems == 0)
+        adopt_left_free(left);
+    else
         DL_APPEND(a->left, left);
 }
 

@@ -316,12 +316,12 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, EIO);
         return;
     }
+    c->entry = *entry;
+    c->entry.upath = c->upath;
     if (bring_parent_here(member, c->upath)) {
         fetch(c, entry);
         return;
     }
-    c->entry = *entry;
-    c->entry.upath = c->upath;
     c->stale = false;
     c->bring = bring_start(member, c->upath, true, c->pid, parents_brought, c);
     if (!c->bring)

@@ -40,7 +40,7 @@ struct consume {
     bool left_by_other;              /* who wrote it on another node is gone: was said */
     bool in_sight;           /* the look-up said that it is published in this storage */
     uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
-    struct dyad_entry entry; /* what was found, while `bring` makes its directories */
+    struct dyad_entry entry; /* what was found, and is being fetched */
     struct bring *bring;
     bool stale; /* it is out of date by now */
     struct transfer_wait transfer;
@@ -54,6 +54,7 @@ struct consume {
     bool late;           /* the deadline came while it was being fetched: no more waiting */
     uint64_t lost_since; /* the owner is gone since then; 0: it is not */
     uint32_t lost_owner;
+    uint32_t lost_asked;    /* of its neighbours, the last that was asked for the file */
     unsigned returns;       /* of lost owners */
     struct net_timer *lost; /* runs while we wait for the owner */
     bool lost_waiting;

@@ -6,6 +6,10 @@
  * (consume_rank_up()), within a bound; where others may join, for as long as the wait
  * lasts, with growing pauses. The look-up then begins at the version that was seen before
  * the one which could not be fetched, or it would wait for a newer one.
+ *
+ * Who takes over what a dead rank has left goes by that one's journal, which may lack what
+ * was published last. So when they have had their time the ranks of its node are asked for
+ * the file, one each time (adopt_unrecorded.c).
  */
 #include <errno.h>
 #include <utlist.h>
@@ -79,6 +83,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
             c->lost_since =
                 now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
         c->lost_owner = owner;
+        c->lost_asked = DYAD_RANK_NONE;
         c->lost_interval = CONSUME_LOOK_AGAIN;
     }
     if (!first && now - c->lost_since >= bound && !waits_for_heir(c)) {
@@ -90,6 +95,9 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
     }
     member_find_again(member, owner);
     lost_ask(member, owner);
+    if (c->entry.owner == owner &&
+        (now - c->lost_since >= CONSUME_LOOK_AGAIN || bound < 2 * CONSUME_LOOK_AGAIN))
+        c->lost_asked = dht_node_owner_gone(member->dht, &c->entry, c->lost_asked);
     c->lost_waiting = true;
     c->awaits_sight = false;
     net_timer_start(c->lost, now + c->lost_interval);

@@ -452,6 +452,7 @@ static void member_teardown(struct member *member)
     boot_wave_destroy(member->wave);
     if (member->dht_timer)
         net_timer_destroy(member->dht_timer);
+    catch_up_stop(member);
     member_sides_close(member);
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)

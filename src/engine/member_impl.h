@@ -29,8 +29,11 @@ struct member_run {
     struct adopt_gone *gone;     /* loop only */
     struct adopt_copies *copies; /* loop only */
     struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
-    bool image_ends;             /* under `lock`: the process exits or execs behind this */
-    bool exiting;                /* loop only: linger as soon as we have joined */
+    /* Loop only; the second NULL: of a promoted guest. */
+    struct adopt_unrecorded *unrecorded;
+    struct catch_up *catch_up;
+    bool image_ends; /* under `lock`: the process exits or execs behind this */
+    bool exiting;    /* loop only: linger as soon as we have joined */
     struct net_post leave_post;
     bool leave_posted;
     bool apart;      /* our libc is not the caller's */
@@ -186,6 +189,30 @@ uint64_t adopt_unknown_due(const struct adopt_unknown *unknown, uint64_t due);
 void adopt_drop_unknown(struct member *member, const char *upath,
                         const struct dyad_version *version);
 void adopt_copies_stop(struct member *member);
+
+/* --- adopt_unrecorded.c: what a dead rank had published, but its journal does not know ---
+ */
+
+/* A look has found that `found`, of its journal, is not the file that is here now. */
+void adopt_unrecorded_changed(struct member *member, uint32_t rank,
+                              const struct store_record *found);
+/* Somebody needs this file, and its owner, the rank, is gone. */
+void adopt_unrecorded_wanted(struct member *member, uint32_t rank,
+                             const struct dyad_entry *entry);
+/* On any thread: is it the file that is here, and whole? Then `record` is what a journal
+ * should have of it; its upath is the entry's. */
+bool adopt_unrecorded_is(struct member_side *side, const struct dyad_entry *entry,
+                         struct store_record *record);
+/* Parts of adopt_pending() and adopt_stop(). */
+bool adopt_unrecorded_pending(struct member *member);
+void adopt_unrecorded_stop(struct member *member);
+
+/* --- catch_up.c: a journal that could not be written --- */
+
+/* When the journals are open. */
+int catch_up_start(struct member *member);
+/* Before they are closed. */
+void catch_up_stop(struct member *member);
 
 /* --- wreck.c: boot_abort_catch() was left by an abort() --- */
 

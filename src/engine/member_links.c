@@ -392,7 +392,7 @@ int member_links_open(struct member *member)
     if (!(member->worker = net_worker_create(member->loop, &member->self,
                                              member->job->nranks, &worker_ops, member)) ||
         lost_start(member) < 0 || side_start(member) < 0 || revalidate_start(member) < 0 ||
-        lease_start(member) < 0 ||
+        lease_start(member) < 0 || catch_up_start(member) < 0 ||
         !(member->dht_timer = net_timer_create(member->loop, table_tick, member)) ||
         !(member->dht = dht_node_create(&table, &table_ops, member)) ||
         !(member->wave =

@@ -124,7 +124,8 @@ enum net_msg_type {
 #define NET_CONSUME_WRITER 0x04u
 /* flags of INVALIDATE: rank `length`, which is of the receiver's node and dead or silent,
  * may have a copy there. The reply has the flag and the rank again; status ENOENT: what
- * that rank has is not in the receiver's sight. */
+ * that rank has is not in the receiver's sight. If the rank is the entry's owner the file
+ * itself is wanted, and may lie there unknown to that rank's journal. */
 #define NET_INVALIDATE_LEFT 0x01u
 /* Only if it is here: wait until no other node writes it. Marks of this node are the
  * asker's affair. */

@@ -7,6 +7,11 @@
  * changed only after the write, so file and memory never disagree in the direction of
  * forgetting. Numbers are of this machine: the file does not travel.
  *
+ * What could not be written (the disk is full, a limit on the process) is in memory all the
+ * same, and in a list: these records are appended when that can be done again, which costs
+ * one small write that fails until then. Only the last record of a upath counts, so their
+ * order among others does not matter.
+ *
  * The writer's claim (store/lock.h) is on the file; after a rewrite it is on the new file
  * before that gets the name, and an opener checks after its claim that the file still has
  * the name. Others read the file while it is written to: journal_read.c says what keeps
@@ -31,6 +36,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 #include <uthash.h>
+#include <utlist.h>
 
 #include "store/control.h"
 #include "store/lock.h"
@@ -44,11 +50,14 @@
 #define COMPACT_MIN (1u << 20)
 #endif
 #define BUFFER (1u << 20)
+/* Records that are caught up with at a time: ~3 ms. */
+#define CATCH_UP 1024
 
 struct node {
     UT_hash_handle hh;
     struct store_record record;
-    bool retired;
+    bool retired, behind;      /* `behind`: not in the file, or not this one */
+    struct node *prev, *later; /* utlist: journal->behind */
     char upath[];
 };
 
@@ -61,7 +70,10 @@ struct store_journal {
     uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
     uint64_t compact_at; /* not before the file has this size: a rewrite failed */
     struct node *index;
-    uint64_t behind; /* changes since one could not be written; 0: the file has all */
+    struct node *behind; /* what the file lacks */
+    bool label_behind;   /* and the label */
+    void (*fell_behind)(void *arg);
+    void *fell_behind_arg;
 };
 
 /* Into buf, RECORD_MAX long and aligned; returns the length. `record` may be NULL. */
@@ -112,7 +124,7 @@ static struct node *node_new(const char *upath, size_t len,
     if (!node)
         return NULL;
     node->record = *record;
-    node->retired = false;
+    node->retired = node->behind = false;
     memcpy(node->upath, upath, len);
     node->upath[len] = '\0';
     node->record.entry.upath = node->upath;
@@ -133,8 +145,25 @@ static int index_add(struct store_journal *journal, struct node *node)
     return 0;
 }
 
+static void behind_set(struct store_journal *journal, struct node *node, bool behind)
+{
+    bool had = journal->behind != NULL;
+
+    if (node->behind == behind)
+        return;
+    node->behind = behind;
+    if (!behind) {
+        DL_DELETE2(journal->behind, node, prev, later);
+        return;
+    }
+    DL_APPEND2(journal->behind, node, prev, later);
+    if (!had && journal->fell_behind)
+        journal->fell_behind(journal->fell_behind_arg);
+}
+
 static void index_remove(struct store_journal *journal, struct node *node)
 {
+    behind_set(journal, node, false);
     journal->live -= record_size(strlen(node->upath));
     HASH_DEL(journal->index, node);
     free(node);
@@ -281,7 +310,9 @@ static int rewrite(struct store_journal *journal, bool only_new)
         journal->fd = out.fd;
         journal->end = out.offset;
         journal->compact_at = COMPACT_MIN;
-        journal->behind = 0;
+        journal->label_behind = false;
+        while (journal->behind)
+            behind_set(journal, journal->behind, false);
     } else {
         saved = errno;
         unlinkat(tmpdir, temp, 0);
@@ -301,8 +332,9 @@ out_buf:
     return rc;
 }
 
-static int append(struct store_journal *journal, uint32_t kind, const char *upath,
-                  const struct store_record *record, uint64_t counter)
+/* `again`: it has been tried before, and the failure said. */
+static int append_quietly(struct store_journal *journal, uint32_t kind, const char *upath,
+                          const struct store_record *record, uint64_t counter, bool again)
 {
     _Alignas(8) char disk[RECORD_MAX];
     size_t len = encode(disk, kind, upath, record, counter);
@@ -311,7 +343,9 @@ static int append(struct store_journal *journal, uint32_t kind, const char *upat
     if (fstat(journal->fd, &st) < 0)
         return -1;
     if (st.st_nlink == 0) {
-        log_warn("journal %s was removed while in use; it is written anew", journal->name);
+        if (!again)
+            log_warn("journal %s was removed while in use; it is written anew",
+                     journal->name);
         if (rewrite(journal, false) < 0)
             return -1;
     }
@@ -320,13 +354,20 @@ static int append(struct store_journal *journal, uint32_t kind, const char *upat
         /* If this fails too, the next record overwrites it or the next opening cuts it. */
         if (ftruncate(journal->fd, (off_t)journal->end) < 0)
             log_debug("journal %s: %m", journal->name);
-        log_error("cannot record %s in journal %s of %s: %s; free some space there", upath,
-                  journal->name, store_dir_path(journal->dir), strerror(saved));
+        if (!again)
+            log_error("cannot record %s in journal %s of %s: %s; free some space there",
+                      upath, journal->name, store_dir_path(journal->dir), strerror(saved));
         errno = saved;
         return -1;
     }
     journal->end += len;
     return 0;
+}
+
+static int append(struct store_journal *journal, uint32_t kind, const char *upath,
+                  const struct store_record *record, uint64_t counter)
+{
+    return append_quietly(journal, kind, upath, record, counter, false);
 }
 
 /* After the index was changed. A failure is no error of the change: the old file is whole.
@@ -344,15 +385,38 @@ static void compact(struct store_journal *journal)
     errno = saved;
 }
 
-/* The disk has room again, it seems: write what the file lacks. A large file is not tried
- * at each change. */
-static void catch_up(struct store_journal *journal)
+/* Some of what the file lacks. 0, or -1: it cannot be written yet. */
+static int catch_up(struct store_journal *journal)
+{
+    if (journal->label_behind)
+        return rewrite(journal, false);
+    for (int i = 0; journal->behind && i < CATCH_UP; i++) {
+        struct node *node = journal->behind;
+        if (append_quietly(journal, node->record.kind, node->upath, &node->record, 0,
+                           true) < 0)
+            return -1;
+        behind_set(journal, node, false);
+    }
+    return 0;
+}
+
+bool store_journal_catch_up(struct store_journal *journal)
 {
     int saved = errno;
+    bool has_all;
 
-    if ((journal->behind & (journal->behind - 1)) != 0 || rewrite(journal, false) < 0)
-        journal->behind++;
+    if (journal->behind && catch_up(journal) == 0)
+        compact(journal);
+    has_all = !journal->behind;
     errno = saved;
+    return has_all;
+}
+
+void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg),
+                             void *arg)
+{
+    journal->fell_behind = fn;
+    journal->fell_behind_arg = arg;
 }
 
 /* The file of this name, claimed. -1: ENOENT there is none; EBUSY. */
@@ -537,7 +601,7 @@ int store_journal_set_label(struct store_journal *journal, const char *label)
         return -1;
     if ((is_new ? append(journal, LABEL_KIND, label, NULL, 0) : rewrite(journal, false)) <
         0) {
-        journal->behind++;
+        journal->label_behind = true;
         return -1;
     }
     return 0;
@@ -672,12 +736,12 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
         rc = append(journal, record->kind, upath, record, 0);
         saved = errno;
     }
-    if (rc < 0)
-        journal->behind++;
-    else if (journal->behind > 0)
-        catch_up(journal);
-    else
+    behind_set(journal, node, rc < 0);
+    if (rc == 0) {
+        if (journal->behind || journal->label_behind)
+            catch_up(journal);
         compact(journal);
+    }
     errno = saved;
     return rc;
 }

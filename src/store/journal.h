@@ -8,7 +8,7 @@
  * after 10^6 files. It lets an exec'd, restarted or next member of the node go on serving
  * what was published. Not synced to the disk: it outlives the processes, and a power cut as
  * far as the file system does. If the file is removed while it is open, the next change
- * writes it anew from memory (~250 bytes and the upath for each record). Not thread-safe:
+ * writes it anew from memory (~270 bytes and the upath for each record). Not thread-safe:
  * one thread at a time.
  */
 #ifndef DYAD_STORE_JOURNAL_H
@@ -74,6 +74,12 @@ int store_journal_remove(struct store_journal *journal);
  * ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: this process has the new one, and the
  * file gets it when it can be written again. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
+/* fn is called when the file begins to lack something that was put: by the put, before it
+ * returns. It must not call back. From then on store_journal_catch_up() is to be called
+ * from time to time until it says that the file has all (a put tries, too). */
+void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg),
+                             void *arg);
+bool store_journal_catch_up(struct store_journal *journal);
 /* A retired one, too. 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
 int store_journal_delete(struct store_journal *journal, const char *upath);
 /* Not to be found any more, here; in the file it stays until store_journal_delete(): what

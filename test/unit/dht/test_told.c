@@ -464,6 +464,34 @@ static void test_home_is_silent(void **state)
     fake_net_destroy(s.net);
 }
 
+/* Who wants a file and finds its owner dead asks one rank of its node after the other. */
+static void test_owner_gone(void **state)
+{
+    struct scene s = scene_begin();
+    struct dht_node *node = s.net->rank[s.a].node;
+    struct dyad_entry entry = fake_record(s.net, s.homes[0], 0)->entry;
+    uint32_t first = s.owner + 1, second = s.owner + 2;
+
+    (void)state;
+    fake_net_kill(s.net, s.owner, true);
+    assert_int_equal(dht_node_owner_gone(node, &entry, DYAD_RANK_NONE), first);
+    fake_net_run(s.net, MSEC);
+    assert_int_equal(left(&s, first), 1);
+    assert_int_equal(s.net->rank[first].left_by, s.owner);
+    assert_int_equal(s.net->rank[first].invalidated.owner, s.owner);
+    assert_int_equal(left(&s, second), 0);
+    assert_int_equal(dht_node_owner_gone(node, &entry, first), second);
+    fake_net_run(s.net, MSEC);
+    assert_int_equal(left(&s, second), 1);
+    assert_int_equal(dht_node_owner_gone(node, &entry, second), DYAD_RANK_NONE);
+    fake_net_kill(s.net, first, true);
+    assert_int_equal(dht_node_owner_gone(node, &entry, DYAD_RANK_NONE), second);
+    fake_net_run(s.net, 2 * SEC);
+    assert_int_equal(left(&s, second), 2);
+    look_up(s.net, s.c); /* it is published as before */
+    fake_net_destroy(s.net);
+}
+
 /* One rank after the other is stopped for a while, others join and leave, and files are
  * read and written by those who go on. What was acknowledged is not read in an older
  * version; but for the moments in which who goes on reads what has come meanwhile. */
@@ -532,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_home_stopped),
         cmocka_unit_test(test_home_was_stopped),
         cmocka_unit_test(test_home_is_silent),
+        cmocka_unit_test(test_owner_gone),
         cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

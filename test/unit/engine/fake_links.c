@@ -314,6 +314,11 @@ int revalidate_start(struct member *member)
     return 0;
 }
 
+int catch_up_start(struct member *member)
+{
+    return 0;
+}
+
 void revalidate_rank(struct member *member, uint32_t rank)
 {
 }

@@ -70,6 +70,15 @@ static struct dht_lookup *take(bool waits, const struct dht_lookup *which)
     return NULL;
 }
 
+uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
+                             uint32_t last)
+{
+    (void)node;
+    (void)entry;
+    (void)last;
+    return DYAD_RANK_NONE;
+}
+
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
 {
     (void)node;

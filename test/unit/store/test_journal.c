@@ -315,6 +315,63 @@ static void full_disk(void **state)
     store_journal_destroy(journal);
 }
 
+static void count_one(void *arg)
+{
+    (*(int *)arg)++;
+}
+
+/* What could not be written is, without another put, as soon as that can be. */
+static void catches_up(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    struct rlimit limit, none;
+    char upath[16];
+    int behind = 0;
+
+    signal(SIGXFSZ, SIG_IGN);
+    put(journal, "a", 1);
+    put(journal, "gone", 1);
+    store_journal_on_behind(journal, count_one, &behind);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+    limit = none;
+    limit.rlim_cur = store_journal_bytes(journal);
+    uint64_t bytes = store_journal_bytes(journal);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct store_record record = make_record("a", 2);
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    record = make_record("a", 3); /* once in the list */
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    for (int i = 0; i < 2500; i++) { /* more than at a time */
+        snprintf(upath, sizeof(upath), "f%d", i);
+        record = make_record(upath, 4);
+        assert_int_equal(store_journal_put(journal, &record), -1);
+    }
+    record = make_record("gone", 2);
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    assert_int_equal(behind, 1);
+    assert_false(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_int_equal(store_journal_delete(journal, "gone"), 0);
+    int calls = 1;
+    while (!store_journal_catch_up(journal))
+        assert_true(++calls < 10);
+    assert_int_equal(calls, 3);
+    bytes = store_journal_bytes(journal);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(behind, 1);
+    journal = reopen(s, journal, 1);
+    check(journal, "a", 3);
+    check(journal, "f0", 4);
+    check(journal, "f2499", 4);
+    assert_null(store_journal_find(journal, "gone"));
+    assert_int_equal(store_journal_count(journal), 2501);
+    store_journal_destroy(journal);
+}
+
 /* After `many` files, written several times over, the file is at most twice what it must
  * hold. */
 static void stays_compact(void **state)
@@ -535,10 +592,10 @@ static void taken_over(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(remembers),        TEST(retires),    TEST(taken_over),
-        TEST(checks_names),     TEST(one_writer), TEST(written_anew_when_removed),
-        TEST(torn_tail),        TEST(full_disk),  TEST(stays_compact),
-        TEST(killed_at_random),
+        TEST(remembers),     TEST(retires),          TEST(taken_over),
+        TEST(checks_names),  TEST(one_writer),       TEST(written_anew_when_removed),
+        TEST(torn_tail),     TEST(full_disk),        TEST(catches_up),
+        TEST(stays_compact), TEST(killed_at_random),
     };
     if (argc > 1 && strcmp(argv[1], "--long") == 0)
         many = 1000000;
