@@ -182,7 +182,6 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
 {
     struct member_side *s = &a->member->side[side];
     struct left *left = left_new(a, side, name, store_journal_count(journal) + ntake);
-    struct stat st;
     size_t first;
 
     if (!left) {
