@@ -223,6 +223,8 @@ static void copy_set_known(struct dht_node *node, struct copy *copy, uint32_t ra
         return; /* it is no home, either */
     if (i == copy->nplaces)
         copy->nplaces++;
+    log_debug("rank %u knows that this one has version %llu of \"%s\"", rank,
+              (unsigned long long)copy->version.counter, copy->upath);
     copy->place[i] = (struct place){rank, epoch};
 }
 

@@ -261,6 +261,9 @@ void told_take_ranks(struct dht_node *node, struct told *told, const struct net_
         told->ranks[told->nranks++] = (struct told_rank){
             .rank = rank, .instead = DYAD_RANK_NONE, .dead = !dht_node_is_live(node, rank)};
     }
+    for (unsigned i = 0; i < told->nranks; i++)
+        log_debug("rank %u has \"%s\", and is told of version %llu", told->ranks[i].rank,
+                  record->upath, (unsigned long long)msg->entry.version.counter);
     free(record->holders);
     record->holders = NULL;
     record->nholders = 0;

@@ -186,6 +186,8 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     struct member *member = arg;
     struct invalidate *inv;
 
+    log_debug("told of version %llu of \"%s\"", (unsigned long long)newer->version.counter,
+              newer->upath);
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
     dirs_forget(member, newer->upath);
