@@ -314,6 +314,24 @@ static const struct dht_node_ops table_ops = {
     .held = lease_held,
 };
 
+/* A stop as long as a request may take is not overlooked: it makes the pulse late by half
+ * of its period. */
+static uint64_t pulse_of(const struct member *member)
+{
+    return seconds_ns(member->config->peer_timeout) / 2;
+}
+
+/* Who has found us silent for so long has published without us, and brings us that when it
+ * notices that we are back, or a retry interval later. Until then what we are asked for as
+ * a home may be out of date: all who know us are to say that we have everything. */
+static void ask_for_words(struct member *member)
+{
+    for (uint32_t r = 0; r < member->job->nranks; r++)
+        if (r != member->self.rank && dht_node_is_live(member->dht, r) &&
+            net_worker_heard_at(member->worker, r))
+            dht_node_set_untold(member->dht, r, true);
+}
+
 /* Others may have taken us for dead, or been lost. What they sent is still unread. */
 static void stood_still(void *arg, uint64_t ns)
 {
@@ -328,6 +346,8 @@ static void stood_still(void *arg, uint64_t ns)
     side_stood_still(member);
     first_look_stood_still(member, ns);
     lease_ask_stood_still(member, ns);
+    if (ns + pulse_of(member) >= seconds_ns(member->config->peer_timeout))
+        ask_for_words(member);
 }
 
 static bool wave_confirm(void *arg, uint64_t number)
@@ -380,8 +400,6 @@ int member_links_open(struct member *member)
         .refresh_interval = seconds_ns(MEMBER_REFRESH),
     };
 
-    uint64_t pulse;
-
     if (member->self.rank >= member->job->nranks) {
         log_error("the launcher says rank %u of a job of %u ranks", member->self.rank,
                   member->job->nranks);
@@ -399,12 +417,7 @@ int member_links_open(struct member *member)
               boot_wave_create(member->self.rank, member->job->nranks,
                                member->ring ? &wave_ops_open : &wave_ops, member)))
         return -1;
-    /* A rank that is silent for two DYAD_PEER_TIMEOUT is lost. No timer of an idle member
-     * is shorter than a second. */
-    pulse = table.request_timeout / 2;
     if (member->job->nranks > 1)
-        net_loop_set_pulse(member->loop,
-                           pulse > UTIL_NSEC_PER_SEC ? pulse : UTIL_NSEC_PER_SEC,
-                           stood_still, member);
+        net_loop_set_pulse(member->loop, pulse_of(member), stood_still, member);
     return linger_start(member);
 }

@@ -81,9 +81,19 @@ void net_timer_destroy(struct net_timer *timer)
     free(timer);
 }
 
+static net_loop_still_fn still_fn;
+static void *still_arg;
+
 void net_loop_set_pulse(struct net_loop *loop, uint64_t period, net_loop_still_fn fn,
                         void *arg)
 {
+    still_fn = fn;
+    still_arg = arg;
+}
+
+void links_stood_still(double seconds)
+{
+    still_fn(still_arg, seconds_ns(seconds));
 }
 
 void links_turn(double seconds)
@@ -218,6 +228,12 @@ bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
 
 void dht_node_stood_still(struct dht_node *node, uint64_t ns)
 {
+}
+
+void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+{
+    assert_true(untold);
+    links_rank[rank].asked++;
 }
 
 uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)

@@ -19,6 +19,7 @@ struct links_rank {
     bool known;
     uint64_t heard; /* when last; UINT64_MAX: all the time */
     unsigned pings; /* that were sent to it */
+    unsigned asked; /* that it was to say that all it has published is with us */
     unsigned downs; /* net_worker_peer_down() was called for it */
 };
 
@@ -34,6 +35,9 @@ void links_begin(uint32_t nranks);
 void links_end(void);
 /* The time passes, and what is due in it is done. */
 void links_turn(double seconds);
+
+/* This process did not run, so much longer than its pulse. */
+void links_stood_still(double seconds);
 
 /* Known by its address (PMIx), and not heard of yet. */
 void links_found(uint32_t rank);

@@ -229,6 +229,25 @@ static void test_stood_still_alone(void **state)
     assert_int_equal(links_side, DHT_SIDE_BIGGER);
 }
 
+/* Others may have gone on without who stood still for as long as they wait for an answer:
+ * those who know it, and live, are asked for their word. */
+static void test_stood_still_for_long(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank < 4; rank++)
+        links_up(rank);
+    links_found(4);
+    links_leave(1);
+    links_turn(1);
+    links_stood_still(0.4 * LINKS_PEER);
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        assert_int_equal(links_rank[rank].asked, 0);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    links_stood_still(0.5 * LINKS_PEER);
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        assert_int_equal(links_rank[rank].asked, rank == 2 || rank == 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lasts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stood_still, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stood_still_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stood_still_for_long, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
