@@ -16,11 +16,15 @@ WORKER=$TEST_DIR/integration/progs/fault_worker.py
 
 # --- one launch -------------------------------------------------------------------------
 
-# All ranks have ended. mpirun 4.1.4 does not notice if one of another node was killed, and its orteds end with it.
+# All ranks have ended. mpirun 4.1.4 does not notice if one of another node was killed. Its orteds end with it, as a rule: one
+# whose node had been cut off was there 5 s later.
 end_launcher() {
-    node_exec head sh -c 'for p in /proc/[0-9]*; do
-        read -r name 2>/dev/null <"$p/comm" && [ "$name" = mpirun ] && kill -9 "${p#/proc/}"
-    done; true'
+    local node
+    for node in head "${NODES[@]}"; do
+        node_exec "$node" sh -c 'for p in /proc/[0-9]*; do
+            read -r name 2>/dev/null <"$p/comm" && case $name in mpirun|orted) kill -9 "${p#/proc/}" ;; esac
+        done; true'
+    done
     job_wait 2>/dev/null || true
 }
 
