@@ -78,13 +78,23 @@ static void take_record(struct adopt *a, struct left *left,
     left->files++;
 }
 
+/* Nothing is to be taken: we have as much to say of it, or more. A directory is on the disk
+ * of this node once, and all its ranks that use it have a record of it: whoever has not
+ * published it is not its owner for that. */
+static bool is_ours(const struct store_record *own, const struct store_record *found)
+{
+    int order = own ? dyad_version_cmp(&own->entry.version, &found->entry.version) : -1;
+
+    return order > 0 || (order == 0 && (own->kind == STORE_RECORD_ORIGINAL ||
+                                        found->kind == STORE_RECORD_COPY));
+}
+
 static void take_item(struct adopt *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
 
     own = store_journal_find(a->member->side[left->side].journal, found->entry.upath);
-    if ((own && dyad_version_cmp(&own->entry.version, &found->entry.version) >= 0) ||
-        produce_pending(a->member, found->entry.upath))
+    if (is_ours(own, found) || produce_pending(a->member, found->entry.upath))
         return;
     if (item->as == FOUND_SAME) {
         take_record(a, left, found);

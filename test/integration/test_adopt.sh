@@ -49,6 +49,15 @@ adopted 1 0
 grep -q 'the fetch of "large.000000" broke off' "$LOG" || fail "the owner was not killed in the midst of the fetch"
 same_sums 1 n0 n1
 
+# A directory on the disk of this node, which another of its ranks has used, too: it is that one's now, not nobody's.
+begin_case
+job_killed 40 used \
+    1@n0 bash -c "$RANK"'mkdir "$SSD/dir"; echo a >"$SSD/dir/a"; made flag.written; wait_for flag.used; die KILL' -- \
+    1@n0 bash -c "$RANK"'wait_for flag.written; echo b >"$SSD/dir/b"; made flag.used; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; [ "$(cat "$SSD/dir/a" "$SSD/dir/b")" = "a
+b" ]; made ok.used; made flag.over'
+adopted 2 0
+
 # What a killed rank had fetched is outdated: another of its node gets the new version, whatever it does and when.
 begin_case
 job_killed 40 "read late" \

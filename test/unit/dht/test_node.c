@@ -317,6 +317,35 @@ static void test_tombstone_moves(void **state)
     }
 }
 
+/* Who stands in for a home keeps what it had then. It is a home again when that and the
+ * owner have died, and nobody has brought it what came after: the other home knows. */
+static void test_dead_owner_and_stand_in(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX], stood_in[DHT_REPLICAS_MAX];
+    uint32_t owner;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    owner = stranger(net, 0, DYAD_RANK_NONE);
+    fake_net_kill(net, homes[0], true);
+    fake_homes(net, 0, stood_in);
+    assert_int_equal(stood_in[0], homes[1]);
+    if (owner == stood_in[1])
+        owner = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+    fake_net_revive(net, homes[0], true);
+    fake_net_run(net, 30 * SEC);
+    publish_ok(net, owner, 0, 0, GONE, NULL);
+    assert_int_equal(fake_record(net, homes[0], 0)->entry.state, GONE);
+    assert_int_equal(fake_record(net, homes[1], 0)->entry.state, GONE);
+    assert_int_equal(fake_record(net, stood_in[1], 0)->entry.state, PUB);
+    fake_net_kill(net, owner, true);
+    fake_net_kill(net, homes[0], true);
+    lookup_is(net, stood_in[1], 0, ENOENT, 0);
+    fake_net_destroy(net);
+}
+
 static void test_version_race(void **state)
 {
     (void)state;
@@ -1905,6 +1934,7 @@ int main(void)
         cmocka_unit_test(test_cancel_leaves_nothing),
         cmocka_unit_test(test_tombstone),
         cmocka_unit_test(test_tombstone_moves),
+        cmocka_unit_test(test_dead_owner_and_stand_in),
         cmocka_unit_test(test_version_race),
         cmocka_unit_test(test_same_rank_in_order),
         cmocka_unit_test(test_invalidate_before_ack),
