@@ -546,6 +546,24 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token)
     node_rearm(node);
 }
 
+/* As a home, or as one that was a home once, we may have something older: nobody else need
+ * tell us, if those who would have to are dead. */
+static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
+{
+    struct net_msg msg = {.type = NET_MSG_PUBLISH,
+                          .source = node->config.self,
+                          .source_incarnation = node->config.incarnation,
+                          .entry = *newer};
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, newer->upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, newer->upath);
+    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE &&
+        dyad_version_cmp(&record->entry.version, &newer->version) < 0)
+        home_publish(node, &msg); /* no operation has its id: the reply says nothing */
+}
+
 /* Answer, put off, or pass on to the engine. */
 static void incoming_route(struct dht_node *node, struct incoming *in)
 {
@@ -553,6 +571,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct dht_key key;
 
     kept_newer(node, &in->newer);
+    shard_newer(node, &in->newer);
     copies_newer(node, &in->newer);
     dht_key_init(&key, in->upath, 0);
     own = own_find(node, in->upath, (uint32_t)key.full);

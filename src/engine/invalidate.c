@@ -181,6 +181,28 @@ static void publish_again(struct member *member, const char *upath)
     }
 }
 
+/* What lies here is what this rank has published, and the newer version should lie here,
+ * too. One name is one file: we have written over that one, and could not know of it, for
+ * nobody could be asked (we had been stopped, or cut off). So ours is the last, and the
+ * other is no more. */
+static bool is_written_over(const struct member *member, const struct dyad_entry *newer)
+{
+    for (int s = 0; s < 2 && newer->state == DYAD_ENTRY_PUBLISHED; s++) {
+        const struct member_side *side = &member->side[s];
+        const struct store_record *record;
+        if (side->journal && dyad_storage_equal(newer->storage, store_dir_id(side->dir)) &&
+            (record = store_journal_find(side->journal, newer->upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL && S_ISREG(record->entry.mode) &&
+            dyad_version_cmp(&record->entry.version, &newer->version) < 0 &&
+            (record->entry.size != newer->size ||
+             record->entry.mtime_sec != newer->mtime_sec ||
+             record->entry.mtime_nsec != newer->mtime_nsec) &&
+            produce_still_there((struct member_side *)side, record))
+            return true;
+    }
+    return false;
+}
+
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
 {
     struct member *member = arg;
@@ -191,9 +213,9 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
     dirs_forget(member, newer->upath);
-    if (newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) {
-        /* The homes know of this rank only what an earlier member of it began to publish.
-         */
+    /* The homes know of this rank only what an earlier member of it began to publish. */
+    if ((newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) ||
+        is_written_over(member, newer)) {
         dht_node_invalidated(member->dht, token);
         publish_again(member, newer->upath);
         return;

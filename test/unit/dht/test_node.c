@@ -346,6 +346,35 @@ static void test_dead_owner_and_stand_in(void **state)
     fake_net_destroy(net);
 }
 
+/* The same, and it was told, as one that has a copy: it knows when all others are dead. */
+static void test_stand_in_was_told(void **state)
+{
+    struct fake_net *net = fake_net_create(12, 2, 1);
+    uint32_t homes[DHT_REPLICAS_MAX], stood_in[DHT_REPLICAS_MAX];
+    struct result r;
+    uint32_t owner;
+
+    (void)state;
+    fake_homes(net, 0, homes);
+    owner = stranger(net, 0, DYAD_RANK_NONE);
+    fake_net_kill(net, homes[0], true);
+    fake_homes(net, 0, stood_in);
+    if (owner == stood_in[1])
+        owner = stranger(net, 0, owner);
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+    fake_net_revive(net, homes[0], true);
+    fake_net_run(net, 30 * SEC);
+    fake_lookup(net, stood_in[1], 0, NET_LOOKUP_COPY, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    publish_ok(net, owner, 0, 0, GONE, NULL);
+    assert_int_equal(fake_record(net, stood_in[1], 0)->entry.state, GONE);
+    fake_net_kill(net, owner, true);
+    fake_net_kill(net, homes[0], true);
+    fake_net_kill(net, homes[1], true);
+    lookup_is(net, stood_in[1], 0, ENOENT, 0);
+    fake_net_destroy(net);
+}
+
 static void test_version_race(void **state)
 {
     (void)state;
@@ -1935,6 +1964,7 @@ int main(void)
         cmocka_unit_test(test_tombstone),
         cmocka_unit_test(test_tombstone_moves),
         cmocka_unit_test(test_dead_owner_and_stand_in),
+        cmocka_unit_test(test_stand_in_was_told),
         cmocka_unit_test(test_version_race),
         cmocka_unit_test(test_same_rank_in_order),
         cmocka_unit_test(test_invalidate_before_ack),

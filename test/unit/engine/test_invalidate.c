@@ -1,0 +1,364 @@
+/*
+ * test_invalidate.c - a file that somebody else has replaced, with a disk, a journal and a
+ * pool of our own
+ *
+ * invalidate.c alone. One name, "f"; what is given to the pool is done when the test says
+ * so, in the order that it says.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "engine/member.h"
+#include "store/fetch.h"
+
+#define SELF  3
+#define OTHER 4
+
+static struct member member_made;
+static struct member *const member = &member_made;
+static uint8_t storage[DYAD_STORAGE_ID_LEN] = "ours", elsewhere[DYAD_STORAGE_ID_LEN];
+/* The journal: in memory, and in its file. */
+static struct store_record record;
+static bool found, in_file;
+static bool file_is_there, file_is_ours; /* on disk; as the record has it */
+static unsigned npublished;
+static uint64_t answered[4];
+static unsigned nanswered;
+
+static struct task {
+    void (*work)(void *arg), (*done)(void *arg);
+    void *arg;
+} task[4];
+static unsigned ntasks;
+
+void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
+                      void (*work)(void *arg), void (*done)(void *arg), void *arg)
+{
+    (void)pool;
+    (void)io;
+    assert_true(ntasks < 4);
+    task[ntasks++] = (struct task){work, done, arg};
+}
+
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath)
+{
+    (void)journal;
+    assert_string_equal(upath, "f");
+    return found ? &record : NULL;
+}
+
+int store_journal_retire(struct store_journal *journal, const char *upath)
+{
+    (void)journal;
+    (void)upath;
+    assert_true(found);
+    found = false;
+    return 0;
+}
+
+int store_journal_delete(struct store_journal *journal, const char *upath)
+{
+    (void)journal;
+    (void)upath;
+    found = in_file = false;
+    return 0;
+}
+
+int store_journal_put(struct store_journal *journal, const struct store_record *new)
+{
+    (void)journal;
+    record = *new;
+    found = in_file = true;
+    return 0;
+}
+
+const uint8_t *store_dir_id(const struct store_dir *dir)
+{
+    (void)dir;
+    return storage;
+}
+
+const char *store_dir_path(const struct store_dir *dir)
+{
+    (void)dir;
+    return "/dmd";
+}
+
+int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode)
+{
+    (void)dir;
+    (void)upath;
+    (void)flags;
+    (void)mode;
+    errno = ENOENT;
+    return -1;
+}
+
+int store_dir_rmdir(const struct store_dir *dir, const char *upath)
+{
+    (void)dir;
+    (void)upath;
+    return 0;
+}
+
+bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
+                       uint64_t btime, struct store_mark_info *info)
+{
+    (void)marks;
+    (void)upath;
+    (void)ino;
+    (void)btime;
+    (void)info;
+    return false;
+}
+
+/* Who looks at the journal's file now must find the record of what is about to go. */
+int store_fetch_discard(const struct store_dir *dir, const char *upath,
+                        const struct store_identity *identity)
+{
+    (void)dir;
+    (void)upath;
+    (void)identity;
+    assert_true(in_file);
+    file_is_there = false;
+    return 0;
+}
+
+bool produce_still_there(struct member_side *side, const struct store_record *r)
+{
+    (void)side;
+    (void)r;
+    return file_is_there && file_is_ours;
+}
+
+int produce_start(struct member *m, enum engine_side side, const char *upath,
+                  store_mark_t mark, produce_fn fn, void *arg)
+{
+    (void)m;
+    (void)side;
+    (void)mark;
+    (void)arg;
+    assert_string_equal(upath, "f");
+    assert_null(fn);
+    npublished++;
+    return 0;
+}
+
+void transfer_invalidate(struct member *m, const struct dyad_entry *newer)
+{
+    (void)m;
+    (void)newer;
+}
+
+bool transfer_await_commit(struct member *m, const struct dyad_entry *newer,
+                           struct transfer_wait *wait)
+{
+    (void)m;
+    (void)newer;
+    (void)wait;
+    return false;
+}
+
+void consume_invalidate(struct member *m, const struct dyad_entry *newer)
+{
+    (void)m;
+    (void)newer;
+}
+
+void consume_above_changed(struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+}
+
+void dirs_forget(struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+}
+
+void first_look_step(struct member *m)
+{
+    (void)m;
+}
+
+void dht_node_invalidated(struct dht_node *node, uint64_t token)
+{
+    (void)node;
+    assert_true(nanswered < 4);
+    answered[nanswered++] = token;
+}
+
+/* The bytes are of `size`; so is what is on disk. */
+static void have(enum store_record_kind kind, uint64_t counter, uint64_t size)
+{
+    record = (struct store_record){
+        .kind = kind,
+        .entry = {.upath = "f",
+                  .version = {.counter = counter, .rank = SELF},
+                  .owner = kind == STORE_RECORD_ORIGINAL ? SELF : OTHER,
+                  .state = DYAD_ENTRY_PUBLISHED,
+                  .mode = S_IFREG | 0644,
+                  .mtime_sec = (int64_t)counter,
+                  .size = size}};
+    found = in_file = file_is_there = file_is_ours = true;
+}
+
+static struct dyad_entry newer_at(const uint8_t *where, uint64_t counter, uint64_t size)
+{
+    struct dyad_entry newer = {.upath = "f",
+                               .version = {.counter = counter, .rank = OTHER},
+                               .owner = OTHER,
+                               .state = DYAD_ENTRY_PUBLISHED,
+                               .mode = S_IFREG | 0644,
+                               .mtime_sec = (int64_t)counter,
+                               .size = size};
+    memcpy(newer.storage, where, sizeof(newer.storage));
+    return newer;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(member, 0, sizeof(*member));
+    member->self.rank = SELF;
+    member->side[0].journal = member->side[1].journal = (struct store_journal *)storage;
+    member->side[0].dir = member->side[1].dir = (struct store_dir *)storage;
+    nanswered = ntasks = npublished = 0;
+    return 0;
+}
+
+/* Nobody finds a file that has no record, and who is to hear of it hears when it is gone.
+ */
+static void test_copy(void **state)
+{
+    struct dyad_entry newer = newer_at(elsewhere, 7, 1);
+
+    (void)state;
+    have(STORE_RECORD_COPY, 5, 1);
+    produce_invalidate(member, &newer, 11);
+    assert_false(found);
+    assert_true(in_file);
+    assert_true(invalidate_pending(member, "f"));
+    assert_int_equal(ntasks, 1);
+    task[0].work(task[0].arg);
+    assert_false(file_is_there);
+    assert_int_equal(nanswered, 0);
+    task[0].done(task[0].arg);
+    assert_false(in_file);
+    assert_int_equal(nanswered, 1);
+    assert_int_equal(answered[0], 11);
+    assert_false(invalidate_pending(member, NULL));
+    assert_int_equal(npublished, 0);
+}
+
+/* The second home's news finds no record; it is not answered before the file is gone. */
+static void test_two_homes(void **state)
+{
+    struct dyad_entry newer = newer_at(elsewhere, 7, 1);
+
+    (void)state;
+    have(STORE_RECORD_COPY, 5, 1);
+    produce_invalidate(member, &newer, 11);
+    produce_invalidate(member, &newer, 12);
+    assert_int_equal(ntasks, 2);
+    task[1].work(task[1].arg);
+    task[1].done(task[1].arg);
+    assert_int_equal(nanswered, 0);
+    assert_true(in_file);
+    task[0].work(task[0].arg);
+    task[0].done(task[0].arg);
+    assert_int_equal(nanswered, 2);
+    assert_int_equal(answered[0], 11);
+    assert_int_equal(answered[1], 12);
+    assert_false(in_file);
+}
+
+/* What is fetched meanwhile keeps its record. */
+static void test_fetched_meanwhile(void **state)
+{
+    struct dyad_entry newer = newer_at(elsewhere, 7, 1);
+
+    (void)state;
+    have(STORE_RECORD_COPY, 5, 1);
+    produce_invalidate(member, &newer, 11);
+    task[0].work(task[0].arg);
+    have(STORE_RECORD_COPY, 7, 1);
+    task[0].done(task[0].arg);
+    assert_true(found);
+    assert_true(in_file);
+    assert_true(file_is_there);
+}
+
+/* In this storage the name is the newer one's; only our record goes. */
+static void test_same_storage(void **state)
+{
+    struct dyad_entry newer = newer_at(storage, 7, 2);
+
+    (void)state;
+    have(STORE_RECORD_ORIGINAL, 5, 1);
+    file_is_ours = false;
+    produce_invalidate(member, &newer, 11);
+    task[0].work(task[0].arg);
+    task[0].done(task[0].arg);
+    assert_true(file_is_there);
+    assert_false(in_file);
+    assert_int_equal(npublished, 0);
+    assert_int_equal(nanswered, 1);
+}
+
+/* But if ours is what lies there we have written over it, and know that only now. */
+static void test_written_over(void **state)
+{
+    struct dyad_entry newer = newer_at(storage, 7, 2);
+
+    (void)state;
+    have(STORE_RECORD_ORIGINAL, 1, 1);
+    produce_invalidate(member, &newer, 11);
+    assert_int_equal(npublished, 1);
+    assert_int_equal(nanswered, 1);
+    assert_true(found);
+    assert_true(file_is_there);
+    assert_int_equal(ntasks, 0);
+
+    /* Not so if it was only published once more, with other permissions, say: that is what
+     * lies there, too, and two who both did so would go on for ever. */
+    newer.size = record.entry.size;
+    newer.mtime_sec = record.entry.mtime_sec;
+    newer.mode = S_IFREG | 0600;
+    produce_invalidate(member, &newer, 12);
+    assert_int_equal(npublished, 1);
+    assert_false(found);
+    task[0].work(task[0].arg);
+    task[0].done(task[0].arg);
+    assert_true(file_is_there);
+
+    /* Removed by who did not see ours: as ever. */
+    have(STORE_RECORD_ORIGINAL, 1, 1);
+    newer.state = DYAD_ENTRY_WITHDRAWN;
+    produce_invalidate(member, &newer, 13);
+    assert_int_equal(npublished, 1);
+    assert_false(found);
+    task[1].work(task[1].arg);
+    task[1].done(task[1].arg);
+    assert_false(file_is_there);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_copy, setup),
+        cmocka_unit_test_setup(test_two_homes, setup),
+        cmocka_unit_test_setup(test_fetched_meanwhile, setup),
+        cmocka_unit_test_setup(test_same_storage, setup),
+        cmocka_unit_test_setup(test_written_over, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
