@@ -300,16 +300,15 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
     if (doubt_is(node) || buried_stands_in(node, &key))
         reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
-    /* Nobody brings what a dead owner has published or withdrawn last to who has become a
-     * home since: then another home has something newer, and this is from before. */
-    if (record != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED &&
-        !dht_node_is_live(node, record->entry.owner))
-        reply.flags |= NET_LOOKUP_UNSURE;
     if (record != NULL &&
         is_asked_for(&record->entry.version, &msg->newer_than, msg->flags)) {
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
+        /* Nobody brings what a dead owner has published or withdrawn last to who has become
+         * a home since: then another home has something newer, and this is from before. */
+        if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
+            reply.flags |= NET_LOOKUP_UNSURE;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
         if (reply.status == 0 && (keep || (msg->flags & NET_LOOKUP_COPY) != 0) &&
             msg->source != record->entry.owner) {

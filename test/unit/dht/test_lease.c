@@ -165,6 +165,13 @@ static void test_sure(void **state)
     publish(&s);
     assert_int_equal(is_newest(&s, &took), 0); /* there is something newer */
     fake_net_destroy(s.net);
+
+    /* Its owner is dead: the homes know as well as before that nothing is newer. */
+    s = scene_begin();
+    fake_net_kill(s.net, s.owner, true);
+    assert_int_equal(is_newest(&s, &took), ENOENT);
+    assert_in_range(took, 0, SEC / 10);
+    fake_net_destroy(s.net);
 }
 
 static void test_copies(void **state)
