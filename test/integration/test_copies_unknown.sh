@@ -9,21 +9,31 @@ cluster_up 4
 FILES=60
 JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 DYAD_LOG=debug)
 
+# The ranks that are killed are one process each: what a shell leaves behind would be its rank's next member.
+cat >"$WORK/killed.py" <<'END'
+import os, signal, sys
+work, ssd, rank = os.environ["W"], os.environ["SSD"], os.environ["PMIX_RANK"]
+for name in ["f.%d" % i for i in range(int(sys.argv[1]))] if rank == "0" else ["other"]:
+    with open(os.path.join(ssd, name), "w") as f:
+        f.write("old\n")
+with open(os.path.join(work, "pid.new." + rank), "w") as f:
+    f.write("%d\n" % os.getpid())
+os.rename(os.path.join(work, "pid.new." + rank), os.path.join(work, "pid." + rank))
+signal.pause()
+END
+
 rm -f "$WORK"/ok.*
-job_begin 60 2@n0,n1 bash -c "$RANK"'
-    [ $PMIX_RANK = 1 ] || { for i in {0..'$((FILES - 1))'}; do echo old >"$SSD/f.$i"; done; made flag.written; }
-    echo $$ >"$W/pid.$PMIX_RANK"
-    wait_for flag.never' -- \
+job_begin 60 2@n0,n1 "$PYTHON" "$WORK/killed.py" $FILES -- \
     1@n2 bash -c "$RANK"'wait_for flag.end; made ok.2' -- \
     1@n3 bash -c "$RANK"'
-    wait_for flag.written
+    wait_for pid.0
     for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; done
     made flag.copied
     wait_for flag.unknown
     for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; [ "$x" = old ]; done
     made flag.end; made ok.3'
 until_true 30 "rank 3 has its copies" test -e "$WORK/flag.copied"
-until_true 10 "ranks 0 and 1 are known" test -e "$WORK/pid.1"
+until_true 10 "rank 1 is there, too" test -e "$WORK/pid.1"
 for rank in 0 1; do "$CLUSTER_SH" exec n$rank kill -9 "$(<"$WORK/pid.$rank")"; done
 knows() { [ "$(grep -c "rank 3\].* is gone: nobody listens" "$LOG")" -ge 2 ] && grep -q "rank 3\].*copies are compared" "$LOG"; }
 until_true 30 "rank 3 knows that both are dead" knows
