@@ -29,7 +29,7 @@ renames, and is absent at first.
    what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
    read it from another node, or after the kill, has seen it published. What was there before is lost if it was written in place.
-   What it has left may be renamed: then nothing is what has the new name, and what had that before is no more.
+   What it has left may be removed, on its node, and renamed: then nothing is what has the new name, and what had that before is no more.
    An operation that failed with an error may have been done or not, or half.
 3. ENOENT, and ETIMEDOUT for whoever waited (TIMEOUT, not less): the name may be absent in the sense of 1 (its initial state, or a removal, or
    an operation of 2). A wait for what nobody took away may end in ENOENT only if at some moment of the wait all
@@ -698,6 +698,8 @@ class Judge:
                 return "done"
             if self.outdated(op, {c.uid for c in self.changes.get(op.name, []) if c.uid}):
                 return "outdated"
+            if kind == "done" and self.left_broken(self.node(op.rank), op.name, until=op.begin):
+                return "done"
             self.bad(op, "it is absent: %s" % self.shown(now))
             return "wrong"
         uid = op.outcome[1]
@@ -787,15 +789,15 @@ class Judge:
         return max(((when, uid) for when, where, what, uid in self.broken if where == node and what == name),
                    key=lambda b: b[0], default=(None, None))
 
-    def left_broken(self, node, name, uid=None):
+    def left_broken(self, node, name, uid=None, until=FOREVER):
         """A write broke off there (`uid`: that one, and nobody has seen it published), or what it had left was renamed to this, and nothing
         has been put in its place."""
         broken, which = self.last_broken(node, name)
         if uid is not None and (uid != which or any(
                 c.uid == uid and c.sure and c.op.kind == "write" for changes in self.changes.values() for c in changes)):
             return False
-        return broken is not None and not any(
-            name in (o.name, o.to) and self.node(o.rank) == node and o.begin > broken and o.outcome and
+        return broken is not None and broken < until and not any(
+            name in (o.name, o.to) and self.node(o.rank) == node and broken < o.begin < until and o.outcome and
             o.outcome[0] in ("read", "done") for o in self.operations)
 
     def run(self):

@@ -525,6 +525,15 @@ class Ends(Judged):
         self.wrong(h.lies(0, "f", "0.1"), "out of date")
         self.wrong(history().read(3, 12.5, "f", "1.1").lies(0, "f", "0.1"), "out of date")
 
+    def test_what_was_left_is_removed(self):
+        """It lies there, whatever others have made and removed since; once."""
+        def history():
+            h = History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).write(1, 12, "f", "1.1")
+            return h.op(1, 13, "remove", "f", 13.1, "done")
+        self.right(history().op(3, 14, "remove", "f", 14.1, "done"))
+        self.wrong(history().op(4, 14, "remove", "f", 14.1, "done"), "absent")
+        self.wrong(history().op(3, 14, "remove", "f", 14.1, "done").op(3, 15, "remove", "f", 15.1, "done"), "absent")
+
     def test_from_nowhere(self):
         self.wrong(History().lies(1, "f", "9.9"), "never was there")
 
