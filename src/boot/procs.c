@@ -35,6 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/proc.h"
+
 #define TREE_MAX     65536 /* more processes than this below one rank: busy */
 #define LONG_WAIT_MS 60000 /* a time-out from here on counts as a sleep */
 
@@ -58,20 +60,6 @@ static int pids_add(struct pids *list, pid_t pid)
 }
 
 /* Read a small file of /proc; returns its length (buf is NUL-terminated) or -1. */
-static ssize_t read_file(const char *path, char *buf, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-
-    if (fd < 0)
-        return -1;
-    n = read(fd, buf, size - 1);
-    close(fd);
-    if (n >= 0)
-        buf[n] = '\0';
-    return n;
-}
-
 /* State letter and parent from a stat file; -1 if it cannot be read. The name may contain
  * anything, ')' too. A first thread that has ended while others run is shown as Z; the
  * process lives. */
@@ -81,7 +69,7 @@ static int read_stat(const char *path, bool process, char *state, pid_t *parent)
     long threads;
     int ppid;
 
-    if (read_file(path, buf, sizeof(buf)) < 0 || !(p = strrchr(buf, ')')) ||
+    if (util_proc_read(path, buf, sizeof(buf)) < 0 || !(p = strrchr(buf, ')')) ||
         sscanf(p + 1,
                " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
                state, &ppid, &threads) != 3)
@@ -382,7 +370,7 @@ static int is_other_end(void *arg, pid_t fd)
     if (pipe_of(search->pid, fd) != search->pipe->ino)
         return 0;
     snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)search->pid, (int)fd);
-    if (read_file(path, text, sizeof(text)) < 0 || !(p = strstr(text, "flags:")) ||
+    if (util_proc_read(path, text, sizeof(text)) < 0 || !(p = strstr(text, "flags:")) ||
         sscanf(p, "flags: %o", &flags) != 1)
         return 0;
     return search->pipe->reads == ((flags & O_ACCMODE) == O_WRONLY);
@@ -423,7 +411,7 @@ static int note_sleeps(struct look *look, pid_t tid)
     const char *p;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)look->pid, (int)tid);
-    if (read_file(path, text, sizeof(text)) < 0 ||
+    if (util_proc_read(path, text, sizeof(text)) < 0 ||
         !(p = strstr(text, "\nvoluntary_ctxt_switches:")) ||
         sscanf(p, " voluntary_ctxt_switches: %llu", &sleeps) != 1)
         return -1;
@@ -459,7 +447,7 @@ static int look_at_thread(void *arg, pid_t tid)
     if (state != 'S')
         return 1;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)look->pid, (int)tid);
-    if (read_file(path, buf, sizeof(buf)) < 0 ||
+    if (util_proc_read(path, buf, sizeof(buf)) < 0 ||
         sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx", &nr, &a[0], &a[1], &a[2],
                &a[3], &a[4], &a[5]) != 7)
         return 1;  /* "running", "-1 ..." or not ours to see */

@@ -40,8 +40,8 @@
  * one must not be told otherwise afterwards by an answer of the other's that is kept, here
  * or by a neighbour (mkdir says EEXIST, and stat ENOENT). So whoever is told something
  * notes that for the node (ops->answer_told), and what says otherwise and was asked for
- * before is not used (as long as there is no table of the node, what this rank keeps
- * itself is). Between nodes that is not promised: before the publish is acknowledged.
+ * before is not used. Where the node has no table a rank sees to what it keeps itself
+ * (kept_told()). Between nodes that is not promised before the publish is acknowledged.
  *
  * While we publish that name we ask the homes. Who uses an answer does not keep it, and
  * does not put it again: it is looked at each time.

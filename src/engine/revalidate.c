@@ -25,8 +25,7 @@
  * A change that comes while a look-up is under way makes it begin once more behind it: its
  * answer may be from before.
  *
- * Until then an outdated copy can be opened: complete, and of the version that was right
- * when it was fetched. That cannot be helped where the news cannot reach us.
+ * Until then no lease is renewed (lease.c): once it is over an open asks the homes itself.
  */
 /* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
 #define HASH_NONFATAL_OOM 1

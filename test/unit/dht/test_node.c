@@ -317,62 +317,65 @@ static void test_tombstone_moves(void **state)
     }
 }
 
-/* Who stands in for a home keeps what it had then. It is a home again when that and the
- * owner have died, and nobody has brought it what came after: the other home knows. */
+/* Published while a home was away, and another one stood in for it; all is as before again.
+ */
+struct stand_in {
+    struct fake_net *net;
+    uint32_t homes[DHT_REPLICAS_MAX], rank, owner;
+};
+
+static struct stand_in stand_in_begin(void)
+{
+    struct stand_in s = {.net = fake_net_create(12, 2, 1)};
+    uint32_t homes[DHT_REPLICAS_MAX];
+
+    fake_homes(s.net, 0, s.homes);
+    s.owner = stranger(s.net, 0, DYAD_RANK_NONE);
+    fake_net_kill(s.net, s.homes[0], true);
+    fake_homes(s.net, 0, homes);
+    assert_int_equal(homes[0], s.homes[1]);
+    s.rank = homes[1];
+    if (s.owner == s.rank)
+        s.owner = stranger(s.net, 0, s.owner);
+    publish_ok(s.net, s.owner, 0, 5, PUB, NULL);
+    fake_net_revive(s.net, s.homes[0], true);
+    fake_net_run(s.net, 30 * SEC);
+    return s;
+}
+
+/* It keeps what it had then. It is a home again when that one and the owner have died, and
+ * nobody has brought it what came after: the other home knows. */
 static void test_dead_owner_and_stand_in(void **state)
 {
-    struct fake_net *net = fake_net_create(12, 2, 1);
-    uint32_t homes[DHT_REPLICAS_MAX], stood_in[DHT_REPLICAS_MAX];
-    uint32_t owner;
+    struct stand_in s = stand_in_begin();
 
     (void)state;
-    fake_homes(net, 0, homes);
-    owner = stranger(net, 0, DYAD_RANK_NONE);
-    fake_net_kill(net, homes[0], true);
-    fake_homes(net, 0, stood_in);
-    assert_int_equal(stood_in[0], homes[1]);
-    if (owner == stood_in[1])
-        owner = stranger(net, 0, owner);
-    publish_ok(net, owner, 0, 5, PUB, NULL);
-    fake_net_revive(net, homes[0], true);
-    fake_net_run(net, 30 * SEC);
-    publish_ok(net, owner, 0, 0, GONE, NULL);
-    assert_int_equal(fake_record(net, homes[0], 0)->entry.state, GONE);
-    assert_int_equal(fake_record(net, homes[1], 0)->entry.state, GONE);
-    assert_int_equal(fake_record(net, stood_in[1], 0)->entry.state, PUB);
-    fake_net_kill(net, owner, true);
-    fake_net_kill(net, homes[0], true);
-    lookup_is(net, stood_in[1], 0, ENOENT, 0);
-    fake_net_destroy(net);
+    publish_ok(s.net, s.owner, 0, 0, GONE, NULL);
+    assert_int_equal(fake_record(s.net, s.homes[0], 0)->entry.state, GONE);
+    assert_int_equal(fake_record(s.net, s.homes[1], 0)->entry.state, GONE);
+    assert_int_equal(fake_record(s.net, s.rank, 0)->entry.state, PUB);
+    fake_net_kill(s.net, s.owner, true);
+    fake_net_kill(s.net, s.homes[0], true);
+    lookup_is(s.net, s.rank, 0, ENOENT, 0);
+    fake_net_destroy(s.net);
 }
 
 /* The same, and it was told, as one that has a copy: it knows when all others are dead. */
 static void test_stand_in_was_told(void **state)
 {
-    struct fake_net *net = fake_net_create(12, 2, 1);
-    uint32_t homes[DHT_REPLICAS_MAX], stood_in[DHT_REPLICAS_MAX];
+    struct stand_in s = stand_in_begin();
     struct result r;
-    uint32_t owner;
 
     (void)state;
-    fake_homes(net, 0, homes);
-    owner = stranger(net, 0, DYAD_RANK_NONE);
-    fake_net_kill(net, homes[0], true);
-    fake_homes(net, 0, stood_in);
-    if (owner == stood_in[1])
-        owner = stranger(net, 0, owner);
-    publish_ok(net, owner, 0, 5, PUB, NULL);
-    fake_net_revive(net, homes[0], true);
-    fake_net_run(net, 30 * SEC);
-    fake_lookup(net, stood_in[1], 0, NET_LOOKUP_COPY, NULL, &r);
-    assert_true(fake_net_run_until(net, &r.calls, SEC));
-    publish_ok(net, owner, 0, 0, GONE, NULL);
-    assert_int_equal(fake_record(net, stood_in[1], 0)->entry.state, GONE);
-    fake_net_kill(net, owner, true);
-    fake_net_kill(net, homes[0], true);
-    fake_net_kill(net, homes[1], true);
-    lookup_is(net, stood_in[1], 0, ENOENT, 0);
-    fake_net_destroy(net);
+    fake_lookup(s.net, s.rank, 0, NET_LOOKUP_COPY, NULL, &r);
+    assert_true(fake_net_run_until(s.net, &r.calls, SEC));
+    publish_ok(s.net, s.owner, 0, 0, GONE, NULL);
+    assert_int_equal(fake_record(s.net, s.rank, 0)->entry.state, GONE);
+    fake_net_kill(s.net, s.owner, true);
+    fake_net_kill(s.net, s.homes[0], true);
+    fake_net_kill(s.net, s.homes[1], true);
+    lookup_is(s.net, s.rank, 0, ENOENT, 0);
+    fake_net_destroy(s.net);
 }
 
 static void test_version_race(void **state)
