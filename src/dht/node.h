@@ -54,6 +54,9 @@ struct dht_node_ops {
      * source_incarnation are set; msg's pointers live until return. */
     int (*send)(void *arg, uint32_t rank, struct net_msg *msg);
     uint64_t (*now)(void *arg); /* ns, monotonic */
+    /* Microseconds since 1970, as the nodes' clocks have it: no version of ours has a lower
+     * counter than this at the time (node_publish.c). NULL: counters begin at 1. */
+    uint64_t (*wall)(void *arg);
     /* The node's next deadline changed: call dht_node_tick() at `when` (UINT64_MAX: none).
      */
     void (*set_timer)(void *arg, uint64_t when);

@@ -8,6 +8,14 @@
  * highest version in flight is refused nowhere, so at least one of them ends at every
  * round.
  *
+ * Counters are a hybrid logical clock (Kulkarni, Demirbas, Madappa, Avva, Leone: Logical
+ * Physical Clocks, OPODIS 2014) folded into one number: above all that is known of the
+ * upath, and not below the wall clock. Where homes answer, the first half decides and
+ * clocks do not matter. Where no home can be asked that knows the version before (it is
+ * beyond a cut, or stopped; or this rank has come back with an empty shard and knows
+ * neither what it published nor what it withdrew) the second half puts the later change
+ * above the earlier one, as far as the nodes' clocks agree.
+ *
  * A home that is silent or dead is passed over: the homes are found again without it, and
  * who is new among them is asked. It stays a wanted home as long as it is not known to be
  * dead, so the entry is looked at again after retry_interval, and at every change of
@@ -305,6 +313,7 @@ static void publish_send(struct dht_node *node, struct publish *op)
 static void publish_next_version(struct dht_node *node, struct publish *op)
 {
     struct own *own = op->own;
+    uint64_t wall = node->ops->wall != NULL ? node->ops->wall(node->arg) : 0;
 
     if (own->highest >= DHT_COUNTER_MAX) {
         publish_finish(node, op, EOVERFLOW);
@@ -314,8 +323,9 @@ static void publish_next_version(struct dht_node *node, struct publish *op)
         publish_finish(node, op, ESTALE);
         return;
     }
+    own->highest = wall > own->highest && wall < DHT_COUNTER_MAX ? wall : own->highest + 1;
     op->entry.version = (struct dyad_version){
-        .counter = ++own->highest,
+        .counter = own->highest,
         .rank = node->config.self,
         .incarnation = node->config.incarnation,
     };

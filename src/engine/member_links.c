@@ -75,6 +75,12 @@ static uint64_t table_now(void *arg)
     return util_clock_now();
 }
 
+static uint64_t table_wall(void *arg)
+{
+    (void)arg;
+    return util_clock_wall();
+}
+
 static void table_set_timer(void *arg, uint64_t when)
 {
     struct member *member = arg;
@@ -301,6 +307,7 @@ static const struct net_worker_ops worker_ops = {
 static const struct dht_node_ops table_ops = {
     .send = table_send,
     .now = table_now,
+    .wall = table_wall,
     .set_timer = table_set_timer,
     .invalidate = produce_invalidate,
     .answer_get = answers_get,

@@ -27,6 +27,15 @@ static inline uint64_t util_clock_coarse(void)
     return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+/* CLOCK_REALTIME in microseconds since 1970: only to compare what nodes did, as far as
+ * their clocks agree; it may jump. Async-signal-safe. */
+static inline uint64_t util_clock_wall(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
 /* A moment in the past, later by ns in which this process did not run; not in the future.
  */
 static inline uint64_t util_clock_moved(uint64_t when, uint64_t ns, uint64_t now)

@@ -16,15 +16,15 @@ renames, and is absent at first.
    is one inode, as POSIX has it); a file whose writer's write() had failed and that the writer has closed with what it got so far (it says
    so, and removes it): a beginning of that version; a file that two ranks of a node wrote at the same time.
    A version that is out of date may still be read if for each change that the reader missed the writer's node was cut in GRACE before the
-   read's end, or while it made the change and another rank had made the version that was read (what is made on both sides of a cut ends in
-   one order of versions, not of times). Not because the reader's own node was cut, or it was stopped: copies have leases. What was
+   read's end, or both were made on the two sides of a cut, until that has been whole for GRACE. (From then on the later one stays:
+   versions are in the order of times, for the nodes have one clock here.) Not because the reader's own node was cut, or it was stopped: copies have leases. What was
    made on the reader's own node has none: there, and where it is only looked at (or removed, or renamed), it is enough for each change
    that the reader's or that writer's node was cut, or itself or that writer stopped, in GRACE before the read's end. (Not a neighbour of
    the reader: what a stopped rank holds is no excuse for the others of its node. When all ranks of other nodes have left or are dead nobody
    can tell any more, nor be asked: then it is the last GRACE of these that counts. What was done on a node that was cut off then, until its
    ranks had left, nobody hears of.) In the same way ENOENT may be told of what somebody published whose
    node is cut off since before, as long as it is, and until all others who had lost that rank have found it again (they say so in the
-   library's log; GRACE at most); or of what was removed on the one side of a cut and made on the other, for good. Such reads are counted
+   library's log; GRACE at most); or of what was removed on the one side of a cut and made on the other, as long. Such reads are counted
    apart, as `outdated`. They are right in what they are, whole and once true, but not
    what the rule says.
 2. A write whose process was killed before the end may have been published or not; after the kill it changes nothing any more, and who has
@@ -465,14 +465,13 @@ class Judge:
     def may_miss(self, op, change, later):
         """It got `change`, not `later`."""
         leased = op.kind == "read" and self.node(change.rank) != self.node(op.rank)
-        return (self.held_up(later, [op.rank], op.begin, op.end, leased) or self.unordered(change, later) or
-                leased and later.rank != change.rank and self.hit(later.begin, later.end, ("cut",), nodes=[self.node(later.rank)]))
+        return self.held_up(later, [op.rank], op.begin, op.end, leased) or self.unordered(change, later, op.begin)
 
-    def unordered(self, change, later):
-        """Made on the two sides of a cut that had not been whole since the first: either may win."""
+    def unordered(self, change, later, at):
+        """Made on the two sides of a cut that has not been whole for long since the first: at that time each side may have its own."""
         if change.rank is None or self.node(change.rank) == self.node(later.rank):
             return False
-        return any(begin <= change.end and end >= later.begin for node in (self.node(change.rank), self.node(later.rank))
+        return any(begin <= change.end and end >= max(later.begin, at) for node in (self.node(change.rank), self.node(later.rank))
                    for begin, end in self.cuts(node))
 
     def cuts(self, node):
@@ -507,7 +506,7 @@ class Judge:
             return node != self.node(op.rank) and (apart or self.hit(op.begin, op.end, ("cut",), nodes=[node])) and any(
                 begin <= o.end and end - (0 if apart else GRACE) >= op.begin for begin, end in cuts)
         return any(c.uid is None and (op.kind != "read" or c.taken) and
-                   all(behind(o) or self.unordered(c, o) for o in self.missed(c, changes, op.begin)) for c in changes if c.begin <= op.end)
+                   all(behind(o) or self.unordered(c, o, op.begin) for o in self.missed(c, changes, op.begin)) for c in changes if c.begin <= op.end)
 
     def hit(self, begin, end, kinds, ranks=(), nodes=()):
         return any(f["kind"] in kinds and f["begin"] <= end and f["end"] >= begin and
@@ -771,7 +770,7 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o)
+                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 

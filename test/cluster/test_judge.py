@@ -160,9 +160,9 @@ class OutOfDate(Judged):
         self.right(h.read(1, CUT + 3, "f", "4.1"), "outdated")
 
     def test_made_on_both_sides(self):
-        """What was made beyond the cut may have the lower version."""
+        """What was made beyond the cut has the higher version, and is found when that has healed."""
         h = History().write(2, 10, "f", "2.1").fault("cut", 0, CUT, CUT + 5).write(0, CUT + 1, "f", "0.2")
-        self.right(h.read(1, CUT + 5 + faults.GRACE + 1, "f", "2.1"), "outdated")
+        self.wrong(h.read(1, CUT + 5 + faults.GRACE + 1, "f", "2.1"), "stale")
         h = History().write(2, 10, "f", "2.1").fault("cut", 0, CUT, CUT + 5).write(0, CUT + 6, "f", "0.2")
         self.wrong(h.read(1, CUT + 5 + faults.GRACE + 1, "f", "2.1"), "stale")
 
@@ -222,12 +222,15 @@ class OutOfDate(Judged):
         self.wrong(history(CUT + 5).lies(0, "f", "0.1"), "on n0 f is out of date")
 
     def test_changed_on_both_sides(self):
-        """The version of the first may be the higher one."""
+        """Each side may have its own, until they have found each other again: then the later one."""
         def history(node, first=CUT + 1):
             return History().write(3, first, "f", "3.1").fault("cut", node, CUT, CUT + 5).write(1, CUT + 3, "f", "1.1")
-        self.right(history(0).read(4, CUT + 30, "f", "3.1").lies(1, "f", "3.1"), "outdated")
-        self.wrong(history(2).read(4, CUT + 30, "f", "3.1"), "stale")
-        self.wrong(history(0, CUT - 1).read(4, CUT + 30, "f", "3.1"), "stale")
+        healed = CUT + 5 + faults.GRACE
+        self.right(history(0).read(4, healed - 0.1, "f", "3.1").lies(1, "f", "1.1"), "outdated")
+        self.wrong(history(0).read(4, healed + 0.1, "f", "3.1"), "stale")
+        self.wrong(history(0).lies(1, "f", "3.1"), "on n1 f is out of date")
+        self.wrong(history(2).read(4, CUT + 4, "f", "3.1"), "stale")
+        self.wrong(history(0, CUT - 1).read(4, healed - 0.1, "f", "3.1"), "stale")
         self.right(history(0).read(4, CUT + 30, "f", "1.1"))
 
     def test_removed_and_left_behind(self):
@@ -304,16 +307,19 @@ class Absent(Judged):
         self.wrong(history(1, CUT + 5 + faults.GRACE + 0.1, None), "ENOENT")
 
     def test_removed_on_one_side_and_made_on_the_other(self):
-        """The removal may have the higher version."""
+        """Each side may have its own, until they have found each other again: then the later one."""
+        healed = CUT + 5 + faults.GRACE
+
         def history(node, made):
             h = History().write(3, 10, "f", "3.1").fault("cut", node, CUT, CUT + 5).op(3, CUT + 1, "remove", "f", CUT + 1.1, "done")
             return h.write(1, made, "f", "1.1")
         for kind, outcome in (("look", "absent"), ("remove", "refused"), ("read", "refused")):
-            def told(h):
-                return h.op(4, CUT + 30, kind, "f", CUT + 30.1, outcome, *[errno.ENOENT] * (outcome == "refused"))
-            self.right(told(history(0, CUT + 3)), "outdated")
-            self.wrong(told(history(2, CUT + 3)), "ENOENT")
-            self.wrong(told(history(0, CUT + 5 + faults.GRACE + 0.1)), "ENOENT")
+            def told(h, at):
+                return h.op(4, at, kind, "f", at + 0.1, outcome, *[errno.ENOENT] * (outcome == "refused"))
+            self.right(told(history(0, CUT + 3), healed - 0.2), "outdated")
+            self.wrong(told(history(0, CUT + 3), healed + 0.1), "ENOENT")
+            self.wrong(told(history(2, CUT + 3), healed - 0.2), "ENOENT")
+            self.wrong(told(history(0, healed + 0.1), CUT + 30), "ENOENT")
 
     def test_on_the_side_that_is_cut_off(self):
         h = History().fault("cut", 1, CUT, CUT + 5).write(0, CUT + 1, "f", "0.1")

@@ -80,6 +80,12 @@ static uint64_t op_now(void *arg)
     return ((struct fake_rank *)arg)->net->now;
 }
 
+static uint64_t op_wall(void *arg)
+{
+    struct fake_rank *self = arg;
+    return self->net->wall ? self->net->now / 1000 - self->behind : 0;
+}
+
 static void op_set_timer(void *arg, uint64_t when)
 {
     ((struct fake_rank *)arg)->timer = when;
@@ -213,6 +219,7 @@ static void op_silent(void *arg, uint32_t rank)
 
 static const struct dht_node_ops ops = {.send = op_send,
                                         .now = op_now,
+                                        .wall = op_wall,
                                         .set_timer = op_set_timer,
                                         .invalidate = op_invalidate,
                                         .answer_get = op_answer_get,

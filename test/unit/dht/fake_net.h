@@ -30,9 +30,10 @@ struct fake_rank {
     struct dht_node *node; /* NULL: dead */
     uint32_t rank, incarnation;
     uint64_t timer;
-    bool dying;   /* killed: takes nothing back */
-    bool stopped; /* it reads nothing and does nothing; what comes lies there */
-    bool hold;    /* keep invalidations instead of confirming them */
+    uint64_t behind; /* us, of its wall clock */
+    bool dying;      /* killed: takes nothing back */
+    bool stopped;    /* it reads nothing and does nothing; what comes lies there */
+    bool hold;       /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
     unsigned nleft; /* of ninvalidated: for what a neighbour may have left */
@@ -68,6 +69,7 @@ struct fake_net {
     struct packet *queue;
     struct call *calls; /* callbacks that have not come */
     uint64_t now, rng;
+    bool wall; /* the ranks have wall clocks, which agree but for fake_rank.behind */
     unsigned loss, duplicates; /* per mille */
     bool reorder;              /* else first in, first out per pair */
     bool refuse;               /* sending to a dead rank fails; else it is silence */

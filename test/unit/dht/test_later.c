@@ -1,0 +1,149 @@
+/*
+ * test/unit/dht/test_later.c - of two changes that no home could order the later one stays
+ *
+ * Six ranks on three nodes, with wall clocks; node 2 (ranks 4 and 5) is cut off at times.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "fake_net.h"
+
+#define RANKS 6
+#define FAR   4
+#define PUB   DYAD_ENTRY_PUBLISHED
+#define GONE  DYAD_ENTRY_WITHDRAWN
+
+static const uint32_t nodes[RANKS] = {0, 0, 1, 1, 2, 2};
+
+static struct fake_net *net_create(void)
+{
+    struct fake_net *net = fake_net_create_on(RANKS, 2, 1, nodes);
+
+    net->refuse = false;
+    net->wall = true;
+    return net;
+}
+
+static void cut(struct fake_net *net, bool is_cut)
+{
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; b < RANKS; b++) {
+            net->cut[a][b] = net->cut[b][a] = is_cut;
+            if (is_cut) {
+                dht_node_set_missing(net->rank[a].node, b, DHT_MISSING);
+                dht_node_set_missing(net->rank[b].node, a, DHT_MISSING);
+            }
+            dht_node_set_live(net->rank[a].node, b, !is_cut);
+            dht_node_set_live(net->rank[b].node, a, !is_cut);
+        }
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        dht_node_set_side(net->rank[rank].node,
+                          is_cut && rank >= FAR ? DHT_SIDE_SMALLER : DHT_SIDE_BIGGER);
+}
+
+/* All say so: it is published with this size, or (0) it is not published. */
+static void assert_all_see(struct fake_net *net, unsigned key, uint64_t size)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        struct result r;
+        fake_lookup(net, rank, key, 0, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+        assert_int_equal(r.status, size > 0 ? 0 : ENOENT);
+        if (size > 0)
+            assert_int_equal(r.entry.size, size);
+    }
+}
+
+/* Many changes on one side, then one on the other: what came last stays, not what has more
+ * changes behind it. */
+static void test_two_sides(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        fake_publish_ok(net, key % RANKS, key, 5, PUB);
+    cut(net, true);
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t many = key % 2 ? 0 : FAR, one = key % 2 ? FAR : 0;
+        for (uint64_t i = 0; i < 10; i++)
+            fake_publish_ok(net, many, key, 10 + i, PUB);
+        fake_net_run(net, MSEC);
+        fake_publish_ok(net, one, key, 99, key % 4 < 2 ? PUB : GONE);
+    }
+    fake_net_run(net, SEC);
+    cut(net, false);
+    fake_net_run(net, 20 * SEC);
+    for (unsigned key = 0; key < FAKE_KEYS; key++)
+        assert_all_see(net, key, key % 4 < 2 ? 99 : 0);
+    fake_net_destroy(net);
+}
+
+/* A home comes back as another process, which knows nothing of what it withdrew, while the
+ * other home is silent. What it publishes then is not taken for older than that. */
+static void test_empty_shard(void **state)
+{
+    struct fake_net *net = net_create();
+    unsigned shown = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        struct result r = {0};
+
+        assert_int_equal(fake_homes(net, key, homes), 2);
+        for (uint64_t i = 0; i < 5; i++)
+            fake_publish_ok(net, homes[0], key, 5 + i, PUB);
+        fake_publish_ok(net, homes[0], key, 0, GONE);
+        net->rank[homes[0]].journal[key].state = DYAD_ENTRY_NONE; /* it has no tombstones */
+        net->rank[homes[1]].stopped = true;
+        fake_net_kill(net, homes[0], false);
+        fake_net_revive(net, homes[0], false);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            if (rank != homes[0]) {
+                dht_node_set_live(net->rank[rank].node, homes[0], false);
+                dht_node_set_live(net->rank[rank].node, homes[0], true);
+            }
+        fake_publish(net, homes[0], key, 77, PUB, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+        shown += r.status == 0;
+        net->rank[homes[1]].stopped = false;
+        fake_net_run(net, 20 * SEC);
+        if (r.status == 0)
+            assert_all_see(net, key, 77);
+    }
+    assert_in_range(shown, 1, FAKE_KEYS);
+    fake_net_destroy(net);
+}
+
+/* A clock that is behind changes nothing where homes answer. */
+static void test_clock_is_behind(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    net->rank[1].behind = 500000000;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        fake_publish_ok(net, 0, key, 5, PUB);
+        fake_publish_ok(net, 1, key, 6, PUB);
+        assert_all_see(net, key, 6);
+        fake_publish_ok(net, 1, key, 0, GONE);
+        assert_all_see(net, key, 0);
+        fake_publish_ok(net, 2, key, 7, PUB);
+        assert_all_see(net, key, 7);
+    }
+    fake_net_destroy(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_sides),
+        cmocka_unit_test(test_empty_shard),
+        cmocka_unit_test(test_clock_is_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
