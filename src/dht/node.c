@@ -50,7 +50,7 @@ static const struct {
     [NET_MSG_LOOKUP_CANCEL] = {home_lookup_cancel, true},
     [NET_MSG_LOOKUP_REPLY] = {lookup_or_copy_reply, false},
     [NET_MSG_NOTIFY] = {lookup_or_copy_reply, false},
-    [NET_MSG_INVALIDATE] = {publish_invalidate, true},
+    [NET_MSG_INVALIDATE] = {incoming_invalidate, true},
     [NET_MSG_INVALIDATE_REPLY] = {told_reply, false},
     [NET_MSG_WRITING] = {home_writing, true},
     [NET_MSG_WRITING_REPLY] = {writing_reply, true},
@@ -108,6 +108,20 @@ void node_ready_remove(struct dht_node *node, struct ready *ready)
     ready->queued = false;
 }
 
+void node_ready_free(struct dht_node *node,
+                     void (*fn)(struct dht_node *node, struct ready *ready))
+{
+    struct ready *ready, *tmp;
+
+    DL_FOREACH_SAFE(node->ready, ready, tmp)
+    {
+        if (ready->fn == fn) {
+            node_ready_remove(node, ready);
+            free(ready);
+        }
+    }
+}
+
 /* Tell the user when to call next. A deadline that moved back is left to fire for nothing,
  * which is cheaper than moving the timer at every reply. */
 void node_rearm(struct dht_node *node)
@@ -140,7 +154,7 @@ static void node_run(struct dht_node *node)
         node_ready_remove(node, ready);
         ready->fn(node, ready);
     }
-    publish_review_step(node);
+    own_review_step(node);
     copies_review_step(node);
     leave_step(node);
     doubt_step(node);
@@ -168,19 +182,6 @@ static void self_msg_deliver(struct dht_node *node, struct ready *ready)
     struct self_msg *self = (struct self_msg *)ready;
     node_dispatch(node, &self->msg);
     free(self);
-}
-
-static void self_msg_drop(struct dht_node *node)
-{
-    struct ready *ready, *tmp;
-
-    DL_FOREACH_SAFE(node->ready, ready, tmp)
-    {
-        if (ready->fn == self_msg_deliver) {
-            node_ready_remove(node, ready);
-            free(ready);
-        }
-    }
 }
 
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg)
@@ -343,8 +344,8 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->last_id = (uint64_t)config->incarnation << 40;
     node->last_token = node->last_id;
     node->armed = UINT64_MAX;
-    node->review_timer.fn = publish_review_timer;
-    node->refresh_timer.fn = publish_refresh_timer;
+    node->review_timer.fn = own_review_timer;
+    node->refresh_timer.fn = own_refresh_timer;
     node->sweep_timer.fn = home_sweep;
     node->copy_timer.fn = copies_timer;
     node->doubt_timer.fn = doubt_timer;
@@ -386,7 +387,7 @@ void dht_node_destroy(struct dht_node *node)
         }
         node->timers[i] = NULL;
     }
-    self_msg_drop(node);
+    node_ready_free(node, self_msg_deliver);
     kept_drop_all(node);
     leave_destroy(node);
     lookup_destroy(node);
@@ -394,6 +395,8 @@ void dht_node_destroy(struct dht_node *node)
     writing_destroy(node);
     home_writers_destroy(node);
     publish_destroy(node);
+    incoming_destroy(node);
+    own_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
     doubt_destroy(node);
@@ -507,7 +510,7 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     }
     writing_rank_changed(node, rank, live);
-    publish_review(node, false);
+    own_review(node, false);
     copies_review(node);
     node_rearm(node);
 }

@@ -362,7 +362,7 @@ bool copies_reply(struct dht_node *node, const struct net_msg *msg)
         copy_set_known(node, copy, note->rank, note->epoch);
         note_free(node, note);
         if (dyad_version_cmp(&entry->version, &copy->version) > 0)
-            publish_missed(node, entry);
+            incoming_missed(node, entry);
     }
     return true;
 }

@@ -149,7 +149,7 @@ static void settling_begin(struct dht_node *node, struct settling *s)
 {
     s->moment = node->last_id;
     dht_node_pass_on(node, s->rank);
-    publish_review(node, false); /* what failed to get there before has its turn now */
+    own_review(node, false); /* what failed to get there before has its turn now */
     node_rearm(node);
 }
 
@@ -312,7 +312,7 @@ void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
     /* Begun before it was lost: nothing else need happen now that begins a review. What the
      * review begins is later, so this comes to an end. */
     if (id <= s->moment && node_rank_live(node, rank)) {
-        publish_review(node, false);
+        own_review(node, false);
         node_rearm(node);
     }
 }
@@ -340,7 +340,7 @@ void doubt_step(struct dht_node *node)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
         if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
-            !publish_in_place(node, s->moment))
+            !own_all_in_place(node, s->moment))
             continue;
         DL_DELETE(node->settling, s);
         node_send(node, s->rank, &msg); /* if it fails it asks again */

@@ -23,7 +23,7 @@
  * heard of it. It would not be told, so it is not noted, and the answer says so.
  *
  * That waiting cannot go round in a circle: a rank delays its answer only while a publish
- * of its own with a LOWER version is under way (node_publish.c), which itself waits for
+ * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
  * lower ones.
  */
 #include "dht/node_impl.h"

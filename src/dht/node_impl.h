@@ -2,12 +2,13 @@
  * dht/node_impl.h - what the parts of node.c share; private to dht/
  *
  * node.c: life, timers, queue, liveness. node_home.c: the home role. node_told.c: whom a
- * home tells of a newer version. node_publish.c: our own entries. node_passed.c: homes
- * that cannot be told of them. node_lookup.c: our lookups. node_kept.c: their answers,
- * kept. node_copies.c: who knows of our copies. node_lease.c: how long who is lost is
- * waited for. node_leave.c: giving the shard away. node_doubt.c: when our "not published"
- * may not be true. node_buried.c: the dead of whom heirs do not know all. node_writing.c:
- * who writes what, on storage that nodes share; node_writers.c: as homes know it.
+ * home tells of a newer version. node_own.c: our own entries. node_publish.c: publish and
+ * withdraw. node_incoming.c: what homes tell us. node_passed.c: homes that cannot be told.
+ * node_lookup.c: our lookups. node_kept.c: their answers, kept. node_copies.c: who knows of
+ * our copies. node_lease.c: how long who is lost is waited for. node_leave.c: giving the
+ * shard away. node_doubt.c: when our "not published" may not be true. node_buried.c: the
+ * dead of whom heirs do not know all. node_writing.c: who writes what, on storage that
+ * nodes share; node_writers.c: as homes know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -300,6 +301,9 @@ void node_timer_stop(struct dht_node *node, struct timer *timer);
 void node_ready_push(struct dht_node *node, struct ready *ready,
                      void (*fn)(struct dht_node *node, struct ready *ready));
 void node_ready_remove(struct dht_node *node, struct ready *ready);
+/* Remove and free() all that have this fn. */
+void node_ready_free(struct dht_node *node,
+                     void (*fn)(struct dht_node *node, struct ready *ready));
 void node_rearm(struct dht_node *node);
 uint64_t node_next_id(struct dht_node *node);
 /* To any rank; to self through the queue. 0 or -1. */
@@ -395,27 +399,53 @@ void copies_timer(struct dht_node *node, struct timer *timer);
 bool copies_reply(struct dht_node *node, const struct net_msg *msg);
 void copies_destroy(struct dht_node *node);
 
+/* node_own.c */
+/* upath's, or NULL; hash: its dht_key's `full`, 32 bits of it. */
+struct own *own_find(struct dht_node *node, const char *upath, uint32_t hash);
+/* The same, made if it is not there; NULL with ENOMEM. */
+struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash);
+/* A home holds what is in force: it acknowledged it, and has not died since. */
+bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank);
+/* After an operation or an invalidation: go on with what waited for its end. `own` may be
+ * gone then. */
+void own_settle(struct dht_node *node, struct own *own);
+bool own_under_way(struct dht_node *node, const char *upath);
+/* Look whether each is in place; `all`: publish each again in any case. */
+void own_review(struct dht_node *node, bool all);
+void own_review_step(struct dht_node *node);
+void own_review_timer(struct dht_node *node, struct timer *timer);
+void own_refresh_timer(struct dht_node *node, struct timer *timer);
+/* Nothing that was begun before that moment, and no repair, is under way. */
+bool own_all_in_place(const struct dht_node *node, uint64_t moment);
+void own_destroy(struct dht_node *node);
+
 /* node_publish.c; _reply: false if the id is not of a publish */
+/* Not queued yet; NULL with ENOMEM. */
+struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
+                               unsigned depth);
+/* The first of its own's queue. */
+void publish_start(struct dht_node *node, struct publish *op);
+/* Bring what is ours to homes that lack it. */
+void publish_repair(struct dht_node *node, struct own *own);
+/* Give an entry that another rank published to all homes, if nothing of ours is there. */
+void publish_relay(struct dht_node *node, const struct dyad_entry *entry);
 /* Something was heard: ask who is to be asked, or end. */
 void publish_advance(struct dht_node *node, struct publish *op);
 bool publish_reply(struct dht_node *node, const struct net_msg *msg);
-bool publish_under_way(struct dht_node *node, const char *upath);
-/* A version that a home should have told us of, and did not. */
-void publish_missed(struct dht_node *node, const struct dyad_entry *newer);
-void publish_invalidate(struct dht_node *node, const struct net_msg *msg);
 void publish_rank_dead(struct dht_node *node, uint32_t rank);
-void publish_review(struct dht_node *node, bool all);
-void publish_review_step(struct dht_node *node);
-void publish_review_timer(struct dht_node *node, struct timer *timer);
-void publish_refresh_timer(struct dht_node *node, struct timer *timer);
 void publish_stood_still(struct dht_node *node, uint64_t ns);
+void publish_queue_free(struct own *own);
 void publish_destroy(struct dht_node *node);
 
-/* Give an entry that another rank published to all homes, if nothing of ours is there. */
-void publish_relay(struct dht_node *node, const struct dyad_entry *entry);
-
-/* Nothing that was begun before that moment, and no repair, is under way. */
-bool publish_in_place(const struct dht_node *node, uint64_t moment);
+/* node_incoming.c */
+void incoming_invalidate(struct dht_node *node, const struct net_msg *msg);
+/* A version that a home should have told us of, and did not. */
+void incoming_missed(struct dht_node *node, const struct dyad_entry *newer);
+/* What was put off: some may be below our version now; the others are put off again. */
+void incoming_route_deferred(struct dht_node *node, struct own *own);
+void incoming_route_all(struct dht_node *node, struct incoming *list);
+void incoming_list_free(struct incoming *list);
+void incoming_destroy(struct dht_node *node);
 
 /* node_doubt.c */
 /* May we have missed what others published? */

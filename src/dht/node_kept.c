@@ -141,7 +141,7 @@ static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
 bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
                   struct dyad_answer *answer)
 {
-    return node->ops->answer_get != NULL && !publish_under_way(node, l->upath) &&
+    return node->ops->answer_get != NULL && !own_under_way(node, l->upath) &&
            node->ops->answer_get(node->arg, l->upath, node->ops->now(node->arg), answer) &&
            answer->since > node->kept_floor && homes_are_ours(node, &l->key, answer);
 }
@@ -177,8 +177,7 @@ void kept_expect(struct dht_node *node, const struct dht_lookup *l)
     size_t len = strlen(l->upath);
 
     /* If there is one, another look-up brings it. */
-    if ((l->flags & NET_LOOKUP_KEEP) == 0 || kept != NULL ||
-        publish_under_way(node, l->upath))
+    if ((l->flags & NET_LOOKUP_KEEP) == 0 || kept != NULL || own_under_way(node, l->upath))
         return;
     if (HASH_COUNT(node->kept) >= KEPT_MAX)
         kept_free(node, node->kept_order);

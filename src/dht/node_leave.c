@@ -137,7 +137,7 @@ int dht_node_hand_over(struct dht_node *node)
         return -1;
     }
     kept_drop_all(node);
-    publish_review(node, false);
+    own_review(node, false);
     node_rearm(node);
     return 0;
 }
@@ -219,5 +219,5 @@ uint64_t dht_node_moment(const struct dht_node *node)
 
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment)
 {
-    return node->tells == NULL && !leave_has_more(node) && publish_in_place(node, moment);
+    return node->tells == NULL && !leave_has_more(node) && own_all_in_place(node, moment);
 }

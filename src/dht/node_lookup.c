@@ -26,7 +26,7 @@
  * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
  * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
  * that the publisher believes alive, at once or, where a home was silent or has come back,
- * by the review in node_publish.c. (2) When our home dies we register at the next at once.
+ * by the review in node_own.c. (2) When our home dies we register at the next at once.
  * (3) Every retry_interval we ask the first home again, with WAIT, so a waiter that a home
  * lost with its shard is renewed, and every other home without: whatever the home that
  * keeps the waiter has missed, another one has. (4) Ranks that disagree about the dead may
@@ -634,17 +634,9 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
 
 void lookup_destroy(struct dht_node *node)
 {
-    struct ready *ready, *rtmp;
     struct dht_lookup *l, *tmp;
 
-    DL_FOREACH_SAFE(node->ready, ready, rtmp)
-    {
-        if (ready->fn == lookup_done) {
-            l = (struct dht_lookup *)ready;
-            node_ready_remove(node, ready);
-            free(l);
-        }
-    }
+    node_ready_free(node, lookup_done);
     HASH_CLEAR(hh, node->lookups_by_id);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {

@@ -24,7 +24,7 @@
  * lost or is itself such a rank, and none where nobody of its node can be reached, or
  * nobody is lost.
  *
- * An answer is waited for as in node_publish.c for lower versions only: who is asked puts
+ * An answer is waited for as in node_incoming.c for lower versions only: who is asked puts
  * its answer off as long as a publish of its own with a lower version is under way, and
  * whom that one asks is ahead of it.
  */

@@ -1,0 +1,197 @@
+/*
+ * dht/node_incoming.c - somebody else's newer version: the INVALIDATE, from the home's
+ * message to the engine and back
+ *
+ * One that comes while a publish of ours is under way: if it names a version below ours we
+ * are ahead and say so; if above, ours may yet be raised over it, so the answer waits until
+ * ours has ended or has been raised. Waiting is thus always for lower versions, never in a
+ * circle.
+ */
+#include "dht/node_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void incoming_reply(struct dht_node *node, const struct incoming *in)
+{
+    struct net_msg msg = {.type = NET_MSG_INVALIDATE_REPLY,
+                          .flags = in->left ? NET_INVALIDATE_LEFT : 0,
+                          .status = in->unseen ? ENOENT : 0,
+                          .id = in->id,
+                          .entry = in->newer,
+                          .length = in->holder};
+    if (in->rank != DYAD_RANK_NONE)
+        node_send(node, in->rank, &msg); /* if it fails the home's deadline passes */
+}
+
+static void incoming_deliver(struct dht_node *node, struct ready *ready)
+{
+    struct incoming *in = (struct incoming *)ready;
+
+    in->token = ++node->last_token;
+    HASH_ADD(hh, node->incoming, token, sizeof(in->token), in);
+    if (in->hh.tbl == NULL) {
+        free(in);
+        return;
+    }
+    in->busy = true;
+    if (in->left && node->ops->invalidate_left != NULL)
+        node->ops->invalidate_left(node->arg, &in->newer, in->holder, in->token);
+    else
+        node->ops->invalidate(node->arg, &in->newer, in->token);
+    in->busy = false;
+    if (in->gone)
+        free(in);
+}
+
+void dht_node_unseen(struct dht_node *node, uint64_t token)
+{
+    struct incoming *in;
+
+    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    if (in != NULL)
+        in->unseen = true;
+}
+
+void dht_node_invalidated(struct dht_node *node, uint64_t token)
+{
+    struct incoming *in;
+
+    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    if (in == NULL)
+        return;
+    HASH_DEL(node->incoming, in);
+    incoming_reply(node, in);
+    in->gone = true;
+    if (!in->busy)
+        free(in);
+    node_rearm(node);
+}
+
+/* As a home, or as one that was a home once, we may have something older: nobody else need
+ * tell us, if those who would have to are dead. */
+static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
+{
+    struct net_msg msg = {.type = NET_MSG_PUBLISH,
+                          .source = node->config.self,
+                          .source_incarnation = node->config.incarnation,
+                          .entry = *newer};
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, newer->upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, newer->upath);
+    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE &&
+        dyad_version_cmp(&record->entry.version, &newer->version) < 0)
+        home_publish(node, &msg); /* no operation has its id: the reply says nothing */
+}
+
+/* Answer, put off, or pass on to the engine. */
+static void incoming_route(struct dht_node *node, struct incoming *in)
+{
+    struct own *own;
+    struct dht_key key;
+
+    kept_newer(node, &in->newer);
+    shard_newer(node, &in->newer);
+    copies_newer(node, &in->newer);
+    dht_key_init(&key, in->upath, 0);
+    own = own_find(node, in->upath, (uint32_t)key.full);
+    if (own != NULL) {
+        const struct dyad_version *ours =
+            own->queue != NULL ? &own->queue->entry.version : &own->entry.version;
+        if (own->highest < in->newer.version.counter &&
+            in->newer.version.counter <= DHT_COUNTER_MAX)
+            own->highest = in->newer.version.counter;
+        if (dyad_version_cmp(&in->newer.version, ours) <= 0) {
+            incoming_reply(node, in);
+            free(in);
+            return;
+        }
+        if (own->queue != NULL) {
+            LL_APPEND(own->deferred, in);
+            return;
+        }
+        own->entry.state = DYAD_ENTRY_NONE;
+        own_settle(node, own);
+        /* Its publisher may have died before it had told all homes. */
+        if (node->epoch > 0)
+            publish_relay(node, &in->newer);
+    }
+    node_ready_push(node, &in->ready, incoming_deliver);
+}
+
+void incoming_route_all(struct dht_node *node, struct incoming *list)
+{
+    struct incoming *in, *tmp;
+
+    LL_FOREACH_SAFE(list, in, tmp)
+    {
+        in->next = NULL;
+        incoming_route(node, in); /* finds own by name, if it is still there */
+    }
+}
+
+void incoming_route_deferred(struct dht_node *node, struct own *own)
+{
+    struct incoming *deferred = own->deferred;
+
+    own->deferred = NULL;
+    incoming_route_all(node, deferred);
+}
+
+void incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
+{
+    bool left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
+    size_t len = strlen(msg->entry.upath);
+    struct incoming *in;
+
+    if (left && msg->length >= node->config.nranks)
+        return; /* there is no such rank */
+    in = calloc(1, sizeof(*in) + len + 1);
+    if (in == NULL)
+        return; /* silent: dropped by the home after its bound */
+    in->rank = msg->source;
+    in->id = msg->id;
+    in->left = left;
+    in->holder = left ? (uint32_t)msg->length : 0;
+    in->newer = msg->entry;
+    in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
+    incoming_route(node, in);
+}
+
+void incoming_missed(struct dht_node *node, const struct dyad_entry *newer)
+{
+    size_t len = strlen(newer->upath);
+    struct incoming *in = calloc(1, sizeof(*in) + len + 1);
+
+    if (in == NULL)
+        return;
+    in->rank = DYAD_RANK_NONE;
+    in->newer = *newer;
+    in->newer.upath = memcpy(in->upath, newer->upath, len + 1);
+    incoming_route(node, in);
+}
+
+void incoming_list_free(struct incoming *list)
+{
+    struct incoming *in, *tmp;
+
+    LL_FOREACH_SAFE(list, in, tmp)
+    {
+        free(in);
+    }
+}
+
+void incoming_destroy(struct dht_node *node)
+{
+    struct incoming *in, *tmp;
+
+    node_ready_free(node, incoming_deliver);
+    HASH_ITER(hh, node->incoming, in, tmp)
+    {
+        HASH_DEL(node->incoming, in);
+        free(in);
+    }
+}
