@@ -9,6 +9,15 @@
  * races with the owner's commit, and a server does when the rank had committed something
  * else before (MPI's keys), so those are asked with PMIX_GET_REFRESH_CACHE.
  *
+ * A Get says nothing of why it is pending: a rank that never joins, and one whose node is
+ * cut off, look alike. But the server of this node keeps what it has got once, and answers
+ * an ordinary Get with that, whoever of its clients had asked before (seen with Open MPI
+ * 4.1.4 and Slurm 22.05; what was asked for beyond a cut they answer, too, some 5 s after
+ * it is over). So whoever follows another member of its rank is told by its own server who
+ * was there, and where, also beyond a cut (BOOT_PMIX_BOTH). That may be out of date by as
+ * much as the other has executed since; so it is only a second best, for when the newest
+ * does not come.
+ *
  * One PMIx library, two sides. If the program uses MPI, both share one PMIx, initialised
  * and finalised by count. What was measured with PMIx 4.2.2 and Open MPI 4.1.4:
  * - PMIx wakes its progress thread by writing to a descriptor, by number. So all threads
@@ -74,10 +83,14 @@ struct ask { /* one rank whose blob is wanted and was not yet delivered */
     uint32_t rank;
     enum ask_state state;
     bool reported;     /* as absent; the ticket may still bring it */
-    bool again;        /* was answered "not found" before */
+    bool both;         /* BOOT_PMIX_BOTH, and what the server has kept was not asked for */
+    bool past_cache;   /* ... is of no use, or is `kept`: PMIX_GET_REFRESH_CACHE */
     uint64_t when;     /* send at */
     uint64_t delay;    /* before the next try */
     uint64_t deadline; /* report as absent at */
+    void *kept;        /* what the server had, to be delivered at `kept_at`; or NULL */
+    size_t kept_len;
+    uint64_t kept_at;
 };
 
 struct ticket { /* a PMIx_Get_nb that was not called back yet */
@@ -90,7 +103,7 @@ struct ticket { /* a PMIx_Get_nb that was not called back yet */
     pmix_info_t refresh;
 };
 
-enum result_kind { RESULT_READY, RESULT_COMMITTED, RESULT_BLOB };
+enum result_kind { RESULT_READY, RESULT_COMMITTED, RESULT_BLOB, RESULT_KEPT };
 
 struct result {
     struct result *prev, *next;
@@ -105,7 +118,7 @@ struct boot_pmix {
     struct net_loop *loop;
     const struct boot_pmix_ops *ops;
     void *arg;
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, kept_ns;
     char key[PMIX_MAX_KEYLEN + 1];
     struct boot_pmix_job job; /* written once, before RESULT_READY is queued */
     pmix_proc_t self;         /* of the session's thread */
@@ -134,14 +147,20 @@ static int session_start(struct boot_pmix *pmix);
 
 /* --- life --- */
 
+static void ask_free(struct boot_pmix *pmix, struct ask *ask)
+{
+    HASH_DEL(pmix->asks, ask);
+    free(ask->kept);
+    free(ask);
+}
+
 static void asks_free(struct boot_pmix *pmix)
 {
     struct ask *ask, *next;
 
     HASH_ITER(hh, pmix->asks, ask, next)
     {
-        HASH_DEL(pmix->asks, ask);
-        free(ask);
+        ask_free(pmix, ask);
     }
 }
 
@@ -200,7 +219,7 @@ static void deliver(void *arg)
             pmix->ops->committed(pmix->arg, result->error);
         else
             pmix->ops->blob(pmix->arg, result->rank, result->blob, result->len,
-                            result->error);
+                            result->kind == RESULT_KEPT, result->error);
         free(result->blob);
         free(result);
     }
@@ -297,6 +316,15 @@ static void do_commit(struct boot_pmix *pmix)
     pthread_mutex_unlock(&pmix->lock);
 }
 
+/* A server knows the newest of its own clients; asked to refresh one of these, it answers
+ * with nothing. */
+static bool has_cache(const struct boot_pmix *pmix, uint32_t rank)
+{
+    return pmix->have_job && rank < pmix->job.nranks &&
+           pmix->self.rank < pmix->job.nranks &&
+           pmix->job.node[rank] != pmix->job.node[pmix->self.rank];
+}
+
 /* A Get was answered: on PMIx's progress thread. The value stays PMIx's. */
 static void got(pmix_status_t status, pmix_value_t *value, void *arg)
 {
@@ -315,16 +343,22 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
             len = value->data.bo.size;
             memcpy(blob, value->data.bo.bytes, len);
         }
-        if (blob) {
+        if (blob && ask->both && !ask->reported && has_cache(pmix, ask->rank)) {
+            ask->both = false;
+            ask->kept = blob;
+            ask->kept_len = len;
+            ask->past_cache = true;
+            ask->state = ASK_WANTED;
+            ask->when = util_clock_now();
+            ask->kept_at = ask->when + pmix->kept_ns;
+        } else if (blob) {
             result_put(pmix, RESULT_BLOB, ask->rank, 0, blob, len);
-            HASH_DEL(pmix->asks, ask);
-            free(ask);
+            ask_free(pmix, ask);
         } else if (ask->reported) {
-            HASH_DEL(pmix->asks, ask); /* the answer is final enough */
-            free(ask);
+            ask_free(pmix, ask); /* the answer is final enough */
         } else {
             ask->state = ASK_WANTED;
-            ask->again = true;
+            ask->past_cache = true;
             ask->when = util_clock_now() + ask->delay;
             ask->delay = ask->delay < RETRY_MAX_NS ? ask->delay * 2 : RETRY_MAX_NS;
         }
@@ -340,11 +374,7 @@ static void send_get(struct boot_pmix *pmix, struct ask *ask)
 {
     struct ticket *ticket = calloc(1, sizeof(*ticket));
     uint32_t rank = ask->rank;
-    /* A server knows the newest of its own clients; asked to refresh one of these, it
-     * answers with nothing. */
-    bool again = ask->again && pmix->have_job && rank < pmix->job.nranks &&
-                 pmix->self.rank < pmix->job.nranks &&
-                 pmix->job.node[rank] != pmix->job.node[pmix->self.rank];
+    bool past_cache = ask->past_cache && has_cache(pmix, rank);
     pmix_status_t rc;
 
     if (!ticket) {
@@ -360,13 +390,21 @@ static void send_get(struct boot_pmix *pmix, struct ask *ask)
 
     PMIX_LOAD_PROCID(&ticket->proc, pmix->self.nspace, rank);
     PMIX_INFO_LOAD(&ticket->refresh, PMIX_GET_REFRESH_CACHE, NULL, PMIX_BOOL);
-    rc = PMIx_Get_nb(&ticket->proc, pmix->key, again ? &ticket->refresh : NULL,
-                     again ? 1 : 0, got, ticket);
+    rc = PMIx_Get_nb(&ticket->proc, pmix->key, past_cache ? &ticket->refresh : NULL,
+                     past_cache ? 1 : 0, got, ticket);
     if (rc != PMIX_SUCCESS) {
         log_debug("PMIx_Get_nb of rank %u: %s", rank, PMIx_Error_string(rc));
         got(rc, NULL, ticket);
     }
     pthread_mutex_lock(&pmix->lock);
+}
+
+/* The newest has not come. Lock held. */
+static void give_kept(struct boot_pmix *pmix, struct ask *ask)
+{
+    log_debug("rank %u: what the launcher's server on this node has kept of it", ask->rank);
+    result_put(pmix, RESULT_KEPT, ask->rank, 0, ask->kept, ask->kept_len);
+    ask->kept = NULL;
 }
 
 /* Send what is due, report what is late. Lock held. Returns when to look again (0: only at
@@ -384,12 +422,14 @@ static uint64_t serve_asks(struct boot_pmix *pmix, bool *idle)
         now = util_clock_now();
         HASH_ITER(hh, pmix->asks, ask, next)
         {
+            if (!ask->reported && ask->kept &&
+                (ask->kept_at <= now || ask->deadline <= now))
+                give_kept(pmix, ask);
             if (!ask->reported && ask->deadline <= now) {
                 ask->reported = true;
                 result_put(pmix, RESULT_BLOB, ask->rank, EHOSTUNREACH, NULL, 0);
                 if (ask->state == ASK_WANTED) {
-                    HASH_DEL(pmix->asks, ask);
-                    free(ask);
+                    ask_free(pmix, ask);
                     continue;
                 }
             }
@@ -404,6 +444,8 @@ static uint64_t serve_asks(struct boot_pmix *pmix, bool *idle)
             uint64_t when = ask->deadline;
             if (ask->state == ASK_WANTED && ask->when < when)
                 when = ask->when;
+            if (ask->kept && ask->kept_at < when)
+                when = ask->kept_at;
             if (!wake || when < wake)
                 wake = when;
         }
@@ -494,8 +536,7 @@ static void tickets_drop(struct boot_pmix *pmix, bool down)
     HASH_ITER(hh, pmix->asks, ask, next)
     {
         if (ask->reported) {
-            HASH_DEL(pmix->asks, ask);
-            free(ask);
+            ask_free(pmix, ask);
         } else {
             ask->state = ASK_WANTED;
         }
@@ -516,10 +557,11 @@ static void session_fail(struct boot_pmix *pmix, int error)
     }
     HASH_ITER(hh, pmix->asks, ask, next)
     {
+        if (ask->kept)
+            give_kept(pmix, ask);
         if (!ask->reported)
             result_put(pmix, RESULT_BLOB, ask->rank, EHOSTUNREACH, NULL, 0);
-        HASH_DEL(pmix->asks, ask);
-        free(ask);
+        ask_free(pmix, ask);
     }
 }
 
@@ -608,8 +650,8 @@ static int session_start(struct boot_pmix *pmix)
 
 struct boot_pmix *boot_pmix_create(struct net_loop *loop,
                                    const struct boot_identity *identity, const char *prefix,
-                                   uint64_t timeout_ns, const struct boot_pmix_ops *ops,
-                                   void *arg)
+                                   uint64_t timeout_ns, uint64_t kept_ns,
+                                   const struct boot_pmix_ops *ops, void *arg)
 {
     struct boot_pmix *pmix;
     pthread_condattr_t attr;
@@ -631,6 +673,7 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
     pmix->ops = ops;
     pmix->arg = arg;
     pmix->timeout_ns = timeout_ns;
+    pmix->kept_ns = kept_ns;
     pmix->refs = 1;
     pthread_mutex_init(&pmix->lock, NULL);
     pthread_condattr_init(&attr);
@@ -701,7 +744,7 @@ int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len)
     return rc ? -1 : 0;
 }
 
-int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh)
+int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
 {
     uint64_t now = util_clock_now();
     struct ask *ask;
@@ -717,7 +760,8 @@ int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh)
         }
         ask->rank = rank;
         ask->when = now;
-        ask->again = fresh;
+        ask->both = wanted == BOOT_PMIX_BOTH;
+        ask->past_cache = wanted == BOOT_PMIX_NEWEST;
         ask->delay = RETRY_FIRST_NS;
         HASH_ADD(hh, pmix->asks, rank, sizeof(ask->rank), ask);
     }
@@ -728,8 +772,7 @@ int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh)
     }
     rc = session_start(pmix);
     if (rc != 0) {
-        HASH_DEL(pmix->asks, ask);
-        free(ask);
+        ask_free(pmix, ask);
     }
     pthread_mutex_unlock(&pmix->lock);
     errno = rc ? ENOMEM : errno;

@@ -32,27 +32,34 @@ struct boot_pmix_ops { /* all called on the loop's thread */
     /* Our blob is committed (status 0), or could not be. */
     void (*committed)(void *arg, int status);
     /* The blob of a rank; error EHOSTUNREACH: not there in `timeout`. It may still come
-     * later, with error 0. */
-    void (*blob)(void *arg, uint32_t rank, const void *blob, size_t len, int error);
+     * later, with error 0. `kept`: see BOOT_PMIX_BOTH. */
+    void (*blob)(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                 int error);
 };
 
 /* Start the thread and PMIx_Init. The caller is an engine thread (own descriptor table,
  * signals blocked), whose table the PMIx threads inherit. `timeout_ns`: bound of a Get
- * before it is reported as absent. `prefix` separates sessions (DYAD_KVS_NAMESPACE). NULL
- * with errno. */
+ * before it is reported as absent; `kept_ns`: see BOOT_PMIX_BOTH. `prefix` separates
+ * sessions (DYAD_KVS_NAMESPACE). NULL with errno. */
 struct boot_pmix *boot_pmix_create(struct net_loop *loop,
                                    const struct boot_identity *identity, const char *prefix,
-                                   uint64_t timeout_ns, const struct boot_pmix_ops *ops,
-                                   void *arg);
+                                   uint64_t timeout_ns, uint64_t kept_ns,
+                                   const struct boot_pmix_ops *ops, void *arg);
 /* Finalize (bounded) and join the thread. No callback after. */
 void boot_pmix_destroy(struct boot_pmix *pmix);
 
 /* Put and commit our blob; once per incarnation. Copied. */
 int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len);
-/* Ask for a rank's blob. 0 or -1 ENOMEM. Asking again while one is pending is harmless.
- * `fresh`: not the one that a server may have kept: the rank may have a new member
- * (PMIX_GET_REFRESH_CACHE). */
-int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh);
+/* Ask for a rank's blob. 0 or -1 ENOMEM. Asking again while one is pending is harmless. */
+enum boot_pmix_wanted {
+    BOOT_PMIX_ANY,    /* what a server has kept will do */
+    BOOT_PMIX_NEWEST, /* not that: the rank may have a new member */
+    BOOT_PMIX_BOTH,   /* the newest; if it does not come in `kept_ns` what our server has
+                       * kept, if it has anything (`kept` is true then), and the newest when
+                       * it comes. If that is not in `timeout` it is reported as absent, in
+                       * both cases */
+};
+int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted);
 /* Nothing more is needed now: finalize when the pending gets are done or timed out and
  * boot_pmix_hold_ns have passed, if PMIx can be initialised again (pmix.c: not in an MPI
  * program). A blob that was reported absent still comes as long as the session lasts. */

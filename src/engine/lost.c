@@ -23,6 +23,8 @@
  *   good, or comes back as another incarnation, which introduces itself. Not asked again.
  *   (Not if it is on another node and we have no interface that is up: then it is we who
  *   are cut off.)
+ * - Of one that nobody has told us the address of (we have joined anew beyond a cut) the
+ *   launcher is asked (absent.c).
  * - What is lost and not gone is missing, for however long: the table does not believe
  *   negative answers that only its stand-ins give (dht/node_lookup.c), and that nobody is
  *   left who could publish is not said as long as somebody is missing who could. Which side
@@ -54,6 +56,7 @@ struct lost_rank {
     uint64_t asked_at; /* last */
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
+    bool stranger;   /* it was not known: of its incarnation nothing follows */
     uint32_t incarnation;
     uint64_t unserved; /* when a fetch from it was given up, and none like it was served
                         * since; or 0 */
@@ -120,7 +123,10 @@ static void ask(struct member *member, uint32_t rank, uint64_t now)
     l->asked_at = now;
     l->ask_at = now + l->pause;
     l->pause = 2 * l->pause < ASK_MAX ? 2 * l->pause : ASK_MAX;
-    net_worker_probe(member->worker, rank); /* if it cannot be, then the next time */
+    if (!net_worker_peer(member->worker, rank))
+        absent_ask_again(member, rank);
+    else
+        net_worker_probe(member->worker, rank); /* if it cannot be, then the next time */
 }
 
 void lost_ask(struct member *member, uint32_t rank)
@@ -350,6 +356,8 @@ void lost_add(struct member *member, uint32_t rank)
     *l = (struct lost_rank){.since = now, .ask_at = now + ASK_FIRST, .pause = ASK_FIRST};
     if (net_worker_peer(member->worker, rank))
         l->incarnation = net_worker_peer(member->worker, rank)->incarnation;
+    else
+        l->stranger = true;
     due(lost, l->ask_at);
     side_lost(member, rank);
     tell_table(member, rank);
@@ -363,8 +371,9 @@ void lost_found(struct member *member, const struct net_peer *peer)
     const struct lost_rank *l = &of(member)->rank[peer->rank];
 
     if (l->since)
-        dht_node_set_missing(member->dht, peer->rank,
-                             peer->incarnation == l->incarnation ? DHT_MISSING : DHT_GONE);
+        dht_node_set_missing(
+            member->dht, peer->rank,
+            l->stranger || peer->incarnation == l->incarnation ? DHT_MISSING : DHT_GONE);
 }
 
 void lost_back(struct member *member, uint32_t rank)
@@ -424,6 +433,11 @@ bool lost_is_missing(const struct member *member, uint32_t rank)
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && !l->gone;
+}
+
+uint64_t lost_asked_at(const struct member *member, uint32_t rank)
+{
+    return of(member)->rank[rank].asked_at;
 }
 
 bool lost_is_suspect(const struct member *member, uint32_t rank)

@@ -216,7 +216,7 @@ static void pmix_committed(void *arg, int status)
     if (member->job->nranks <= PREFETCH_RANKS) {
         for (uint32_t r = 0; r < member->job->nranks; r++) {
             if (r != member->self.rank)
-                boot_pmix_get(member->pmix, r, member->self.incarnation > 0);
+                absent_ask(member, r);
         }
         boot_pmix_release(member->pmix);
     }
@@ -245,35 +245,24 @@ void member_has_joined(struct member *member)
 }
 
 /* We follow another member of this rank: whoever knew that one learns of us by our first
- * message. */
+ * message. Where the link is cut, or the address is out of date, it will not be answered,
+ * and then that rank is lost, and asked as others that are (lost.c). */
 static void introduce(struct member *member, uint32_t rank)
 {
-    struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
-
-    if (member->self.incarnation == 0 || member->job->nranks > PREFETCH_RANKS)
-        return;
-    member->next_id += 2;
-    member_send(member, rank, &ping);
+    if (member->self.incarnation > 0 && member->job->nranks <= PREFETCH_RANKS)
+        lost_prove(member, rank);
 }
 
-static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
+static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                      int error)
 {
     struct member *member = arg;
     struct net_peer *peer;
 
     if (!member->worker)
         return;
-    if (error && net_worker_peer(member->worker, rank))
-        return; /* we asked whether it has a new member: not as far as PMIx knows */
     if (error) {
-        log_warn(
-            "rank %u has not joined (%s): going on without it; is its program static, or "
-            "started "
-            "without LD_PRELOAD?",
-            rank, strerror(error));
-        member_links_set_live(member, rank,
-                              false); /* first: it is not one that may return from exec */
-        net_worker_peer_down(member->worker, rank, error);
+        absent_unanswered(member, rank, error);
         return;
     }
     if (!(peer = malloc(sizeof(*peer))))
@@ -291,6 +280,8 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, in
             member_links_set_live(member, rank, false);
     } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
+        if (kept)
+            side_joined_anew(member);
     }
     free(peer);
 }
@@ -399,7 +390,8 @@ static int member_start(struct member *member)
     member->pmix = boot_pmix_create(
         member->loop, member->identity,
         member->config->kvs_namespace ? member->config->kvs_namespace : prefix,
-        seconds_ns(member->config->join_timeout), &pmix_ops, member);
+        seconds_ns(member->config->join_timeout), absent_patience(member), &pmix_ops,
+        member);
     return member->pmix ? 0 : -1;
 }
 

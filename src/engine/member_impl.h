@@ -123,8 +123,21 @@ bool lost_may_return(const struct member *member, uint32_t rank);
  * been asked, or cannot be. */
 bool lost_prove(struct member *member, uint32_t rank);
 bool lost_is_suspect(const struct member *member, uint32_t rank);
+/* When it was asked last, of one that is lost; else 0. */
+uint64_t lost_asked_at(const struct member *member, uint32_t rank);
 /* This process did not run for so long. */
 void lost_stood_still(struct member *member, uint64_t ns);
+
+/* --- absent.c: ranks that the launcher knows no address of --- */
+
+/* How long the launcher's answer may take before its server on this node is believed. */
+uint64_t absent_patience(const struct member *member);
+/* Ask the launcher for a rank. 0 or -1. */
+int absent_ask(struct member *member, uint32_t rank);
+/* It has none, as far as it says: never joined, or beyond a cut. Here it is decided. */
+void absent_unanswered(struct member *member, uint32_t rank, int error);
+/* A rank that is lost, and of which there is no address that could be tried. */
+void absent_ask_again(struct member *member, uint32_t rank);
 
 /* --- side.c: which side of a cut we are on --- */
 
@@ -136,8 +149,12 @@ void side_lost(struct member *member, uint32_t rank);
 void side_changed(struct member *member);
 /* This process did not run for some time. */
 void side_stood_still(struct member *member);
+/* The member before us knew a rank that nothing has been heard of. */
+void side_joined_anew(struct member *member);
 /* One that was silent is there. */
 void side_pong(struct member *member);
+/* May this be another one than the bigger one? */
+bool side_is_unsure(const struct member *member);
 
 /* --- revalidate.c: copies whose homes have changed --- */
 

@@ -214,7 +214,7 @@ static void worker_need_peer(void *arg, uint32_t rank)
         return;
     if (member->ring)
         member_session_get(member, rank);
-    else if (boot_pmix_get(member->pmix, rank, member->self.incarnation > 0) < 0)
+    else if (absent_ask(member, rank) < 0)
         net_worker_peer_down(member->worker, rank, ENOMEM);
 }
 
@@ -381,8 +381,10 @@ void member_find_again(struct member *member, uint32_t rank)
 {
     if (member->ring)
         member_session_get(member, rank);
+    else if (net_worker_peer(member->worker, rank))
+        boot_pmix_get(member->pmix, rank, BOOT_PMIX_NEWEST);
     else
-        boot_pmix_get(member->pmix, rank, true);
+        absent_ask(member, rank);
 }
 
 /* The size of the job is known: everything that needs it. */

@@ -21,6 +21,9 @@
  * its own included, its side is unknown, too. Those who have lost it tell it when they hear
  * it.
  *
+ * The same is true of who has joined anew, in place of another member of its rank, and does
+ * not find somebody whom that one knew.
+ *
  * When the side has been the bigger one for DYAD_JOIN_TIMEOUT after it was not, the table
  * is told: who has not come back by then is not waited for.
  *
@@ -47,7 +50,8 @@ struct count {
 struct side {
     struct net_timer *timer;
     uint64_t last; /* when somebody on another node was lost, or we had stood still */
-    bool proving;  /* not enough was heard since we stood still */
+    bool proving;  /* not enough was heard since we stood still, or joined anew */
+    bool anew;     /* we joined anew: who is known was known to another before us */
     enum dht_side is;
     uint64_t since;       /* it is */
     bool smaller;         /* it was, and has not been the bigger one for long since */
@@ -92,8 +96,9 @@ static void tell_if_it_lasts(struct member *member)
 /* Of the others none can have lost us. */
 static bool was_in_touch(const struct member *member, uint32_t rank)
 {
-    return net_worker_heard_at(member->worker, rank) != 0 &&
-           dht_node_is_live(member->dht, rank);
+    return dht_node_is_live(member->dht, rank) &&
+           (net_worker_heard_at(member->worker, rank) != 0 ||
+            (of(member)->anew && net_worker_peer(member->worker, rank)));
 }
 
 static void look(struct member *member)
@@ -210,10 +215,21 @@ void side_stood_still(struct member *member)
     side_changed(member);
 }
 
+void side_joined_anew(struct member *member)
+{
+    of(member)->anew = true;
+    side_stood_still(member);
+}
+
 void side_pong(struct member *member)
 {
     if (of(member)->is != DHT_SIDE_BIGGER)
         side_changed(member);
+}
+
+bool side_is_unsure(const struct member *member)
+{
+    return of(member)->is != DHT_SIDE_BIGGER;
 }
 
 int side_start(struct member *member)

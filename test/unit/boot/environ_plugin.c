@@ -103,9 +103,11 @@ static void on_committed(void *arg, int status)
     net_loop_stop(loop);
 }
 
-static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
+static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                    int error)
 {
     (void)arg;
+    (void)kept;
     (void)rank;
     outcome = error || len != 4 || memcmp(blob, "blob", 4) != 0;
     net_loop_stop(loop);
@@ -121,7 +123,8 @@ int plugin_session(void)
     outcome = -1;
     if (boot_identity_read(&self, environ, &bad) < 0 || boot_fdtable_unshare(NULL, 0) < 0 ||
         !(loop = net_loop_create()) ||
-        !(session = boot_pmix_create(loop, &self, "t", 5000000000ull, &session_ops, NULL)))
+        !(session = boot_pmix_create(loop, &self, "t", 5000000000ull, 1000000000ull,
+                                     &session_ops, NULL)))
         return -2;
     net_loop_run(loop);
     return outcome;
@@ -131,7 +134,7 @@ int plugin_session(void)
 int plugin_session_end(void)
 {
     outcome = -1;
-    if (boot_pmix_get(session, 0, false) < 0)
+    if (boot_pmix_get(session, 0, BOOT_PMIX_ANY) < 0)
         return -3;
     net_loop_run(loop);
     boot_pmix_destroy(session);

@@ -110,7 +110,7 @@ static void on_committed(void *arg, int status)
         return;
     }
     for (uint32_t r = 0; r < probe.nranks; r++)
-        if (r != probe.self.rank && boot_pmix_get(probe.pmix, r, false) < 0)
+        if (r != probe.self.rank && boot_pmix_get(probe.pmix, r, BOOT_PMIX_ANY) < 0)
             fail("get");
     if (strcmp(probe.mode, "late") != 0) /* a session that has ended hears no more */
         boot_pmix_release(probe.pmix);
@@ -122,16 +122,18 @@ static void ask_again(void *arg)
 {
     (void)arg;
     probe.again = true;
-    if (boot_pmix_get(probe.pmix, (probe.self.rank + 2) % probe.nranks, false) < 0)
+    if (boot_pmix_get(probe.pmix, (probe.self.rank + 2) % probe.nranks, BOOT_PMIX_ANY) < 0)
         fail("get again");
 }
 
-static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
+static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                    int error)
 {
     char text[1024];
     uint32_t expect_absent = 0;
 
     (void)arg;
+    (void)kept;
     if (probe.again) {
         if (error)
             fail("the second session did not find the blob");
@@ -186,7 +188,8 @@ static void stop_launcher(void)
 static int begin(uint64_t timeout)
 {
     probe.start = util_clock_now();
-    probe.pmix = boot_pmix_create(probe.loop, &probe.self, "test", timeout, &ops, NULL);
+    probe.pmix =
+        boot_pmix_create(probe.loop, &probe.self, "test", timeout, timeout, &ops, NULL);
     if (!probe.pmix)
         return 4;
     return net_loop_run(probe.loop) < 0 ? 5 : 0;

@@ -35,9 +35,11 @@ static void on_committed(void *arg, int status)
     (void)status;
 }
 
-static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, int error)
+static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                    int error)
 {
     (void)arg;
+    (void)kept;
     (void)rank;
     (void)blob;
     (void)len;
@@ -63,7 +65,7 @@ static int join_twice(void)
         struct boot_pmix *pmix;
         said = 0;
         if (!(loop = net_loop_create()) ||
-            !(pmix = boot_pmix_create(loop, &self, "test", 1000000, &ops, NULL)))
+            !(pmix = boot_pmix_create(loop, &self, "test", 1000000, 1000000, &ops, NULL)))
             return 2;
         if (net_loop_run(loop) < 0)
             return 3;

@@ -219,6 +219,7 @@ void dht_node_side_lasts(struct dht_node *node)
 
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
+    links_rank[rank].missing = missing;
 }
 
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
@@ -280,8 +281,10 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
 {
 }
 
-int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, bool fresh)
+int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
 {
+    links_rank[rank].wanted = wanted;
+    links_rank[rank].gets++;
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /*
  * fake_links.h - who is there, as a member sees it, without a network
  *
- * Real: member_links.c, lost.c and side.c. Time, timers, the worker and the table are
- * played here: a rank is heard of, comes and goes when the test says so, and what it is
+ * Real: member_links.c, lost.c, absent.c and side.c. Time, timers, the worker and the table
+ * are played here: a rank is heard of, comes and goes when the test says so, and what it is
  * sent is counted. This is rank 0; each rank is on a node of its own.
  */
 #ifndef DYAD_UNIT_FAKE_LINKS_H
@@ -21,6 +21,9 @@ struct links_rank {
     unsigned pings; /* that were sent to it */
     unsigned asked; /* that it was to say that all it has published is with us */
     unsigned downs; /* net_worker_peer_down() was called for it */
+    unsigned gets;  /* the launcher was asked for it */
+    enum boot_pmix_wanted wanted; /* ... the last time, for this */
+    enum dht_missing missing;     /* as the table was told last */
 };
 
 extern struct links_rank links_rank[LINKS_RANKS_MAX];

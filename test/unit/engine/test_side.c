@@ -248,6 +248,46 @@ static void test_stood_still_for_long(void **state)
         assert_int_equal(links_rank[rank].asked, rank == 2 || rank == 3);
 }
 
+/* Who follows another member of its rank knows addresses, and does not find who is there:
+ * the side is unknown until more than half of the nodes were heard of. */
+static void test_joined_anew(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        links_found(rank);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    side_joined_anew(links_member);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    links_turn(0);
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        assert_int_equal(links_rank[rank].pings, 1);
+    for (uint32_t rank = 1; rank < RANKS / 2; rank++)
+        links_pong(rank);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    links_pong(RANKS / 2);
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+}
+
+/* The same beyond a cut: nobody answers. */
+static void test_joined_anew_cut_off(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 1; rank < RANKS; rank++)
+        links_found(rank);
+    side_joined_anew(links_member);
+    links_turn(3 * LINKS_PEER);
+    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    for (uint32_t rank = 1; rank < RANKS; rank++) {
+        assert_int_equal(links_rank[rank].downs, 1);
+        links_down(rank);
+    }
+    links_turn(0);
+    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +300,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stood_still, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stood_still_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stood_still_for_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_anew_cut_off, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
