@@ -30,7 +30,7 @@ struct member_run {
     struct adopt_copies *copies; /* loop only */
     struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
     /* Loop only; the second NULL: of a promoted guest. */
-    struct adopt_unrecorded *unrecorded;
+    struct questions *unrecorded; /* adopt_unrecorded.c */
     struct catch_up *catch_up;
     bool image_ends; /* under `lock`: the process exits or execs behind this */
     bool exiting;    /* loop only: linger as soon as we have joined */
