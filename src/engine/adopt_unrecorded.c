@@ -24,8 +24,8 @@
  * before the first has told them. Then both serve the same file, and the homes know the
  * second.
  *
- * What a look has found is asked for until homes can be reached, with growing pauses. What
- * a consumer wants is not: that one asks again.
+ * What a look has found is asked for until homes can be reached (questions.c). What a
+ * consumer wants is not: that one asks again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,33 +33,17 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utlist.h>
 
 #include "engine/adopt_impl.h"
+#include "engine/questions.h"
 #include "util/log.h"
 
-#define WINDOW    64
-#define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
-
 struct unrecorded {
-    struct unrecorded *prev, *next; /* utlist */
-    struct adopt_unrecorded *all;
+    struct question question;
     uint32_t rank;
     struct dyad_version version; /* that its journal has */
     bool asks_on;
-    struct dht_lookup *lookup;
-    char upath[];
 };
-
-struct adopt_unrecorded {
-    struct member *member;
-    struct unrecorded *todo, *asking, *later;
-    unsigned nasking;
-    uint64_t pause;
-    struct net_timer *timer; /* runs if there is something in `later` */
-};
-
-static void go_on(struct adopt_unrecorded *all);
 
 static bool lies_here(const struct member *member, const struct dyad_entry *entry)
 {
@@ -70,95 +54,55 @@ static bool lies_here(const struct member *member, const struct dyad_entry *entr
     return false;
 }
 
-static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+static enum question_next answered(struct question *question, int status,
+                                   const struct dyad_entry *entry,
+                                   struct question_pause *pause)
 {
-    struct unrecorded *u = arg;
-    struct adopt_unrecorded *all = u->all;
+    const struct unrecorded *u = (struct unrecorded *)question;
+    struct member *member = questions_arg(question);
 
-    u->lookup = NULL;
-    DL_DELETE(all->asking, u);
-    all->nasking--;
-    if (status != 0 && status != ENOENT && u->asks_on) {
-        if (!all->later) {
-            net_timer_start(all->timer, util_clock_now() + all->pause);
-            all->pause = 2 * all->pause < PAUSE_MAX ? 2 * all->pause : PAUSE_MAX;
-        }
-        DL_APPEND(all->later, u);
-    } else {
-        if (!all->later)
-            all->pause = seconds_ns(MEMBER_ASK_AGAIN);
-        if (status == 0 && entry->owner == u->rank && lies_here(all->member, entry) &&
-            dyad_version_cmp(&entry->version, &u->version) > 0)
-            adopt_look_for(all->member, entry, u->rank);
-        free(u);
-    }
-    go_on(all);
-    if (!adopt_unrecorded_pending(all->member))
-        linger_activity(all->member);
+    (void)pause;
+    if (status != 0 && status != ENOENT && u->asks_on)
+        return QUESTION_PUT_OFF;
+    if (status == 0 && entry->owner == u->rank && lies_here(member, entry) &&
+        dyad_version_cmp(&entry->version, &u->version) > 0)
+        adopt_look_for(member, entry, u->rank);
+    return QUESTION_OVER;
 }
 
-static void go_on(struct adopt_unrecorded *all)
+static void stepped(void *arg)
 {
-    struct unrecorded *u;
-
-    while (all->nasking < WINDOW && (u = all->todo)) {
-        DL_DELETE(all->todo, u);
-        u->lookup = dht_node_lookup(all->member->dht, u->upath, 0, NULL, looked_up, u);
-        if (!u->lookup) {
-            log_error("out of memory: \"%s\", which a dead rank had, may not be served",
-                      u->upath);
-            free(u);
-            continue;
-        }
-        DL_APPEND(all->asking, u);
-        all->nasking++;
-    }
+    if (!adopt_unrecorded_pending(arg))
+        linger_activity(arg);
 }
 
-static void ask_later(void *arg)
-{
-    struct adopt_unrecorded *all = arg;
-
-    DL_CONCAT(all->todo, all->later);
-    all->later = NULL;
-    go_on(all);
-}
-
-static struct adopt_unrecorded *get(struct member *member)
-{
-    struct adopt_unrecorded *all = run_of(member)->unrecorded;
-
-    if (all)
-        return all;
-    if (!(all = calloc(1, sizeof(*all))) ||
-        !(all->timer = net_timer_create(member->loop, ask_later, all))) {
-        free(all);
-        return NULL;
-    }
-    all->member = member;
-    all->pause = seconds_ns(MEMBER_ASK_AGAIN);
-    return run_of(member)->unrecorded = all;
-}
+static const struct questions_ops ops = {
+    .size = sizeof(struct unrecorded),
+    .window = 64,
+    .tick = UTIL_NSEC_PER_SEC / 4,
+    .pause = {.first = MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC,
+              .most = 60 * UTIL_NSEC_PER_SEC},
+    .answered = answered,
+    .stepped = stepped,
+};
 
 static void add(struct member *member, const char *upath, uint32_t rank,
                 const struct dyad_version *version)
 {
-    struct adopt_unrecorded *all = get(member);
-    size_t len = strlen(upath);
-    struct unrecorded *u = all ? calloc(1, sizeof(*u) + len + 1) : NULL;
+    struct member_run *run = run_of(member);
+    struct unrecorded *u;
 
-    if (!u) {
+    if (!run->unrecorded)
+        run->unrecorded = questions_create(member, &ops, member);
+    if (!(u = questions_add(run->unrecorded, upath))) {
         log_error("out of memory: \"%s\", which a dead rank had, may not be served", upath);
         return;
     }
-    u->all = all;
     u->rank = rank;
     u->asks_on = version != NULL;
     if (version)
         u->version = *version;
-    memcpy(u->upath, upath, len + 1);
-    DL_APPEND(all->todo, u);
-    go_on(all);
+    questions_go_on(run->unrecorded);
 }
 
 void adopt_unrecorded_changed(struct member *member, uint32_t rank,
@@ -203,33 +147,11 @@ bool adopt_unrecorded_is(struct member_side *side, const struct dyad_entry *entr
 
 bool adopt_unrecorded_pending(struct member *member)
 {
-    const struct adopt_unrecorded *all = run_of(member)->unrecorded;
-
-    return all && (all->todo || all->asking);
-}
-
-static void drop(struct adopt_unrecorded *all, struct unrecorded *list)
-{
-    struct unrecorded *u, *tmp;
-
-    DL_FOREACH_SAFE(list, u, tmp)
-    {
-        if (u->lookup)
-            dht_node_cancel(all->member->dht, u->lookup);
-        free(u);
-    }
+    return questions_asking(run_of(member)->unrecorded);
 }
 
 void adopt_unrecorded_stop(struct member *member)
 {
-    struct adopt_unrecorded *all = run_of(member)->unrecorded;
-
-    if (!all)
-        return;
-    drop(all, all->todo);
-    drop(all, all->asking);
-    drop(all, all->later);
-    net_timer_destroy(all->timer);
-    free(all);
+    questions_destroy(run_of(member)->unrecorded);
     run_of(member)->unrecorded = NULL;
 }

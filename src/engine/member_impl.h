@@ -27,10 +27,10 @@ struct member_run {
     struct revalidate *again;    /* loop only */
     struct lease *lease;         /* loop only; NULL: of a promoted guest */
     struct adopt_gone *gone;     /* loop only */
-    struct adopt_copies *copies; /* loop only */
+    struct questions *copies;    /* loop only: adopt_copies.c */
     struct rename_left *renames; /* loop only, utlist: adopt_renames.c */
     /* Loop only; the second NULL: of a promoted guest. */
-    struct adopt_unrecorded *unrecorded;
+    struct questions *unrecorded; /* adopt_unrecorded.c */
     struct catch_up *catch_up;
     bool image_ends; /* under `lock`: the process exits or execs behind this */
     bool exiting;    /* loop only: linger as soon as we have joined */
@@ -200,8 +200,8 @@ struct adopt_unknown {
 };
 /* They have said it once more. */
 bool adopt_unknown_is_sure(struct adopt_unknown *unknown);
-/* Who is to be asked again at `due`: or when it can be sure, if that is sooner. */
-uint64_t adopt_unknown_due(const struct adopt_unknown *unknown, uint64_t due);
+/* When it can be sure, for who is to be asked again: question_pause.by. */
+uint64_t adopt_unknown_by(const struct adopt_unknown *unknown);
 /* It is: the copy goes, of both sides. */
 void adopt_drop_unknown(struct member *member, const char *upath,
                         const struct dyad_version *version);

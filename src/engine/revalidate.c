@@ -10,7 +10,7 @@
  *
  * A look-up that brings a version below ours, or nothing, has asked homes that have not
  * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
- * a copy is looked up on and on, after pauses that double from SETTLE to PAUSE_MAX: a home
+ * a copy is looked up on and on (questions.c), after pauses that double from SETTLE: a home
  * that cannot say anything now may be able to without any rank being lost or found, as when
  * another rank has told it what it had missed (dht/node_doubt.c). The next change of one of
  * its homes makes it due at once. It ends when the copy is no more, or has been compared.
@@ -34,81 +34,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include <utlist.h>
 
 #include "engine/member_impl.h"
+#include "engine/questions.h"
 #include "util/log.h"
 
-#define SETTLE    (1 * UTIL_NSEC_PER_SEC)
-#define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
-#define TICK      (UTIL_NSEC_PER_SEC / 4) /* what is put off becomes due in crowds */
-#define WINDOW    32
-
-enum item_state { TODO, ASKING, LATER };
+#define SETTLE (1 * UTIL_NSEC_PER_SEC)
 
 struct item {
-    struct item *prev, *next; /* utlist: revalidate->list[state] */
+    struct question question;
     UT_hash_handle hh;
-    struct revalidate *revalidate;
-    enum item_state state;
-    bool again; /* ASKING: homes have changed since */
-    struct dht_lookup *lookup;
-    uint64_t pause, due; /* LATER */
     struct adopt_unknown unknown;
-    char upath[];
 };
 
 struct revalidate {
     struct member *member;
-    struct net_timer *timer, *later;
+    struct net_timer *timer;
     bool *rank; /* [nranks]: changed since the last time */
     bool any;
-    uint64_t later_due; /* `later` is set to it; 0: not */
+    struct questions *questions;
     struct item *items; /* by upath */
-    struct item *list[LATER + 1];
-    unsigned n; /* ASKING */
 };
-
-static void go_on(struct revalidate *re);
-
-static void move(struct item *item, enum item_state state)
-{
-    struct revalidate *re = item->revalidate;
-
-    re->n += (state == ASKING) - (item->state == ASKING);
-    DL_DELETE(re->list[item->state], item);
-    item->state = state;
-    DL_APPEND(re->list[state], item);
-}
-
-static void item_free(struct item *item)
-{
-    struct revalidate *re = item->revalidate;
-
-    re->n -= item->state == ASKING;
-    DL_DELETE(re->list[item->state], item);
-    HASH_DEL(re->items, item);
-    free(item);
-}
-
-static void put_off(struct item *item)
-{
-    struct revalidate *re = item->revalidate;
-
-    item->pause = !item->pause                  ? SETTLE
-                  : 2 * item->pause > PAUSE_MAX ? PAUSE_MAX
-                                                : 2 * item->pause;
-    item->due = util_clock_now() + item->pause;
-    if (item->unknown.since)
-        item->due = adopt_unknown_due(&item->unknown, item->due);
-    item->due += TICK - 1;
-    item->due -= item->due % TICK;
-    move(item, LATER);
-    if (re->later_due && re->later_due <= item->due)
-        return;
-    re->later_due = item->due;
-    net_timer_start(re->later, item->due);
-}
 
 /* The copies of that name, of both sides. */
 struct copies {
@@ -147,7 +93,8 @@ static struct copies compare(struct member *member, const char *upath,
 /* Its owner lives, could tell the homes, and does not. */
 static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
 {
-    struct member *member = item->revalidate->member;
+    struct revalidate *re = questions_arg(&item->question);
+    struct member *member = re->member;
 
     if (owner >= member->job->nranks || owner == member->self.rank ||
         lost_is_missing(member, owner) || !dht_node_is_live(member->dht, owner) ||
@@ -167,102 +114,86 @@ static bool is_unknown_for_good(struct item *item, const struct copies *copies)
     return owner_is_silent_on_it(item, copies->owner) && sure;
 }
 
-static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+static enum question_next answered(struct question *question, int status,
+                                   const struct dyad_entry *entry,
+                                   struct question_pause *pause)
 {
-    struct item *item = arg;
-    struct revalidate *re = item->revalidate;
-    bool known = (status == 0 || status == ENOENT) && entry;
-    struct copies copies = compare(re->member, item->upath, known ? entry : NULL);
+    struct item *item = (struct item *)question;
+    struct revalidate *re = questions_arg(question);
+    bool heard = status == 0 || status == ENOENT;
+    struct copies copies = compare(re->member, question->upath, heard ? entry : NULL);
 
-    item->lookup = NULL;
     if (copies.older) {
-        log_info("the copy of \"%s\" is out of date", item->upath);
+        log_info("the copy of \"%s\" is out of date", question->upath);
         produce_invalidate(re->member, entry, 0); /* nobody waits for an answer */
     }
-    if (!copies.any || (!copies.newer && !item->again)) {
-        item_free(item);
-    } else if (item->again) {
-        move(item, TODO);
-    } else if (status != 0 && status != ENOENT) {
+    if (question->again || !copies.newer)
+        return QUESTION_OVER; /* or to be asked once more */
+    if (!heard) {
         item->unknown = (struct adopt_unknown){0};
-        put_off(item);
     } else if (is_unknown_for_good(item, &copies)) {
-        adopt_drop_unknown(re->member, item->upath, &copies.version);
-        item_free(item);
-    } else {
-        put_off(item);
+        adopt_drop_unknown(re->member, question->upath, &copies.version);
+        return QUESTION_OVER;
     }
+    pause->by = adopt_unknown_by(&item->unknown);
+    return QUESTION_PUT_OFF;
+}
+
+/* Who leaves has no use for the answer. */
+static bool is_wanted(const struct question *question)
+{
+    struct revalidate *re = questions_arg(question);
+
+    return re->member->state != MEMBER_LEAVING &&
+           compare(re->member, question->upath, NULL).any;
+}
+
+static void freed(struct question *question)
+{
+    struct item *item = (struct item *)question;
+    struct revalidate *re = questions_arg(question);
+
+    if (item->hh.tbl)
+        HASH_DEL(re->items, item);
+}
+
+static void stepped(void *arg)
+{
+    const struct revalidate *re = arg;
+
     if (!re->items)
         log_debug("all copies whose homes have changed have been compared");
-    go_on(re);
 }
 
-static void go_on(struct revalidate *re)
-{
-    struct item *item;
-
-    while (re->n < WINDOW && (item = re->list[TODO])) {
-        item->again = false;
-        if (!compare(re->member, item->upath, NULL).any) {
-            item_free(item);
-            continue;
-        }
-        item->lookup = dht_node_lookup(re->member->dht, item->upath, NET_LOOKUP_COPY, NULL,
-                                       looked_up, item);
-        if (item->lookup)
-            move(item, ASKING);
-        else
-            put_off(item);
-    }
-}
-
-static void look_later(void *arg)
-{
-    struct revalidate *re = arg;
-    struct item *item, *tmp;
-    uint64_t now = util_clock_now(), next = UINT64_MAX;
-
-    re->later_due = 0;
-    if (re->member->state == MEMBER_LEAVING)
-        return;
-    DL_FOREACH_SAFE(re->list[LATER], item, tmp)
-    {
-        if (item->due <= now)
-            move(item, TODO);
-        else if (item->due < next)
-            next = item->due;
-    }
-    if (next < UINT64_MAX) {
-        re->later_due = next;
-        net_timer_start(re->later, next);
-    }
-    go_on(re);
-}
+static const struct questions_ops ops = {
+    .size = sizeof(struct item),
+    .window = 32,
+    .flags = NET_LOOKUP_COPY,
+    .tick = UTIL_NSEC_PER_SEC / 4,
+    .pause = {.first = SETTLE, .most = 60 * UTIL_NSEC_PER_SEC},
+    .is_wanted = is_wanted,
+    .answered = answered,
+    .freed = freed,
+    .stepped = stepped,
+};
 
 /* False: ENOMEM. */
 static bool want(struct revalidate *re, const char *upath)
 {
-    size_t len = strlen(upath);
     struct item *item;
 
     HASH_FIND_STR(re->items, upath, item);
     if (!item) {
-        if (!(item = calloc(1, sizeof(*item) + len + 1)))
+        if (!(item = questions_add(re->questions, upath)))
             return false;
-        memcpy(item->upath, upath, len + 1);
-        HASH_ADD_KEYPTR(hh, re->items, item->upath, len, item);
+        HASH_ADD_KEYPTR(hh, re->items, item->question.upath, strlen(upath), item);
         if (!item->hh.tbl) {
-            free(item);
+            question_drop(&item->question);
             return false;
         }
-        item->revalidate = re;
-        DL_APPEND(re->list[TODO], item);
     }
-    item->pause = 0;
     item->unknown = (struct adopt_unknown){0};
-    if (item->state == LATER)
-        move(item, TODO);
-    item->again = item->state == ASKING;
+    question_again(&item->question);
     return true;
 }
 
@@ -307,7 +238,7 @@ static void look(void *arg)
                   (unsigned)HASH_COUNT(re->items));
     adopt_gone_again(member);
     adopt_renames_again(member);
-    go_on(re);
+    questions_go_on(re->questions);
 }
 
 void revalidate_rank(struct member *member, uint32_t rank)
@@ -336,9 +267,9 @@ int revalidate_start(struct member *member)
     re->member = member;
     re->rank = calloc(member->job->nranks, sizeof(*re->rank));
     re->timer = net_timer_create(member->loop, look, re);
-    re->later = net_timer_create(member->loop, look_later, re);
+    re->questions = questions_create(member, &ops, re);
     run_of(member)->again = re;
-    if (re->rank && re->timer && re->later)
+    if (re->rank && re->timer && re->questions)
         return 0;
     revalidate_stop(member);
     return -1;
@@ -347,20 +278,12 @@ int revalidate_start(struct member *member)
 void revalidate_stop(struct member *member)
 {
     struct revalidate *re = run_of(member)->again;
-    struct item *item, *tmp;
 
     if (!re)
         return;
-    HASH_ITER(hh, re->items, item, tmp)
-    {
-        if (item->lookup)
-            dht_node_cancel(re->member->dht, item->lookup);
-        item_free(item);
-    }
+    questions_destroy(re->questions);
     if (re->timer)
         net_timer_destroy(re->timer);
-    if (re->later)
-        net_timer_destroy(re->later);
     free(re->rank);
     free(re);
     run_of(member)->again = NULL;

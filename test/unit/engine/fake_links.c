@@ -11,10 +11,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
-#include <utlist.h>
 
 #include "engine/gather.h"
 #include "util/log.h"
@@ -22,22 +20,13 @@
 /* Much of what follows looks at none of its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-struct net_timer {
-    void (*fn)(void *arg);
-    void *arg;
-    uint64_t at; /* 0: not set */
-    struct net_timer *prev, *next;
-};
-
 struct links_rank links_rank[LINKS_RANKS_MAX];
-uint64_t links_now;
 enum dht_side links_side;
 unsigned links_nlasts;
 
 static struct member_run run;
 struct member *const links_member = &run.member;
 static const struct net_worker_ops *ops;
-static struct net_timer *timers;
 static bool live[LINKS_RANKS_MAX];
 static uint32_t node_of[LINKS_RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
 static struct boot_pmix_job job = {.node = node_of};
@@ -45,41 +34,6 @@ static struct engine_config config = {.join_timeout = LINKS_JOIN,
                                       .peer_timeout = LINKS_PEER};
 
 /* --- time --- */
-
-/* In place of libc's, for util_clock_now(). */
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-    ts->tv_sec = (time_t)(links_now / UTIL_NSEC_PER_SEC);
-    ts->tv_nsec = (long)(links_now % UTIL_NSEC_PER_SEC);
-    return 0;
-}
-
-struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
-{
-    struct net_timer *timer = calloc(1, sizeof(*timer));
-
-    assert_non_null(timer);
-    timer->fn = fn;
-    timer->arg = arg;
-    DL_APPEND(timers, timer);
-    return timer;
-}
-
-void net_timer_start(struct net_timer *timer, uint64_t when)
-{
-    timer->at = when;
-}
-
-void net_timer_stop(struct net_timer *timer)
-{
-    timer->at = 0;
-}
-
-void net_timer_destroy(struct net_timer *timer)
-{
-    DL_DELETE(timers, timer);
-    free(timer);
-}
 
 static net_loop_still_fn still_fn;
 static void *still_arg;
@@ -98,23 +52,7 @@ void links_stood_still(double seconds)
 
 void links_turn(double seconds)
 {
-    uint64_t end = links_now + seconds_ns(seconds) + 1;
-
-    for (;;) {
-        struct net_timer *timer, *next = NULL;
-        DL_FOREACH(timers, timer)
-        {
-            if (timer->at != 0 && timer->at <= end && (!next || timer->at < next->at))
-                next = timer;
-        }
-        if (!next)
-            break;
-        if (links_now < next->at)
-            links_now = next->at;
-        next->at = 0;
-        next->fn(next->arg);
-    }
-    links_now = end;
+    fake_clock_pass(seconds_ns(seconds) + 1);
 }
 
 /* --- the worker --- */
@@ -164,13 +102,13 @@ void links_found(uint32_t rank)
 
 void links_up(uint32_t rank)
 {
-    links_rank[rank].heard = ++links_now;
+    links_rank[rank].heard = ++fake_now;
     links_found(rank);
 }
 
 void links_down(uint32_t rank)
 {
-    links_now++;
+    fake_now++;
     ops->peer_down(links_member, rank, ECONNRESET);
 }
 
@@ -184,7 +122,7 @@ void links_pong(uint32_t rank)
 {
     struct net_msg msg = {.type = NET_MSG_PONG, .source = rank};
 
-    links_rank[rank].heard = ++links_now;
+    links_rank[rank].heard = ++fake_now;
     ops->receive(links_member, &msg, NULL, 0);
 }
 
@@ -495,7 +433,7 @@ void links_begin(uint32_t nranks)
     links_member->job = &job;
     links_member->config = &config;
     links_member->state = MEMBER_JOINED;
-    links_now = UTIL_NSEC_PER_SEC;
+    fake_clock_begin(UTIL_NSEC_PER_SEC);
     links_nlasts = 0;
     links_side = DHT_SIDE_BIGGER;
     assert_int_equal(member_links_open(links_member), 0);
@@ -506,5 +444,5 @@ void links_end(void)
     side_stop(links_member);
     lost_stop(links_member);
     net_timer_destroy(links_member->dht_timer);
-    assert_null(timers);
+    fake_clock_end();
 }

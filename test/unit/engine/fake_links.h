@@ -1,14 +1,16 @@
 /*
  * fake_links.h - who is there, as a member sees it, without a network
  *
- * Real: member_links.c, lost.c, absent.c and side.c. Time, timers, the worker and the table
- * are played here: a rank is heard of, comes and goes when the test says so, and what it is
- * sent is counted. This is rank 0; each rank is on a node of its own.
+ * Real: member_links.c, lost.c, absent.c and side.c. The worker and the table are played
+ * here, time and timers by fake_clock.h: a rank is heard of, comes and goes when the test
+ * says so, and what it is sent is counted. This is rank 0; each rank is on a node of its
+ * own.
  */
 #ifndef DYAD_UNIT_FAKE_LINKS_H
 #define DYAD_UNIT_FAKE_LINKS_H
 
 #include "engine/member_impl.h"
+#include "fake_clock.h"
 
 #define LINKS_RANKS_MAX 8
 #define LINKS_JOIN      10 /* s: DYAD_JOIN_TIMEOUT */
@@ -28,7 +30,6 @@ struct links_rank {
 
 extern struct links_rank links_rank[LINKS_RANKS_MAX];
 extern struct member *const links_member;
-extern uint64_t links_now;
 /* What the table was told last, and how often that it lasts. */
 extern enum dht_side links_side;
 extern unsigned links_nlasts;

@@ -10,29 +10,21 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "engine/adopt_impl.h"
+#include "fake_clock.h"
 #include "store/renames.h"
 #include "util/log.h"
 
 #define SEC    UTIL_NSEC_PER_SEC
 #define PLACES 2
 
-static uint64_t now;
 static struct member_run run;
 static struct member *const member = &run.member;
 static struct engine_config config;
 static struct adopt adopt;
-
-static struct timer {
-    net_loop_fn fn;
-    void *arg;
-    uint64_t when; /* 0: not set */
-    bool made;
-} timer;
 
 static enum place { FREE, LEFT, TAKEN } place[PLACES + 1];
 static unsigned nlooks;
@@ -42,41 +34,6 @@ static struct withdrawal {
     void *arg;
 } withdrawals[50];
 static unsigned nwithdrawals;
-
-/* In place of libc's, for util_clock_now(). */
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-    (void)clock;
-    ts->tv_sec = (time_t)(now / SEC);
-    ts->tv_nsec = (long)(now % SEC);
-    return 0;
-}
-
-struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
-{
-    (void)loop;
-    assert_false(timer.made);
-    timer = (struct timer){.fn = fn, .arg = arg, .made = true};
-    return (struct net_timer *)&timer;
-}
-
-void net_timer_destroy(struct net_timer *t)
-{
-    (void)t;
-    timer.made = false;
-}
-
-void net_timer_start(struct net_timer *t, uint64_t when_ns)
-{
-    (void)t;
-    timer.when = when_ns;
-}
-
-void net_timer_stop(struct net_timer *t)
-{
-    (void)t;
-    timer.when = 0;
-}
 
 uint64_t store_renames_session(const char *name)
 {
@@ -193,8 +150,7 @@ static int setup(void **state)
     member->adopt = &adopt;
     member->config = &config;
     member->session = "session";
-    now = SEC;
-    timer = (struct timer){0};
+    fake_clock_begin(SEC);
     memset(place, 0, sizeof(place));
     nlooks = nwithdrawals = 0;
     return 0;
@@ -204,20 +160,8 @@ static int teardown(void **state)
 {
     (void)state;
     adopt_renames_stop(&adopt);
-    assert_false(timer.made);
+    fake_clock_end();
     return 0;
-}
-
-static void pass(uint64_t ns)
-{
-    uint64_t end = now + ns;
-
-    while (timer.when && timer.when <= end) {
-        now = timer.when;
-        timer.when = 0;
-        timer.fn(timer.arg);
-    }
-    now = end;
 }
 
 static void answer(unsigned i, int status)
@@ -242,7 +186,7 @@ static void test_told(void **state)
     assert_int_equal(place[2], FREE);
     assert_false(adopt_renames_pending(member));
     adopt_renames_again(member);
-    pass(1000 * SEC);
+    fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 1);
 }
 
@@ -262,7 +206,7 @@ static void test_out_of_reach(void **state)
     answer(2, 0);
     assert_int_equal(place[1], FREE);
     adopt_renames_again(member);
-    pass(1000 * SEC);
+    fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 2);
 }
 
@@ -276,18 +220,18 @@ static void test_pauses(void **state)
     adopt_look(member);
     for (unsigned i = 0; i < 10; i++) {
         answer(i, EHOSTUNREACH);
-        pass(pause - 1);
+        fake_clock_pass(pause - 1);
         assert_int_equal(nlooks, i + 1);
-        pass(1);
+        fake_clock_pass(1);
         assert_int_equal(nlooks, i + 2);
         pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
     }
     answer(10, EHOSTUNREACH);
     adopt_renames_again(member); /* and the pauses begin anew */
     answer(11, EHOSTUNREACH);
-    pass(seconds_ns(MEMBER_ASK_AGAIN));
+    fake_clock_pass(seconds_ns(MEMBER_ASK_AGAIN));
     answer(12, 0);
-    pass(1000 * SEC);
+    fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 13);
     assert_int_equal(place[1], FREE);
 }
@@ -299,14 +243,14 @@ static void test_both(void **state)
     place[1] = place[2] = LEFT;
     adopt_look(member);
     answer(0, EHOSTUNREACH);
-    pass(SEC);
+    fake_clock_pass(SEC);
     answer(1, EIO);
-    pass(seconds_ns(MEMBER_ASK_AGAIN) - SEC);
+    fake_clock_pass(seconds_ns(MEMBER_ASK_AGAIN) - SEC);
     assert_int_equal(nlooks, 2);
     assert_int_equal(nwithdrawals, 4);
     answer(2, 0);
     answer(3, 0);
-    pass(1000 * SEC);
+    fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 2);
 }
 

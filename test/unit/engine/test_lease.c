@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "engine/lease_impl.h"
+#include "fake_clock.h"
 #include "store/lease.h"
 #include "util/log.h"
 
@@ -21,14 +21,7 @@
 #define PEER  8 /* s: a home's answer counts for 4, the term is 3.5 */
 #define TERM  (seconds_ns(3.5))
 
-struct net_timer {
-    void (*fn)(void *arg);
-    void *arg;
-};
-
-static struct net_timer timer;
-static uint64_t timer_at, now; /* 0: not set */
-static uint64_t until;         /* as the line says */
+static uint64_t until; /* as the line says */
 static bool wanted, bigger, known, revalidating, invalidating;
 static uint64_t patience; /* of the homes */
 static unsigned ncopies, npings, nrevalidated;
@@ -44,38 +37,10 @@ static struct engine_config config = {.peer_timeout = PEER};
 static struct member_run run;
 static struct member *const member = &run.member;
 
-/* In place of libc's, for util_clock_now(). */
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-    (void)clock;
-    ts->tv_sec = (time_t)(now / UTIL_NSEC_PER_SEC);
-    ts->tv_nsec = (long)(now % UTIL_NSEC_PER_SEC);
-    return 0;
-}
-
 void util_log(enum util_log_level level, const char *fmt, ...)
 {
     (void)level;
     (void)fmt;
-}
-
-struct net_timer *net_timer_create(struct net_loop *loop, void (*fn)(void *arg), void *arg)
-{
-    (void)loop;
-    timer = (struct net_timer){fn, arg};
-    return &timer;
-}
-
-void net_timer_destroy(struct net_timer *t)
-{
-    (void)t;
-    timer_at = 0;
-}
-
-void net_timer_start(struct net_timer *t, uint64_t when)
-{
-    (void)t;
-    timer_at = when;
 }
 
 int first_look_line(const struct member *m)
@@ -177,35 +142,42 @@ static void answer(uint32_t rank)
     if (!home->ping || home->silent)
         return;
     home->ping = 0;
-    now += UTIL_NSEC_PER_MSEC;
+    fake_now += UTIL_NSEC_PER_MSEC;
     lease_pong(member, &pong);
+}
+
+static void open_one(void)
+{
+    if (until < fake_now + TERM * 3 / 4)
+        wanted = true;
 }
 
 /* What is due in the next `seconds`; somebody opens files meanwhile if `opens`. */
 static void turn(double seconds, bool opens)
 {
-    uint64_t end = now + seconds_ns(seconds);
+    uint64_t end = fake_now + seconds_ns(seconds);
 
     for (;;) {
-        if (opens && until < now + TERM * 3 / 4)
-            wanted = true;
-        if (!timer_at || timer_at > end)
+        uint64_t next = fake_clock_next();
+        if (opens)
+            open_one();
+        if (!next || next > end)
             break;
-        if (now < timer_at)
-            now = timer_at;
-        if (opens && until < now + TERM * 3 / 4)
-            wanted = true;
-        timer_at = 0;
-        timer.fn(timer.arg);
+        if (fake_now < next)
+            fake_now = next;
+        if (opens)
+            open_one();
+        fake_clock_step(fake_now);
         answer(1);
         answer(2);
     }
-    now = now < end ? end : now;
+    if (fake_now < end)
+        fake_now = end;
 }
 
 static bool holds(void)
 {
-    return now < until;
+    return fake_now < until;
 }
 
 static int setup(void **state)
@@ -218,8 +190,8 @@ static int setup(void **state)
     member->state = MEMBER_JOINED;
     member->next_id = 1;
     member->side[ENGINE_CONSUMER].marks = (struct store_marks *)&run;
-    now = 100 * UTIL_NSEC_PER_SEC;
-    timer_at = until = 0;
+    fake_clock_begin(100 * UTIL_NSEC_PER_SEC);
+    until = 0;
     bigger = known = true;
     revalidating = invalidating = wanted = false;
     ncopies = npings = nrevalidated = 0;
@@ -233,6 +205,7 @@ static int teardown(void **state)
 {
     (void)state;
     lease_stop(member);
+    fake_clock_end();
     return 0;
 }
 
@@ -268,7 +241,7 @@ static void test_wanted(void **state)
     uint64_t begin;
 
     (void)state;
-    begin = now;
+    begin = fake_now;
     fetch();
     assert_in_range(until, begin + TERM, begin + TERM);
     for (int i = 0; i < 100; i++) {
@@ -281,12 +254,12 @@ static void test_wanted(void **state)
     npings = 0;
     turn(1000, false);
     assert_int_equal(npings, 0);
-    assert_int_equal(timer_at, 0);
-    begin = now;
+    assert_int_equal(fake_clock_next(), 0);
+    begin = fake_now;
     lease_want(member);
     answer(1);
     assert_false(holds());
-    now += UTIL_NSEC_PER_SEC;
+    fake_now += UTIL_NSEC_PER_SEC;
     answer(2);
     assert_in_range(until, begin + TERM, begin + TERM);
 }
@@ -297,9 +270,9 @@ static void test_stopped(void **state)
     (void)state;
     fetch();
     turn(2.9, true);
-    now += seconds_ns(0.1);
+    fake_now += seconds_ns(0.1);
     lease_want(member);
-    now += seconds_ns(100);
+    fake_now += seconds_ns(100);
     answer(1);
     answer(2);
     assert_false(holds());
@@ -384,7 +357,7 @@ static void test_given_up(void **state)
 
 static void test_less_patient(void **state)
 {
-    uint64_t begin = now;
+    uint64_t begin = fake_now;
 
     (void)state;
     patience -= UTIL_NSEC_PER_SEC;

@@ -34,7 +34,7 @@ static int teardown(void **state)
 
 static void unserved(uint64_t size)
 {
-    links_now += 2 * UTIL_NSEC_PER_SEC;
+    fake_now += 2 * UTIL_NSEC_PER_SEC;
     lost_unserved(links_member, 1, size);
 }
 

@@ -11,30 +11,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "engine/member_impl.h"
+#include "fake_clock.h"
+#include "fake_lookups.h"
 #include "util/log.h"
 
-#define SEC     UTIL_NSEC_PER_SEC
-#define NRANKS  4
-#define OWNER   3 /* of all copies; no home */
-#define COPIES  100
-#define LOOKUPS 200
+#define SEC    UTIL_NSEC_PER_SEC
+#define NRANKS 4
+#define OWNER  3 /* of all copies; no home */
+#define COPIES 100
 
-static uint64_t now;
 static struct boot_pmix_job job = {.nranks = NRANKS};
 static struct member_run run;
 static struct member *const member = &run.member;
-
-static struct timer {
-    net_loop_fn fn;
-    void *arg;
-    uint64_t when; /* 0: not set */
-} timers[2];
-static unsigned ntimers;
 
 static char name[COPIES][16];
 static struct store_record record[COPIES];
@@ -47,44 +39,8 @@ static struct owner {
     bool asked;
 } owner;
 
-static struct lookup {
-    char upath[16];
-    dht_lookup_fn fn; /* NULL: it is over */
-    void *arg;
-    uint64_t at;
-} lookups[LOOKUPS];
-static unsigned nlookups, no_memory;
-
 static unsigned ninvalidated, nlet_go;
 static struct dyad_version invalidated; /* the last */
-
-/* In place of libc's, for util_clock_now(). */
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-    (void)clock;
-    ts->tv_sec = (time_t)(now / SEC);
-    ts->tv_nsec = (long)(now % SEC);
-    return 0;
-}
-
-struct net_timer *net_timer_create(struct net_loop *loop, net_loop_fn fn, void *arg)
-{
-    struct timer *timer = &timers[ntimers++];
-
-    (void)loop;
-    *timer = (struct timer){.fn = fn, .arg = arg};
-    return (struct net_timer *)timer;
-}
-
-void net_timer_destroy(struct net_timer *timer)
-{
-    (void)timer;
-}
-
-void net_timer_start(struct net_timer *timer, uint64_t when_ns)
-{
-    ((struct timer *)timer)->when = when_ns;
-}
 
 int store_journal_foreach(struct store_journal *journal,
                           int (*fn)(const struct store_record *record, void *arg),
@@ -150,34 +106,6 @@ void lost_suspect(struct member *m, uint32_t rank)
     owner.asked = true;
 }
 
-struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
-                                   const struct dyad_version *newer_than, dht_lookup_fn fn,
-                                   void *arg)
-{
-    struct lookup *l = &lookups[nlookups];
-
-    (void)node;
-    assert_int_equal(flags, NET_LOOKUP_COPY);
-    assert_null(newer_than);
-    if (no_memory > 0) {
-        no_memory--;
-        return NULL;
-    }
-    assert_in_range(++nlookups, 1, LOOKUPS);
-    *l = (struct lookup){.fn = fn, .arg = arg, .at = now};
-    snprintf(l->upath, sizeof(l->upath), "%s", upath);
-    return (struct dht_lookup *)l;
-}
-
-void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
-{
-    struct lookup *l = (struct lookup *)lookup;
-
-    (void)node;
-    assert_non_null(l->fn);
-    l->fn = NULL;
-}
-
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
 {
     assert_ptr_equal(arg, member);
@@ -233,8 +161,9 @@ static int setup(void **state)
     memset(&run, 0, sizeof(run));
     member->job = &job;
     member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
-    now = SEC;
-    ntimers = nlookups = no_memory = ninvalidated = nlet_go = 0;
+    fake_clock_begin(SEC);
+    fake_lookups_begin();
+    ninvalidated = nlet_go = 0;
     home = NRANKS;
     owner = (struct owner){.live = true, .heard = UINT64_MAX};
     nrecords = 1;
@@ -252,55 +181,23 @@ static int teardown(void **state)
 {
     (void)state;
     revalidate_stop(member);
+    assert_int_equal(fake_lookups_out(), 0);
+    fake_clock_end();
     return 0;
-}
-
-/* What becomes due in that time. */
-static void pass(uint64_t ns)
-{
-    uint64_t end = now + ns;
-
-    for (;;) {
-        struct timer *next = NULL;
-        for (unsigned i = 0; i < ntimers; i++)
-            if (timers[i].when && timers[i].when <= end &&
-                (!next || timers[i].when < next->when))
-                next = &timers[i];
-        if (!next)
-            break;
-        now = now > next->when ? now : next->when;
-        next->when = 0;
-        next->fn(next->arg);
-    }
-    now = end;
-}
-
-/* The look-up `i` ends; counter 0: without an entry. */
-static void answer(unsigned i, int status, uint64_t counter)
-{
-    struct dyad_entry entry = {
-        .upath = lookups[i].upath,
-        .state = status == 0 ? DYAD_ENTRY_PUBLISHED : DYAD_ENTRY_WITHDRAWN,
-        .version.counter = counter};
-    dht_lookup_fn fn = lookups[i].fn;
-
-    assert_in_range(i, 0, nlookups - 1);
-    assert_non_null(fn);
-    lookups[i].fn = NULL;
-    fn(lookups[i].arg, status, counter ? &entry : NULL);
 }
 
 static void test_compared(void **state)
 {
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC / 2);
-    assert_int_equal(nlookups, 0);
-    pass(SEC);
-    assert_int_equal(nlookups, 1);
-    answer(0, 0, 5);
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 1);
+    fake_clock_pass(SEC / 2);
+    assert_int_equal(fake_nlookups, 0);
+    fake_clock_pass(SEC);
+    assert_int_equal(fake_nlookups, 1);
+    assert_int_equal(fake_lookup[0].flags, NET_LOOKUP_COPY);
+    fake_lookup_answer(0, 0, 5);
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 1);
     assert_int_equal(ninvalidated, 0);
 }
 
@@ -309,12 +206,12 @@ static void test_out_of_date(void **state)
     (void)state;
     nrecords = 2;
     revalidate_rank(member, 1);
-    pass(2 * SEC);
-    answer(0, 0, 6);
-    answer(1, ENOENT, 6); /* removed */
+    fake_clock_pass(2 * SEC);
+    fake_lookup_answer(0, 0, 6);
+    fake_lookup_answer(1, ENOENT, 6); /* removed */
     assert_int_equal(ninvalidated, 2);
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 2);
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 2);
 }
 
 /* No home can be asked: it is looked up again, ever less often, for ever. */
@@ -324,22 +221,22 @@ static void test_on_and_on(void **state)
 
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(nlookups, i + 1);
-        last = lookups[i].at;
-        pass(SEC / 10);
-        answer(i, EHOSTUNREACH, 0);
-        pass(pause + SEC / 2);
-        assert_int_equal(nlookups, i + 2);
-        assert_in_range(lookups[i + 1].at - last, pause, pause + SEC);
+        assert_int_equal(fake_nlookups, i + 1);
+        last = fake_lookup[i].at;
+        fake_clock_pass(SEC / 10);
+        fake_lookup_answer(i, EHOSTUNREACH, 0);
+        fake_clock_pass(pause + SEC / 2);
+        assert_int_equal(fake_nlookups, i + 2);
+        assert_in_range(fake_lookup[i + 1].at - last, pause, pause + SEC);
         pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
     }
     assert_true(revalidate_pending(member));
-    answer(20, 0, 6);
+    fake_lookup_answer(20, 0, 6);
     assert_int_equal(ninvalidated, 1);
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 21);
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 21);
     assert_false(revalidate_pending(member));
 }
 
@@ -352,13 +249,13 @@ static const struct {
 /* They say so, for that long or until nothing is looked up any more. */
 static void say_unknown(uint64_t ns)
 {
-    uint64_t end = now + ns;
+    uint64_t end = fake_now + ns;
 
-    while (now < end) {
-        if (nlookups > 0 && lookups[nlookups - 1].fn)
-            answer(nlookups - 1, unknown[nlookups % 3].status,
-                   unknown[nlookups % 3].counter);
-        pass(SEC / 4);
+    while (fake_now < end) {
+        if (fake_nlookups > 0 && fake_lookup[fake_nlookups - 1].is_out)
+            fake_lookup_answer(fake_nlookups - 1, unknown[fake_nlookups % 3].status,
+                               unknown[fake_nlookups % 3].counter);
+        fake_clock_pass(SEC / 4);
     }
 }
 
@@ -367,7 +264,7 @@ static void test_unknown(void **state)
 {
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(9 * SEC);
     assert_int_equal(ninvalidated, 0);
     assert_true(revalidate_pending(member));
@@ -377,9 +274,9 @@ static void test_unknown(void **state)
     assert_true(dyad_version_cmp(&invalidated, &record[0].entry.version) > 0);
     assert_int_equal(invalidated.counter, 5);
     assert_false(revalidate_pending(member));
-    nlookups = 0;
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 0);
+    fake_nlookups = 0;
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 0);
     assert_false(owner.asked); /* it is heard anyhow */
 }
 
@@ -388,10 +285,10 @@ static void test_told_again(void **state)
 {
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(8 * SEC);
-    pass(2 * SEC);
-    answer(nlookups - 1, 0, 5);
+    fake_clock_pass(2 * SEC);
+    fake_lookup_answer(fake_nlookups - 1, 0, 5);
     assert_int_equal(ninvalidated, 0);
     assert_false(revalidate_pending(member));
 }
@@ -403,15 +300,15 @@ static void test_unknown_for_how_long(void **state)
 
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(8 * SEC);
-    pass(2 * SEC);
-    answer(nlookups - 1, EHOSTUNREACH, 0);
-    pass(16 * SEC);
+    fake_clock_pass(2 * SEC);
+    fake_lookup_answer(fake_nlookups - 1, EHOSTUNREACH, 0);
+    fake_clock_pass(16 * SEC);
     say_unknown(8 * SEC);
     assert_int_equal(ninvalidated, 0);
     revalidate_rank(member, 2); /* another home than before */
-    pass(SEC + SEC / 2);
+    fake_clock_pass(SEC + SEC / 2);
     say_unknown(8 * SEC);
     assert_int_equal(ninvalidated, 0);
     say_unknown(4 * SEC);
@@ -419,15 +316,15 @@ static void test_unknown_for_how_long(void **state)
 
     /* One answer late is not often enough. */
     record[0].kind = STORE_RECORD_COPY;
-    n = nlookups;
+    n = fake_nlookups;
     revalidate_rank(member, 1);
-    pass(2 * SEC);
-    answer(n, ENOENT, 0);
-    pass(20 * SEC);
-    answer(n + 1, ENOENT, 0);
+    fake_clock_pass(2 * SEC);
+    fake_lookup_answer(n, ENOENT, 0);
+    fake_clock_pass(20 * SEC);
+    fake_lookup_answer(n + 1, ENOENT, 0);
     assert_int_equal(ninvalidated, 1);
-    pass(5 * SEC);
-    answer(n + 2, ENOENT, 0);
+    fake_clock_pass(5 * SEC);
+    fake_lookup_answer(n + 2, ENOENT, 0);
     assert_int_equal(ninvalidated, 2);
 }
 
@@ -440,29 +337,29 @@ static void test_owner_is_missing(void **state)
     owner.live = false;
     owner.missing = true;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(1000 * SEC);
     assert_int_equal(ninvalidated, 0);
     assert_true(revalidate_pending(member));
-    pass(61 * SEC);
-    answer(nlookups - 1, EHOSTUNREACH, 0); /* for a minute now */
-    n = nlookups;
+    fake_clock_pass(61 * SEC);
+    fake_lookup_answer(fake_nlookups - 1, EHOSTUNREACH, 0); /* for a minute now */
+    n = fake_nlookups;
     owner.live = true;
     owner.missing = false;
     revalidate_rank(member, OWNER);
-    pass(2 * SEC);
-    assert_int_equal(nlookups, n + 1);
-    answer(n, 0, 5);
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(fake_nlookups, n + 1);
+    fake_lookup_answer(n, 0, 5);
     assert_false(revalidate_pending(member));
     /* Of what is not to be looked at the owner is no matter. */
     revalidate_rank(member, OWNER);
-    pass(10 * SEC);
-    assert_int_equal(nlookups, n + 1);
+    fake_clock_pass(10 * SEC);
+    assert_int_equal(fake_nlookups, n + 1);
 
     /* Known to be dead: the copy is all that is left. */
     owner.live = false;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(1000 * SEC);
     assert_int_equal(ninvalidated, 0);
     assert_true(revalidate_pending(member));
@@ -472,13 +369,13 @@ static void test_owner_is_missing(void **state)
 static void test_owner_is_silent(void **state)
 {
     (void)state;
-    owner.heard = now;
+    owner.heard = fake_now;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     say_unknown(30 * SEC);
     assert_true(owner.asked);
     assert_int_equal(ninvalidated, 0);
-    owner.heard = now;
+    owner.heard = fake_now;
     say_unknown(61 * SEC);
     assert_int_equal(ninvalidated, 1);
     assert_false(revalidate_pending(member));
@@ -489,22 +386,22 @@ static void test_change(void **state)
 {
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     for (unsigned i = 0; i < 6; i++) {
-        answer(i, EHOSTUNREACH, 0);
-        pass(61 * SEC);
+        fake_lookup_answer(i, EHOSTUNREACH, 0);
+        fake_clock_pass(61 * SEC);
     }
-    answer(6, EHOSTUNREACH, 0); /* for a minute now */
+    fake_lookup_answer(6, EHOSTUNREACH, 0); /* for a minute now */
     home = 1;
     revalidate_rank(member, 2);
-    pass(2 * SEC);
-    assert_int_equal(nlookups, 7);
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(fake_nlookups, 7);
     revalidate_rank(member, 1);
-    pass(2 * SEC);
-    assert_int_equal(nlookups, 8);
-    answer(7, EHOSTUNREACH, 0); /* and its pauses begin anew */
-    pass(2 * SEC);
-    assert_int_equal(nlookups, 9);
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(fake_nlookups, 8);
+    fake_lookup_answer(7, EHOSTUNREACH, 0); /* and its pauses begin anew */
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(fake_nlookups, 9);
 }
 
 /* A change while it is under way: what comes may be from before. It does not wait for that
@@ -513,21 +410,21 @@ static void test_change_meanwhile(void **state)
 {
     (void)state;
     revalidate_rank(member, 1);
-    pass(SEC);
-    assert_int_equal(nlookups, 1);
+    fake_clock_pass(SEC);
+    assert_int_equal(fake_nlookups, 1);
     nrecords = 2;
     revalidate_rank(member, 2);
-    pass(SEC);
-    assert_int_equal(nlookups, 2);
-    assert_string_equal(lookups[1].upath, "f1");
-    answer(0, 0, 5);
-    assert_int_equal(nlookups, 3);
-    assert_string_equal(lookups[2].upath, "f0");
-    answer(2, 0, 6);
-    answer(1, 0, 5);
+    fake_clock_pass(SEC);
+    assert_int_equal(fake_nlookups, 2);
+    assert_string_equal(fake_lookup[1].upath, "f1");
+    fake_lookup_answer(0, 0, 5);
+    assert_int_equal(fake_nlookups, 3);
+    assert_string_equal(fake_lookup[2].upath, "f0");
+    fake_lookup_answer(2, 0, 6);
+    fake_lookup_answer(1, 0, 5);
     assert_int_equal(ninvalidated, 1);
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 3);
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 3);
 }
 
 /* It was removed, or written here. */
@@ -536,14 +433,14 @@ static void test_no_copy_any_more(void **state)
     (void)state;
     nrecords = 2;
     revalidate_rank(member, 1);
-    pass(SEC);
-    answer(0, EHOSTUNREACH, 0);
+    fake_clock_pass(SEC);
+    fake_lookup_answer(0, EHOSTUNREACH, 0);
     record[0].kind = STORE_RECORD_ORIGINAL;
     record[1].kind = STORE_RECORD_ORIGINAL;
-    answer(1, 0, 6);
+    fake_lookup_answer(1, 0, 6);
     assert_int_equal(ninvalidated, 0);
-    pass(1000 * SEC);
-    assert_int_equal(nlookups, 2);
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, 2);
 }
 
 static void test_window(void **state)
@@ -553,13 +450,13 @@ static void test_window(void **state)
     (void)state;
     nrecords = COPIES;
     revalidate_rank(member, 1);
-    pass(SEC);
+    fake_clock_pass(SEC);
     for (unsigned i = 0; i < COPIES; i++) {
-        if (nlookups - i > most)
-            most = nlookups - i;
-        answer(i, 0, 5 + i % 2);
+        if (fake_nlookups - i > most)
+            most = fake_nlookups - i;
+        fake_lookup_answer(i, 0, 5 + i % 2);
     }
-    assert_int_equal(nlookups, COPIES);
+    assert_int_equal(fake_nlookups, COPIES);
     assert_in_range(most, 2, COPIES / 2);
     assert_int_equal(ninvalidated, COPIES / 2);
 }
@@ -567,12 +464,12 @@ static void test_window(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    no_memory = 2;
+    fake_lookups_refused = 2;
     revalidate_rank(member, 1);
-    pass(SEC);
-    assert_int_equal(nlookups, 0);
-    pass(6 * SEC);
-    assert_int_equal(nlookups, 1);
+    fake_clock_pass(SEC);
+    assert_int_equal(fake_nlookups, 0);
+    fake_clock_pass(6 * SEC);
+    assert_int_equal(fake_nlookups, 1);
 }
 
 int main(void)
