@@ -36,7 +36,7 @@ static void unanswered(void)
 {
     unsigned downs = links_rank[ASKED].downs;
 
-    links_now++;
+    fake_now++;
     absent_unanswered(links_member, ASKED, EHOSTUNREACH);
     if (links_rank[ASKED].downs > downs)
         links_down(ASKED); /* the worker tells it later */
