@@ -111,7 +111,7 @@ void questions_go_on(struct questions *qs)
 {
     struct question *q;
 
-    while (qs->nasked < qs->ops->window && (q = qs->list[QUESTION_TODO])) {
+    while (qs && qs->nasked < qs->ops->window && (q = qs->list[QUESTION_TODO])) {
         q->again = false;
         if (qs->ops->is_wanted && !qs->ops->is_wanted(q)) {
             end(q);
@@ -195,7 +195,7 @@ void question_again(struct question *q)
     q->pause = 0;
     if (q->state == QUESTION_LATER)
         move(q, QUESTION_TODO);
-    q->again = q->state != QUESTION_TODO;
+    q->again = true; /* until it is asked: of no matter where it is not under way */
 }
 
 void questions_again(struct questions *qs)

@@ -251,6 +251,20 @@ static void test_not_ours_any_more(void **state)
     assert_in_range(nsteps, 1, 2); /* who waits for it is told */
 }
 
+/* It is no answer. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    fake_lookups_refused = 3;
+    check(0, 1);
+    fake_clock_pass(15 * SEC + SEC / 2);
+    assert_int_equal(fake_nlookups, 1);
+    assert_int_equal(ninvalidated, 0);
+    fake_lookup_answer(0, ENOENT, 0);
+    assert_int_equal(ninvalidated, 0);
+    assert_true(adopt_copies_undecided(member, "f0"));
+}
+
 static void test_window(void **state)
 {
     unsigned most = 0;
@@ -276,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hurry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_ours_any_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_window, setup, teardown),
     };
 

@@ -243,6 +243,19 @@ static void test_window(void **state)
     assert_int_equal(nkept, 0);
 }
 
+/* It is asked for when there may be some. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    fake_lookups_refused = 1;
+    add(0, 1);
+    assert_int_equal(fake_nlookups, 0);
+    assert_int_equal(nkept, 1);
+    fake_clock_pass(5 * SEC + SEC / 2);
+    fake_lookup_answer(0, 0, 5);
+    assert_int_equal(nwithdrawn, 1);
+}
+
 /* Whoever adopts our journal finds them. */
 static void test_stop(void **state)
 {
@@ -263,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_withdrawn, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
     };
 

@@ -38,8 +38,8 @@ static struct mine *mine[MANY];
 static char name[MANY][16];
 static unsigned nfreed, nsteps;
 static enum question_next next;
-static uint64_t by; /* 0: as it is */
-static int status;  /* of the last answer */
+static uint64_t by, least; /* 0: as it is */
+static int status;         /* of the last answer */
 static bool counter_is_enough;
 
 static bool is_wanted(const struct question *question)
@@ -61,6 +61,8 @@ static enum question_next answered(struct question *question, int s,
     status = s;
     if (by)
         pause->by = by;
+    if (least)
+        pause->first = least;
     if (counter_is_enough)
         return entry ? QUESTION_OVER : QUESTION_PUT_OFF;
     return next;
@@ -100,7 +102,7 @@ static int setup(void **state)
     memset(mine, 0, sizeof(mine));
     nfreed = nsteps = 0;
     next = QUESTION_PUT_OFF;
-    by = 0;
+    by = least = 0;
     counter_is_enough = false;
     questions = questions_create(&member, &ops, &member);
     assert_non_null(questions);
@@ -211,6 +213,12 @@ static void test_pauses(void **state)
     pause = fake_now;
     fake_clock_step(UINT64_MAX);
     assert_int_equal(fake_now, pause + FIRST);
+    least = 5 * FIRST; /* it was put off for less by another kind of answer */
+    by = 0;
+    fake_lookup_answer(13, EHOSTUNREACH, 0);
+    pause = fake_now;
+    fake_clock_step(UINT64_MAX);
+    assert_int_equal(fake_now, pause + least);
 }
 
 /* One timer: each has its own pause all the same, and those due at one tick go together. */
@@ -271,18 +279,21 @@ static void test_one_again(void **state)
     assert_int_equal(fake_nlookups, 2);
     questions_go_on(questions);
     assert_int_equal(fake_nlookups, 3);
+    fake_lookup_answer(2, EHOSTUNREACH, 0); /* and its pauses begin anew */
+    fake_clock_pass(FIRST + TICK);
+    assert_int_equal(fake_nlookups, 4);
     next = QUESTION_OVER;
     fake_lookup_answer(1, 0, 5);
-    assert_int_equal(fake_nlookups, 4);
-    assert_string_equal(fake_lookup[3].upath, "f1");
+    assert_int_equal(fake_nlookups, 5);
+    assert_string_equal(fake_lookup[4].upath, "f1");
     assert_int_equal(nfreed, 0);
-    fake_lookup_answer(3, 0, 5);
+    fake_lookup_answer(4, 0, 5);
     assert_int_equal(nfreed, 1);
     question_again(&mine[0]->question);
     mine[0]->wanted = false;
-    fake_lookup_answer(2, 0, 5);
+    fake_lookup_answer(3, 0, 5);
     assert_int_equal(nfreed, 2);
-    assert_int_equal(fake_nlookups, 4);
+    assert_int_equal(fake_nlookups, 5);
 }
 
 static void test_hurry(void **state)
@@ -399,6 +410,7 @@ static void test_destroy(void **state)
     assert_false(questions_any(NULL));
     assert_false(questions_asking(NULL));
     assert_null(questions_add(NULL, "f0"));
+    questions_go_on(NULL);
 }
 
 static void test_no_memory(void **state)
