@@ -347,6 +347,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->review_timer.fn = own_review_timer;
     node->refresh_timer.fn = own_refresh_timer;
     node->sweep_timer.fn = home_sweep;
+    node->orphan_timer.fn = leave_orphans_removed;
     node->copy_timer.fn = copies_timer;
     node->doubt_timer.fn = doubt_timer;
     if (config->absent) {
@@ -508,6 +509,8 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         home_writers_rank_dead(node, rank);
         if (!node->sweep_timer.active)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
+        if (!node->orphan_timer.active)
+            node_timer_start(node, &node->orphan_timer, TIMER_AGAIN);
     }
     writing_rank_changed(node, rank, live);
     own_review(node, false);

@@ -417,6 +417,7 @@ void home_sweep(struct dht_node *node, struct timer *timer)
     for (size_t i = 0; i < sweep.nempty; i++)
         record_remove_empty(node, sweep.empty[i]);
     free(sweep.empty);
+    leave_orphans_published(node);
 }
 
 void home_destroy(struct dht_node *node)

@@ -270,6 +270,8 @@ struct dht_node {
     struct timer copy_timer;
 
     struct passing *passing; /* what is being passed on to other homes, or NULL */
+    struct timer orphan_timer;
+    uint32_t removed_since, published_since; /* epochs whose orphans have been passed on */
     bool *reborn; /* NULL: none; [rank]: it is another process than the one it was */
     bool leaving, retired;
 
@@ -495,6 +497,9 @@ void leave_rank_live(struct dht_node *node, uint32_t rank);
 /* Records of the shard are still to be passed on: leave_step() does, as far as fits. */
 bool leave_has_more(const struct dht_node *node);
 void leave_step(struct dht_node *node);
+/* Ranks have died: pass on what they have removed, or published; node_leave.c says when. */
+void leave_orphans_removed(struct dht_node *node, struct timer *timer);
+void leave_orphans_published(struct dht_node *node);
 /* As a home we took a newer version. */
 void leave_note(struct dht_node *node, const struct dyad_entry *entry);
 /* Pass on what the shard has of upath now. */

@@ -21,6 +21,14 @@
  * its tombstones count as those of one that is gone; of what it removed since then, too,
  * which costs a message that says nothing new.
  *
+ * The same entries have nobody who brings them to new homes when a home dies, or when the
+ * death of who published them is that of a home. So the homes that stay do (the orphans):
+ * else what two deaths far apart have left would be what the third rank of the order knew
+ * from a time in which it stood in, perhaps a file that was removed since. Tombstones soon
+ * after a death (TIMER_AGAIN: many deaths, one walk over the shard); what is published with
+ * the sweep, a second later, since as a rule another rank of its node has taken it over by
+ * then, and sees to it.
+ *
  * What is not passed on: waiters (they register anew when they learn that we are gone) and
  * holders of copies. A home that does not know a holder does not tell it of newer versions;
  * it hears of them from the homes that stay, or makes itself known to the new ones, as
@@ -39,7 +47,10 @@ struct passing {
 
 struct choice {
     struct dht_node *node;
-    uint32_t newcomer; /* DYAD_RANK_NONE: all records */
+    bool (*fn)(const struct choice *choice, const struct dht_record *record);
+    uint32_t newcomer;
+    enum dyad_entry_state state; /* of orphans */
+    uint32_t since;              /* deaths until then have been seen to */
 };
 
 /* Who would publish it again is not there, or does not know of it. */
@@ -62,22 +73,49 @@ void leave_rank_live(struct dht_node *node, uint32_t rank)
         node->reborn[rank] = true;
 }
 
-static bool is_chosen(const struct choice *choice, const struct dht_record *record)
+static bool is_any(const struct choice *choice, const struct dht_record *record)
+{
+    (void)choice;
+    (void)record;
+    return true;
+}
+
+static bool is_home(struct dht_node *node, const struct dht_record *record,
+                    uint32_t rank)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n;
+    unsigned n = dht_node_homes(node, record->upath, homes);
 
-    if (record->entry.state == DYAD_ENTRY_NONE)
-        return false;
-    if (choice->newcomer == DYAD_RANK_NONE)
-        return true;
-    if (!is_orphan(choice->node, &record->entry))
-        return false;
-    n = dht_node_homes(choice->node, record->upath, homes);
     for (unsigned i = 0; i < n; i++)
-        if (homes[i] == choice->newcomer)
+        if (homes[i] == rank)
             return true;
     return false;
+}
+
+static bool is_newcomers(const struct choice *choice, const struct dht_record *record)
+{
+    return is_orphan(choice->node, &record->entry) &&
+           is_home(choice->node, record, choice->newcomer);
+}
+
+/* An orphan since then, or one whose homes may have moved since. (4 R: homes_find().) */
+static bool is_new_orphan(const struct choice *choice, const struct dht_record *record)
+{
+    struct dht_node *node = choice->node;
+    const struct dyad_entry *entry = &record->entry;
+    uint32_t parent =
+        entry->state == DYAD_ENTRY_PUBLISHED ? entry->owner : entry->version.rank;
+    struct dht_key key;
+    bool moved;
+
+    if (entry->state != choice->state || !is_orphan(node, entry))
+        return false;
+    moved = node->death[parent] >> 1 > choice->since;
+    dht_key_init(&key, record->upath, node->config.depth);
+    for (uint32_t j = 0; j < node->config.nranks && j < 4 * node->config.replicas; j++)
+        moved = moved ||
+                node->death[dht_homes_probe(&node->ring, &key, j)] >> 1 > choice->since;
+    return moved && is_home(node, record, node->config.self);
 }
 
 static int pass_add(struct dht_record *record, void *arg)
@@ -86,7 +124,7 @@ static int pass_add(struct dht_record *record, void *arg)
     struct passing *passing = choice->node->passing;
     size_t n = strlen(record->upath) + 1;
 
-    if (!is_chosen(choice, record))
+    if (record->entry.state == DYAD_ENTRY_NONE || !choice->fn(choice, record))
         return 0;
     if (passing->size - passing->len < n) {
         size_t size = 2 * passing->size + n + 4096;
@@ -103,17 +141,15 @@ static int pass_add(struct dht_record *record, void *arg)
 
 /* Pass on what is chosen, after what is being passed on already. 0 or -1 ENOMEM: not all.
  */
-static int pass_start(struct dht_node *node, uint32_t newcomer)
+static int pass_start(struct dht_node *node, const struct choice *choice)
 {
-    struct choice choice = {node, newcomer};
-
     if (node->passing == NULL)
         node->passing = calloc(1, sizeof(*node->passing));
     if (node->passing == NULL)
         return -1;
     if (node->passing->at == node->passing->len)
         node->passing->at = node->passing->len = 0;
-    if (dht_shard_foreach(node->shard, pass_add, &choice) == 0)
+    if (dht_shard_foreach(node->shard, pass_add, (void *)choice) == 0)
         return 0;
     errno = ENOMEM;
     return -1;
@@ -121,18 +157,44 @@ static int pass_start(struct dht_node *node, uint32_t newcomer)
 
 int dht_node_pass_on(struct dht_node *node, uint32_t newcomer)
 {
-    int rc = pass_start(node, newcomer);
+    const struct choice choice = {.node = node, .fn = is_newcomers, .newcomer = newcomer};
+    int rc = pass_start(node, &choice);
 
     node_rearm(node);
     return rc;
 }
 
+static void pass_orphans(struct dht_node *node, enum dyad_entry_state state,
+                         uint32_t *since)
+{
+    const struct choice choice = {
+        .node = node, .fn = is_new_orphan, .state = state, .since = *since};
+
+    if (node->leaving || *since == node->epoch)
+        return; /* all is passed on, or has been */
+    if (pass_start(node, &choice) == 0)
+        *since = node->epoch; /* else with the next death */
+}
+
+void leave_orphans_removed(struct dht_node *node, struct timer *timer)
+{
+    (void)timer;
+    pass_orphans(node, DYAD_ENTRY_WITHDRAWN, &node->removed_since);
+}
+
+void leave_orphans_published(struct dht_node *node)
+{
+    pass_orphans(node, DYAD_ENTRY_PUBLISHED, &node->published_since);
+}
+
 int dht_node_hand_over(struct dht_node *node)
 {
+    const struct choice choice = {.node = node, .fn = is_any};
+
     if (node->leaving)
         return 0;
     node->leaving = true; /* first: the homes are those without us */
-    if (pass_start(node, DYAD_RANK_NONE) < 0) {
+    if (pass_start(node, &choice) < 0) {
         node->leaving = false;
         return -1;
     }
