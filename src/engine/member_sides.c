@@ -97,7 +97,9 @@ static int side_open(struct member *member, struct member_side *side, const char
     while (!(side->journal = store_journal_create(side->dir, name, incarnation)) &&
            errno == EBUSY && store_journal_await(side->dir, name) == 0)
         ;
-    if (!side->journal || label_set(member, side->journal) < 0) {
+    /* A label that could not be written is as a record that could not be (catch_up.c). */
+    if (!side->journal || (label_set(member, side->journal) < 0 &&
+                           (errno == ENOMEM || errno == ENAMETOOLONG))) {
         log_error("cannot open this rank's record below %s/" STORE_CONTROL_DIR ": %m",
                   path);
         return -1;

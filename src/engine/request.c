@@ -206,13 +206,38 @@ static void reserve_inode(struct guest *guest)
     }
 }
 
-/* It may be below a link that nobody has followed on this node yet. */
+/* EHOSTUNREACH is for a process that cannot reach us. */
+static int nobody_can_say(const char *upath, const char *why)
+{
+    log_info("whether \"%s\" is published nobody can say: %s", upath, why);
+    return EIO;
+}
+
+/* It may be below a link that nobody has followed on this node yet: not found is not known
+ * to be true if that is not known. */
 static void stat_brought(void *arg, int status)
 {
     struct guest *guest = arg;
+    const char *upath = guest->msg.entry.upath;
 
     guest->bring = NULL;
-    guest_answer(guest, status == ESTALE ? ESTALE : ENOENT, NULL);
+    switch (status) {
+    case 0: /* they are directories */
+        status = ENOENT;
+        break;
+    case ENOENT:
+    case ENOTDIR:
+    case ESTALE:
+        break;
+    case EHOSTUNREACH:
+        status = nobody_can_say(upath, "what is above it cannot be reached");
+        break;
+    default:
+        log_warn("the directory of \"%s\" cannot be made here: %s", upath,
+                 strerror(status));
+        status = EIO;
+    }
+    guest_answer(guest, status, NULL);
 }
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
@@ -230,11 +255,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     if (status == 0 && S_ISREG(entry->mode))
         reserve_inode(guest);
-    if (status == EHOSTUNREACH) {
-        log_info("whether \"%s\" is published nobody can say: its homes cannot be reached",
-                 upath);
-        status = EIO; /* EHOSTUNREACH is for a process that cannot reach us */
-    }
+    if (status == EHOSTUNREACH)
+        status = nobody_can_say(upath, "its homes cannot be reached");
     guest_answer(guest, status, status == 0 ? entry : NULL);
 }
 

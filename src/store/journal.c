@@ -10,7 +10,9 @@
  * What could not be written (the disk is full, a limit on the process) is in memory all the
  * same, and in a list: these records are appended when that can be done again, which costs
  * one small write that fails until then. Only the last record of a upath counts, so their
- * order among others does not matter.
+ * order among others does not matter. A deletion that could not be written is a node of the
+ * list that nobody finds. The label comes last, for it costs the whole file, unless that is
+ * new.
  *
  * The writer's claim (store/lock.h) is on the file; after a rewrite it is on the new file
  * before that gets the name, and an opener checks after its claim that the file still has
@@ -26,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* Out of memory in a table's growth is an error like any other, not the end of the host
@@ -57,6 +60,7 @@ struct node {
     UT_hash_handle hh;
     struct store_record record;
     bool retired, behind;      /* `behind`: not in the file, or not this one */
+    bool deleted;              /* but not in the file, so it is behind */
     struct node *prev, *later; /* utlist: journal->behind */
     char upath[];
 };
@@ -70,8 +74,10 @@ struct store_journal {
     uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
     uint64_t compact_at; /* not before the file has this size: a rewrite failed */
     struct node *index;
+    uint64_t deleted;    /* of them */
     struct node *behind; /* what the file lacks */
     bool label_behind;   /* and the label */
+    bool walked;         /* no node goes but the one that the caller is at */
     void (*fell_behind)(void *arg);
     void *fell_behind_arg;
 };
@@ -117,6 +123,12 @@ static struct node *index_find(struct store_journal *journal, const char *upath,
     return node;
 }
 
+static struct node *find(struct store_journal *journal, const char *upath)
+{
+    struct node *node = index_find(journal, upath, strlen(upath));
+    return node && !node->deleted ? node : NULL;
+}
+
 static struct node *node_new(const char *upath, size_t len,
                              const struct store_record *record)
 {
@@ -124,7 +136,7 @@ static struct node *node_new(const char *upath, size_t len,
     if (!node)
         return NULL;
     node->record = *record;
-    node->retired = node->behind = false;
+    node->retired = node->behind = node->deleted = false;
     memcpy(node->upath, upath, len);
     node->upath[len] = '\0';
     node->record.entry.upath = node->upath;
@@ -145,9 +157,20 @@ static int index_add(struct store_journal *journal, struct node *node)
     return 0;
 }
 
+static bool has_all(const struct store_journal *journal)
+{
+    return !journal->behind && !journal->label_behind;
+}
+
+static void falls_behind(struct store_journal *journal, bool had_all)
+{
+    if (had_all && journal->fell_behind)
+        journal->fell_behind(journal->fell_behind_arg);
+}
+
 static void behind_set(struct store_journal *journal, struct node *node, bool behind)
 {
-    bool had = journal->behind != NULL;
+    bool had_all = has_all(journal);
 
     if (node->behind == behind)
         return;
@@ -157,23 +180,42 @@ static void behind_set(struct store_journal *journal, struct node *node, bool be
         return;
     }
     DL_APPEND2(journal->behind, node, prev, later);
-    if (!had && journal->fell_behind)
-        journal->fell_behind(journal->fell_behind_arg);
+    falls_behind(journal, had_all);
+}
+
+/* A rewrite leaves it out. */
+static void deleted_set(struct store_journal *journal, struct node *node, bool deleted)
+{
+    uint64_t size = record_size(strlen(node->upath));
+
+    if (node->deleted == deleted)
+        return;
+    node->deleted = deleted;
+    if (deleted) {
+        journal->deleted++;
+        journal->live -= size;
+    } else {
+        journal->deleted--;
+        journal->live += size;
+    }
 }
 
 static void index_remove(struct store_journal *journal, struct node *node)
 {
     behind_set(journal, node, false);
-    journal->live -= record_size(strlen(node->upath));
+    deleted_set(journal, node, true);
+    journal->deleted--;
     HASH_DEL(journal->index, node);
     free(node);
 }
 
-static void index_replace(struct node *node, const struct store_record *record)
+static void index_replace(struct store_journal *journal, struct node *node,
+                          const struct store_record *record)
 {
     node->record = *record;
     node->record.entry.upath = node->upath;
     node->retired = false;
+    deleted_set(journal, node, false);
 }
 
 /* 0 or -1 ENOMEM. */
@@ -213,7 +255,7 @@ static int apply(const struct disk_record *disk, void *arg)
     }
     journal_decode(disk, &record);
     if (node) {
-        index_replace(node, &record);
+        index_replace(journal, node, &record);
         return 0;
     }
     node = node_new(upath, len, &record);
@@ -277,6 +319,7 @@ static int rewrite(struct store_journal *journal, bool only_new)
 {
     char temp[STORE_TEMP_NAME_SIZE];
     struct output out = {.buf = malloc(BUFFER)};
+    struct node *node, *tmp;
     int saved, rc = -1;
 
     if (!out.buf)
@@ -295,8 +338,9 @@ static int rewrite(struct store_journal *journal, bool only_new)
     rc = output_record(&out, COUNT_KIND, "", NULL, journal->openings);
     if (rc == 0 && journal->label)
         rc = output_record(&out, LABEL_KIND, journal->label, NULL, 0);
-    for (struct node *node = journal->index; rc == 0 && node; node = node->hh.next)
-        rc = output_record(&out, node->record.kind, node->upath, &node->record, 0);
+    for (node = journal->index; rc == 0 && node; node = node->hh.next)
+        if (!node->deleted)
+            rc = output_record(&out, node->record.kind, node->upath, &node->record, 0);
     if (rc == 0)
         rc = output_flush(&out);
     DYAD_CRASH_POINT("journal-written");
@@ -311,8 +355,12 @@ static int rewrite(struct store_journal *journal, bool only_new)
         journal->end = out.offset;
         journal->compact_at = COMPACT_MIN;
         journal->label_behind = false;
-        while (journal->behind)
-            behind_set(journal, journal->behind, false);
+        /* The caller may be at work on a deletion: these are written all the same. */
+        DL_FOREACH_SAFE2(journal->behind, node, tmp, later)
+        {
+            if (!node->deleted)
+                behind_set(journal, node, false);
+        }
     } else {
         saved = errno;
         unlinkat(tmpdir, temp, 0);
@@ -385,31 +433,61 @@ static void compact(struct store_journal *journal)
     errno = saved;
 }
 
+static bool is_new(const struct store_journal *journal)
+{
+    return journal->end == MAGIC_LEN + 2 * record_size(0);
+}
+
+/* The label has its place: a journal that had none is new, any other is written anew. */
+static int label_write(struct store_journal *journal, bool again)
+{
+    if (is_new(journal)
+            ? append_quietly(journal, LABEL_KIND, journal->label, NULL, 0, again) < 0
+            : rewrite(journal, false) < 0)
+        return -1;
+    journal->label_behind = false;
+    return 0;
+}
+
+/* Is it worth while to try? On a full disk it would take what little there is from others,
+ * again and again. */
+static bool has_room(const struct store_journal *journal)
+{
+    struct statvfs fs;
+
+    return fstatvfs(journal->fd, &fs) < 0 ||
+           (uint64_t)fs.f_bavail * fs.f_frsize > journal->live;
+}
+
 /* Some of what the file lacks. 0, or -1: it cannot be written yet. */
 static int catch_up(struct store_journal *journal)
 {
-    if (journal->label_behind)
-        return rewrite(journal, false);
+    if (journal->label_behind && is_new(journal) && label_write(journal, true) < 0)
+        return -1;
     for (int i = 0; journal->behind && i < CATCH_UP; i++) {
         struct node *node = journal->behind;
-        if (append_quietly(journal, node->record.kind, node->upath, &node->record, 0,
-                           true) < 0)
+        uint32_t kind = node->deleted ? DELETE_KIND : node->record.kind;
+        if (append_quietly(journal, kind, node->upath, node->deleted ? NULL : &node->record,
+                           0, true) < 0)
             return -1;
-        behind_set(journal, node, false);
+        if (node->deleted)
+            index_remove(journal, node);
+        else
+            behind_set(journal, node, false);
     }
-    return 0;
+    if (journal->behind || !journal->label_behind)
+        return 0;
+    return has_room(journal) ? label_write(journal, true) : -1;
 }
 
 bool store_journal_catch_up(struct store_journal *journal)
 {
     int saved = errno;
-    bool has_all;
 
-    if (journal->behind && catch_up(journal) == 0)
+    if (!has_all(journal) && catch_up(journal) == 0)
         compact(journal);
-    has_all = !journal->behind;
     errno = saved;
-    return has_all;
+    return has_all(journal);
 }
 
 void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg),
@@ -417,6 +495,7 @@ void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg
 {
     journal->fell_behind = fn;
     journal->fell_behind_arg = arg;
+    falls_behind(journal, !has_all(journal));
 }
 
 /* The file of this name, claimed. -1: ENOENT there is none; EBUSY. */
@@ -595,16 +674,16 @@ int store_journal_set_label(struct store_journal *journal, const char *label)
     }
     if (journal->label && strcmp(journal->label, label) == 0)
         return 0;
-    /* It has its place: a journal that had none is new, any other is written anew. */
-    bool is_new = !journal->label && journal->end == MAGIC_LEN + 2 * record_size(0);
+    bool had_all = has_all(journal);
     if (label_keep(journal, label, strlen(label)) < 0)
         return -1;
-    if ((is_new ? append(journal, LABEL_KIND, label, NULL, 0) : rewrite(journal, false)) <
-        0) {
-        journal->label_behind = true;
-        return -1;
-    }
-    return 0;
+    if (label_write(journal, false) == 0)
+        return 0;
+    int saved = errno;
+    journal->label_behind = true;
+    falls_behind(journal, had_all);
+    errno = saved;
+    return -1;
 }
 
 const char *store_journal_label(const struct store_journal *journal)
@@ -624,11 +703,14 @@ int store_journal_clear(struct store_journal *journal)
     }
     HASH_ITER(hh, all, node, next)
     {
-        live -= record_size(strlen(node->upath));
+        if (!node->deleted)
+            live -= record_size(strlen(node->upath));
+        behind_set(journal, node, false);
         HASH_DEL(all, node);
         free(node);
     }
     journal->live = live;
+    journal->deleted = 0;
     return 0;
 }
 
@@ -724,7 +806,7 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
         struct store_record copy = *record;
         rc = append(journal, record->kind, upath, record, 0);
         saved = errno;
-        index_replace(node, &copy);
+        index_replace(journal, node, &copy);
     } else {
         node = node_new(upath, len, record);
         if (!node)
@@ -738,7 +820,7 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
     }
     behind_set(journal, node, rc < 0);
     if (rc == 0) {
-        if (journal->behind || journal->label_behind)
+        if (!has_all(journal) && !journal->walked)
             catch_up(journal);
         compact(journal);
     }
@@ -748,14 +830,19 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
 
 int store_journal_delete(struct store_journal *journal, const char *upath)
 {
-    struct node *node = index_find(journal, upath, strlen(upath));
+    struct node *node = find(journal, upath);
 
     if (!node) {
         errno = ENOENT;
         return -1;
     }
-    if (append(journal, DELETE_KIND, upath, NULL, 0) < 0)
+    if (append(journal, DELETE_KIND, upath, NULL, 0) < 0) {
+        int saved = errno;
+        deleted_set(journal, node, true);
+        behind_set(journal, node, true);
+        errno = saved;
         return -1;
+    }
     index_remove(journal, node);
     compact(journal);
     return 0;
@@ -763,7 +850,7 @@ int store_journal_delete(struct store_journal *journal, const char *upath)
 
 int store_journal_retire(struct store_journal *journal, const char *upath)
 {
-    struct node *node = index_find(journal, upath, strlen(upath));
+    struct node *node = find(journal, upath);
 
     if (!node || node->retired) {
         errno = ENOENT;
@@ -776,7 +863,7 @@ int store_journal_retire(struct store_journal *journal, const char *upath)
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath)
 {
-    struct node *node = index_find(journal, upath, strlen(upath));
+    struct node *node = find(journal, upath);
 
     return node && !node->retired ? &node->record : NULL;
 }
@@ -786,19 +873,22 @@ int store_journal_foreach(struct store_journal *journal,
                           void *arg)
 {
     struct node *node, *next;
+    bool walked = journal->walked;
     int rc = 0;
 
+    journal->walked = true;
     HASH_ITER(hh, journal->index, node, next)
     {
-        if (!node->retired && (rc = fn(&node->record, arg)) != 0)
+        if (!node->retired && !node->deleted && (rc = fn(&node->record, arg)) != 0)
             break;
     }
+    journal->walked = walked;
     return rc;
 }
 
 uint64_t store_journal_count(const struct store_journal *journal)
 {
-    return HASH_COUNT(journal->index);
+    return HASH_COUNT(journal->index) - journal->deleted;
 }
 
 uint64_t store_journal_bytes(const struct store_journal *journal)

@@ -74,13 +74,15 @@ int store_journal_remove(struct store_journal *journal);
  * ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: this process has the new one, and the
  * file gets it when it can be written again. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
-/* fn is called when the file begins to lack something that was put: by the put, before it
- * returns. It must not call back. From then on store_journal_catch_up() is to be called
- * from time to time until it says that the file has all (a put tries, too). */
+/* fn is called when the file begins to lack something that was put, deleted or a label: by
+ * that call, before it returns, or by this one. It must not call back. From then on
+ * store_journal_catch_up() is to be called from time to time until it says that the file
+ * has all (a put tries, too). */
 void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg),
                              void *arg);
 bool store_journal_catch_up(struct store_journal *journal);
-/* A retired one, too. 0, or -1: ENOENT there is none; ENOSPC, ...: it stays. */
+/* A retired one, too. 0, or -1: ENOENT there is none; ENOSPC, ...: this process has it no
+ * more, and the file names it until it can be written again. */
 int store_journal_delete(struct store_journal *journal, const char *upath);
 /* Not to be found any more, here; in the file it stays until store_journal_delete(): what
  * it names is being removed, and whoever reads the journal meanwhile, or takes it over when

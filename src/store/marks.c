@@ -23,6 +23,14 @@
  * it. The filters stay one too high: they are raised before a slot can be found and lowered
  * after it cannot.
  *
+ * Whether somebody lives is asked in his pid namespace, or, of another one, judged by how
+ * long ago he came. Neither is in the word that is swapped. So `since` is written before
+ * the swap, by whoever tries: for the one that wins it is right, and who had it before
+ * seems no older for it. `ns` is written after it, by the winner, and is a hash of his
+ * namespace and of himself: as long as it is the former one's he counts as of another
+ * namespace, which nobody can look into. Killed in these instructions he is found when that
+ * time is over (STORE_PROC_FOREIGN_MAX).
+ *
  * Two last closers: each tests the lock after its own close, so the one whose close was the
  * last sees it free; both may, and the swap decides. A lock is taken before the slot shows
  * DIRTY, so rule() never finds a live description without one; what it can find is a closer
@@ -34,8 +42,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-
-#include "store/proc.h"
 
 _Static_assert(STORE_MARK_LOCK_OFFSET == STORE_LOCK_OFFSET, "one place for our locks");
 
@@ -73,6 +79,14 @@ bool store_marks_shared(const struct store_marks *marks)
     return atomic_load_explicit(&marks->table->header.shared, memory_order_relaxed) != 0;
 }
 
+/* FREEING lasts for nanoseconds. Who makes it so stores his word without a look, and not in
+ * which pid namespace he is: so he counts as of another one, too. */
+static bool is_freed_by_the_dead(struct marks_slot *slot, uint64_t word)
+{
+    return marks_age(slot) >= STORE_PROC_FOREIGN_MAX &&
+           !store_proc_alive((uint64_t)WORD_PID(word) << 32, 0, 0);
+}
+
 /* Slots of processes that died where nothing of any file is at stake. Returns how many. */
 static unsigned reclaim(struct store_marks *marks)
 {
@@ -88,12 +102,11 @@ static unsigned reclaim(struct store_marks *marks)
             (state != STORE_MARK_OPENING || atomic_load(&slot->name) ||
              atomic_load(&slot->ino)))
             continue;
-        /* These states last for nanoseconds; no time is kept of them, the pid alone is
-         * asked. One of another pid namespace may be cut short here: it then finds its swap
-         * refused. */
-        if (store_proc_alive((uint64_t)WORD_PID(word) << 32, 0, 0))
+        if (state == MARKS_STATE_FREEING ? !is_freed_by_the_dead(slot, word)
+                                         : marks_opener_alive(slot, word))
             continue;
         pid_t pid = store_proc_pid(store_proc_self(NULL));
+        marks_renew(slot);
         if (atomic_compare_exchange_strong(
                 &slot->word, &word, marks_with_state(word, pid, MARKS_STATE_FREEING))) {
             marks_empty(marks, i, WORD_GENERATION(word));
@@ -114,6 +127,7 @@ static bool claim(struct store_marks *marks, uint32_t index, pid_t pid, uint64_t
     if (generation > WORD_GENERATION_MAX)
         generation = 1;
     *claimed = WORD_MAKE(generation, pid, STORE_MARK_OPENING);
+    marks_renew(slot);
     return atomic_compare_exchange_strong(&slot->word, &word, *claimed);
 }
 
@@ -151,9 +165,8 @@ claimed:;
     uint32_t low = index;
     atomic_compare_exchange_strong(&table->header.low, &low, index + 1);
     raise_to(&table->header.top, index + 1);
-    atomic_store(&slot->ns, ns);
-    atomic_store(&slot->since, marks_now_seconds());
     atomic_store(&slot->opener, self);
+    atomic_store(&slot->ns, marks_tag(ns, self));
     atomic_fetch_add(&table->names[marks_bucket(name)], 1);
     atomic_store(&slot->name, name);
     return marks_mark_of(word, index);
@@ -290,8 +303,8 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || store_identity_read(fd, &file) < 0 ||
         atomic_load(&table->inodes[marks_bucket(file.ino)]) == 0)
         goto out;
-    store_proc_t self = store_proc_self(NULL);
-    uint32_t top = atomic_load(&table->header.top);
+    uint32_t ns, top = atomic_load(&table->header.top);
+    store_proc_t self = store_proc_self(&ns);
     for (uint32_t i = 0; i < top && !found; i++) {
         struct marks_slot *slot = &table->slots[i];
         uint64_t word = atomic_load(&slot->word), opener = atomic_load(&slot->opener);
@@ -307,10 +320,13 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = marks_mark_of(word, i);
-        /* "Opened by" should name somebody who lives. */
-        if (opener != self &&
-            !store_proc_alive(opener, atomic_load(&slot->ns), marks_age(slot)))
-            atomic_compare_exchange_strong(&slot->opener, &opener, self);
+        /* "Opened by" should name somebody who lives. `ns` may be a closer's by now. */
+        uint32_t tag = atomic_load(&slot->ns);
+        if (opener == self || marks_opener_alive(slot, word))
+            continue;
+        marks_renew(slot);
+        if (atomic_compare_exchange_strong(&slot->opener, &opener, self))
+            atomic_compare_exchange_strong(&slot->ns, &tag, marks_tag(ns, self));
     }
 out:
     errno = saved;
@@ -337,17 +353,24 @@ static bool is_held_elsewhere(struct marks_slot *slot, uint64_t word, store_mark
     return held > 0;
 }
 
+/* Another with our number may have been its closer, in another pid namespace: until ours is
+ * there `closer` names nobody. */
 static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, uint64_t word)
 {
     uint32_t ns;
-    store_proc_t self = store_proc_self(&ns);
+    store_proc_t self = store_proc_self(&ns), former = atomic_load(&slot->closer);
 
+    /* Else `former` may be of somebody who is closing now. */
+    if (atomic_load(&slot->word) != word)
+        return false;
+    if (former)
+        atomic_compare_exchange_strong(&slot->closer, &former, 0);
+    marks_renew(slot);
     if (!marks_swap(marks, slot, word,
                     marks_with_state(word, store_proc_pid(self), STORE_MARK_CLOSING)))
         return false;
-    atomic_store(&slot->ns, ns);
-    atomic_store(&slot->since, marks_now_seconds());
     atomic_store(&slot->closer, self);
+    atomic_store(&slot->ns, marks_tag(ns, self));
     return true;
 }
 

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#include "store/proc.h"
-
 static void describe(struct marks_slot *slot, uint64_t word, uint32_t index,
                      struct store_mark_info *info)
 {

@@ -10,8 +10,6 @@
 
 #include <errno.h>
 
-#include "store/proc.h"
-
 /* --- the ruling --- */
 
 /* OPENING, and the process that was opening may be dead. 1 abandoned, 0 not, -1 look again.

@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store/proc.h"
-
 struct marks_slot *marks_find(struct store_marks *marks, store_mark_t mark, uint64_t *word)
 {
     struct marks_slot *slot = &marks->table->slots[marks_index_of(mark)];
@@ -86,6 +84,7 @@ void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation)
     atomic_store(&slot->opener, 0);
     atomic_store(&slot->closer, 0);
     atomic_store(&slot->heir, 0);
+    atomic_store(&slot->ns, 0);
     atomic_store(&slot->word, WORD_MAKE(generation, 0, STORE_MARK_FREE));
     wake(marks, slot);
     lower_to(&marks->table->header.low, index);
@@ -97,6 +96,7 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     struct marks_slot *slot = &table->slots[index];
     pid_t pid = store_proc_pid(store_proc_self(NULL));
 
+    marks_renew(slot);
     if (!atomic_compare_exchange_strong(&slot->word, &word,
                                         marks_with_state(word, pid, MARKS_STATE_FREEING)))
         return false;
@@ -110,6 +110,39 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     return true;
 }
 
+/* Who is slow takes nothing back. */
+void marks_renew(struct marks_slot *slot)
+{
+    uint32_t seen = atomic_load(&slot->since), now = marks_now_seconds();
+
+    while ((int32_t)(now - seen) > 0 &&
+           !atomic_compare_exchange_weak(&slot->since, &seen, now))
+        ;
+}
+
+/* Never 0, which is nobody's. */
+uint32_t marks_tag(uint32_t ns, store_proc_t proc)
+{
+    uint64_t both[2] = {proc, ns};
+    uint32_t tag = (uint32_t)XXH3_64bits(both, sizeof(both));
+
+    return tag ? tag : 1;
+}
+
+/* No pid namespace has this number. */
+#define NS_FOREIGN 1u
+
+/* Of a process that the slot names; foreign if `ns` is not of it, or not yet. */
+static uint32_t ns_of(struct marks_slot *slot, store_proc_t proc)
+{
+    uint32_t own, tag = atomic_load(&slot->ns);
+
+    store_proc_self(&own);
+    if (tag == marks_tag(own, proc))
+        return own;
+    return tag == marks_tag(0, proc) ? 0 : NS_FOREIGN;
+}
+
 bool marks_opener_alive(struct marks_slot *slot, uint64_t word)
 {
     store_proc_t opener = atomic_load(&slot->opener);
@@ -117,7 +150,11 @@ bool marks_opener_alive(struct marks_slot *slot, uint64_t word)
     /* Not stored yet, or begin() was cut short: what the word says is all there is. */
     if (WORD_STATE(word) == STORE_MARK_OPENING && !opener)
         opener = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(opener, atomic_load(&slot->ns), marks_age(slot));
+    uint32_t ns = ns_of(slot, opener);
+    /* `ns` is of a closer who has abandoned it: he had the opener's description. */
+    if (ns == NS_FOREIGN && WORD_STATE(word) == STORE_MARK_ABANDONED)
+        ns = ns_of(slot, atomic_load(&slot->closer));
+    return store_proc_alive(opener, ns, marks_age(slot));
 }
 
 bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
@@ -126,5 +163,5 @@ bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
 
     if (store_proc_pid(closer) != WORD_PID(word))
         closer = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(closer, atomic_load(&slot->ns), marks_age(slot));
+    return store_proc_alive(closer, ns_of(slot, closer), marks_age(slot));
 }

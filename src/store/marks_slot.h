@@ -17,6 +17,7 @@
 #include "store/lock.h"
 #include "store/marks.h"
 #include "store/marks_table.h"
+#include "store/proc.h"
 #include "util/clock.h"
 
 /* How long the lock may be free before a closer that should have come is given up. */
@@ -80,6 +81,10 @@ void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation)
 /* From a state that was just read to FREE; false if somebody else was quicker. */
 bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
 
+/* Whoever is about to become responsible for the state: that is not long ago. */
+void marks_renew(struct marks_slot *slot);
+/* What `ns` holds when `proc`, of this pid namespace, is responsible for the state. */
+uint32_t marks_tag(uint32_t ns, store_proc_t proc);
 /* Do the processes live that the slot names? */
 bool marks_opener_alive(struct marks_slot *slot, uint64_t word);
 bool marks_closer_alive(struct marks_slot *slot, uint64_t word);

@@ -47,7 +47,7 @@ struct marks_slot {
     _Atomic uint64_t closer; /* store_proc_t */
     _Atomic uint64_t
         heir;            /* ABANDONED: the mark whose clearing makes the file whole again */
-    _Atomic uint32_t ns; /* pid namespace of who is responsible for the state */
+    _Atomic uint32_t ns; /* who is responsible for the state, and his pid namespace */
     _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds of that */
 };
 

@@ -234,23 +234,27 @@ static bool start_once(char *const env[])
 /* At the start of main, or when a constructor needs the engine: after exec the claim is
  * there already, and a constructor that asked the member would wait for itself. Before main
  * there is one thread. */
-static enum { NOT_STARTED, NOT_LAUNCHED, LAUNCHED } started;
+enum { NOT_STARTED, NOT_LAUNCHED, LAUNCHED };
+/* Of the starting thread; the thread that it starts sees NOT_LAUNCHED, or LAUNCHED. */
+static _Atomic int started;
 
 bool wrapper_member_start(char *const env[])
 {
-    if (started == NOT_STARTED) {
-        started = NOT_LAUNCHED;
+    if (atomic_load_explicit(&started, memory_order_relaxed) == NOT_STARTED) {
+        atomic_store_explicit(&started, NOT_LAUNCHED, memory_order_relaxed);
         if (start_once(env))
-            started = LAUNCHED;
+            atomic_store_explicit(&started, LAUNCHED, memory_order_relaxed);
     }
-    return started == LAUNCHED;
+    return atomic_load_explicit(&started, memory_order_relaxed) == LAUNCHED;
 }
 
 void wrapper_member_hurry(void)
 {
     uint32_t seen;
 
-    if (__builtin_expect(started == NOT_STARTED, 0) && wrapper_mine())
+    if (__builtin_expect(
+            atomic_load_explicit(&started, memory_order_relaxed) == NOT_STARTED, 0) &&
+        wrapper_mine())
         wrapper_member_start(wrapper_env);
     seen = atomic_load_explicit(&word, memory_order_relaxed);
     if (__builtin_expect((seen & STATE_MASK) == WAITING, 0))

@@ -3,8 +3,9 @@
  *
  * wrapper_path_find_as() has followed the links that are here. What it came to is looked up
  * under its whole name first; only if that is not published may a directory before it be
- * a link that is. Each link that is made here makes the path mean something else, so it
- * is resolved again, as often as the kernel would.
+ * a link that is. The member has tried that (ESTALE), but for a name that was withdrawn.
+ * Each link that is made here makes the path mean something else, so it is resolved again,
+ * as often as the kernel would.
  */
 #include "util/clock.h"
 #include "wrapper/resolve.h"
@@ -116,12 +117,18 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
             if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0 ||
                 errno == ESTALE)
                 again = wrapper_path_again(where);
-        } else if (errno == EIO) { /* not known: ENOENT could be false */
-            return nowhere(EIO);
-        } else if (!is_parent_here(where, upath) &&
-                   ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 &&
-                   errno == ESTALE) {
+        } else if (errno == EIO || errno == ENOTDIR) { /* EIO: ENOENT could be false */
+            return nowhere(errno);
+        } else if (errno == ESTALE) {
             again = wrapper_path_again(where);
+        } else if (!is_parent_here(where, upath)) {
+            bool unpublished = errno == ENOENT; /* else there is nobody to ask */
+            if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0)
+                return nowhere(ENOENT);
+            if (errno == ESTALE)
+                again = wrapper_path_again(where);
+            else if (unpublished && errno != ENOENT)
+                return nowhere(errno == ENOTDIR ? ENOTDIR : EIO);
         }
         if (again == WRAPPER_PATH_SAME)
             return nowhere(ENOENT);

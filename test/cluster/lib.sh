@@ -162,7 +162,10 @@ case $SANITIZE in
     ;;
 *thread*)
     PRELOAD=$(gcc -print-file-name=libtsan.so):$PRELOAD
-    JOB_ENV+=("TSAN_OPTIONS=log_path=$WORK/sanitizer")
+    # UCX is shared with the program, and its hooks would run in threads that the runtime has already taken down. The
+    # runtime has a thread that polls, so that no rank is ever quiet: what waits for "nobody is left" does not end.
+    JOB_ENV+=("TSAN_OPTIONS=log_path=$WORK/sanitizer:ignore_noninstrumented_modules=1:die_after_fork=0:suppressions=$TEST_DIR/tsan.supp"
+        UCX_MEM_EVENTS=n)
     ;;
 esac
 

@@ -2,7 +2,7 @@
 # A node's cable taken out for less and for more than the timeouts, and put back: waits are bounded, no answer is
 # wrong, and everything is found again without a restart.
 . "$(dirname "$0")/../cluster/lib.sh"
-cluster_up 3
+cluster_up 5
 JOB_ENV+=(DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3)
 
 # What the ranks of a job do, step by step: they wait for files that the test makes, and the other way round.
@@ -46,6 +46,28 @@ for i, directory in enumerate(sys.argv[1:]):
 PY
     mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
 }
+# looks NAME PATH...: at each, in one of the ways that there are: how, and what came of it.
+looks() {
+    "$PYTHON" - "${@:2}" >"$WORK/$1.$PMIX_RANK.new" <<'PY'
+import concurrent.futures, ctypes, errno, os, sys
+access = ctypes.CDLL(None, use_errno=True).access
+def accessed(path):
+    if access(path.encode(), os.F_OK):
+        raise OSError(ctypes.get_errno(), path)
+ways = (os.stat, accessed, os.readlink, os.lstat)
+def look(path, way):
+    try:
+        way(path)
+        what = 'there'
+    except OSError as e:
+        what = errno.errorcode[e.errno]
+    return ' '.join([os.path.basename(os.path.dirname(path)), way.__name__, what])
+with concurrent.futures.ThreadPoolExecutor(60) as pool:
+    for line in pool.map(look, sys.argv[1:], len(sys.argv) // len(ways) * ways + ways):
+        print(line)
+PY
+    mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
+}
 answer() { # NAME PATH [stat]: the answer into $WORK/NAME.RANK
     try "$2" "${3:-}" >"$WORK/$1.$PMIX_RANK.new"
     mv "$WORK/$1.$PMIX_RANK.new" "$WORK/$1.$PMIX_RANK"
@@ -84,7 +106,9 @@ next() { rm -f "$WORK"/[a-z]*.[0-9] "$WORK"/go.*; [ ! -e "$LOG" ] || : >"$LOG"; 
 job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
     r=$PMIX_RANK
     for i in 0 1 2 3 4 5 6 7; do echo "old $r" >"$SSD/own.$r.$i"; done
-    [ $r = 2 ] || for i in 0 1 2 3 4 5 6 7 8 9; do mkdir "$SSD/dir.$r.$i"; done
+    [ $r = 2 ] || for i in 0 1 2 3 4 5 6 7 8 9; do mkdir "$SSD/dir.$r.$i" "$SSD/at.$r.$i"; done
+    [ $r = 2 ] || for i in 0 1 2 3 4 5 6 7 8 9; do ln -s "at.$r.$i" "$SSD/link.$r.$i"; done
+    [ $r = 2 ] || for i in 0 1 2 3 4 5 6 7 8 9; do echo "$r" >"$SSD/at.$r.$i/f"; done
     reached written
     await go.copy
     for q in 0 1 2; do for i in 0 1 2 3; do cat "$SSD/own.$q.$i" >/dev/null || exit 3; done; done
@@ -98,10 +122,12 @@ job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
         echo "same name from 0" >"$SSD/both" ;;
     1) answer near "$SSD/own.0.6"
         makes made "$SSD"/nodir.{0,1,2,3,4}
+        looks looked "$SSD"/nodir.{0,1,2,3,4,5,6,7}/f
         answer far "$SSD/own.2.6" ;;
     2) answer own "$SSD/own.2.7"
         answer far "$SSD/own.0.7"
         for i in 0 1 2 3 4 5 6 7; do answer "look$i" "$SSD/own.1.$i" stat; done
+        looks looked "$SSD"/link.{0,1}.{0,1,2,3,4,5,6,7,8,9}/f
         makes made "$SSD"/dir.{0,1}.{0,1,2,3,4,5,6,7,8,9}
         echo "new 2" >"$SSD/own.2.0"
         echo "same name from 2" >"$SSD/both"
@@ -143,6 +169,15 @@ while read -r directory how what; do
 done <"$WORK/made.2"
 say "in directories that are not here: $(cut -d' ' -f3 "$WORK/made.2" | sort | uniq -c | tr -s ' \n' ' ')"
 ! grep -v ' ENOENT$' "$WORK/made.1" || fail "on the bigger side a file is made in a directory that there is not"
+# Below a link that is not here, the same: there is a file of that name.
+while read -r link how what; do
+    case $how,$what in
+    *,there | *,EIO | readlink,EINVAL) ;;
+    *) fail "below the published $link, beyond a cut: $how, $what" ;;
+    esac
+done <"$WORK/looked.2"
+say "below links that are not here: $(cut -d' ' -f3 "$WORK/looked.2" | sort | uniq -c | tr -s ' \n' ' ')"
+! grep -v ' ENOENT$' "$WORK/looked.1" || fail "on the bigger side something is below a directory that there is not"
 begin=$EPOCHREALTIME
 "$CLUSTER_SH" heal n2
 found_again
@@ -260,6 +295,40 @@ done
 "$CLUSTER_SH" heal n2
 found_again
 go go.healed
+job_end_ok 60
+
+# Two nodes of five are cut off: on the bigger side a name that is not found is not published. But a name below a link
+# that is not here is not found, either; and where the link leads nobody can say if it has no home, or its owner is gone.
+next
+job_begin 120 5@n0,n1,n2,n3,n4 bash -c '. "$WORK/rank.sh"
+    r=$PMIX_RANK
+    case $r in
+    0) await below.3; await below.4 ;;
+    3 | 4) for i in {0..29}; do
+            mkdir "$SSD/below.$r.$i" && echo "$r" >"$SSD/below.$r.$i/f" && ln -s "below.$r.$i" "$SSD/to.$r.$i" || exit 3
+        done ;;
+    esac
+    reached below
+    await go.cut
+    [ $r != 0 ] || looks looked "$SSD"/to.{3,4}.{0..29}/f
+    reached found
+    await go.end'
+all below
+"$CLUSTER_SH" cut n3
+"$CLUSTER_SH" cut n4
+until_true 30 "a cut longer than DYAD_JOIN_TIMEOUT" sh -c '[ "$(grep -c "rank 0.*has not come back" "$1")" = 2 ]' _ "$LOG"
+go go.cut
+until_true 60 "rank 0 has looked" test -e "$WORK/looked.0"
+while read -r link how what; do
+    case $how,$what in
+    *,there | *,EIO | readlink,EINVAL) ;;
+    *) fail "below the published $link, whose homes are cut off: $how, $what" ;;
+    esac
+done <"$WORK/looked.0"
+say "below links whose owners are cut off, and all homes of some: $(cut -d' ' -f3 "$WORK/looked.0" | sort | uniq -c | tr -s ' \n' ' ')"
+"$CLUSTER_SH" heal n3
+"$CLUSTER_SH" heal n4
+go go.end
 job_end_ok 60
 
 # Shorter than the timeouts, while all of them write and read: nobody need notice more than a delay.

@@ -57,6 +57,7 @@ if on 0; then
     mkdir early early/d
     ln -s target early/link
     ln -s d early/dirlink
+    for i in 1 2 3 4; do ln -s d early/unseen$i; done
     mkdir -p tree/a/b tree/empty
     echo one >tree/one
     echo three >tree/a/b/three
@@ -98,6 +99,10 @@ if on 2; then
     wait
     is "link, followed before it was there" target cat "$work/early.link"
     is "directory link, followed before it was there" dirlink cat "$work/early.dirlink"
+    is "stat below a directory link that nobody has followed" 8 stat -c %s early/unseen1/f
+    is "test -e below such a link" "" bash -c '[ -e early/unseen2/f ] || echo no'
+    is "test -e of what is not there" "" bash -c '! [ -e early/unseen3/none ] || echo there'
+    is "readlink below such a link" "readlink: early/unseen4/f: Invalid argument" readlink -v early/unseen4/f
     is "ls" $'a\nc\ndangling\ndirlink\nempty\nlink\none' ls tree
     is "ls -A of the top" $'early\nmode\nold\nonly1\ntree' ls -A
     is "test -d, -f, -h, -e" "" bash -c '[ -d tree/a ] && [ -d tree/empty/ ] && [ -f tree/a/two ] &&

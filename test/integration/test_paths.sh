@@ -30,10 +30,12 @@ echo 9 >/dev/fd/7
 exec 7>&-
 cp /usr/bin/printf "$1/bin/printf"       # a program ...
 { chmod 755 "$1/bin/script"; printf '#!/bin/sh\necho script $1\n'; } >"$1/bin/script"
-cp "$1/bin/script" "$1/bin/sa"           # looked for, not waited for: before what is waited for
+for name in a e; do                      # looked for, not waited for: before what is waited for
+    cp "$1/bin/script" "$1/bin/s$name"
+done
 cp /bin/sh "$1/bin/interp"
 { chmod 755 "$1/bin/interpreted"; printf '#!%s/bin/interp\necho interpreted\n' "$1"; } >"$1/bin/interpreted"
-for name in b c d e f g; do cp "$1/bin/script" "$1/bin/s$name"; done
+for name in b c d f g; do cp "$1/bin/script" "$1/bin/s$name"; done
 for i in $(seq 40); do cp /usr/bin/true "$1/bin/true$i"; done
 exec 8>"$1/bin/late"                     # ... one that is there, and incomplete
 printf '#!/bin/sh\necho lat' >&8 && chmod 755 "$1/bin/late"

@@ -34,6 +34,15 @@ job_killed 40 "recorded read" \
     1@n1 bash -c "$RANK"'wait_for flag.killed; reads late one; made ok.read; made flag.over'
 unrecorded late
 
+# Nor could it be recorded that a file is none any more.
+begin_case
+job_killed 40 "recorded" \
+    1@n0 bash -c "$RANK"'publish; size() { cat "$SSD"/.dyad/owner/* | wc -c; }
+        limit; before=$(size); rm "$SSD/filler.$PMIX_RANK.1"; [ "$(size)" = "$before" ] || exit 1; ulimit -S -f unlimited
+        until [ "$(size)" -gt "$before" ]; do sleep 0.05; done; made ok.recorded; made flag.over; die' -- \
+    1@n1 bash -c "$IDLE"
+grep -q "cannot record filler.0.1 in journal" "$LOG" || fail "the removal was recorded"
+
 # It cannot, until the rank is dead. The journal knows an older version of what was rewritten, a copy under that name,
 # or nothing; or it is not what is published any more. And who takes it over cannot write a journal either.
 for heir in true "publish; limit"; do

@@ -290,6 +290,7 @@ static void full_disk(void **state)
 
     signal(SIGXFSZ, SIG_IGN);
     put(journal, "a", 1);
+    put(journal, "gone", 1);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
     limit = none;
     limit.rlim_cur = store_journal_bytes(journal) + 50;
@@ -298,7 +299,7 @@ static void full_disk(void **state)
     assert_int_equal(store_journal_put(journal, &record), -1);
     assert_int_equal(errno, EFBIG);
     assert_int_equal(store_journal_put(journal, &other), -1);
-    assert_int_equal(store_journal_delete(journal, "a"), -1);
+    assert_int_equal(store_journal_delete(journal, "gone"), -1);
     /* What is published is served, recorded or not. */
     check(journal, "a", 2);
     check(journal, "b", 3);
@@ -369,6 +370,164 @@ static void catches_up(void **state)
     check(journal, "f2499", 4);
     assert_null(store_journal_find(journal, "gone"));
     assert_int_equal(store_journal_count(journal), 2501);
+    store_journal_destroy(journal);
+}
+
+/* A limit on the size of this process's files stands for the full disk: nothing can be
+ * written beyond `bytes`. */
+static void limit_files(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes == UINT64_MAX ? limit.rlim_max : bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* What other processes see. */
+static bool file_names(struct scratch *s, const char *upath)
+{
+    struct store_look look = {.upath = upath};
+
+    assert_int_equal(store_journal_look(s->dir, "rank.0", &look, 1), 0);
+    return look.found;
+}
+
+static int note_record(const struct store_record *record, void *arg)
+{
+    strcat(strcat(arg, record->entry.upath), " ");
+    return 0;
+}
+
+static int delete_it(const struct store_record *record, void *arg)
+{
+    assert_int_equal(store_journal_delete(arg, record->entry.upath), -1);
+    return 0;
+}
+
+/* A deletion that could not be written is one for this process, and is written later. */
+static void catches_up_with_deletions(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    struct store_record record = make_record("kept", 2);
+    char names[256] = "";
+    int behind = 0;
+
+    put(journal, "gone", 1);
+    put(journal, "kept", 1);
+    put(journal, "retired", 1);
+    put(journal, "stays", 1);
+    store_journal_on_behind(journal, count_one, &behind);
+    uint64_t bytes = store_journal_bytes(journal);
+    limit_files(bytes);
+    errno = 0;
+    assert_int_equal(store_journal_delete(journal, "gone"), -1);
+    assert_int_equal(errno, EFBIG);
+    assert_int_equal(behind, 1);
+    assert_int_equal(store_journal_delete(journal, "gone"), -1);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(store_journal_retire(journal, "gone"), -1);
+    assert_int_equal(store_journal_delete(journal, "kept"), -1);
+    assert_int_equal(store_journal_retire(journal, "retired"), 0);
+    assert_int_equal(store_journal_delete(journal, "retired"), -1);
+    record = make_record("new", 1); /* the file has never had it */
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    assert_int_equal(store_journal_delete(journal, "new"), -1);
+    assert_null(store_journal_find(journal, "gone"));
+    assert_int_equal(store_journal_count(journal), 1);
+    assert_int_equal(store_journal_foreach(journal, note_record, names), 0);
+    assert_string_equal(names, "stays ");
+    assert_false(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_true(file_names(s, "gone"));
+    /* It is there again. */
+    record = make_record("kept", 2);
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    check(journal, "kept", 2);
+    assert_int_equal(store_journal_count(journal), 2);
+
+    limit_files(UINT64_MAX);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(behind, 1);
+    bytes = store_journal_bytes(journal);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_false(file_names(s, "gone"));
+    assert_false(file_names(s, "retired"));
+    journal = reopen(s, journal, 1);
+    check(journal, "kept", 2);
+    check(journal, "stays", 1);
+    assert_int_equal(store_journal_count(journal), 2);
+
+    /* All at once, while it is gone through; then the file is written anew. */
+    store_journal_on_behind(journal, count_one, &behind);
+    limit_files(store_journal_bytes(journal));
+    assert_int_equal(store_journal_foreach(journal, delete_it, journal), 0);
+    assert_int_equal(behind, 2);
+    assert_int_equal(store_journal_count(journal), 0);
+    limit_files(UINT64_MAX);
+    assert_int_equal(store_journal_set_label(journal, "whose"), 0);
+    assert_false(file_names(s, "stays"));
+    put(journal, "stays", 3);
+    assert_true(store_journal_catch_up(journal));
+    limit_files(store_journal_bytes(journal));
+    assert_int_equal(store_journal_delete(journal, "stays"), -1);
+    limit_files(UINT64_MAX);
+    assert_int_equal(store_journal_clear(journal), 0);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_count(journal), 0);
+    put(journal, "stays", 4);
+    journal = reopen(s, journal, 2);
+    check(journal, "stays", 4);
+    assert_int_equal(store_journal_count(journal), 1);
+    store_journal_destroy(journal);
+}
+
+/* A label that could not be written, of a new journal or one that has records, is. */
+static void catches_up_with_its_label(void **state)
+{
+    struct scratch *s = *state;
+    struct store_journal *journal = reopen(s, NULL, 0);
+    char label[DYAD_UPATH_MAX + 1];
+    int behind = 0;
+
+    uint64_t bytes = store_journal_bytes(journal);
+    limit_files(bytes);
+    assert_int_equal(store_journal_set_label(journal, "whose"), -1);
+    assert_int_equal(errno, EFBIG);
+    assert_string_equal(store_journal_label(journal), "whose");
+    store_journal_on_behind(journal, count_one, &behind);
+    assert_int_equal(behind, 1); /* it was before it was asked to say so */
+    struct store_record record = make_record("a", 1);
+    assert_int_equal(store_journal_put(journal, &record), -1);
+    assert_false(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_bytes(journal), bytes);
+    limit_files(UINT64_MAX);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(behind, 1);
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "whose");
+    assert_true(file_names(s, "a"));
+
+    put(journal, "b", 1);
+    bytes = store_journal_bytes(journal);
+    limit_files(100);
+    assert_int_equal(store_journal_set_label(journal, "other"), -1);
+    assert_int_equal(behind, 2);
+    assert_false(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "whose");
+    limit_files(UINT64_MAX);
+    assert_true(store_journal_catch_up(journal));
+    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
+    assert_string_equal(label, "other");
+    assert_true(store_journal_bytes(journal) < bytes); /* one count */
+    journal = reopen(s, journal, 1);
+    assert_string_equal(store_journal_label(journal), "other");
+    assert_int_equal(store_journal_count(journal), 2);
+    check(journal, "b", 1);
     store_journal_destroy(journal);
 }
 
@@ -592,10 +751,19 @@ static void taken_over(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(remembers),     TEST(retires),          TEST(taken_over),
-        TEST(checks_names),  TEST(one_writer),       TEST(written_anew_when_removed),
-        TEST(torn_tail),     TEST(full_disk),        TEST(catches_up),
-        TEST(stays_compact), TEST(killed_at_random),
+        TEST(remembers),
+        TEST(retires),
+        TEST(taken_over),
+        TEST(checks_names),
+        TEST(one_writer),
+        TEST(written_anew_when_removed),
+        TEST(torn_tail),
+        TEST(full_disk),
+        TEST(catches_up),
+        TEST(catches_up_with_deletions),
+        TEST(catches_up_with_its_label),
+        TEST(stays_compact),
+        TEST(killed_at_random),
     };
     if (argc > 1 && strcmp(argv[1], "--long") == 0)
         many = 1000000;

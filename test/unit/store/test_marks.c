@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "store/marks.h"
-#include "store/marks_table.h"
+#include "store/marks_slot.h"
 
 #include "closed_by_name.h"
 #include "util/clock.h"
@@ -808,6 +808,9 @@ static void reclaims_slots(void **state)
     for (unsigned i = 0; i < MARKS_STEP; i++)
         table->slots[i].word =
             WORD_MAKE(5, dead, i % 2 ? MARKS_STATE_FREEING : STORE_MARK_OPENING);
+    /* Not of which pid namespace they are: so it takes its time. */
+    for (unsigned i = 0; i < MARKS_STEP; i++)
+        table->slots[i].since = marks_now_seconds() - STORE_PROC_FOREIGN_MAX;
     table->header.top = MARKS_STEP;
     store_mark_t mark = store_marks_begin(marks, "f");
     assert_true(mark != 0);

@@ -867,6 +867,32 @@ static int act_no_parent(void)
     return 0;
 }
 
+/* The same, for who looks at a name: whether the directory is a link, below which there is
+ * such a name, nobody can say. */
+static int act_look_below(void)
+{
+    static const struct {
+        const char *path;
+        int error;
+    } below[] = {{"unknown/f", EIO}, {"none/f", ENOENT}};
+    struct statx stx;
+    struct stat st;
+    char buf[64];
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = below[i].path;
+        int error = below[i].error;
+        CHECK(stat(path, &st) == -1 && errno == error);
+        CHECK(statx(AT_FDCWD, path, 0, STATX_SIZE, &stx) == -1 && errno == error);
+        CHECK(access(path, F_OK) == -1 && errno == error);
+        CHECK(readlink(path, buf, sizeof(buf)) == -1 && errno == error);
+    }
+    /* The member makes a link here before it answers. */
+    CHECK(stat("made/f", &st) == 0 && st.st_size == 15);
+    CHECK(access("made/none", F_OK) == -1 && errno == ENOENT);
+    return 0;
+}
+
 /* Ways from elsewhere: links to the managed directory, and descriptors. */
 static int act_ways(void)
 {
@@ -1094,7 +1120,8 @@ static const struct act acts[] = {
     ACT(stale),         ACT(member_dup2),     ACT(member_close),
     ACT(member_exec),   ACT(member_held),     ACT(member_exec_fails),
     ACT(gds),           ACT(relative),        ACT(two_dirs),
-    ACT(published),     ACT(no_parent),       ACT(ways),
+    ACT(published),     ACT(no_parent),       ACT(look_below),
+    ACT(ways),
 };
 
 int main(int argc, char **argv)

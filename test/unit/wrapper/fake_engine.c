@@ -3,9 +3,10 @@
  *
  * One line per call in $FAKE_LOG: pid-independent, "what side upath result". Files below
  * $FAKE_REMOTE are "published elsewhere": consume copies one to the managed directory,
- * lookup shows it. Of directories "unknown..." the homes cannot be asked. Tokens are
- * counted per process; write_closed publishes if no other process holds the file's mark,
- * which is, as in the real engine, an OFD lock at 2^62.
+ * lookup shows it. Of directories "unknown..." the homes cannot be asked. A link "made..."
+ * lookup makes itself, as the real one does all. Tokens are counted per process;
+ * write_closed publishes if no other process holds the file's mark, which is, as in the
+ * real engine, an OFD lock at 2^62.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -248,11 +249,12 @@ static int consume(enum engine_side side, const char *upath, bool wait)
 static int lookup(enum engine_side side, const char *upath, struct stat *st)
 {
     char from[2 * PATH_MAX], temporary[2 * PATH_MAX];
+    bool made = strncmp(upath, "made/", 5) == 0;
     struct stat local;
     int rc, fd;
 
     snprintf(from, sizeof(from), "%s/%s", remote, upath);
-    rc = remote[0] ? lstat(from, st) : -1;
+    rc = remote[0] && !made ? lstat(from, st) : -1;
     if (rc == 0 && S_ISREG(st->st_mode) && (fd = open_temporary(from, temporary)) >= 0) {
         if (fstat(fd, &local) == 0) {
             st->st_dev = local.st_dev;
@@ -261,7 +263,7 @@ static int lookup(enum engine_side side, const char *upath, struct stat *st)
         close(fd);
     }
     say("lookup %s %s %d", side_name[side], upath, rc);
-    if (rc < 0)
+    if (rc < 0 && (!made || make_parents(upath) == 0 || errno != ESTALE))
         errno = ENOENT;
     return rc;
 }

@@ -393,6 +393,12 @@ static const struct call_case
             {.name = "directories that are nowhere",
              .argv = ACTOR("no_parent"),
              .log = "*bring_parents c unknown/XXXXXX -1\n"},
+            {.name = "a look below directories that are nowhere",
+             .argv = ACTOR("look_below"),
+             .log = "*lookup c none/f -1\nbring_parents c none/f -1\n"
+                    "lookup c made/f -1\nlookup c pub/f 0\nlookup c pub/none -1\n"
+                    "bring_parents c pub/none 0\n",
+             .how = LINKS},
             {.name = "ways to one file",
              .argv = ACTOR("ways", "%o"),
              .log = "lookup p s -1\nchanged p s 40700\n" W("s/a") P("s/a", "1") W("b")
@@ -706,6 +712,7 @@ static void publish_links(void)
     write_link("remote/link2", "r");
     write_link("remote/dirlink", "pub");
     write_link("remote/newlink", "new");
+    write_link("remote/made", "pub");
     write_link("remote/away", "/nonexistent/away");
 }
 
