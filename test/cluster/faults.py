@@ -431,7 +431,8 @@ class Judge:
     def note_seen(self, op):
         """Somebody has read what a killed process wrote: then it was published, by now."""
         for c in self.changes.get(op.name, []):
-            if c.dead and not c.sure and c.uid == op.outcome[1] and (
+            # What it would have renamed to this name may have had this name before, and been read then.
+            if c.dead and not c.sure and c.uid == op.outcome[1] and op.end >= c.begin and (
                     self.node(op.rank) != self.node(c.rank) or op.begin > c.end):
                 c.sure, c.end = True, min(c.end, op.end)
                 self.changes[op.name] = [o for o in self.changes[op.name] if o.op is not c.op or o is c]

@@ -347,6 +347,16 @@ class Renames(Judged):
         self.wrong(self.whole().refused(1, 13, "g", errno.ENOENT), "ENOENT")
         self.wrong(self.whole().lies(0, "g", None, "0 bytes"), "no whole version")
 
+    def test_there_and_back(self):
+        """It would give a name back what it has had before, and is killed: who read that then has not seen this rename."""
+        def history():
+            h = History().write(0, 5, "f", "0.1").read(1, 6, "f", "0.1").op(0, 8, "rename", "f", 8.1, "done", to="g")
+            h.write(0, 9, "f", "0.2").write(0, 9.5, "g", "0.3")
+            return h.op(0, 10, "rename", "g", None, to="f").kill(0, 10.1)
+        self.right(history().read(1, 11, "f", "0.3"))
+        self.right(history().read(1, 11, "f", "0.2"))
+        self.wrong(history().read(1, 9.8, "f", "0.1"), "stale")
+
     def test_left(self):
         self.right(self.left().refused(1, 13, "g", errno.ENOENT), "absent")
         self.right(self.left().read(1, 13, "g", "0.3"))  # it was published before
