@@ -121,7 +121,8 @@ int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
 
 /* Put an entry back that an earlier incarnation of this rank published, or a rank of this
  * storage that is dead (from the catalogue): same version, entry->owner == self.
- * Asynchronous, no completion. */
+ * Asynchronous, no completion. With the version that is ours already: tell the homes again,
+ * which may name another owner by now. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);

@@ -131,6 +131,7 @@ struct own {
     struct publish *queue;   /* the first is under way */
     struct incoming *deferred;
     bool relay_again; /* when `queue` is empty: what our shard has then */
+    bool again;       /* restored while it is brought to its homes: once more after that */
     UT_hash_handle hh;
     uint32_t hash;  /* for uthash */
     uint32_t epoch; /* the homes below acknowledged when that many deaths were known */

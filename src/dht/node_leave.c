@@ -80,8 +80,7 @@ static bool is_any(const struct choice *choice, const struct dht_record *record)
     return true;
 }
 
-static bool is_home(struct dht_node *node, const struct dht_record *record,
-                    uint32_t rank)
+static bool is_home(struct dht_node *node, const struct dht_record *record, uint32_t rank)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n = dht_node_homes(node, record->upath, homes);

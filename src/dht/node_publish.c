@@ -103,7 +103,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
         own->nhomes = 0;
     }
     if (op->repair && own->entry.state != DYAD_ENTRY_NONE &&
-        (op->relay || dyad_version_cmp(&op->entry.version, &own->entry.version) != 0)) {
+        (op->relay || own->again ||
+         dyad_version_cmp(&op->entry.version, &own->entry.version) != 0)) {
+        own->again = false;
         own_review(node, false); /* another became ours meanwhile: dht_node_restore() */
     } else if (status == 0) {
         own->nhomes = 0;

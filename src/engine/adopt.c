@@ -89,13 +89,25 @@ static bool is_ours(const struct store_record *own, const struct store_record *f
                                         found->kind == STORE_RECORD_COPY));
 }
 
+/* We have taken it over from a third before, and so has the dead one (its journal could not
+ * be emptied): the homes know whoever told them last. */
+static bool is_ours_too(const struct store_record *own, const struct store_record *found)
+{
+    return own && own->kind == STORE_RECORD_ORIGINAL &&
+           found->kind == STORE_RECORD_ORIGINAL &&
+           dyad_version_cmp(&own->entry.version, &found->entry.version) == 0;
+}
+
 static void take_item(struct adopt *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
 
     own = store_journal_find(a->member->side[left->side].journal, found->entry.upath);
-    if (is_ours(own, found) || produce_pending(a->member, found->entry.upath))
+    if (is_ours(own, found) || produce_pending(a->member, found->entry.upath)) {
+        if (is_ours_too(own, found) && dht_node_restore(a->member->dht, &own->entry) < 0)
+            log_error("out of memory: \"%s\" is not published again", own->entry.upath);
         return;
+    }
     if (item->as == FOUND_SAME) {
         take_record(a, left, found);
     } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {

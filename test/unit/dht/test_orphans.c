@@ -99,6 +99,43 @@ static void test_published(void **state)
     }
 }
 
+static void take_over(struct fake_net *net, uint32_t rank, unsigned key, uint32_t dead)
+{
+    struct dyad_entry entry = net->rank[dead].journal[key];
+
+    entry.upath = fake_key(key);
+    entry.owner = rank;
+    assert_int_equal(dht_node_restore(net->rank[rank].node, &entry), 0);
+    fake_net_run(net, SEC);
+}
+
+/* Two have taken over the same file, one after the other, for what says that it is done
+ * could not be written. The one that the homes know dies: the other one says again that it
+ * has the file, also if both homes live on. */
+static void test_two_heirs(void **state)
+{
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = net_create();
+        uint32_t dead = fake_stranger(net, key, 0), first, second;
+        struct result r;
+
+        fake_publish_ok(net, dead, key, 6, PUB);
+        fake_net_kill(net, dead, true);
+        first = fake_stranger(net, key, 0);
+        second = fake_stranger(net, key, 1);
+        take_over(net, first, key, dead);
+        take_over(net, second, key, dead);
+        fake_net_kill(net, second, true);
+        take_over(net, first, key, dead);
+        fake_lookup(net, living(net), key, 0, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+        assert_int_equal(r.status, 0);
+        assert_int_equal(r.entry.owner, first);
+        fake_net_destroy(net);
+    }
+}
+
 /* A death costs messages for what it concerns only. */
 static void test_costs(void **state)
 {
@@ -128,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_removed),
         cmocka_unit_test(test_published),
+        cmocka_unit_test(test_two_heirs),
         cmocka_unit_test(test_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
