@@ -20,6 +20,10 @@
  * - The first member of a rank was started over the network a moment ago. So there silence
  *   counts, unless half of the nodes is known to be missing (side.c).
  *
+ * An address that the server has kept may be that of an earlier member: the rank is asked
+ * for until the newest has come, and a refusal there does not prove that nobody lives
+ * (lost.c).
+ *
  * Who is lost so is asked for again, with the pauses of lost.c, and the same is decided
  * again: it comes, or, with the network there again, is one that never joins.
  */
@@ -78,7 +82,7 @@ void absent_ask_again(struct member *member, uint32_t rank)
 {
     unsigned left = AT_ONCE;
 
-    absent_ask(member, rank);
+    member_find_again(member, rank);
     for (uint32_t r = 0; left > 0 && r < member->job->nranks; r++)
         if (is_elsewhere(member, r) && !lost_since(member, r) && lost_prove(member, r))
             left--;

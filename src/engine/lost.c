@@ -23,8 +23,9 @@
  *   good, or comes back as another incarnation, which introduces itself. Not asked again.
  *   (Not if it is on another node and we have no interface that is up: then it is we who
  *   are cut off.)
- * - Of one that nobody has told us the address of (we have joined anew beyond a cut) the
- *   launcher is asked (absent.c).
+ * - Of one that nobody has told us the address of, or one that may be out of date (we have
+ *   joined anew beyond a cut), the launcher is asked (absent.c); that nobody listens at
+ *   such an address proves nothing.
  * - What is lost and not gone is missing, for however long: the table does not believe
  *   negative answers that only its stand-ins give (dht/node_lookup.c), and that nobody is
  *   left who could publish is not said as long as somebody is missing who could. Which side
@@ -57,6 +58,7 @@ struct lost_rank {
     uint64_t pause;
     bool gone, over; /* nobody is there; DYAD_JOIN_TIMEOUT has passed */
     bool stranger;   /* it was not known: of its incarnation nothing follows */
+    bool kept;       /* its address may be that of an earlier member */
     uint32_t incarnation;
     uint64_t unserved; /* when a fetch from it was given up, and none like it was served
                         * since; or 0 */
@@ -123,9 +125,9 @@ static void ask(struct member *member, uint32_t rank, uint64_t now)
     l->asked_at = now;
     l->ask_at = now + l->pause;
     l->pause = 2 * l->pause < ASK_MAX ? 2 * l->pause : ASK_MAX;
-    if (!net_worker_peer(member->worker, rank))
+    if (l->kept || !net_worker_peer(member->worker, rank))
         absent_ask_again(member, rank);
-    else
+    if (net_worker_peer(member->worker, rank))
         net_worker_probe(member->worker, rank); /* if it cannot be, then the next time */
 }
 
@@ -167,6 +169,8 @@ void lost_unanswered(struct member *member, uint32_t rank)
 
     if (!l->since || l->gone || !lost_refused(member, rank, l->asked_at))
         return;
+    if (l->kept && !net_worker_heard_at(member->worker, rank))
+        return; /* an earlier member is gone; where the present one is the launcher tells */
     log_info("%s is gone: nobody listens at its address", member_describe(member, rank));
     l->gone = true;
     l->ask_at = 0;
@@ -353,11 +357,13 @@ void lost_add(struct member *member, uint32_t rank)
         lost->nsuspect--;
     if (!l->since)
         lost->nlost++;
-    *l = (struct lost_rank){.since = now, .ask_at = now + ASK_FIRST, .pause = ASK_FIRST};
+    *l = (struct lost_rank){
+        .since = now, .ask_at = now + ASK_FIRST, .pause = ASK_FIRST, .kept = l->kept};
     if (net_worker_peer(member->worker, rank))
         l->incarnation = net_worker_peer(member->worker, rank)->incarnation;
     else
         l->stranger = true;
+    l->stranger |= l->kept && !net_worker_heard_at(member->worker, rank);
     due(lost, l->ask_at);
     side_lost(member, rank);
     tell_table(member, rank);
@@ -433,6 +439,11 @@ bool lost_is_missing(const struct member *member, uint32_t rank)
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && !l->gone;
+}
+
+void lost_kept(struct member *member, uint32_t rank, bool kept)
+{
+    of(member)->rank[rank].kept = kept;
 }
 
 uint64_t lost_asked_at(const struct member *member, uint32_t rank)

@@ -280,9 +280,13 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bo
             member_links_set_live(member, rank, false);
     } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
-        if (kept)
+        if (kept && !net_worker_heard_at(member->worker, rank)) {
+            lost_kept(member, rank, true);
             side_joined_anew(member);
+        }
     }
+    if (!kept) /* the newest, though it may be lost already */
+        lost_kept(member, rank, false);
     free(peer);
 }
 

@@ -123,6 +123,8 @@ bool lost_may_return(const struct member *member, uint32_t rank);
  * been asked, or cannot be. */
 bool lost_prove(struct member *member, uint32_t rank);
 bool lost_is_suspect(const struct member *member, uint32_t rank);
+/* Is its address what the launcher's server on this node has kept, and no more? */
+void lost_kept(struct member *member, uint32_t rank, bool kept);
 /* When it was asked last, of one that is lost; else 0. */
 uint64_t lost_asked_at(const struct member *member, uint32_t rank);
 /* This process did not run for so long. */
@@ -136,7 +138,7 @@ uint64_t absent_patience(const struct member *member);
 int absent_ask(struct member *member, uint32_t rank);
 /* It has none, as far as it says: never joined, or beyond a cut. Here it is decided. */
 void absent_unanswered(struct member *member, uint32_t rank, int error);
-/* A rank that is lost, and of which there is no address that could be tried. */
+/* A rank that is lost, and of which there is no address, or one that may be out of date. */
 void absent_ask_again(struct member *member, uint32_t rank);
 
 /* --- side.c: which side of a cut we are on --- */

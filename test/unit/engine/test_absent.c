@@ -171,6 +171,27 @@ static void test_known(void **state)
     assert_int_equal(links_rank[ASKED].downs, 0);
 }
 
+/* Nobody listens at the address of a member that was there before: that says nothing of the
+ * present one, for which the launcher is asked on. At the newest address it does. */
+static void test_nobody_listens(void **state)
+{
+    (void)state;
+    links_found(ASKED);
+    lost_kept(links_member, ASKED, true);
+    links_down(ASKED);
+    links_turn(1);
+    assert_int_equal(links_rank[ASKED].gets, 1);
+    lost_unanswered(links_member, ASKED);
+    is_missing();
+    links_turn(LINKS_JOIN);
+    lost_ask(links_member, ASKED);
+    lost_unanswered(links_member, ASKED);
+    is_missing();
+    lost_kept(links_member, ASKED, false);
+    lost_unanswered(links_member, ASKED);
+    assert_false(lost_is_missing(links_member, ASKED));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +204,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_heard_long_ago, setup, teardown),
         cmocka_unit_test_setup_teardown(test_comes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_known, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_listens, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
