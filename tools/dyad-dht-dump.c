@@ -528,13 +528,20 @@ static int print(json_t *document)
         putchar('\n');
         return rc;
     }
-    if (opt.check)
+    if (opt.check) {
+        dump_print_ended(stderr, document, "dead");
         return dump_check_print(stdout, document);
+    }
     printf("session %s\n", json_string_value(json_object_get(document, "session")));
     if (opt.key)
         return dump_print_key(stdout, document);
-    if (!opt.entries && !opt.waiting)
-        return dump_print_shards(stdout, document);
+    if (!opt.entries && !opt.waiting) {
+        rc = dump_print_shards(stdout, document);
+        dump_print_ended(stdout, document, "left");
+        dump_print_ended(stdout, document, "dead");
+        dump_print_ended(stdout, document, "ended");
+        return rc;
+    }
     if (opt.entries)
         rc = dump_print_entries(stdout, document);
     if (rc == 0 && opt.entries && opt.waiting)

@@ -435,6 +435,13 @@ bool lost_is_missing(const struct member *member, uint32_t rank)
     return l->since && !l->gone;
 }
 
+bool lost_has_ended(const struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    return l->since && l->gone && l->over;
+}
+
 uint64_t lost_asked_at(const struct member *member, uint32_t rank)
 {
     return of(member)->rank[rank].asked_at;
