@@ -18,6 +18,7 @@ solo() {
 stays() {
     solo "$1" bash -c '[ ! -e "$0/none" ]; echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' \
         "$SSD" "$WORK/pid.$2" "$WORK/over" &
+    last=$!
     until_true 20 "$2 is there" test -s "$WORK/pid.$2"
 }
 # dump NODE ARG...: status in $status, output in $WORK/out, $WORK/err.
@@ -36,6 +37,7 @@ has() {
 }
 export DYAD_WAIT=none
 stays n0 first
+first=$last
 stays n1 second
 
 say 'four come and go'
@@ -78,7 +80,7 @@ has out 'dead: rank 6' "who is dead"
 say 'one that is there and silent is missed'
 stays n1 third
 node_exec n1 kill -STOP "$(cat "$WORK/pid.third")"
-dump n0 --check
+dump n0
 is 2 "a stopped one"
 has err 'rank 7: did not answer in time' "why"
 node_exec n1 kill -CONT "$(cat "$WORK/pid.third")"
@@ -101,7 +103,35 @@ until_true 30 "they are known to be dead" alone
 stays n0 fourth
 dump n0 --check
 is 0 "with one that has come later"
+
+say 'two sessions on a node: what is around the tool tells which'
+mkdir "$WORK/other"
+node_exec n0 env DYAD_LINGER=0 timeout -k 2 60 "$BIN/dyad-run" --dmd "$WORK/other" --session-dir "$WORK/session2" \
+    bash -c 'echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' - "$WORK/pid.other" "$WORK/over" </dev/null &
+other=$!
+until_true 20 "the other is there" test -s "$WORK/pid.other"
+which() {
+    local expected=$1
+    shift
+    status=0
+    node_exec n0 env "$@" >"$WORK/out" 2>"$WORK/err" || status=$?
+    is 0 "$*"
+    [ "$(grep -c '^ *solo' "$WORK/out")" -eq "$expected" ] || fail "$*: $(cat "$WORK/out")"
+}
+which 1 "DYAD_PATH=$WORK/other" "$DUMP"
+which 2 "DYAD_PATH=$SSD" "$DUMP"
+which 1 "DYAD_SESSION_DIR=$WORK/session2" "$DUMP"
+which 2 "DYAD_SESSION_DIR=$SESSION" "$DUMP"
+which 1 "$DUMP" --session "$WORK/session2"
+dump n0 --list
+is 0 "the list"
+grep -q "session directory $WORK/session2, managed $WORK/other\$" "$WORK/out" || fail "the list does not tell: $(cat "$WORK/out")"
+status=0
+node_exec n0 "$DUMP" >"$WORK/out" 2>"$WORK/err" || status=$?
+is 1 "nothing tells which"
+grep -q 'several sessions' "$WORK/err" || fail "nothing tells which: $(cat "$WORK/err")"
 : >"$WORK/over"
-wait || true
-sanitizers_silent
+wait $first || fail "the first: $?"
+wait $last || fail "the last: $?"
+wait $other || fail "the other: $?"
 nothing_left
