@@ -464,10 +464,13 @@ static void check_launcher(const struct engine_config *config, const char *progr
             return;
         }
     }
-    if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir)
+    if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir &&
+        !getenv(BOOT_SAID_ALONE)) {
+        set_variable(BOOT_SAID_ALONE, "1", 1);
         warn(
             "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
             "other; start it with mpirun, or with srun --mpi=pmix, or give --session-dir");
+    }
 }
 
 static void check_program(const char *program, const char *wrapper)
