@@ -33,7 +33,7 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
     else if (c->lost_since)
         snprintf(
             to, size,
-            "who published it is not there, and no process of this session serves it: one "
+            "who published it has ended, and no process of this session serves it: one "
             "that is started on its node will%s%s",
             *nodes ? "; such files may lie on " : "", nodes);
     else if (c->abandoned)

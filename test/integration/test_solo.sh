@@ -183,7 +183,7 @@ waits n0 cat "$SSD/half" >"$WORK/out.2" 2>"$WORK/err.2" &
 three=$!
 waits n0 cat "$SSD/never" >"$WORK/out.2" 2>"$WORK/err.2" &
 four=$!
-until_true 20 "it is said that the owner does not answer" logged 'waiting for "owned" after .* on node n1, which does not answer (it may be stopped'
+until_true 20 "it is said that the owner does not answer" logged 'waiting for "owned" after .* on node n1.* does not answer (it may be stopped'
 until_true 20 "it is said that half a file lies here" logged 'waiting for "half" after .*lies here, left by a process that was killed while it wrote it'
 until_true 20 "it is said that one who does not answer might have it" logged \
     'waiting for "never" after .*nobody who answers has published it; process .* on node n1 does not answer'
@@ -195,6 +195,32 @@ wait $four && fail "what nobody wrote was read"
 : >"$WORK/over"
 ok "the owner" $one
 ok "the home" $home
+
+part 'what a killed fetch has left goes while others of the node live'
+rm -f "$WORK/over" "$WORK/pid"
+temporaries() {
+    node_exec n1 find "$SSD/.dyad/tmp" -type f -size +1000k 2>/dev/null
+}
+begun() {
+    [ -n "$(temporaries)" ]
+}
+cleaned() {
+    [ -z "$(temporaries)" ]
+}
+waits n1 bash -c 'until [ -e "$0" ]; do sleep 0.1; done' "$WORK/over" &
+one=$!
+waits n0 bash -c 'head -c 300M /dev/zero >"$0/big"; echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' "$SSD" "$WORK/pid" "$WORK/over" &
+two=$!
+until_true 20 "the file is published" test -s "$WORK/pid"
+waits n1 bash -c 'echo $$ >"$1"; exec cat "$0/big"' "$SSD" "$WORK/reader" >/dev/null &
+three=$!
+until begun; do :; done
+node_exec n1 kill -9 "$(cat "$WORK/reader")"
+wait $three && fail "the reader was faster than the test"
+until_true 10 "the temporary file is gone" cleaned
+: >"$WORK/over"
+ok "the neighbour" $one
+ok "the owner" $two
 
 part 'neither a launcher nor a session directory'
 node_exec n0 env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" bash -c 'echo x >"$0/x" && cat "$0/x" >/dev/null && cat "$0/x"' "$SSD" \
