@@ -50,6 +50,7 @@ struct rank {
     UT_hash_handle hh;
     json_int_t rank;
     bool kept, checked; /* it answered the first, the second question */
+    const char *ended;  /* it has, for good: "left" and so on, of a document; or NULL */
 };
 
 /* What was answered, and what can be said of it. */
@@ -99,12 +100,19 @@ static struct rank *view_rank(struct view *view, json_int_t number)
     return rank;
 }
 
-/* It answered all that it was asked. */
-static bool answered(struct view *view, json_int_t number)
+static const struct rank *find_rank(struct view *view, json_int_t number)
 {
     const struct rank *rank;
 
     HASH_FIND(hh, view->ranks, &number, sizeof(number), rank);
+    return rank;
+}
+
+/* It answered all that it was asked. */
+static bool answered(struct view *view, json_int_t number)
+{
+    const struct rank *rank = find_rank(view, number);
+
     return rank && rank->kept && rank->checked;
 }
 
@@ -170,6 +178,15 @@ static bool is_unreachable(const json_t *document, json_int_t rank)
 static int view_take(struct view *view, const json_t *document, uint8_t flags)
 {
     const json_t *shards = json_object_get(document, "shards");
+    const json_t *ended = json_object_get(document, "ended");
+
+    for (size_t i = 0; i < json_array_size(ended); i++) {
+        const json_t *one = json_array_get(ended, i);
+        struct rank *rank = view_rank(view, number(one, "rank"));
+        if (!rank)
+            return -1;
+        rank->ended = json_string_value(json_object_get(one, "state"));
+    }
 
     for (size_t i = 0; i < json_array_size(shards); i++) {
         const json_t *shard = json_array_get(shards, i);
@@ -302,8 +319,13 @@ static bool owner_is_wrong(struct view *view, const struct name *name,
 
     concern(f, owner);
     if (!answered(view, owner)) {
-        dump_text_printf(
-            &f->what, "rank %" JSON_INTEGER_FORMAT ", its owner, does not answer", owner);
+        const struct rank *rank = find_rank(view, owner);
+        const char *ended = rank ? rank->ended : NULL;
+        dump_text_printf(&f->what, "rank %" JSON_INTEGER_FORMAT ", its owner, %s", owner,
+                         !ended                       ? "does not answer"
+                         : strcmp(ended, "left") == 0 ? "has left, and nobody serves it"
+                         : strcmp(ended, "dead") == 0 ? "has died, and nobody serves it"
+                                                      : "has ended, and nobody serves it");
     } else if (!own || compare(part_version(own), part_version(entry)) != 0) {
         dump_text_printf(&f->what, "rank %" JSON_INTEGER_FORMAT ", its owner, has ", owner);
         if (own) {
@@ -523,11 +545,12 @@ json_t *dump_check(dump_check_ask_fn ask, void *arg)
         unsettled += verdict == UNSETTLED;
     }
     result = json_pack(
-        "{s:I, s:O, s:I, s:I, s:O?}", "checked", (json_int_t)HASH_COUNT(view.names),
+        "{s:I, s:O, s:I, s:I, s:O?, s:O?}", "checked", (json_int_t)HASH_COUNT(view.names),
         "mismatches", mismatches, "unsettled", unsettled, "unconfirmed", unconfirmed,
         "unreachable",
         json_object_get(json_array_size(json_object_get(own, "unreachable")) ? own : kept,
-                        "unreachable"));
+                        "unreachable"),
+        "ended", json_object_get(own, "ended"));
     if (!result)
         errno = ENOMEM;
 free_all:

@@ -23,7 +23,7 @@ typedef json_t *(*dump_check_ask_fn)(void *arg, uint8_t flags, const char *upath
 
 /* A JSON object (docs/dht-dump.md):
  *   {"checked": N, "mismatches": [{"upath": NAME, "ranks": [...], "what": TEXT}, ...],
- *    "unsettled": N, "unconfirmed": N, "unreachable": [...]}
+ *    "unsettled": N, "unconfirmed": N, "unreachable": [...], "ended": [...]}
  * or NULL with errno: ENODATA a question was not answered by anybody (the callee has said
  * why), ENOMEM. */
 json_t *dump_check(dump_check_ask_fn ask, void *arg);

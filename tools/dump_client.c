@@ -245,6 +245,7 @@ struct shard {
     json_t *json;      /* pages so far, or NULL */
     bool complete;     /* the last page is here, or an error */
     const char *error; /* static text, or NULL */
+    const char *ended; /* its state: its process has ended, and nobody has followed it */
     UT_hash_handle hh;
 };
 
@@ -268,6 +269,12 @@ static int shard_compare(const struct shard *a, const struct shard *b)
 static const char *describe(int error)
 {
     switch (error) {
+    case NET_DUMP_LEFT:
+        return "has left";
+    case NET_DUMP_DIED:
+        return "has died";
+    case NET_DUMP_ENDED:
+        return "has ended: it has left or died";
     case EHOSTUNREACH:
     case ECONNREFUSED:
     case ENOTCONN:
@@ -280,6 +287,15 @@ static const char *describe(int error)
     default:
         return strerrordesc_np(error) ? strerrordesc_np(error) : "failed";
     }
+}
+
+/* How the process of a slot has ended: the state for the document; NULL: it has not. */
+static const char *describe_end(int error)
+{
+    return error == NET_DUMP_LEFT    ? "left"
+           : error == NET_DUMP_DIED  ? "dead"
+           : error == NET_DUMP_ENDED ? "ended"
+                                     : NULL;
 }
 
 /* Append the arrays of a further page. 0 or -1 ENOMEM. */
@@ -320,6 +336,7 @@ static int take_reply(struct shard **shards, const struct net_msg *msg)
     shard->complete = !(msg->flags & NET_DUMP_MORE);
     if (msg->status) {
         shard->error = describe(msg->status);
+        shard->ended = describe_end(msg->status);
         shard->complete = true;
     } else if (!json_is_object(page)) {
         shard->error = describe(EPROTO);
@@ -371,26 +388,34 @@ static int fill_missing(struct shard **shards, const struct dump_query *query, b
     return 0;
 }
 
-static json_t *make_document(struct shard *shards, const char *session)
+/* Nobody need answer for a process that has ended, unless it was the one to be asked, or
+ * had begun to answer. */
+static json_t *make_document(struct shard *shards, const char *session, bool all)
 {
-    json_t *answered = json_array(), *unreachable = json_array();
+    json_t *answered = json_array(), *unreachable = json_array(), *ended = json_array();
     struct shard *shard, *next;
-    int failed = !answered || !unreachable;
+    int failed = !answered || !unreachable || !ended;
 
     HASH_ITER(hh, shards, shard, next)
     {
         if (shard->json)
             failed |= json_array_append(answered, shard->json);
-        if (shard->error)
+        if (shard->ended && !shard->json && all)
+            failed |= json_array_append_new(
+                ended, json_pack("{sIss}", "rank", (json_int_t)shard->rank, "state",
+                                 shard->ended));
+        else if (shard->error)
             failed |= json_array_append_new(
                 unreachable, json_pack("{sIss}", "rank", (json_int_t)shard->rank, "error",
                                        shard->error));
     }
-    json_t *document = failed ? NULL
-                              : json_pack("{sssOsO}", "session", session, "shards",
-                                          answered, "unreachable", unreachable);
+    json_t *document = failed
+                           ? NULL
+                           : json_pack("{sssOsOsO}", "session", session, "shards", answered,
+                                       "unreachable", unreachable, "ended", ended);
     json_decref(answered);
     json_decref(unreachable);
+    json_decref(ended);
     return document;
 }
 
@@ -442,7 +467,7 @@ json_t *dump_client_ask(int fd, const char *session, const struct dump_query *qu
         goto failed;
     if (fill_missing(&shards, query, done && !error,
                      done && !error ? "did not answer" : describe(error)) < 0 ||
-        !(document = make_document(shards, session))) {
+        !(document = make_document(shards, session, query->rank == DYAD_RANK_NONE))) {
         error = ENOMEM;
         goto failed;
     }

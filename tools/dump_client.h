@@ -3,7 +3,8 @@
  *
  * Speaks the guest protocol (net/msg.h): frames of a little-endian u32 length and an
  * encoded message. What comes back is put together to one JSON document:
- *   {"session": HASH, "shards": [SHARD...], "unreachable": [{"rank": N, "error": TEXT}...]}
+ *   {"session": HASH, "shards": [SHARD...], "unreachable": [{"rank": N, "error": TEXT}...],
+ *    "ended": [{"rank": N, "state": "left" | "dead" | "ended"}...]}
  * both arrays in the order of ranks. Single-threaded; blocks.
  */
 #ifndef DYAD_TOOLS_DUMP_CLIENT_H

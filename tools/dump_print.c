@@ -573,6 +573,38 @@ int dump_print_key(FILE *out, const json_t *document)
     return failed ? -1 : 0;
 }
 
+void dump_print_ended(FILE *out, const json_t *document, const char *state)
+{
+    const json_t *ended = json_object_get(document, "ended");
+    json_int_t first = -1, last = -1;
+    bool any = false;
+
+    for (size_t i = 0; i <= json_array_size(ended); i++) {
+        const json_t *one = json_array_get(ended, i); /* NULL: the end */
+        const char *its = json_string_value(json_object_get(one, "state"));
+        json_int_t rank = json_integer_value(json_object_get(one, "rank"));
+        if (one && (!its || strcmp(its, state) != 0))
+            continue;
+        if (one && first >= 0 && rank == last + 1) {
+            last = rank;
+            continue;
+        }
+        if (first >= 0) {
+            if (any)
+                fputs(", ", out);
+            else
+                fprintf(out, "%s: rank ", state);
+            fprintf(out, "%" JSON_INTEGER_FORMAT, first);
+            if (last > first)
+                fprintf(out, "-%" JSON_INTEGER_FORMAT, last);
+            any = true;
+        }
+        first = last = rank;
+    }
+    if (any)
+        fputc('\n', out);
+}
+
 size_t dump_print_unreachable(FILE *out, const json_t *document)
 {
     const json_t *ranks = json_object_get(document, "unreachable");

@@ -21,5 +21,7 @@ int dump_print_key(FILE *out, const json_t *document);
 
 /* One line per rank that did not answer; returns how many. */
 size_t dump_print_unreachable(FILE *out, const json_t *document);
+/* One line with the ranks that have ended and whose state is `state`, or nothing. */
+void dump_print_ended(FILE *out, const json_t *document, const char *state);
 
 #endif

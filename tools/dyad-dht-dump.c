@@ -8,8 +8,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <pwd.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +17,13 @@
 #include "dump_check.h"
 #include "dump_client.h"
 #include "dump_print.h"
+#include "dump_session.h"
 #include "dyad/dyad.h"
 #include "engine/config.h"
 #include "net/msg.h"
 #include "util/clock.h"
 
-enum { EXIT_SHOWN = 0, EXIT_FAILED = 1, EXIT_PARTLY = 2, EXIT_WRONG = 3 };
+enum { EXIT_SHOWN = 0, EXIT_FAILED = DUMP_EXIT_FAILED, EXIT_PARTLY = 2, EXIT_WRONG = 3 };
 
 #define TIMEOUT_MAX 86400.0
 
@@ -39,202 +38,6 @@ static struct {
     double timeout;
 } opt = {.rank = DYAD_RANK_NONE, .timeout = 10};
 
-static void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-static void die(const char *fmt, ...)
-{
-    va_list ap;
-
-    fputs("dyad-dht-dump: ", stderr);
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    fputc('\n', stderr);
-    exit(EXIT_FAILED);
-}
-
-/* --- the environment of a member --- */
-
-/* As environ, for a process of ours: what its job is, and where its managed directories
- * are. NULL: it cannot be read. */
-static char **read_environment(pid_t pid)
-{
-    char path[64], *entry = NULL;
-    char **env = NULL, **grown;
-    size_t n = 0, size = 0;
-
-    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-    FILE *in = fopen(path, "re");
-    if (!in)
-        return NULL;
-    while (getdelim(&entry, &size, '\0', in) > 0) {
-        if (!(grown = realloc(env, (n + 2) * sizeof(*env))))
-            die("out of memory");
-        env = grown;
-        env[n++] = entry;
-        env[n] = NULL;
-        entry = NULL;
-        size = 0;
-    }
-    free(entry);
-    fclose(in);
-    return env;
-}
-
-static void free_environment(char **env)
-{
-    for (char **p = env; p && *p; p++)
-        free(*p);
-    free(env);
-}
-
-static const char *find_variable(char **env, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
-}
-
-/* --- which session --- */
-
-/* The members of one name on this node. One job has several names here if DYAD_NODE makes
- * several nodes of this one. */
-struct session {
-    const struct dump_member *members;
-    size_t n;
-    pid_t pid;     /* of the first that answers, or 0 */
-    char comm[32]; /* its name */
-    char job[512]; /* PMIX_NAMESPACE and session name, or the hash */
-    bool chosen;
-};
-
-static void read_comm(pid_t pid, char *comm, size_t size)
-{
-    char path[64];
-
-    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-    FILE *in = fopen(path, "re");
-    if (!in)
-        return;
-    if (fgets(comm, (int)size, in))
-        comm[strcspn(comm, "\n")] = '\0';
-    fclose(in);
-}
-
-static void identify(struct session *session)
-{
-    snprintf(session->job, sizeof(session->job), "%s", session->members->session);
-    for (size_t i = 0; i < session->n; i++) {
-        int fd =
-            dump_client_connect(&session->members[i], UTIL_NSEC_PER_SEC, &session->pid);
-        if (fd < 0)
-            continue;
-        close(fd);
-        char **env = read_environment(session->pid);
-        const char *job = find_variable(env, "PMIX_NAMESPACE");
-        const char *name = find_variable(env, "DYAD_KVS_NAMESPACE");
-        if (job)
-            snprintf(session->job, sizeof(session->job), "%.250s%s%.250s", job,
-                     name && *name ? "/" : "", name ? name : "");
-        free_environment(env);
-        read_comm(session->pid, session->comm, sizeof(session->comm));
-        return;
-    }
-}
-
-static void print_session(FILE *out, const struct session *session)
-{
-    fprintf(out, "  %s  rank%s ", session->members->session, session->n > 1 ? "s" : "");
-    for (size_t i = 0; i < session->n; i++) {
-        if (i == 8) {
-            fprintf(out, ",... (%zu)", session->n);
-            break;
-        }
-        fprintf(out, "%s%" PRIu32, i ? "," : "", session->members[i].rank);
-    }
-    fprintf(out, " here, job %s", session->job);
-    if (session->pid)
-        fprintf(out, ", process %d (%s)", (int)session->pid, session->comm);
-    fputc('\n', out);
-}
-
-/* There is nothing of ours. Is there of others? */
-static void die_no_session(const struct dump_member *members, size_t n)
-{
-    fprintf(stderr, "dyad-dht-dump: no session of yours (uid %u) on this node\n",
-            (unsigned)geteuid());
-    for (size_t i = 0; i < n; i++) {
-        if (i && members[i].uid == members[i - 1].uid)
-            continue;
-        const struct passwd *user = getpwuid(members[i].uid);
-        fprintf(stderr,
-                "  user %s (uid %u) has one: no permission, only that user and root may "
-                "look\n",
-                user ? user->pw_name : "?", (unsigned)members[i].uid);
-    }
-    fprintf(stderr,
-            "Run it on a node of the job, while the job runs, in the same network "
-            "name space (container).\n");
-    exit(EXIT_FAILED);
-}
-
-static size_t group(const struct dump_member *members, size_t n, struct session **sessions)
-{
-    struct session *list = calloc(n ? n : 1, sizeof(*list));
-    size_t nsessions = 0;
-
-    if (!list)
-        die("out of memory");
-    for (size_t i = 0; i < n; i++) {
-        if (geteuid() != 0 && members[i].uid != geteuid())
-            continue;
-        if (nsessions && members[i].uid == list[nsessions - 1].members->uid &&
-            strcmp(members[i].session, list[nsessions - 1].members->session) == 0) {
-            list[nsessions - 1].n++;
-            continue;
-        }
-        list[nsessions].members = &members[i];
-        list[nsessions].n = 1;
-        nsessions++;
-    }
-    for (size_t i = 0; i < nsessions; i++)
-        identify(&list[i]);
-    *sessions = list;
-    return nsessions;
-}
-
-/* Mark what is meant: all names of one job. */
-static void choose(struct session *sessions, size_t n)
-{
-    const struct session *first = NULL;
-    bool several = false;
-
-    for (size_t i = 0; i < n; i++) {
-        struct session *session = &sessions[i];
-        if (opt.session && strcmp(session->job, opt.session) != 0 &&
-            strncmp(session->members->session, opt.session, strlen(opt.session)) != 0)
-            continue;
-        session->chosen = true;
-        if (!first)
-            first = session;
-        else if (strcmp(first->job, session->job) != 0)
-            several = true;
-    }
-    if (first && !several)
-        return;
-    if (!first)
-        fprintf(stderr, "dyad-dht-dump: no session %s here; there are:\n", opt.session);
-    else
-        fprintf(stderr, "dyad-dht-dump: several sessions; choose with --session HASH:\n");
-    for (size_t i = 0; i < n; i++)
-        if (!first || sessions[i].chosen)
-            print_session(stderr, &sessions[i]);
-    exit(EXIT_FAILED);
-}
-
 /* --- which file --- */
 
 /* `path` without "." and empty components. Exits if it leads upwards or nowhere. */
@@ -245,10 +48,11 @@ static void normalise(const char *path, char *upath, size_t size)
     while (*path) {
         size_t len = strcspn(path, "/");
         if (len == 2 && path[0] == '.' && path[1] == '.')
-            die("--key %s: \"..\" is not followed; write the path without it", opt.key);
+            dump_die("--key %s: \"..\" is not followed; write the path without it",
+                     opt.key);
         if (len && !(len == 1 && path[0] == '.')) {
             if (used + len + 2 > size)
-                die("--key: longer than a path can be");
+                dump_die("--key: longer than a path can be");
             if (used)
                 upath[used++] = '/';
             memcpy(upath + used, path, len);
@@ -259,19 +63,8 @@ static void normalise(const char *path, char *upath, size_t size)
     }
     upath[used] = '\0';
     if (!used)
-        die("--key %s: that is the managed directory itself; name a file in it", opt.key);
-}
-
-/* What of path is below dir, or NULL. */
-static const char *below(const char *path, const char *dir)
-{
-    size_t len = dir ? strlen(dir) : 0;
-
-    while (len && dir[len - 1] == '/')
-        len--;
-    return len && strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len])
-               ? path + len
-               : NULL;
+        dump_die("--key %s: that is the managed directory itself; name a file in it",
+                 opt.key);
 }
 
 static const char *below_config(char *const env[], const char *path)
@@ -285,16 +78,16 @@ static const char *below_config(char *const env[], const char *path)
         return NULL;
     const char *dirs[] = {config.path_consumer, config.path_producer};
     for (size_t i = 0; !rest && i < 2; i++)
-        rest = below(path, dirs[i]);
+        rest = dump_session_below(path, dirs[i]);
     for (size_t i = 0; !rest && i < 2; i++)
         if (dirs[i] && realpath(dirs[i], real))
-            rest = below(path, real);
+            rest = dump_session_below(path, real);
     return rest;
 }
 
 /* The name of a file in the table: an absolute path is taken as below the managed directory
  * that the environment names, ours or the job's. */
-static void find_upath(const struct session *session, char *upath, size_t size)
+static void find_upath(const struct dump_session *session, char *upath, size_t size)
 {
     extern char **environ;
     const char *rest = opt.key;
@@ -303,10 +96,11 @@ static void find_upath(const struct session *session, char *upath, size_t size)
         char **env = NULL;
         rest = below_config(environ, opt.key);
         if (!rest && session->pid)
-            rest = below_config(env = read_environment(session->pid), opt.key);
-        free_environment(env);
+            rest = below_config(env = dump_session_environment(session->pid), opt.key);
+        dump_session_free_environment(env);
         if (!rest)
-            die("--key %s: not below a managed directory that is known here; give the path "
+            dump_die(
+                "--key %s: not below a managed directory that is known here; give the path "
                 "relative to the managed directory, or set DYAD_PATH",
                 opt.key);
     }
@@ -327,7 +121,8 @@ static void print_help(void)
         "  --check         compare every entry with its homes and with its owner's disk\n"
         "  --rank N        ask only rank N\n"
         "  --json          print one JSON document\n"
-        "  --session HASH  which session, if there are several\n"
+        "  --session NAME  which session, if there are several: its hash, job or "
+        "directory\n"
         "  --list          list the sessions on this node and exit\n"
         "  --timeout S     seconds to wait for each answer (10)\n"
         "  --version       print the version and exit\n"
@@ -342,8 +137,8 @@ static double parse_timeout(const char *text)
     double value = strtod(text, &end);
 
     if (end == text || *end || !(value > 0) || value > TIMEOUT_MAX)
-        die("--timeout %s: seconds are needed, above 0 and at most %.0f", text,
-            TIMEOUT_MAX);
+        dump_die("--timeout %s: seconds are needed, above 0 and at most %.0f", text,
+                 TIMEOUT_MAX);
     return value;
 }
 
@@ -355,7 +150,7 @@ static uint32_t parse_rank(const char *text)
     errno = 0;
     value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || value >= DYAD_RANK_NONE)
-        die("--rank %s: not the number of a rank", text);
+        dump_die("--rank %s: not the number of a rank", text);
     return (uint32_t)value;
 }
 
@@ -412,7 +207,7 @@ static void parse(int argc, char *argv[])
             break;
         case SESSION:
             if (!*optarg)
-                die("--session: its value is empty: was a variable not set?");
+                dump_die("--session: its value is empty: was a variable not set?");
             opt.session = optarg;
             break;
         case LIST:
@@ -435,14 +230,15 @@ static void parse(int argc, char *argv[])
         }
     }
     if (optind < argc)
-        die("%s: no argument is expected. Try 'dyad-dht-dump --help'", argv[optind]);
+        dump_die("%s: no argument is expected. Try 'dyad-dht-dump --help'", argv[optind]);
     if (opt.check && (opt.entries || opt.waiting || opt.key || opt.rank != DYAD_RANK_NONE))
-        die("--check asks all ranks for everything: it does not go with --entries, "
+        dump_die(
+            "--check asks all ranks for everything: it does not go with --entries, "
             "--waiting, --key or --rank");
 }
 
 /* Ask the members that were chosen, one after the other, until one answers. */
-static json_t *ask(const struct session *sessions, size_t n, uint8_t flags,
+static json_t *ask(const struct dump_session *sessions, size_t n, uint8_t flags,
                    const char *name)
 {
     uint64_t timeout = (uint64_t)(opt.timeout * (double)UTIL_NSEC_PER_SEC);
@@ -454,7 +250,7 @@ static json_t *ask(const struct session *sessions, size_t n, uint8_t flags,
     for (size_t i = 0; i < n; i++)
         left += sessions[i].chosen ? sessions[i].n : 0;
     for (size_t i = 0; i < n && !document; i++) {
-        const struct session *session = &sessions[i];
+        const struct dump_session *session = &sessions[i];
         if (!session->chosen)
             continue;
         asked = session->members->session;
@@ -487,12 +283,12 @@ static json_t *ask(const struct session *sessions, size_t n, uint8_t flags,
         }
     }
     if (!document)
-        die("session %s: %s", asked, err);
+        dump_die("session %s: %s", asked, err);
     return document;
 }
 
 struct chosen {
-    const struct session *sessions;
+    const struct dump_session *sessions;
     size_t n;
 };
 
@@ -503,7 +299,7 @@ static json_t *check_ask(void *arg, uint8_t flags, const char *upath)
 }
 
 /* The document of a check, or of what else was asked for. */
-static json_t *ask_all(const struct session *sessions, size_t n)
+static json_t *ask_all(const struct dump_session *sessions, size_t n)
 {
     struct chosen chosen = {sessions, n};
     json_t *result;
@@ -515,7 +311,7 @@ static json_t *ask_all(const struct session *sessions, size_t n)
                              (opt.key ? NET_DUMP_KEY : 0)),
                    NULL);
     if (!(result = dump_check(check_ask, &chosen)))
-        die("the check was not finished: %s", strerror(errno));
+        dump_die("the check was not finished: %s", strerror(errno));
     return result;
 }
 
@@ -528,13 +324,20 @@ static int print(json_t *document)
         putchar('\n');
         return rc;
     }
-    if (opt.check)
+    if (opt.check) {
+        dump_print_ended(stderr, document, "dead");
         return dump_check_print(stdout, document);
+    }
     printf("session %s\n", json_string_value(json_object_get(document, "session")));
     if (opt.key)
         return dump_print_key(stdout, document);
-    if (!opt.entries && !opt.waiting)
-        return dump_print_shards(stdout, document);
+    if (!opt.entries && !opt.waiting) {
+        rc = dump_print_shards(stdout, document);
+        dump_print_ended(stdout, document, "left");
+        dump_print_ended(stdout, document, "dead");
+        dump_print_ended(stdout, document, "ended");
+        return rc;
+    }
     if (opt.entries)
         rc = dump_print_entries(stdout, document);
     if (rc == 0 && opt.entries && opt.waiting)
@@ -547,32 +350,32 @@ static int print(json_t *document)
 int main(int argc, char *argv[])
 {
     struct dump_member *members = NULL;
-    struct session *sessions = NULL;
+    struct dump_session *sessions = NULL;
     size_t nmembers = 0;
 
     parse(argc, argv);
     FILE *sockets = fopen("/proc/net/unix", "re");
     if (!sockets || dump_client_scan(sockets, &members, &nmembers) < 0)
-        die("cannot read /proc/net/unix: %s", strerror(errno));
+        dump_die("cannot read /proc/net/unix: %s", strerror(errno));
     fclose(sockets);
 
-    size_t nsessions = group(members, nmembers, &sessions);
+    size_t nsessions = dump_session_group(members, nmembers, &sessions);
     if (!nsessions)
-        die_no_session(members, nmembers);
+        dump_session_none(members, nmembers);
     if (opt.list) {
         for (size_t i = 0; i < nsessions; i++)
-            print_session(stdout, &sessions[i]);
-        free(sessions);
+            dump_session_print(stdout, &sessions[i]);
+        dump_session_free(sessions, nsessions);
         free(members);
         return EXIT_SHOWN;
     }
-    choose(sessions, nsessions);
+    dump_session_choose(sessions, nsessions, opt.session, opt.key);
 
     json_t *document = ask_all(sessions, nsessions);
-    free(sessions);
+    dump_session_free(sessions, nsessions);
     free(members);
     if (print(document) < 0 || fflush(stdout) != 0 || ferror(stdout))
-        die("cannot write: %s", strerror(errno));
+        dump_die("cannot write: %s", strerror(errno));
     bool partly = json_array_size(json_object_get(document, "unreachable")) > 0;
     if (partly) {
         fprintf(stderr, "dyad-dht-dump: some ranks did not answer:\n");

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dyad/dyad.h"
@@ -410,19 +409,16 @@ static void check_directory(const char *name, const char *path)
         die(RUN_EXIT_FAILURE, "%s", err);
 }
 
-/* The first process makes it; what is there must be fit. */
 static void check_session_dir(const char *path)
 {
-    struct stat st;
+    char err[2 * PATH_MAX + 512];
 
-    if (!path || (stat(path, &st) < 0 && errno == ENOENT))
+    if (!path || run_check_session_dir("DYAD_SESSION_DIR", path, err, sizeof(err)) == 0)
         return;
-    check_directory("DYAD_SESSION_DIR", path);
-    if (stat(path, &st) == 0 && (st.st_uid != geteuid() || (st.st_mode & 077)))
-        die(RUN_EXIT_FAILURE,
-            "DYAD_SESSION_DIR=%s: must be yours and closed to others (it is of user %u, "
-            "mode %04o): chmod 700 %s, or take another",
-            path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777, path);
+    if (run.print_env)
+        warn("%s", err);
+    else
+        die(RUN_EXIT_FAILURE, "%s", err);
 }
 
 static void check_directories(const struct engine_config *config)
@@ -468,10 +464,13 @@ static void check_launcher(const struct engine_config *config, const char *progr
             return;
         }
     }
-    if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir)
+    if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir &&
+        !getenv(BOOT_SAID_ALONE)) {
+        set_variable(BOOT_SAID_ALONE, "1", 1);
         warn(
             "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
             "other; start it with mpirun, or with srun --mpi=pmix, or give --session-dir");
+    }
 }
 
 static void check_program(const char *program, const char *wrapper)

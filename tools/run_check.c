@@ -373,6 +373,64 @@ int run_check_directory(const char *name, const char *path, bool make, char *err
     return 0;
 }
 
+/* The first process makes the directory, but none above it: a mistyped path would be one
+ * that only this node has. */
+static int check_session_parent(const char *name, const char *path, const char *host,
+                                char *err, size_t size)
+{
+    char copy[PATH_MAX], *parent;
+    struct stat st;
+
+    snprintf(copy, sizeof(copy), "%s", path);
+    parent = dirname(copy);
+    if (stat(parent, &st) < 0)
+        return complain(
+            err, size, RUN_EXIT_FAILURE,
+            "%s=%s: %s is not there on %s (%s); if it is not mistyped, make it (mkdir -p "
+            "%s), on a file system that all nodes see",
+            name, path, parent, host, strerror(errno), parent);
+    if (!S_ISDIR(st.st_mode))
+        return complain(err, size, RUN_EXIT_FAILURE, "%s=%s: %s is not a directory on %s",
+                        name, path, parent, host);
+    if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) < 0)
+        return complain(
+            err, size, RUN_EXIT_FAILURE,
+            "%s=%s: cannot be made on %s, since %s is not writable (%s); choose "
+            "another, on a file system that all nodes see",
+            name, path, host, parent, strerror(errno));
+    return 0;
+}
+
+int run_check_session_dir(const char *name, const char *path, char *err, size_t size)
+{
+    char host[256] = "?";
+    struct stat st;
+
+    gethostname(host, sizeof(host) - 1);
+    if (stat(path, &st) < 0) {
+        if (errno == ENOENT)
+            return check_session_parent(name, path, host, err, size);
+        return complain(err, size, RUN_EXIT_FAILURE, "%s=%s: cannot be looked at on %s: %s",
+                        name, path, host, strerror(errno));
+    }
+    if (!S_ISDIR(st.st_mode))
+        return complain(err, size, RUN_EXIT_FAILURE, "%s=%s: not a directory on %s", name,
+                        path, host);
+    if (st.st_uid != geteuid() || (st.st_mode & 077))
+        return complain(err, size, RUN_EXIT_FAILURE,
+                        "%s=%s: must be yours and closed to others (it is of user %u, "
+                        "mode %04o): chmod 700 %s, or take another",
+                        name, path, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777,
+                        path);
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK | X_OK, AT_EACCESS) < 0)
+        return complain(
+            err, size, RUN_EXIT_FAILURE,
+            "%s=%s: not writable on %s (%s); each process of the session puts its "
+            "address there",
+            name, path, host, strerror(errno));
+    return 0;
+}
+
 int run_check_file(const char *name, const char *path, char *err, size_t size)
 {
     char copy[PATH_MAX];

@@ -31,6 +31,9 @@ int run_check_preload(const char *path, const char *wrapper, const char *path_en
 int run_check_directory(const char *name, const char *path, bool make, char *err,
                         size_t size);
 
+/* Is `path` fit for a session directory, or can the first process make it? 125. */
+int run_check_session_dir(const char *name, const char *path, char *err, size_t size);
+
 /* Can `path`, the value of `name`, be appended to or made? Makes nothing. 125. */
 int run_check_file(const char *name, const char *path, char *err, size_t size);
 

@@ -26,6 +26,10 @@
 #define BOOT_GUEST_OF     "DYAD_GUEST_OF"
 #define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 12 + BOOT_NSPACE_MAX + 1)
 
+/* dyad-run has said that there is neither a launcher nor a session directory: what it runs
+ * need not say it, process by process. */
+#define BOOT_SAID_ALONE "DYAD_SAID_ALONE"
+
 /* What the name of a solo launch begins with. */
 #define BOOT_SOLO "solo."
 

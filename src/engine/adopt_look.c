@@ -16,6 +16,8 @@
 
 #include "boot/claim.h"
 #include "engine/adopt_impl.h"
+#include "engine/member_impl.h"
+#include "store/fetch.h"
 #include "util/log.h"
 
 struct names {
@@ -344,6 +346,10 @@ void adopt_look_work(void *arg)
             free(names.name[i]);
         }
         free(names.name);
+        /* Who was killed in the middle of a fetch has left the file that it was making, as
+         * large as the whole. Its lock tells it from those in use. */
+        if (names.n > 0)
+            store_fetch_clean(dir, MEMBER_RESERVED_FOR);
         adopt_renames_look(a, (enum engine_side)s);
     }
 }

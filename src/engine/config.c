@@ -238,8 +238,10 @@ bool engine_config_unknown(char *const env[], size_t *pos, char *name, size_t si
         size_t len = strcspn(entry, "=");
         if (len <= PREFIX_LEN || strncmp(entry, PREFIX, PREFIX_LEN) != 0 ||
             find_variable(entry, len) ||
-            (len == sizeof(BOOT_GUEST_OF) - 1 && strncmp(entry, BOOT_GUEST_OF, len) == 0))
-            continue; /* the last is from one of our processes to another */
+            (len == sizeof(BOOT_GUEST_OF) - 1 && strncmp(entry, BOOT_GUEST_OF, len) == 0) ||
+            (len == sizeof(BOOT_SAID_ALONE) - 1 &&
+             strncmp(entry, BOOT_SAID_ALONE, len) == 0))
+            continue; /* the last are from one of our processes to another */
 
         char full[NAME_CAP];
         snprintf(full, sizeof(full), "%.*s", (int)(len < sizeof(full) ? len : sizeof(full)),

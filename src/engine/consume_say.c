@@ -15,8 +15,17 @@
 static const char *say_where(const struct consume *c, char *to, size_t size)
 {
     const char *nodes = member_session_empty_nodes(c->member);
+    bool known = c->lost_since && c->lost_owner != DYAD_RANK_NONE &&
+                 net_worker_peer(c->member->worker, c->lost_owner);
+    uint32_t missing;
 
-    if (c->lost_since && net_worker_peer(c->member->worker, c->lost_owner))
+    if (known && member_session_end(c->member, c->lost_owner) == MEMBER_NOT_ENDED)
+        snprintf(to, size,
+                 "it was published by %s, which does not answer (it may be stopped, or "
+                 "beyond a cut), and no other process of this session there serves it: one "
+                 "that is started on that node will",
+                 member_describe(c->member, c->lost_owner));
+    else if (known)
         snprintf(to, size,
                  "it was published by %s, which has ended, and no process of this session "
                  "there serves it: one that is started on that node will",
@@ -27,6 +36,17 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
             "who published it has ended, and no process of this session serves it: one "
             "that is started on its node will%s%s",
             *nodes ? "; such files may lie on " : "", nodes);
+    else if (c->abandoned)
+        snprintf(
+            to, size,
+            "a file of that name lies here, left by a process that was killed while it "
+            "wrote it; a whole one nobody has published");
+    else if (c->member->ring &&
+             (missing = lost_missing(c->member, false)) != DYAD_RANK_NONE)
+        snprintf(to, size,
+                 "nobody who answers has published it; %s does not answer (it may be "
+                 "stopped, or beyond a cut)",
+                 member_describe(c->member, missing));
     else if (*nodes)
         snprintf(to, size,
                  "nobody has published it; files of ended launches may lie on %s, where no "
@@ -79,11 +99,10 @@ void consume_say_still(void *arg)
             member_describe(c->member, c->lost_owner));
     else
         log_warn(
-            "process %d is still waiting for \"%s\" after %llu s: nobody has published it "
-            "(home: "
-            "rank %d)",
+            "process %d is still waiting for \"%s\" after %llu s: %s (home: rank %d)",
             (int)c->pid, c->upath,
             (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC),
+            c->abandoned ? say_where(c, where, sizeof(where)) : "nobody has published it",
             home == DYAD_RANK_NONE ? -1 : (int)home);
     c->say_interval *= 2;
     net_timer_start(c->say, now + c->say_interval);

@@ -345,11 +345,35 @@ static void dump_free(struct dump_request *dump)
     free(dump);
 }
 
-/* Slots that nobody has had are nobody that could answer. */
+/* What the tool is told of one that has ended for good: an error that no question brings.
+ */
+static int dump_ended(const struct dump_request *dump, uint32_t rank)
+{
+    switch (member_session_end(dump->member, rank)) {
+    case MEMBER_LEFT:
+        return NET_DUMP_LEFT;
+    case MEMBER_DIED:
+        return NET_DUMP_DIED;
+    case MEMBER_ENDED:
+        return NET_DUMP_ENDED;
+    case MEMBER_NOT_ENDED:
+        break;
+    }
+    return 0;
+}
+
+/* Slots that nobody has had, or has any more, are nobody that could answer. */
 static bool dump_wanted(void *arg, uint32_t rank)
 {
     const struct dump_request *dump = arg;
-    return !dht_node_is_absent(dump->member->dht, rank);
+    int ended;
+
+    if (dht_node_is_absent(dump->member->dht, rank))
+        return false;
+    if (!(ended = dump_ended(dump, rank)))
+        return true;
+    dump->page(dump->arg, rank, ended, NULL, 0, false); /* may cancel the dump */
+    return false;
 }
 
 static void dump_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
@@ -365,7 +389,9 @@ static void dump_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
 static void dump_failed(void *arg, uint32_t rank, int error)
 {
     struct dump_request *dump = arg;
-    dump->page(dump->arg, rank, error, NULL, 0, false);
+    int ended = dump_ended(dump, rank);
+
+    dump->page(dump->arg, rank, ended ? ended : error, NULL, 0, false);
 }
 
 static enum gather_step dump_answer(void *arg, struct gather_at *at,

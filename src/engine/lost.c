@@ -446,6 +446,13 @@ void lost_kept(struct member *member, uint32_t rank, bool kept)
     of(member)->rank[rank].kept = kept;
 }
 
+bool lost_has_ended(const struct member *member, uint32_t rank)
+{
+    const struct lost_rank *l = &of(member)->rank[rank];
+
+    return l->since && l->gone && l->over;
+}
+
 uint64_t lost_asked_at(const struct member *member, uint32_t rank)
 {
     return of(member)->rank[rank].asked_at;

@@ -171,6 +171,16 @@ const char *member_describe(struct member *member, uint32_t rank);
 /* Nodes on which files of ended launches may lie and nobody serves them; "": none. Valid
  * until the loop runs again. */
 const char *member_session_empty_nodes(struct member *member);
+/* With DYAD_SESSION_DIR: has the process that had a slot ended for good, as far as is known
+ * here? In a launch of PMIx nobody has: a rank belongs to the job whether it lives or not.
+ */
+enum member_end {
+    MEMBER_NOT_ENDED, /* or nobody knows */
+    MEMBER_LEFT,      /* it has said so */
+    MEMBER_DIED,
+    MEMBER_ENDED, /* in one of these ways */
+};
+enum member_end member_session_end(const struct member *member, uint32_t slot);
 /* The rank's connection broke: ask the launcher whether it has a new member.
  * worker_peer_up() follows if so. */
 void member_find_again(struct member *member, uint32_t rank);
@@ -464,6 +474,8 @@ void lost_unserved(struct member *member, uint32_t rank, uint64_t size);
 void lost_served(struct member *member, uint32_t rank, uint64_t size);
 /* It cannot be reached, and is not known to be dead. */
 bool lost_is_missing(const struct member *member, uint32_t rank);
+/* Nobody listens at its address, and it has not come back from an exec. */
+bool lost_has_ended(const struct member *member, uint32_t rank);
 /* Of the ranks that cannot be reached, one that is not known to be dead; `long_ago`: for
  * longer than DYAD_JOIN_TIMEOUT. DYAD_RANK_NONE: there is none. */
 uint32_t lost_missing(const struct member *member, bool long_ago);

@@ -95,6 +95,12 @@ void member_session_look(struct member *member);
  * then. */
 bool member_session_leave(struct member *member, bool for_good);
 
+/* --- member_sides.c --- */
+
+/* Seconds that pass at most between a program's stat of a file and its open, as far as
+ * inode numbers go. */
+#define MEMBER_RESERVED_FOR 60
+
 /* --- lost.c: who cannot be reached, for how long, and asking whether that is still so ---
  */
 

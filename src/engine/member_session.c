@@ -54,6 +54,7 @@ struct member_session {
     bool *asked;     /* [slot]: has our JOIN and has not answered */
     bool *unread;    /* [slot]: its blob could not be read */
     uint64_t *begun; /* [slot]: when we first tried to connect */
+    enum member_end *end; /* [slot]: how its last member ended; of use while none is live */
     uint32_t nasked;
     bool asking;    /* JOINs are being sent */
     uint64_t until; /* end of the wait for their answers, or of leaving */
@@ -142,7 +143,8 @@ static void session_ready(void *arg, const struct boot_session_place *place, int
     s->asked = calloc(place->job->nranks, sizeof(*s->asked));
     s->unread = calloc(place->job->nranks, sizeof(*s->unread));
     s->begun = calloc(place->job->nranks, sizeof(*s->begun));
-    if (!s->entry || !s->down || !s->asked || !s->unread || !s->begun) {
+    s->end = calloc(place->job->nranks, sizeof(*s->end));
+    if (!s->entry || !s->down || !s->asked || !s->unread || !s->begun || !s->end) {
         log_error("cannot join: %s", strerror(ENOMEM));
         goto failed;
     }
@@ -189,6 +191,7 @@ static void session_found(void *arg, uint32_t slot, uint32_t incarnation)
     s->entry[slot] = incarnation + 1;
     if (s->down[slot] > incarnation)
         return; /* it is not this one that is new */
+    s->end[slot] = MEMBER_NOT_ENDED;
     if (dht_node_is_live(member->dht, slot)) {
         const struct net_peer *peer = net_worker_peer(member->worker, slot);
         if (peer && peer->incarnation < incarnation)
@@ -219,6 +222,8 @@ static void session_gone(void *arg, uint32_t slot, uint32_t incarnation)
     if (s->entry[slot] > incarnation + 1)
         return;
     s->entry[slot] = 0;
+    if (s->end[slot] != MEMBER_LEFT)
+        s->end[slot] = s->down[slot] > incarnation ? MEMBER_DIED : MEMBER_ENDED;
     member_links_gone(member, slot);
     answered(member, slot);
 }
@@ -295,6 +300,8 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
         dht_node_set_untold(member->dht, slot, true);
     if (s->entry[slot] && !s->unread[slot])
         boot_session_lost(s->boot, slot, s->entry[slot] - 1);
+    if (s->end && (never_there || s->end[slot] == MEMBER_ENDED))
+        s->end[slot] = MEMBER_DIED; /* who leaves says so before its connection breaks */
     answered(member, slot);
     return never_there;
 }
@@ -305,6 +312,21 @@ void member_session_peer_up(struct member *member, const struct net_peer *peer)
 
     if (s->down && s->down[peer->rank] == peer->incarnation + 1)
         s->down[peer->rank] = 0; /* it was beyond a cut link, or stopped */
+    if (s->end)
+        s->end[peer->rank] = MEMBER_NOT_ENDED;
+}
+
+enum member_end member_session_end(const struct member *member, uint32_t slot)
+{
+    const struct member_session *s = member->ring;
+
+    if (!s || !s->end || slot == member->self.rank || dht_node_is_live(member->dht, slot))
+        return MEMBER_NOT_ENDED;
+    /* Where nobody is left on its node its entry stays, and only that nobody listens at its
+     * address tells a dead one from one that is cut off. */
+    if (s->end[slot] == MEMBER_NOT_ENDED && lost_has_ended(member, slot))
+        return MEMBER_DIED;
+    return s->end[slot];
 }
 
 void member_session_get(struct member *member, uint32_t slot)
@@ -374,6 +396,7 @@ static void leave_received(struct member *member, uint32_t slot)
     log_info("%s has left", member_describe(member, slot));
     if (peer)
         member->ring->down[slot] = peer->incarnation + 1;
+    member->ring->end[slot] = MEMBER_LEFT;
     member_links_gone(member, slot);
     answered(member, slot);
 }
@@ -516,6 +539,7 @@ void member_session_destroy(struct member *member, bool leave)
     free(s->asked);
     free(s->unread);
     free(s->begun);
+    free(s->end);
     free(s);
     member->ring = NULL;
 }

@@ -17,10 +17,6 @@
 #include "store/looked.h"
 #include "util/log.h"
 
-/* Seconds that pass at most between a program's stat of a file and its open, as far as
- * inode numbers go. */
-#define RESERVED_FOR 60
-
 /* The journal's name: of this rank in this launch, or of this slot of the session. What it
  * has in common with those of others up to the last dot is of the same session. */
 size_t member_sides_journal_name(const struct member *member, char *name, size_t size)
@@ -104,7 +100,7 @@ static int side_open(struct member *member, struct member_side *side, const char
                   path);
         return -1;
     }
-    store_fetch_clean(side->dir, RESERVED_FOR);
+    store_fetch_clean(side->dir, MEMBER_RESERVED_FOR);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #ifndef DYAD_NET_MSG_H
 #define DYAD_NET_MSG_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -150,6 +151,11 @@ enum net_msg_type {
 /* what the rank has published, compared with its disk; with KEY: of that upath only */
 #define NET_DUMP_CHECK 0x08u
 #define NET_DUMP_MORE  0x80u /* in a reply: ask for the next page */
+/* Status of a DUMP_REPLY to a guest, in a session directory: the process that had the slot
+ * has left, has died, or has done one of these; none has followed it. */
+#define NET_DUMP_LEFT  ESHUTDOWN
+#define NET_DUMP_DIED  EOWNERDEAD
+#define NET_DUMP_ENDED ESRCH
 
 #define NET_LIST_MORE     0x80u /* in a reply: ask for the next page */
 #define NET_BRING_PARENTS 0x01u /* the directories above upath */

@@ -156,10 +156,80 @@ for way in 'env -i env' 'env -u PMIX_NAMESPACE -u PMIX_RANK env' '(unset PMIX_NA
     [ "$got" = DYAD_GUEST_OF=7@inner ] || fail "$way: $got"
 done
 
+part 'what is said of a wait is what is known: the owner is stopped; the file is half of one'
+waits() {
+    local node=$1
+    shift
+    node_exec "$node" env DYAD_LOG=info "DYAD_LOG_FILE=$LOG" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 timeout -k 2 40 \
+        "$BIN/dyad-run" --dmd "$SSD" --session-dir "$SESSION" --linger 0 --timeout 15 "$@" </dev/null
+}
+is_live() {
+    [ "$(live)" -gt 0 ]
+}
+logged() {
+    grep -q -- "$1" "$LOG"
+}
+waits n0 bash -c 'exec 5>"$0/half"; echo half >&5; ulimit -c 0; kill -9 $$' "$SSD" && fail "it was not killed"
+waits n0 bash -c 'until [ -e "$0" ]; do sleep 0.1; done' "$WORK/over" &
+home=$!
+until_true 10 "a home is there" is_live
+waits n1 bash -c 'echo whole >"$0/owned"; echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' "$SSD" "$WORK/pid" "$WORK/over" &
+one=$!
+until_true 10 "the owner has published" test -s "$WORK/pid"
+node_exec n1 kill -STOP "$(cat "$WORK/pid")"
+waits n0 cat "$SSD/owned" >"$WORK/out.1" 2>"$WORK/err.1" &
+two=$!
+waits n0 cat "$SSD/half" >"$WORK/out.2" 2>"$WORK/err.2" &
+three=$!
+waits n0 cat "$SSD/never" >"$WORK/out.2" 2>"$WORK/err.2" &
+four=$!
+until_true 20 "it is said that the owner does not answer" logged 'waiting for "owned" after .* on node n1.* does not answer (it may be stopped'
+until_true 20 "it is said that half a file lies here" logged 'waiting for "half" after .*lies here, left by a process that was killed while it wrote it'
+until_true 20 "it is said that one who does not answer might have it" logged \
+    'waiting for "never" after .*nobody who answers has published it; process .* on node n1 does not answer'
+node_exec n1 kill -CONT "$(cat "$WORK/pid")"
+ok "the reader of what is stopped" $two
+[ "$(cat "$WORK/out.1")" = whole ] || fail "not what was written: $(cat "$WORK/out.1")"
+wait $three && fail "half a file was read: $(cat "$WORK/out.2")"
+wait $four && fail "what nobody wrote was read"
+: >"$WORK/over"
+ok "the owner" $one
+ok "the home" $home
+
+part 'what a killed fetch has left goes while others of the node live'
+rm -f "$WORK/over" "$WORK/pid"
+temporaries() {
+    node_exec n1 find "$SSD/.dyad/tmp" -type f -size +1000k 2>/dev/null
+}
+begun() {
+    [ -n "$(temporaries)" ]
+}
+cleaned() {
+    [ -z "$(temporaries)" ]
+}
+waits n1 bash -c 'until [ -e "$0" ]; do sleep 0.1; done' "$WORK/over" &
+one=$!
+waits n0 bash -c 'head -c 300M /dev/zero >"$0/big"; echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' "$SSD" "$WORK/pid" "$WORK/over" &
+two=$!
+until_true 20 "the file is published" test -s "$WORK/pid"
+waits n1 bash -c 'echo $$ >"$1"; exec cat "$0/big"' "$SSD" "$WORK/reader" >/dev/null &
+three=$!
+until begun; do :; done
+node_exec n1 kill -9 "$(cat "$WORK/reader")"
+wait $three && fail "the reader was faster than the test"
+until_true 10 "the temporary file is gone" cleaned
+: >"$WORK/over"
+ok "the neighbour" $one
+ok "the owner" $two
+
 part 'neither a launcher nor a session directory'
 node_exec n0 env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" bash -c 'echo x >"$0/x" && cat "$0/x" >/dev/null && cat "$0/x"' "$SSD" \
     </dev/null >"$WORK/out.1" 2>"$WORK/err.1" || fail "the local file: $(cat "$WORK/err.1")"
 [ "$(cat "$WORK/out.1")" = x ] || fail "not the local file"
 grep -q 'not started by a PMIx launcher.*DYAD_SESSION_DIR.*not shared' "$WORK/err.1" || fail "no word of it: $(cat "$WORK/err.1")"
+# dyad-run says it once, for all that it runs.
+node_exec n0 "$BIN/dyad-run" --dmd "$SSD" sh -c 'cat "$0/x"; cat "$0/x"; echo y >"$0/y"' "$SSD" \
+    </dev/null >"$WORK/out.1" 2>"$WORK/err.1" || fail "the local file: $(cat "$WORK/err.1")"
+[ "$(wc -l <"$WORK/err.1")" -eq 1 ] && grep -q '^dyad-run: warning: no launcher' "$WORK/err.1" || fail "not said once: $(cat "$WORK/err.1")"
 node_exec n0 env "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD" cat /etc/hostname </dev/null >/dev/null 2>"$WORK/err.1"
 [ ! -s "$WORK/err.1" ] || fail "said to who touched nothing: $(cat "$WORK/err.1")"

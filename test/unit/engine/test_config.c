@@ -338,6 +338,15 @@ static void test_unknown(void **state)
         assert_false(engine_config_unknown(env, &pos, name, sizeof(name), &nearest));
     }
 
+    /* not for people: from one of our processes to another */
+    {
+        char name[16];
+        const char *nearest;
+        size_t pos = 0;
+        char *const *env = ENV("DYAD_GUEST_OF=0@job", "DYAD_SAID_ALONE=1");
+        assert_false(engine_config_unknown(env, &pos, name, sizeof(name), &nearest));
+    }
+
     /* several, and one far too long */
     char entry[300] = "DYAD_", name[16];
     const char *nearest;

@@ -234,6 +234,13 @@ const char *member_node_name(struct member *member, uint32_t rank)
     return "node";
 }
 
+enum member_end member_session_end(const struct member *member, uint32_t slot)
+{
+    (void)member;
+    (void)slot;
+    return MEMBER_NOT_ENDED;
+}
+
 const char *member_session_empty_nodes(struct member *member)
 {
     (void)member;

@@ -192,9 +192,9 @@ struct scene {
     const char *name; /* as JSON, if it is not A */
     int right_after;  /* rounds, then `then` */
     const struct scene *then;
-    bool moves;  /* another version in each round */
-    bool silent; /* rank 0, the owner, does not answer */
-    bool old;    /* it is of a version that knows no check */
+    bool moves; /* another version in each round */
+    int silent; /* rank 0, the owner, does not answer: why */
+    bool old;   /* it is of a version that knows no check */
 };
 
 static const struct scene *scene;
@@ -215,7 +215,7 @@ static void answer_check(int fd, const struct net_msg *request)
     for (uint32_t r = 0; r < 3; r++) {
         const char *entry = s->entry[r], *own = r == 0 ? s->own : NULL;
         if (r == 0 && s->silent) {
-            fake_member_error(fd, 0, EHOSTUNREACH);
+            fake_member_error(fd, 0, s->silent);
             continue;
         }
         if (s->moves && r == 0) {
@@ -286,9 +286,19 @@ static void test_check(void **state)
     s.own = OWN(A, "[0,1]", V(1), "null", "false");
     check(&s, 3, "a: rank 0, its owner, has version 1.0.0 in its journal; rank ");
     s = clean;
-    s.silent = true;
+    s.silent = EHOSTUNREACH;
     check(&s, 3, "a: rank 0, its owner, does not answer\n");
     expect(3, NULL, "rank 0: cannot be reached");
+    s.silent = NET_DUMP_LEFT;
+    check(&s, 3, "a: rank 0, its owner, has left, and nobody serves it\n");
+    assert_string_equal(result.err, "");
+    s.silent = NET_DUMP_DIED;
+    check(&s, 3, "a: rank 0, its owner, has died, and nobody serves it\n");
+    assert_string_equal(result.err, "dead: rank 0\n");
+    s = (struct scene){.silent = NET_DUMP_DIED}; /* it had nothing that is missed */
+    check(&s, 0, "0 names were checked, 0 are wrong\n");
+    s.silent = NET_DUMP_LEFT;
+    check(&s, 0, "0 names were checked, 0 are wrong\n");
     s = clean;
     s.old = true;
     check(&s, 3, "a: rank 0, its owner, does not answer\n");

@@ -249,6 +249,50 @@ static void test_one_rank(void **state)
     json_decref(d);
 }
 
+static void answer_ended(int fd, const struct net_msg *request)
+{
+    (void)request;
+    fake_member_error(fd, 3, NET_DUMP_ENDED);
+    fake_member_error(fd, 1, NET_DUMP_LEFT);
+    fake_member_error(fd, 2, NET_DUMP_DIED);
+    fake_member_page(fd, 0, "{\"rank\":0,\"nranks\":9,\"launch\":\"l\"}", 0);
+    fake_member_page(fd, 4, "{\"rank\":4,\"nranks\":9,\"launch\":\"l\"}", 1);
+    fake_member_error(fd, 4, NET_DUMP_LEFT); /* what it began to say is not all */
+    fake_member_done(fd, 0);
+}
+
+static void answer_one_left(int fd, const struct net_msg *request)
+{
+    (void)request;
+    fake_member_error(fd, 1, NET_DUMP_LEFT);
+    fake_member_done(fd, 0);
+}
+
+/* In a session directory: who has ended need not answer, but was asked for by --rank. */
+static void test_ended(void **state)
+{
+    (void)state;
+    static const char *const states[] = {"left", "dead", "ended"};
+    json_t *d = ASK(answer_ended, ALL);
+
+    assert_non_null(d);
+    assert_int_equal(size_of(d, "shards"), 2);
+    assert_int_equal(size_of(d, "unreachable"), 1);
+    expect_unreachable(d, 0, 4, "has left");
+    assert_int_equal(size_of(d, "ended"), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *one = json_array_get(json_object_get(d, "ended"), i);
+        assert_int_equal(json_integer_value(json_object_get(one, "rank")), i + 1);
+        assert_string_equal(json_string_value(json_object_get(one, "state")), states[i]);
+    }
+    json_decref(d);
+    d = ASK(answer_one_left, .rank = 1);
+    assert_non_null(d);
+    assert_int_equal(size_of(d, "ended"), 0);
+    expect_unreachable(d, 0, 1, "has left");
+    json_decref(d);
+}
+
 static void answer_no_such_rank(int fd, const struct net_msg *request)
 {
     (void)request;
@@ -408,12 +452,12 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scan),      cmocka_unit_test(test_all),
-        cmocka_unit_test(test_pages),     cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_one_rank),  cmocka_unit_test(test_no_such_rank),
-        cmocka_unit_test(test_death),     cmocka_unit_test(test_hang),
-        cmocka_unit_test(test_no_answer), cmocka_unit_test(test_connect),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_scan),         cmocka_unit_test(test_all),
+        cmocka_unit_test(test_pages),        cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_ended),        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_no_such_rank), cmocka_unit_test(test_death),
+        cmocka_unit_test(test_hang),         cmocka_unit_test(test_no_answer),
+        cmocka_unit_test(test_connect),      cmocka_unit_test(test_many),
     };
 
     snprintf(session, sizeof(session), "unit-client-%d", (int)getpid());

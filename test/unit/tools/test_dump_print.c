@@ -185,6 +185,27 @@ static void test_unreachable(void **state)
     free(text);
 }
 
+static int print_left(FILE *out, const json_t *document)
+{
+    dump_print_ended(out, document, "left");
+    return 0;
+}
+
+static void test_ended(void **state)
+{
+    (void)state;
+#define ENDED(rank, state) "{\"rank\":" #rank ",\"state\":\"" #state "\"}"
+    char *text =
+        print(print_left, "{\"ended\":[" ENDED(0, left) "," ENDED(2, left) "," ENDED(
+                              3, left) "," ENDED(4, dead) "," ENDED(5, left) "]}");
+
+    assert_string_equal(text, "left: rank 0, 2-3, 5\n");
+    free(text);
+    text = print(print_left, "{\"ended\":[" ENDED(4, dead) "]}");
+    assert_string_equal(text, "");
+    free(text);
+}
+
 /* A member of another version: nothing is where it was. */
 static void test_odd(void **state)
 {
@@ -242,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_entries), cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_key),     cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_odd),     cmocka_unit_test(test_survivors),
+        cmocka_unit_test(test_ended),
     };
 
     return cmocka_run_group_tests_name("tools/dump_print", tests, NULL, NULL);

@@ -274,9 +274,23 @@ static void test_launcher(void **state)
     expect(0, NULL, NULL);
     assert_string_equal(result.err, "");
     /* Made by the first process if it is missing; what is there must be ours alone. */
-    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/no/such/yet"));
+    char yet[PATH_MAX + 32];
+    snprintf(yet, sizeof(yet), "DYAD_SESSION_DIR=%s/yet", dmd);
+    run(ARGS("--dmd", dmd, "true"), ENV(yet));
     expect(0, NULL, NULL);
     assert_string_equal(result.err, "");
+    /* but not a directory that holds it */
+    run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/no/such/yet"));
+    expect(125, NULL, "DYAD_SESSION_DIR=/no/such/yet: /no/such is not there on ");
+    expect(125, NULL, "make it (mkdir -p /no/such)");
+    run(ARGS("--dmd", dmd, "--session-dir", "/dev/null/yet", "true"), ENV());
+    expect(125, NULL, "DYAD_SESSION_DIR=/dev/null/yet: ");
+    if (geteuid() != 0) {
+        run(ARGS("--dmd", dmd, "--session-dir", "/proc/yet", "true"), ENV());
+        expect(125, NULL, "DYAD_SESSION_DIR=/proc/yet: cannot be made on ");
+    }
+    run(ARGS("--dmd", dmd, "--session-dir", "/no/such/yet", "--print-env"), ENV());
+    expect(0, "DYAD_SESSION_DIR", "warning: DYAD_SESSION_DIR=/no/such/yet: ");
     run(ARGS("--dmd", dmd, "true"), ENV("DYAD_SESSION_DIR=/tmp"));
     expect(125, NULL, "DYAD_SESSION_DIR=/tmp: must be yours and closed to others");
     run(ARGS("--dmd", dmd, "--session-dir", "here", "true"), ENV());
