@@ -16,7 +16,12 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
 {
     const char *nodes = member_session_empty_nodes(c->member);
 
-    if (c->lost_since && net_worker_peer(c->member->worker, c->lost_owner))
+    if (c->lost_since && dht_node_has_neighbour(c->member->dht, c->lost_owner))
+        snprintf(to, size,
+                 "who published it, a process on node %s, has ended; another process of "
+                 "this session there is asked whether it can serve it",
+                 member_node_name(c->member, c->lost_owner));
+    else if (c->lost_since && net_worker_peer(c->member->worker, c->lost_owner))
         snprintf(to, size,
                  "it was published by %s, which has ended, and no process of this session "
                  "there serves it: one that is started on that node will",

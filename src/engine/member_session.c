@@ -305,6 +305,9 @@ void member_session_peer_up(struct member *member, const struct net_peer *peer)
 
     if (s->down && s->down[peer->rank] == peer->incarnation + 1)
         s->down[peer->rank] = 0; /* it was beyond a cut link, or stopped */
+    /* If it is killed now, the others of its node must know that they are. */
+    if (s->boot)
+        boot_session_met(s->boot, peer->rank, peer->node);
 }
 
 void member_session_get(struct member *member, uint32_t slot)
