@@ -65,7 +65,7 @@ nowhere() { ! grep -q "^$1 " "$WORK/read.n1" || fail "$CASE: $1 is seen"; }
 
 look() {
     local node
-    until_true 6 "$CASE: all say the same: $(cat "$WORK/check" 2>/dev/null)" checked
+    until_true 6 "$CASE: all say the same" checked
     for node in n1 ${1-n0}; do
         of_session "$node" none bash -c "$RANK$READS" - .t0 .t1 x0 x1 >"$WORK/read.$node" ||
             fail "$CASE: on $node: $(tail -n 3 "$WORK/err")"
@@ -106,6 +106,17 @@ writer withdraw-begin:2 is x0 2
 writer withdraw-published:2 is x0 2
 writer rename-moved:2 is x0 2
 writer unlink-done nowhere .t0
+
+# It is removed before anybody has looked, by a program that says nothing.
+REMOVER='import os, subprocess
+env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+subprocess.Popen(["sh", "-c", "while kill -0 %d 2>/dev/null; do sleep 0.01; done; rm $SSD/.t0; : >$W/flag.removed" % os.getpid()], env=env)
+'
+SAVED=$WRITER
+WRITER=$REMOVER$WRITER
+writer produce-published:3 nowhere .t0
+[ -e "$WORK/flag.removed" ] || fail "$CASE: it was not removed"
+WRITER=$SAVED
 
 # Not so of what was being written, over what was published: nobody sees it any more but its own node, where it waits.
 CASE='killed in the midst of writing'
