@@ -27,6 +27,9 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "boot/session_dir.h"
 #include "net/peer.h"
 #include "util/clock.h"
@@ -281,13 +284,23 @@ static bool report(struct boot_session *session, struct result what)
 
 /* --- what the thread finds --- */
 
+/* The length of a node's name without its boot id: the node that was started anew is the
+ * same node. */
+static size_t name_length(const char *node)
+{
+    const char *slash = strrchr(node, '/');
+
+    return slash && strlen(slash + 1) == 36 && strspn(slash + 1, "0123456789abcdef-") == 36
+               ? (size_t)(slash - node)
+               : strlen(node);
+}
+
 /* Name of a node without its boot id, or NULL. */
 static const char *node_name(struct boot_session *session,
                              const struct session_dir_gone *gone)
 {
     unsigned char blob[NET_PEER_BLOB_MAX + 1];
     struct net_peer peer;
-    char *slash;
     int n;
 
     for (size_t i = 0; i < session->nnames; i++)
@@ -296,9 +309,7 @@ static const char *node_name(struct boot_session *session,
     n = session_dir_read_gone(session->dir, gone, blob, sizeof(blob));
     if (n < 0 || net_peer_decode(&peer, blob, (size_t)n) < 0)
         return NULL;
-    slash = strrchr(peer.node, '/');
-    if (slash && strlen(slash + 1) == 36 && strspn(slash + 1, "0123456789abcdef-") == 36)
-        *slash = '\0';
+    peer.node[name_length(peer.node)] = '\0';
     size_t i = session->nnames < SESSION_DIR_GONE_MAX ? session->nnames++
                                                       : gone->node % SESSION_DIR_GONE_MAX;
     session->names[i].hash = gone->node;
@@ -716,6 +727,13 @@ static int post_op(struct boot_session *session, enum op_kind kind, uint32_t slo
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len)
 {
     return post_op(session, OP_COMMIT, 0, 0, blob, len);
+}
+
+/* The hash is that of session_dir.c, which the entry has in its name. */
+void boot_session_met(struct boot_session *session, uint32_t slot, const char *node)
+{
+    if (slot < session->job.nranks)
+        map_set(session, slot, XXH3_64bits(node, name_length(node)));
 }
 
 int boot_session_get(struct boot_session *session, uint32_t slot)

@@ -89,6 +89,9 @@ void boot_session_destroy(struct boot_session *session, bool leave);
 
 /* After ready(): put our entry there. Copied. Once. 0 or -1 ENOMEM. */
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len);
+/* The member of a slot has made itself known to us, perhaps before we have read the
+ * directory again: that is its node. On the loop's thread. */
+void boot_session_met(struct boot_session *session, uint32_t slot, const char *node);
 /* Read the blob of a slot. 0 or -1 ENOMEM. */
 int boot_session_get(struct boot_session *session, uint32_t slot);
 /* A member cannot be reached. If it was on our node and is certainly dead its entry is

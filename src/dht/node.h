@@ -243,12 +243,15 @@ void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold);
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 
 /* The entry's owner cannot be reached: ask the next live rank of its node behind `last`
- * (DYAD_RANK_NONE: the first) to look whether the file lies there all the same, and to
- * serve it if the owner is dead; its ops->invalidate_left is called with that owner as the
- * rank. The rank that was asked, or DYAD_RANK_NONE: there is none behind `last`. No
- * answer: look up again. */
+ * (DYAD_RANK_NONE: the first; it may be this one) to look whether the file lies there all
+ * the same, and to serve it if the owner is dead; its ops->invalidate_left is called with
+ * that owner as the rank. The rank that was asked, or DYAD_RANK_NONE: there is none behind
+ * `last`. No answer: look up again. */
 uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
                              uint32_t last);
+
+/* Is there one that could be asked? */
+bool dht_node_has_neighbour(const struct dht_node *node, uint32_t rank);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 

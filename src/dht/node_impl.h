@@ -505,6 +505,8 @@ void leave_orphans_published(struct dht_node *node);
 void leave_note(struct dht_node *node, const struct dyad_entry *entry);
 /* Pass on what the shard has of upath now. */
 void leave_again(struct dht_node *node, const char *upath);
+/* All homes have it now. */
+void leave_relayed(struct dht_node *node, const struct dyad_entry *entry);
 /* True: we are no home any more, and said so. */
 bool leave_refuses(struct dht_node *node, const struct net_msg *msg);
 void leave_destroy(struct dht_node *node);

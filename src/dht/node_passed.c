@@ -44,18 +44,24 @@ static struct passed *passed_find(struct publish *op, uint32_t rank)
  * be asked. */
 #define MISSING_MAX 32
 
-/* The next live rank of its node. Not ourselves: the new version is our own, and we do not
- * look. */
-static uint32_t neighbour_next(const struct dht_node *node, const struct passed *passed)
+/* The next live rank of the node of `rank` behind `last`. */
+static uint32_t live_next(const struct dht_node *node, uint32_t rank, uint32_t last)
 {
     const uint32_t *at = node->config.node;
-    uint32_t r = passed->instead == DYAD_RANK_NONE ? 0 : passed->instead + 1;
+    uint32_t r = last == DYAD_RANK_NONE ? 0 : last + 1;
 
     for (; at != NULL && r < node->config.nranks; r++)
-        if (at[r] == at[passed->rank] && r != passed->rank && r != node->config.self &&
-            dht_node_is_live(node, r))
+        if (at[r] == at[rank] && r != rank && dht_node_is_live(node, r))
             return r;
     return DYAD_RANK_NONE;
+}
+
+/* Not ourselves: the new version is our own, and we do not look. */
+static uint32_t neighbour_next(const struct dht_node *node, const struct passed *passed)
+{
+    uint32_t r = live_next(node, passed->rank, passed->instead);
+
+    return r == node->config.self ? live_next(node, passed->rank, r) : r;
 }
 
 /* Ask the next of its neighbours. */
@@ -87,14 +93,13 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
 uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
                              uint32_t last)
 {
-    struct passed passed = {.rank = entry->owner, .instead = last};
     struct net_msg msg = {.type = NET_MSG_INVALIDATE,
                           .flags = NET_INVALIDATE_LEFT,
                           .id = node_next_id(node),
                           .entry = *entry,
                           .length = entry->owner};
-    uint32_t r =
-        entry->owner < node->config.nranks ? neighbour_next(node, &passed) : DYAD_RANK_NONE;
+    uint32_t r = entry->owner < node->config.nranks ? live_next(node, entry->owner, last)
+                                                    : DYAD_RANK_NONE;
 
     if (r == DYAD_RANK_NONE)
         return r;
@@ -102,6 +107,12 @@ uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *ent
               entry->owner, entry->upath, r);
     node_send(node, r, &msg); /* if it fails that one is lost, and another will be asked */
     return r;
+}
+
+bool dht_node_has_neighbour(const struct dht_node *node, uint32_t rank)
+{
+    return rank < node->config.nranks &&
+           live_next(node, rank, DYAD_RANK_NONE) != DYAD_RANK_NONE;
 }
 
 static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)

@@ -55,6 +55,14 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     if (own == NULL)
         return;
     own->relay_again = own->queue != NULL && node->leaving;
+    /* Nobody tells who has withdrawn a name of what is published there later. */
+    if (own->queue == NULL && own->entry.state == DYAD_ENTRY_WITHDRAWN &&
+        dyad_version_cmp(&own->entry.version, &entry->version) < 0) {
+        if (own->highest < entry->version.counter)
+            own->highest = entry->version.counter;
+        own->entry.state = DYAD_ENTRY_NONE;
+        own->nhomes = 0;
+    }
     if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
@@ -116,6 +124,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     }
     if (op->repair && status == ESTALE)
         dht_node_lookup(node, own->upath, 0, &op->entry.version, superseded, node);
+
+    if (op->relay && status == 0)
+        leave_relayed(node, &op->entry);
 
     if (op->repair) {
         node->nrepair--;

@@ -114,6 +114,9 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
         if (adopt_gone_add(a->member, left->side, found) < 0)
             left->keep = true;
         left->removed++;
+    } else if (item->as == FOUND_LOST) {
+        adopt_gone_lost(a->member, left->side, found);
+        left->removed++;
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
@@ -294,8 +297,15 @@ void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t r
                            uint64_t token)
 {
     struct member *member = arg;
-    struct asked *asked = ask(member, newer, rank);
+    struct asked *asked;
 
+    /* Nothing is newer: somebody asks for what the rank itself has published. */
+    if (newer->state == DYAD_ENTRY_PUBLISHED && newer->owner == rank) {
+        dht_node_invalidated(member->dht, token);
+        adopt_unrecorded_wanted(member, rank, newer);
+        return;
+    }
+    asked = ask(member, newer, rank);
     if (!asked) {
         log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
                   newer->upath);
@@ -303,7 +313,6 @@ void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t r
     }
     asked->token = token;
     adopt_look(member);
-    adopt_unrecorded_wanted(member, rank, newer);
 }
 
 bool adopt_looking(const struct member *member)

@@ -20,6 +20,9 @@
  * we die, too, whoever adopts ours finds a record without a file, and does the same; so
  * does the next member of this rank (produce_restore()), which finds there also what an
  * earlier one of its own had no time to withdraw.
+ *
+ * In a session directory the same is done about what is here, but not as it was published
+ * (adopt_unrecorded.c), without a record: that would say that it can be served.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -155,28 +158,51 @@ static struct adopt_gone *get(struct member *member)
     return run_of(member)->gone = all;
 }
 
-int adopt_gone_add(struct member *member, enum engine_side side,
-                   const struct store_record *found)
+static struct gone *add(struct member *member, enum engine_side side,
+                        const struct store_record *found)
 {
     struct adopt_gone *all = get(member);
     struct gone *gone = all ? questions_add(all->questions, found->entry.upath) : NULL;
-    const struct store_record *own;
-    int rc = 0;
 
     if (!gone) {
-        log_error("out of memory: \"%s\", which was removed, is not withdrawn",
+        log_error("out of memory: \"%s\", which is not here any more, is not withdrawn",
                   found->entry.upath);
-        return -1;
+        return NULL;
     }
     gone->member = member;
     gone->side = side;
     gone->version = found->entry.version;
     memcpy(gone->storage, found->entry.storage, sizeof(gone->storage));
+    return gone;
+}
+
+int adopt_gone_add(struct member *member, enum engine_side side,
+                   const struct store_record *found)
+{
+    const struct gone *gone = add(member, side, found);
+    const struct store_record *own;
+    int rc = 0;
+
+    if (!gone)
+        return -1;
     own = own_record(gone);
     if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
         rc = store_journal_put(member->side[side].journal, found); /* was logged */
-    questions_go_on(all->questions);
+    questions_go_on(run_of(member)->gone->questions);
     return rc;
+}
+
+int adopt_gone_lost(struct member *member, enum engine_side side,
+                    const struct store_record *found)
+{
+    if (!add(member, side, found))
+        return -1;
+    log_info(
+        "\"%s\" is withdrawn: who had published it was killed, and what is here is "
+        "not what it was",
+        found->entry.upath);
+    questions_go_on(run_of(member)->gone->questions);
+    return 0;
 }
 
 void adopt_gone_again(struct member *member)

@@ -6,7 +6,7 @@
 
 #include "engine/member_impl.h"
 
-enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED };
+enum found_as { FOUND_SAME, FOUND_GONE, FOUND_CHANGED, FOUND_LOST };
 
 struct item {
     const struct store_record *record; /* the journal's */

@@ -131,28 +131,41 @@ static bool is_of(const struct adopt *a, const struct asked *asked, const char *
     return strcmp(name + a->prefix_len, number) == 0;
 }
 
-/* What is looked for beside what its journal says. If that knows this version there is no
- * more to be found out. */
+/* What is looked for beside what its journal says. If that knows a newer version there is
+ * no more to be found out. */
 static void left_take(struct adopt *a, struct left *left, struct store_journal *journal)
 {
     struct member_side *side = &a->member->side[left->side];
     const struct store_record *known;
     struct asked *asked;
+    enum found_as as;
 
     LL_FOREACH(a->answering, asked)
     {
         if (!asked->take || !is_of(a, asked, left->name) ||
             ((known = store_journal_find(journal, asked->upath)) &&
-             dyad_version_cmp(&known->entry.version, &asked->newer.version) >= 0))
+             dyad_version_cmp(&known->entry.version, &asked->newer.version) > 0))
             continue;
-        if (adopt_unrecorded_is(side, &asked->newer, &asked->record))
-            left->items[left->nitems++] =
-                (struct item){.record = &asked->record, .as = FOUND_SAME};
-        else
+        switch (adopt_unrecorded_is(side, &asked->newer, &asked->record)) {
+        case ADOPT_HERE_SAME:
+            as = FOUND_SAME;
+            break;
+        case ADOPT_HERE_GONE:
+            as = FOUND_GONE;
+            break;
+        case ADOPT_HERE_OTHER:
+            if (a->member->ring) {
+                as = FOUND_LOST;
+                break;
+            } /* fall through */
+        default:
             log_debug(
                 "\"%s\", which a dead rank of this node had, is not here as it was "
                 "published",
                 asked->upath);
+            continue;
+        }
+        left->items[left->nitems++] = (struct item){.record = &asked->record, .as = as};
     }
 }
 

@@ -17,14 +17,22 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
     const char *nodes = member_session_empty_nodes(c->member);
     bool known = c->lost_since && c->lost_owner != DYAD_RANK_NONE &&
                  net_worker_peer(c->member->worker, c->lost_owner);
+    bool asked = c->lost_since && dht_node_has_neighbour(c->member->dht, c->lost_owner);
     uint32_t missing;
 
     if (known && member_session_end(c->member, c->lost_owner) == MEMBER_NOT_ENDED)
         snprintf(to, size,
                  "it was published by %s, which does not answer (it may be stopped, or "
-                 "beyond a cut), and no other process of this session there serves it: one "
-                 "that is started on that node will",
-                 member_describe(c->member, c->lost_owner));
+                 "beyond a cut)%s",
+                 member_describe(c->member, c->lost_owner),
+                 asked ? ""
+                       : ", and no other process of this session there serves it: one that "
+                         "is started on that node will");
+    else if (asked)
+        snprintf(to, size,
+                 "who published it, a process on node %s, has ended; another process of "
+                 "this session there is asked whether it can serve it",
+                 member_node_name(c->member, c->lost_owner));
     else if (known)
         snprintf(to, size,
                  "it was published by %s, which has ended, and no process of this session "

@@ -179,6 +179,10 @@ bool revalidate_pending(struct member *member);
  * own journal until then; -1: it could not be written there, or no memory; logged. */
 int adopt_gone_add(struct member *member, enum engine_side side,
                    const struct store_record *found);
+/* The same of what is here, but not as it was published: `found` is in no journal, and
+ * stays so. If we die over it, it is found again as it was now. */
+int adopt_gone_lost(struct member *member, enum engine_side side,
+                    const struct store_record *found);
 /* The table has done something: homes may have got it. */
 void adopt_gone_step(struct member *member);
 /* A rank was lost or is back: what nobody could be asked about is asked now. */
@@ -224,10 +228,17 @@ void adopt_unrecorded_changed(struct member *member, uint32_t rank,
 /* Somebody needs this file, and its owner, the rank, is gone. */
 void adopt_unrecorded_wanted(struct member *member, uint32_t rank,
                              const struct dyad_entry *entry);
-/* On any thread: is it the file that is here, and whole? Then `record` is what a journal
- * should have of it; its upath is the entry's. */
-bool adopt_unrecorded_is(struct member_side *side, const struct dyad_entry *entry,
-                         struct store_record *record);
+/* On any thread, with the journal of its owner in hand: what is here of it? `record`: what
+ * a journal should have of it; its upath is the entry's. */
+enum adopt_here {
+    ADOPT_HERE_SAME,    /* it, whole; nobody's mark is left on it */
+    ADOPT_HERE_GONE,    /* nothing */
+    ADOPT_HERE_OTHER,   /* something else, perhaps half of it, and nobody writes it */
+    ADOPT_HERE_UNKNOWN, /* it is being written, or cannot be looked at */
+};
+enum adopt_here adopt_unrecorded_is(struct member_side *side,
+                                    const struct dyad_entry *entry,
+                                    struct store_record *record);
 /* Parts of adopt_pending() and adopt_stop(). */
 bool adopt_unrecorded_pending(struct member *member);
 void adopt_unrecorded_stop(struct member *member);

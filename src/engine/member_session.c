@@ -314,6 +314,9 @@ void member_session_peer_up(struct member *member, const struct net_peer *peer)
         s->down[peer->rank] = 0; /* it was beyond a cut link, or stopped */
     if (s->end)
         s->end[peer->rank] = MEMBER_NOT_ENDED;
+    /* If it is killed now, the others of its node must know that they are. */
+    if (s->boot)
+        boot_session_met(s->boot, peer->rank, peer->node);
 }
 
 enum member_end member_session_end(const struct member *member, uint32_t slot)

@@ -418,8 +418,64 @@ void store_marks_abandon(struct store_marks *marks, store_mark_t mark)
     uint64_t word;
 
     while ((slot = marks_find(marks, mark, &word)) &&
-           WORD_STATE(word) == STORE_MARK_CLOSING)
+           WORD_STATE(word) == STORE_MARK_CLOSING) {
+        /* Before the swap, so that killed between them it is not taken for one that was
+         * closed well either. The closer's own: openers write it when it is ABANDONED. */
+        atomic_store(&slot->heir, mark);
         if (marks_swap(marks, slot, word,
                        marks_with_state(word, WORD_PID(word), STORE_MARK_ABANDONED)))
             return;
+    }
+}
+
+/* ABANDONED in the midst of CLOSING, which its closer had not given up. (Who has only just
+ * won the close is not named yet.) */
+static bool was_closing(struct marks_slot *slot, uint64_t word, uint32_t index)
+{
+    return WORD_STATE(word) == STORE_MARK_ABANDONED && atomic_load(&slot->closer) != 0 &&
+           atomic_load(&slot->heir) != marks_mark_of(word, index);
+}
+
+/* Or whoever wrote to it next was, whose clearing would have freed this one (settle()). */
+static bool was_closing_or_heir(struct store_marks *marks, struct marks_slot *slot,
+                                uint64_t word, uint32_t index)
+{
+    store_mark_t heir = atomic_load(&slot->heir);
+    struct marks_slot *next;
+    uint64_t next_word;
+
+    if (WORD_STATE(word) != STORE_MARK_ABANDONED || was_closing(slot, word, index))
+        return WORD_STATE(word) == STORE_MARK_ABANDONED;
+    return heir != marks_mark_of(word, index) &&
+           (next = marks_find(marks, heir, &next_word)) &&
+           was_closing(next, next_word, marks_index_of(heir));
+}
+
+bool store_marks_take_closed(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    struct marks_table *table = marks->table;
+
+    if (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0)
+        return true;
+    uint32_t top = atomic_load(&table->header.top);
+    for (int freeing = 0; freeing < 2; freeing++) {
+        for (uint32_t i = 0; i < top; i++) {
+            struct marks_slot *slot = &table->slots[i];
+            uint64_t word = atomic_load(&slot->word);
+            unsigned state = WORD_STATE(word);
+            bool closed;
+
+            if (state == STORE_MARK_FREE || state == MARKS_STATE_FREEING ||
+                !marks_same_file(slot, ino, btime))
+                continue;
+            closed = freeing || was_closing_or_heir(marks, slot, word, i);
+            if (atomic_load(&slot->word) != word) /* it is another by now: look again */
+                i--;
+            else if (!closed)
+                return false;
+            else if (freeing && state == STORE_MARK_ABANDONED)
+                marks_release(marks, i, word);
+        }
+    }
+    return true;
 }

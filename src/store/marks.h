@@ -156,6 +156,14 @@ bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd
  * taken the mark over for a second, it rules: member only. */
 int store_marks_wait(struct store_marks *marks, store_mark_t mark, int fd);
 
+/* The process that had won the last close of the file was killed before it could say what
+ * became of that, and what lies here is all that was written: every mark of this inode is
+ * ABANDONED, and was CLOSING before (not given up by store_marks_abandon()), or that of who
+ * opened it next was. These are freed.
+ * True also if there is none; false: nothing is changed. Only for who knows otherwise that
+ * this is the file which was published: a rank of this node that is dead has said so. */
+bool store_marks_take_closed(struct store_marks *marks, uint64_t ino, uint64_t btime);
+
 /* Call fn for each slot that is not FREE. For dyad-dht-dump --waiting ("held open by pid").
  */
 int store_marks_foreach(struct store_marks *marks,

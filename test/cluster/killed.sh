@@ -7,12 +7,12 @@
 
 MPIRUN_ARGS=(--enable-recovery)
 
-# The library with places to die at (util/crash.h), for the jobs of this script.
+# crash_build [TARGET...]: the library with places to die at (util/crash.h), for the jobs of this script.
 crash_build() {
     need cmake cc
     [ -z "$SANITIZE" ] || skip "has a build of its own, which is not instrumented"
     cmake -S "$SOURCE_DIR" -B "$WORK/build" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF -DDYAD_CRASH_POINTS=ON >"$WORK/build.log" 2>&1 &&
-        cmake --build "$WORK/build" --target dyad dyad_member dyad_wrapper -j 4 >>"$WORK/build.log" 2>&1 ||
+        cmake --build "$WORK/build" --target dyad dyad_member dyad_wrapper "$@" -j 4 >>"$WORK/build.log" 2>&1 ||
         fail "the library with crash points cannot be built: $(tail -n 20 "$WORK/build.log")"
     PRELOAD=$WORK/build/lib/libdyad_wrapper.so
 }

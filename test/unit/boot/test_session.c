@@ -1023,7 +1023,7 @@ static void entry_gone(const char *prefix)
 static void test_session(void **state)
 {
     struct life a, b, c;
-    uint32_t node_a;
+    uint32_t node_a, node_c;
 
     (void)state;
     fresh();
@@ -1044,11 +1044,21 @@ static void test_session(void **state)
     assert_int_equal(b.slot[0].found, 1);
     RUN_UNTIL(a.slot[1].found == 1);
     assert_int_equal(a.place.job->node[1], node_a);
+    /* One that makes itself known before the directory is read again. */
+    assert_int_not_equal(a.place.job->node[2], a.place.job->node[3]);
+    boot_session_met(a.session, 2, "there");
+    boot_session_met(a.session, 3, "there/0123abcd-0123-4567-89ab-0123456789ab");
+    boot_session_met(a.session, 4, "here");
+    boot_session_met(a.session, 16, "here"); /* there is no such slot */
+    assert_int_equal(a.place.job->node[2], a.place.job->node[3]);
+    assert_int_not_equal(a.place.job->node[2], node_a);
+    assert_int_equal(a.place.job->node[4], node_a);
+    node_c = a.place.job->node[2];
     life_start(&c, 3, "there");
     assert_int_equal(c.slot[0].found, 1);
     assert_int_equal(c.slot[1].found, 1);
     RUN_UNTIL(a.slot[2].found == 1 && b.slot[2].found == 1);
-    assert_int_not_equal(a.place.job->node[2], node_a);
+    assert_int_equal(a.place.job->node[2], node_c);
 
     /* Blobs. */
     struct net_peer *peer = malloc(sizeof(*peer));

@@ -1,7 +1,8 @@
 /*
  * test/unit/dht/test_orphans.c - what the dead have published or removed, when homes die
  *
- * Eight ranks on four nodes. Nobody takes over what a dead rank had.
+ * Eight ranks on four nodes. Nobody takes over what a dead rank had; the other of its node
+ * is asked to.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -136,6 +137,49 @@ static void test_two_heirs(void **state)
     }
 }
 
+/* Killed in the midst of a publish, when one home knew of it, and the other has something
+ * older: that hears of it, too, and then the other rank of its node is asked for it, once
+ * for each home at the most. Also if that is the home that knows, or has withdrawn the
+ * name itself. */
+static void test_half_published(void **state)
+{
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS * 4; key++) {
+        struct fake_net *net = net_create();
+        uint32_t homes[DHT_REPLICAS_MAX], owner, other, knows;
+        unsigned k = key % FAKE_KEYS, sent;
+        struct result r;
+        uint64_t size;
+
+        fake_homes(net, k, homes);
+        knows = homes[key / FAKE_KEYS % 2];
+        if (nodes[homes[0]] == nodes[homes[1]]) {
+            fake_net_destroy(net);
+            continue;
+        }
+        /* Of the node of the home that knows, or of the other's. */
+        other = homes[key / FAKE_KEYS / 2];
+        owner = (other + 4) % RANKS;
+        fake_publish_ok(net, other, k, 5, PUB);
+        fake_publish_ok(net, other, k, 0, GONE);
+        fake_net_run(net, SEC);
+        net->cut[owner][homes[0]] = knows != homes[0];
+        net->cut[owner][homes[1]] = knows != homes[1];
+        fake_publish(net, owner, k, 6, PUB, &r);
+        fake_net_run(net, MSEC);
+        assert_int_equal(fake_record(net, knows, k)->entry.size, 6);
+        fake_net_kill(net, owner, true);
+        sent = net->rank[other].nleft;
+        fake_net_run(net, 3 * SEC);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(fake_record(net, homes[i], k)->entry.size, 6);
+        assert_in_range(net->rank[other].nleft - sent, 1, 2);
+        assert_int_equal(net->rank[other].left_by, owner);
+        assert_int_equal(look_up(net, living(net), k, &size), 0);
+        fake_net_destroy(net);
+    }
+}
+
 /* A death costs messages for what it concerns only. */
 static void test_costs(void **state)
 {
@@ -163,9 +207,8 @@ static void test_costs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_removed),
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_two_heirs),
+        cmocka_unit_test(test_removed),   cmocka_unit_test(test_published),
+        cmocka_unit_test(test_two_heirs), cmocka_unit_test(test_half_published),
         cmocka_unit_test(test_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,8 @@ static struct member_run run;
 static struct member *const member = &run.member;
 static const uint8_t here[DYAD_STORAGE_ID_LEN] = "here";
 static unsigned nlooks, nidle;
+static bool has_own; /* our journal has: */
+static struct store_record own;
 
 const uint8_t *store_dir_id(const struct store_dir *dir)
 {
@@ -60,11 +62,35 @@ bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t in
     return false;
 }
 
+bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd)
+{
+    fail();
+    return false;
+}
+
+bool store_marks_take_closed(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    fail();
+    return false;
+}
+
+bool store_dir_lacks(const struct store_dir *dir, const char *upath)
+{
+    fail();
+    return false;
+}
+
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath)
+{
+    return has_own && strcmp(own.entry.upath, upath) == 0 ? &own : NULL;
+}
+
 void adopt_look_for(struct member *m, const struct dyad_entry *entry, uint32_t rank)
 {
     assert_ptr_equal(m, member);
     assert_int_equal(rank, DEAD);
-    assert_int_equal(entry->version.counter, 6);
+    assert_in_range(entry->version.counter, 5, 6);
     nlooks++;
 }
 
@@ -93,6 +119,7 @@ static int setup(void **state)
     fake_lookups_owner = DEAD;
     memcpy(fake_lookups_storage, here, sizeof(here));
     nlooks = nidle = 0;
+    has_own = false;
     return 0;
 }
 
@@ -126,7 +153,7 @@ static void wanted(const char *upath, uint32_t owner)
     adopt_unrecorded_wanted(member, DEAD, &entry);
 }
 
-/* Only what is the dead rank's, and newer, and lies here. */
+/* Only what is the dead rank's, and not older, and lies here. */
 static void test_looked_for(void **state)
 {
     (void)state;
@@ -142,7 +169,7 @@ static void test_looked_for(void **state)
     assert_int_equal(nlooks, 2);
 
     changed("f2");
-    fake_lookup_answer(2, 0, 5);
+    fake_lookup_answer(2, 0, 4);
     changed("f3");
     fake_lookup_answer(3, ENOENT, 6);
     changed("f4");
@@ -159,6 +186,35 @@ static void test_looked_for(void **state)
     assert_int_equal(nlooks, 2);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 6);
+}
+
+/* It was killed when it had recorded what it published, and its mark was still there. */
+static void test_recorded(void **state)
+{
+    (void)state;
+    changed("f0");
+    fake_lookup_answer(0, 0, 5);
+    assert_int_equal(nlooks, 1);
+}
+
+/* The homes have yet to hear that this rank has taken it over. */
+static void test_taken_over(void **state)
+{
+    (void)state;
+    has_own = true;
+    own = (struct store_record){.kind = STORE_RECORD_ORIGINAL,
+                                .entry = {.upath = "f0", .version.counter = 6}};
+    member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
+    wanted("f0", DEAD);
+    assert_int_equal(fake_nlookups, 0);
+    wanted("f1", DEAD);
+    own.entry.version.counter = 5;
+    wanted("f0", DEAD);
+    assert_int_equal(fake_nlookups, 2);
+    own.entry.version.counter = 6;
+    own.kind = STORE_RECORD_COPY;
+    wanted("f0", DEAD);
+    assert_int_equal(fake_nlookups, 3);
 }
 
 /* What a look has found is asked for on and on, what somebody wants is not. */
@@ -216,6 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_looked_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_recorded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_window, setup, teardown),
     };

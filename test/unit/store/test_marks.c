@@ -484,6 +484,71 @@ static store_mark_t half_written(void)
     return mark;
 }
 
+static store_mark_t closed_and_killed(void)
+{
+    store_mark_t mark;
+    int fd = open_marked("f", O_WRONLY | O_APPEND, &mark);
+
+    CHILD_CHECK(write(fd, "whole", 5) == 5);
+    close(fd);
+    CHILD_CHECK(closed_by_name(marks, mark, scratch->dir, "f", false));
+    return mark;
+}
+
+static store_mark_t closed_with_an_error(void)
+{
+    store_mark_t mark = closed_and_killed();
+
+    store_marks_abandon(marks, mark);
+    return mark;
+}
+
+/* Its closer was killed before it could say that it is published: nothing that was written
+ * is missing. Not so if a writer was killed before its close, or knew that its own had
+ * failed. */
+static void killed_in_its_close(void **state)
+{
+    static store_mark_t (*const bad[])(void) = {half_written, closed_with_an_error};
+    store_mark_t mark;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        unlink(scratch_path(scratch, "f"));
+        close(open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644));
+        struct store_identity id = identify("f");
+        int ask = open_to_ask("f");
+        mark = in_dead_child(closed_and_killed);
+        assert_false(store_marks_take_closed(marks, id.ino, id.btime)); /* not ruled yet */
+        assert_true(store_marks_rule(marks, mark, ask));
+        int fd = open_marked("f", O_WRONLY, &mark);
+        assert_false(store_marks_take_closed(marks, id.ino, id.btime)); /* it lives */
+        assert_int_equal(count_marks(), 2);
+        close(fd);
+        assert_true(closed_by_name(marks, mark, scratch->dir, "f", false));
+        store_marks_clear(marks, mark);
+        assert_int_equal(count_marks(), 0);
+
+        mark = in_dead_child(closed_and_killed);
+        assert_true(store_marks_rule(marks, mark, ask));
+        assert_true(store_marks_take_closed(marks, id.ino, id.btime));
+        assert_int_equal(count_marks(), 0);
+        assert_true(store_marks_take_closed(marks, id.ino, id.btime));
+
+        /* The last is bad, and then one that is good. */
+        mark = in_dead_child(closed_and_killed);
+        assert_true(store_marks_rule(marks, mark, ask));
+        mark = in_dead_child(bad[i]);
+        assert_true(store_marks_rule(marks, mark, ask));
+        assert_false(store_marks_take_closed(marks, id.ino, id.btime));
+        assert_true(count_marks() > 0);
+        mark = in_dead_child(closed_and_killed);
+        assert_true(store_marks_rule(marks, mark, ask));
+        assert_true(store_marks_take_closed(marks, id.ino, id.btime));
+        assert_int_equal(count_marks(), 0);
+        close(ask);
+    }
+}
+
 /* Nobody has looked at the file between its writer's death and the next writer, whose
  * publish must not be held back by the dead one's mark. */
 static void killed_writer_then_another(void **state)
@@ -1117,6 +1182,7 @@ int main(void)
         TEST(mapping_outlives_close),
         TEST(file_without_its_name),
         TEST(spawned_in_the_midst_of_an_open),
+        TEST(killed_in_its_close),
         TEST(killed_writer_then_another),
         TEST(abandoned_and_what_ends_it),
         TEST(killed_between),
