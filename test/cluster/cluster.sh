@@ -93,7 +93,7 @@ cluster_init() {
         name=n$i
         unshare --pid --fork --kill-child --mount --net --uts --ipc --propagation private \
             "$self" node-init "$dir" "$name" "$size" >>"$dir/$name.log" 2>&1 &
-        await "$dir/$name.ready" $! 10 || { cat "$dir/$name.log" >&2; return 1; }
+        await "$dir/$name.ready" $! 60 || { cat "$dir/$name.log" >&2; return 1; }
         local pid
         pid=$(child_of $!)
         echo "$pid" >"$dir/$name.pid"
@@ -125,7 +125,7 @@ up() {
     $tie unshare $user --pid --fork --kill-child --mount --net --uts --ipc \
         --propagation private "$self" cluster-init "$dir" "$n" "$size" </dev/null >"$dir/head.log" 2>&1 &
     holder=$!
-    if ! await "$dir/head.ready" "$holder" 30; then
+    if ! await "$dir/head.ready" "$holder" 120; then
         cat "$dir/head.log" >&2
         kill -9 "$holder" 2>/dev/null || true
         wait "$holder" 2>/dev/null || true
