@@ -242,10 +242,12 @@ static char **extend(char **env)
 static int main_with_member(int argc, char **argv, char **env)
 {
     int saved = errno;
+    bool solo, launched = wrapper_active() && wrapper_member_start(env);
 
-    if (wrapper_active() && wrapper_member_start(env)) {
+    if (launched || wrapper_member_guest_of(&solo)) { /* or its children may be */
         char **extended = extend(env);
-        each_descriptor(take_inherited, NULL);
+        if (launched)
+            each_descriptor(take_inherited, NULL);
         if (environ == env)
             environ = extended;
         env = extended;
