@@ -6,7 +6,13 @@
 . "$(dirname "$0")/../cluster/slurm.sh"
 cluster_up 2
 SESSION=$WORK/session
-MPIRUN="mpirun --oversubscribe --bind-to none --mca plm_rsh_agent $TEST_DIR/cluster/rsh-agent --mca plm_rsh_no_tree_spawn 1"
+# As ssh, and unlike the agent of the other tests, this one does not pass on what is in mpirun's environment.
+cat >"$WORK/rsh" <<EOF2
+#!/bin/sh
+exec env -i PATH="\$PATH" CLUSTER_DIR="\$CLUSTER_DIR" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$TEST_DIR/cluster/rsh-agent" "\$@"
+EOF2
+chmod +x "$WORK/rsh"
+MPIRUN="mpirun --oversubscribe --bind-to none --mca plm_rsh_agent $WORK/rsh --mca plm_rsh_no_tree_spawn 1"
 
 # solo NODE SECONDS PROGRAM ARG...: dyad-run of a workflow script on that node, in the background.
 solo() {
