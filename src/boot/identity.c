@@ -219,6 +219,8 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
         identity->launched = true;
         if (guest_of)
             read_outer(identity, guest_of);
+        if (!identity->outer[0] && (guest_of = lookup(env, BOOT_OUTER)))
+            read_outer(identity, guest_of);
     } else if (guest_of && is_nobodys(guest_of)) {
         identity->launched = false;
     } else if (guest_of && *guest_of) {

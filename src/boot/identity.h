@@ -30,7 +30,9 @@
 /* What its value begins with in what a launcher starts that is no rank (boot/launcher.h):
  * of nobody; what may follow says of whom the launcher is. */
 #define BOOT_GUEST_OF_NOBODY "-"
-#define BOOT_GUEST_OF_MAX    (sizeof(BOOT_GUEST_OF) + 14 + BOOT_NSPACE_MAX + 1)
+/* The same, without that, by a name which Open MPI's mpirun passes on to other nodes. */
+#define BOOT_OUTER        "OMPI_MCA_dyad_outer"
+#define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 14 + BOOT_NSPACE_MAX + 1)
 
 /* What the name of a solo launch begins with. */
 #define BOOT_SOLO "solo."

@@ -7,10 +7,11 @@
  *
  * A rank finds its outer member when it is at its exit: it is one of its ancestors (mpirun
  * starts the ranks of its node itself), or stands in DYAD_GUEST_OF, which srun passes on
- * with the rest of the environment. What it finds it tells that member (WITHIN), which
+ * with the rest of the environment, or in another variable, which mpirun does, if it was
+ * preloaded (boot/identity.h). What it finds it tells that member (WITHIN), which
  * tells all ranks of that launch, also such as come later: on other nodes they cannot see
- * it. Where no rank of a launch runs on the node of its launcher, and that passes no
- * environment on, nobody finds out.
+ * it. Where no rank of a launch runs on the node of its launcher, and that passes nothing
+ * on, nobody finds out.
  *
  * - If the outer member is of this node and has the same directories, it serves what we
  *   leave (adopt.c): there is nobody to linger for.

@@ -70,14 +70,22 @@ ok "the script" $!
 nothing_left
 clean_head
 
+part 'ranks on other nodes only'
+solo head 40 bash -c '$MPIRUN -n 2 -host n0:1,n1:1 --map-by node $JOIN bash -c "echo \$PMIX_RANK >\$0/f\$PMIX_RANK; cat \$0/f0 \$0/f1" "$SSD" >"$W/got"; : >"$W/flag.inner"'
+ok "the script" $!
+[ "$(sort "$WORK/got" | tr '\n' ' ')" = "0 0 1 1 " ] || fail "the ranks read $(cat "$WORK/got")"
+nothing_left
+clean_head
+
 part 'two such scripts at the same time do not wait for one another'
-for which in a b; do
-    solo head 40 bash -c '$MPIRUN -n 2 -host head:1,n$1:1 --map-by node $JOIN bash -c "echo >\$0/$0\$PMIX_RANK" "$SSD"; : >"$W/flag.$0"
-        until [ -e "$W/flag.a" ] && [ -e "$W/flag.b" ]; do sleep 0.05; done' $which "$([ $which = b ] || echo 0)$([ $which = a ] || echo 1)"
+for which in a b; do # their ranks wait for one another's files, so they run at the same time
+    solo head 40 bash -c '$MPIRUN -n 2 -host head:1,n$1:1 --map-by node $JOIN bash -c "echo >\$0/$0\$PMIX_RANK; cat \$0/a\$PMIX_RANK \$0/b\$PMIX_RANK" "$SSD"
+        : >"$W/flag.$0"' $which "$([ $which = b ] || echo 0)$([ $which = a ] || echo 1)"
     one=${two:-} two=$!
 done
 ok "the first script" $one
 ok "the second script" $two
+[ -e "$WORK/flag.a" ] && [ -e "$WORK/flag.b" ] || fail "a script did not go on"
 nothing_left
 clean_head
 

@@ -163,6 +163,10 @@ static void test_solo(void **state)
         assert_string_equal(id.outer, "solo.h.1.2");
         assert_int_equal(id.outer_rank, 7);
     }
+    assert_int_equal(
+        READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "OMPI_MCA_dyad_outer=3@solo.h.1.2"), 0);
+    assert_string_equal(id.outer, "solo.h.1.2");
+    assert_int_equal(id.outer_rank, 3);
     assert_int_equal(READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "DYAD_GUEST_OF=1@job"), 0);
     assert_string_equal(id.outer, "");
     assert_int_equal(READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "DYAD_GUEST_OF=-"), 0);
