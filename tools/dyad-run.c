@@ -17,6 +17,7 @@
 
 #include "dyad/dyad.h"
 #include "boot/identity.h"
+#include "boot/launcher.h"
 #include "engine/config.h"
 #include "run_check.h"
 #include "run_files.h"
@@ -342,6 +343,12 @@ static void set_environment(const char *wrapper)
     for (size_t i = 0; i < NSETTINGS; i++)
         if (run.value[i])
             set_variable(settings[i].variable, run.value[i], 1);
+    /* Started by a launcher, but as no rank that it knows of: with this command it is one.
+     */
+    const char *guest_of = getenv(BOOT_GUEST_OF);
+    if (guest_of && strncmp(guest_of, BOOT_GUEST_OF_NOBODY, 1) == 0 &&
+        !getenv("PMIX_NAMESPACE"))
+        unsetenv(BOOT_GUEST_OF);
     /* PMIx 4's default store loses keys in a race, and a rank's second process in it; hash
      * does not. */
     set_variable("PMIX_MCA_gds", "hash", 0);
@@ -450,19 +457,15 @@ static void check_directories(const struct engine_config *config)
 
 static void check_launcher(const struct engine_config *config, const char *program)
 {
-    static const char *const launchers[] = {"mpirun",  "mpiexec", "orterun", "srun",
-                                            "prterun", "prun",    "flux"};
     const char *slash = strrchr(program, '/');
     const char *base = slash ? slash + 1 : program;
 
-    for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-        if (strcmp(base, launchers[i]) == 0) {
-            warn(
-                "%s is a launcher: dyad-run belongs behind it, as in: %s -n 4 dyad-run "
-                "... ./sim",
-                base, base);
-            return;
-        }
+    if (boot_launcher_named(program) != BOOT_LAUNCHER_NONE) {
+        warn(
+            "%s is a launcher: dyad-run belongs behind it, as in: %s -n 4 dyad-run "
+            "... ./sim",
+            base, base);
+        return;
     }
     if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir &&
         !getenv(BOOT_SAID_ALONE)) {

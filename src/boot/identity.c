@@ -176,6 +176,28 @@ static int read_guest_of(struct boot_identity *identity, const char *text)
     return parse_rank(rank, &identity->rank);
 }
 
+static bool is_nobodys(const char *guest_of)
+{
+    return strncmp(guest_of, BOOT_GUEST_OF_NOBODY, strlen(BOOT_GUEST_OF_NOBODY)) == 0;
+}
+
+/* What is malformed is of nobody here. */
+static void read_outer(struct boot_identity *identity, const char *text)
+{
+    const char *at;
+    char rank[12] = "";
+
+    if (is_nobodys(text))
+        text += strlen(BOOT_GUEST_OF_NOBODY);
+    at = strchr(text, '@');
+    if (!at || at - text >= (ptrdiff_t)sizeof(rank) || strlen(at + 1) > BOOT_NSPACE_MAX ||
+        strcmp(at + 1, identity->nspace) == 0)
+        return;
+    memcpy(rank, text, (size_t)(at - text));
+    if (parse_rank(rank, &identity->outer_rank) == 0)
+        strcpy(identity->outer, at + 1);
+}
+
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad)
 {
     const char *nspace = lookup(env, "PMIX_NAMESPACE");
@@ -195,6 +217,12 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
         if (!rank || parse_rank(rank, &identity->rank) < 0)
             goto malformed;
         identity->launched = true;
+        if (guest_of)
+            read_outer(identity, guest_of);
+        if (!identity->outer[0] && (guest_of = lookup(env, BOOT_OUTER)))
+            read_outer(identity, guest_of);
+    } else if (guest_of && is_nobodys(guest_of)) {
+        identity->launched = false;
     } else if (guest_of && *guest_of) {
         *bad = BOOT_GUEST_OF;
         if (read_guest_of(identity, guest_of) < 0)

@@ -13,6 +13,9 @@
  * "solo", named after it; host, process and the time of its start keep that name unique,
  * and the same over exec. Its descendants are told by the same variable, and may become the
  * member in its place, since no launcher's variables are needed for that.
+ *
+ * A launcher that such a process starts may pass that variable on to its ranks, which have
+ * PMIx's, too: so they know within whose launch theirs is.
  */
 #ifndef DYAD_BOOT_IDENTITY_H
 #define DYAD_BOOT_IDENTITY_H
@@ -23,8 +26,13 @@
 #define BOOT_NSPACE_MAX 255
 
 /* "DYAD_GUEST_OF=RANK@NAMESPACE" */
-#define BOOT_GUEST_OF     "DYAD_GUEST_OF"
-#define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 12 + BOOT_NSPACE_MAX + 1)
+#define BOOT_GUEST_OF "DYAD_GUEST_OF"
+/* What its value begins with in what a launcher starts that is no rank (boot/launcher.h):
+ * of nobody; what may follow says of whom the launcher is. */
+#define BOOT_GUEST_OF_NOBODY "-"
+/* The same, without that, by a name which Open MPI's mpirun passes on to other nodes. */
+#define BOOT_OUTER        "OMPI_MCA_dyad_outer"
+#define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 14 + BOOT_NSPACE_MAX + 1)
 
 /* dyad-run has said that there is neither a launcher nor a session directory: what it runs
  * need not say it, process by process. */
@@ -39,7 +47,10 @@ struct boot_identity {
     bool solo;       /* launched, by nobody: a session directory is there instead */
     char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE, or BOOT_SOLO... */
     uint32_t rank;                    /* PMIX_RANK */
-    char node[256];                   /* DYAD_NODE, or host name + "/" + boot id */
+    char outer[BOOT_NSPACE_MAX + 1];  /* of a PMIx launch: the launch of the process that
+                                       * started its launcher, if that says so. Else "" */
+    uint32_t outer_rank;
+    char node[256]; /* DYAD_NODE, or host name + "/" + boot id */
 };
 
 /* `env`: NULL-terminated environment. 0, or -1 EINVAL with *bad naming the variable that is

@@ -222,6 +222,31 @@ size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max)
     return found;
 }
 
+/* --- environment --- */
+
+bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity)
+{
+    char path[64], nspace[BOOT_NSPACE_MAX + 32], rank[32], *entry = NULL;
+    bool same_nspace = false, same_rank = false;
+    size_t size = 0;
+    FILE *file;
+
+    if (identity->solo || identity->guest_only)
+        return false;
+    snprintf(nspace, sizeof(nspace), "PMIX_NAMESPACE=%s", identity->nspace);
+    snprintf(rank, sizeof(rank), "PMIX_RANK=%u", identity->rank);
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    if (!(file = fopen(path, "re")))
+        return false;
+    while (getdelim(&entry, &size, '\0', file) > 0) {
+        same_nspace = same_nspace || strcmp(entry, nspace) == 0;
+        same_rank = same_rank || strcmp(entry, rank) == 0;
+    }
+    free(entry);
+    fclose(file);
+    return same_nspace && same_rank;
+}
+
 /* --- threads --- */
 
 /* A thread that sleeps in the read or write of an unnamed pipe is woken by whoever has the

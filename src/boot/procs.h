@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "boot/identity.h"
+
 /* A thread that is blocked in one of our waits, which is a recv(). */
 struct boot_blocked {
     pid_t pid, tid;
@@ -27,6 +29,10 @@ struct boot_blocked {
  * other end. Anything that cannot be read counts as busy. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore);
+
+/* Was the process started as one of this rank, by a PMIx launcher's variables? False also
+ * where its environment cannot be read. */
+bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity);
 
 /* Live (not zombie) descendants of root; returns how many, fills at most max pids. */
 size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max);

@@ -33,6 +33,11 @@
  * was lost on the way, the next kick's report starts the wave again. With ops->open nothing
  * of that: the root has tried these sums, and does not try them again.
  *
+ * Who has started a launch is busy until that has ended, and its ranks must not wait for
+ * it. So it says OUTER as long as there are any, and a wave of these and of quiet ranks has
+ * a verdict of its own, by which only ranks of such launches leave. Where nobody says OUTER
+ * but with QUIET (always so without ops->open) all is as if there were no such bit.
+ *
  * Who is lost for long is passed over, though it may live. Some know that, and others have
  * had nothing to do with it. So MISSING is gathered with the reports, and is in the
  * verdict: no rank says "nobody is left" where another knows of somebody.
@@ -53,8 +58,8 @@
 #include <uthash.h>
 
 #define ARITY      8
-#define AND_BITS   ((uint32_t)(BOOT_WAVE_QUIET | BOOT_WAVE_EXITING))
-#define OR_BITS    ((uint32_t)BOOT_WAVE_MISSING)
+#define AND_BITS   ((uint32_t)(BOOT_WAVE_QUIET | BOOT_WAVE_EXITING | BOOT_WAVE_OUTER))
+#define OR_BITS    ((uint32_t)(BOOT_WAVE_MISSING | BOOT_WAVE_SCRIPT))
 #define ALL_BITS   (AND_BITS | OR_BITS)
 #define KIND_SHIFT 8
 
@@ -108,6 +113,7 @@ struct boot_wave {
     uint64_t agreed;     /* last wave that we answered quiet, and our own counter then */
     uint64_t agreed_activity;
     uint64_t judged; /* number of the last verdict handled */
+    bool script;     /* somebody said BOOT_WAVE_SCRIPT in it */
 
     bool busy, again; /* settle() is running; is to take another turn */
 };
@@ -233,9 +239,10 @@ static void add(struct sum *sum, const struct sum *other)
     sum->activity += other->activity;
 }
 
+/* Enough for a wave: if some are but OUTER its verdict says so. */
 static bool quiet(const struct sum *sum)
 {
-    return sum->state & BOOT_WAVE_QUIET;
+    return sum->state & BOOT_WAVE_OUTER;
 }
 
 static bool same(const struct sum *a, const struct sum *b)
@@ -309,6 +316,7 @@ static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
     if (wave->final || number <= wave->judged)
         return;
     wave->judged = number;
+    wave->script = state & BOOT_WAVE_SCRIPT;
     wave->wave = 0;
     /* The list may be replaced when a send fails and rank_changed is called: only stale is
      * set then. */
@@ -331,8 +339,9 @@ static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
         !(wave->state & BOOT_WAVE_QUIET))
         return;
     wave->hold = !(wave->state & BOOT_WAVE_EXITING) && !wave->ops->open;
-    wave->ops->verdict(wave->arg, state & BOOT_WAVE_MISSING ? BOOT_WAVE_NOBODY_IN_REACH
-                                                            : BOOT_WAVE_NO_PRODUCER);
+    wave->ops->verdict(wave->arg, !(state & BOOT_WAVE_QUIET)  ? BOOT_WAVE_OUTER_BUSY
+                                  : state & BOOT_WAVE_MISSING ? BOOT_WAVE_NOBODY_IN_REACH
+                                                              : BOOT_WAVE_NO_PRODUCER);
 }
 
 static void report(struct boot_wave *wave, const struct sum *sum)
@@ -477,6 +486,8 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
 {
     if (state & BOOT_WAVE_EXITING)
         state |= BOOT_WAVE_QUIET;
+    if (state & BOOT_WAVE_QUIET)
+        state |= BOOT_WAVE_OUTER;
     if (activity != wave->activity)
         wave->hold = false;
     else if (state == wave->state)
@@ -484,6 +495,11 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
     wave->state = state & ALL_BITS;
     wave->activity = activity;
     settle(wave);
+}
+
+bool boot_wave_script(const struct boot_wave *wave)
+{
+    return wave->script;
 }
 
 void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)

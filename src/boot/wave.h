@@ -24,6 +24,10 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
                        BOOT_WAVE_EXITING = 1 << 1, /* at exit, and no live descendants */
                        BOOT_WAVE_MISSING = 1 << 2, /* OR-ed: it cannot reach somebody who
                                                       is not known to be dead */
+                       BOOT_WAVE_OUTER = 1 << 3,   /* quiet, or busy with a launch within it
+                                                      (engine/within.c) */
+                       BOOT_WAVE_SCRIPT = 1 << 4,  /* OR-ed: at exit, but what started it is
+                                                      of its rank, too, and may go on */
 };
 
 enum boot_wave_verdict {
@@ -34,6 +38,8 @@ enum boot_wave_verdict {
                             * failed. */
     BOOT_WAVE_NOBODY_IN_REACH, /* the same, but one of them misses a rank that may live:
                                 * perhaps that one would produce */
+    BOOT_WAVE_OUTER_BUSY, /* every live rank is quiet, but for such as have started a launch
+                           * whose ranks are among these */
 };
 
 struct boot_wave_ops {
@@ -61,10 +67,11 @@ struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
                                    const struct boot_wave_ops *ops, void *arg);
 void boot_wave_destroy(struct boot_wave *wave);
 
-/* This rank's state (BOOT_WAVE_* bits; EXITING implies QUIET) and its activity counter:
- * raised by every publish it begins or ends, every wait that begins or ends, every change
- * from quiet to busy; it never falls, so an incarnation's begins at incarnation << 40. Call
- * on each change. A job of one rank has no second wave: set QUIET only after two looks. */
+/* This rank's state (BOOT_WAVE_* bits; EXITING implies QUIET, which implies OUTER) and its
+ * activity counter: raised by every publish it begins or ends, every wait that begins or
+ * ends, every change from quiet to busy; it never falls, so an incarnation's begins at
+ * incarnation << 40. Call on each change. A job of one rank has no second wave: set QUIET
+ * only after two looks. */
 void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity);
 /* See boot_wave_ops.confirm; a number that is over is ignored. */
 void boot_wave_confirmed(struct boot_wave *wave, uint64_t number);
@@ -72,6 +79,8 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number);
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
 /* A rank became dead, absent or live again (or a new incarnation of it: say so, too). */
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
+/* Of the last verdict: did a rank say BOOT_WAVE_SCRIPT? */
+bool boot_wave_script(const struct boot_wave *wave);
 /* Nothing was heard for a while (seconds) though this rank is quiet: send the present state
  * once more (lost messages, changed parents, failed sends). */
 void boot_wave_kick(struct boot_wave *wave);

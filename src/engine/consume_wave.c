@@ -12,6 +12,7 @@
 
 #include "boot/procs.h"
 #include "engine/consume_impl.h"
+#include "engine/member_impl.h"
 #include "util/log.h"
 
 bool consume_is_waiting(const struct consume *c)
@@ -55,6 +56,30 @@ void consume_check_drop(struct consume *c)
     c->member->checks--;
 }
 
+/* A newer version; or, where the one that was found has lost its owner, another owner of
+ * it: who has taken it over may be about to leave. */
+static bool is_news(const struct consume *c, const struct dyad_entry *entry)
+{
+    int cmp = dyad_version_cmp(&entry->version, &c->seen);
+
+    return cmp > 0 || (cmp == 0 && c->lost_waiting && entry->owner != c->lost_owner);
+}
+
+/* Its owner was lost, but is here again (after exec), or may yet be: this wait goes on by
+ * itself, and that owner must not leave for its being quiet. */
+static bool owner_returns(const struct consume *c, const struct dyad_entry *entry)
+{
+    return dht_node_is_live(c->member->dht, entry->owner) ||
+           lost_may_return(c->member, entry->owner);
+}
+
+/* What is waited for was found, and its owner is lost: nothing new. */
+static bool is_lost_one(const struct consume *c, int status, const struct dyad_entry *entry)
+{
+    return status == 0 && consume_is_waiting(c) && c->lost_waiting &&
+           dyad_version_cmp(&entry->version, &c->seen) == 0;
+}
+
 static void checked(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
@@ -62,18 +87,23 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
 
     c->check = NULL;
     member->checks--;
-    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0 &&
-        consume_is_waiting(c)) {
+    if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
         if (c->lookup)
             dht_node_cancel(member->dht, c->lookup);
-        c->lost_waiting = false;
+        if (c->lost_waiting) { /* as consume_lost_look() */
+            c->lost_waiting = false;
+            c->lost_version = c->seen;
+            c->seen = c->before_lost;
+        }
         net_timer_stop(c->lost);
         consume_looked_up(c, 0, entry); /* raises the activity */
         return;
     }
-    /* Not known: no verdict on that ground, unless it has been so for too long. */
-    if (status != ENOENT &&
-        !(status == EHOSTUNREACH && lost_missing(member, true) != DYAD_RANK_NONE))
+    if (is_lost_one(c, status, entry)) {
+        if (owner_returns(c, entry))
+            linger_activity(member);
+    } else if (status != ENOENT && /* not known, unless that has lasted for too long */
+               !(status == EHOSTUNREACH && lost_missing(member, true) != DYAD_RANK_NONE))
         linger_activity(member);
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);
@@ -116,7 +146,9 @@ bool consume_confirm(struct member *member, uint64_t number)
                 linger_activity(member);
             continue;
         }
-        c->check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
+        c->check =
+            dht_node_lookup(member->dht, c->upath, 0,
+                            c->lost_waiting ? &c->before_lost : &c->seen, checked, c);
         if (c->check)
             member->checks++;
         else
@@ -157,8 +189,12 @@ static void nobody_left(struct consume *c, int status)
     log_error(
         "\"%s\": nobody is left who could publish it: all processes of the job have ended "
         "or "
-        "wait for files themselves",
-        c->upath);
+        "wait for files themselves%s",
+        c->upath,
+        boot_wave_script(c->member->wave)
+            ? ". A rank's script that runs outside of dyad-run counts as ended when the "
+              "first dyad-run in it has: start the script itself with dyad-run"
+            : "");
     consume_end(c, ENOENT);
 }
 

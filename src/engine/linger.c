@@ -22,7 +22,8 @@
 #include "util/log.h"
 
 #define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)
-#define KICK_AFTER     5 /* looks */
+#define KICK_AFTER     5                        /* looks */
+#define SAY_AFTER      (10 * UTIL_NSEC_PER_SEC) /* as waits (consume.c) */
 #define LEAVE_SOON     (2 * UTIL_NSEC_PER_SEC)
 #define BLOCKED_MAX    1024
 #define DESCENDANT_MAX 64
@@ -40,7 +41,9 @@ struct linger {
     struct net_timer *timer;
     struct net_post post;
     bool posted;
-    bool exiting, leaving_soon;
+    bool exiting, leaving_soon, said;
+    bool in_script;    /* what started this process is of its rank, too */
+    uint64_t since;    /* when it came to its exit */
     pid_t launcher;    /* our parent at the start */
     uint64_t leave_at; /* 0: by the barrier */
     uint64_t activity;
@@ -164,6 +167,78 @@ static uint32_t present_state(struct linger *l, bool *look_again)
     return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
 }
 
+/* --- what people are told --- */
+
+/* One of a launch and node is enough. */
+static bool is_first_of_node(struct member *member)
+{
+    for (uint32_t r = 0; r < member->self.rank; r++) {
+        const struct net_peer *peer =
+            dht_node_is_live(member->dht, r) ? net_worker_peer(member->worker, r) : NULL;
+        if (peer && strcmp(peer->launch, member->self.launch) == 0 &&
+            strcmp(peer->node, member->self.node) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Who is at exit, too, only the root of the barrier could tell: named are those of other
+ * launches, or, if there are none, of this one. */
+static void name_others(struct member *member, char *to, size_t size)
+{
+    unsigned named = 0, more = 0;
+    size_t used = 0;
+
+    to[0] = '\0';
+    for (int own = 0; own < 2 && named == 0; own++) {
+        for (uint32_t r = 0; r < member->job->nranks; r++) {
+            const struct net_peer *peer =
+                r != member->self.rank && dht_node_is_live(member->dht, r)
+                    ? net_worker_peer(member->worker, r)
+                    : NULL;
+            if (!peer || (strcmp(peer->launch, member->self.launch) == 0) != (own == 1))
+                continue;
+            if (named == 3) {
+                more++;
+                continue;
+            }
+            used += (size_t)snprintf(to + used, size - used, "%s%s", named ? ", " : "",
+                                     member_describe(member, r));
+            named++;
+        }
+    }
+    if (more)
+        snprintf(to + used, size - used, " and %u more", more);
+}
+
+/* Whoever started it may wait for it, and see nothing. In a launch of its own that is the
+ * launcher, which waits for all ranks. */
+static void say_lingering(struct linger *l)
+{
+    struct member *member = l->member;
+    char others[2048];
+
+    if (l->said || util_clock_now() < l->since + SAY_AFTER)
+        return;
+    l->said = true;
+    if (member->ring) {
+        name_others(member, others, sizeof(others));
+        util_log(
+            is_first_of_node(member) ? UTIL_LOG_WARN : UTIL_LOG_INFO,
+            "this program has ended, and its process goes on serving its files as long as "
+            "others of the session run%s%s. Whoever waits for its end waits for theirs: "
+            "DYAD_LINGER=0, or seconds, makes it leave, and so does SIGTERM",
+            others[0] ? ": " : "", others);
+    } else if (l->in_script) {
+        log_warn(
+            "the program of rank %u has ended, and its process goes on serving its files "
+            "as long as other ranks of the job run; process %d, which started it, is of "
+            "that rank, too, and may wait for it. If that is a script which is to go on, "
+            "start the script itself with dyad-run",
+            member->self.launch_rank, (int)l->launcher);
+    }
+}
+
 /* Who started this rank is dead, so the job is: its other ranks may be killed or stopped in
  * the midst of anything, and no barrier need come about. True: we leave. */
 static bool orphaned(struct linger *l)
@@ -200,6 +275,15 @@ static void linger_look(struct linger *l)
     if (!l->member->identity->solo && getppid() != l->launcher && orphaned(l))
         return;
     state = present_state(l, &look_again);
+    if ((state & BOOT_WAVE_EXITING) && !l->leave_at && within_is_served(member)) {
+        log_info("leaving: what is here is served by who has started this launch");
+        member_stop(member);
+        return;
+    }
+    if (member->ring && within_has_inner(member))
+        state |= BOOT_WAVE_OUTER;
+    if ((state & BOOT_WAVE_EXITING) && l->in_script)
+        state |= BOOT_WAVE_SCRIPT;
     if (state && member->wave && lost_missing(member, false) != DYAD_RANK_NONE)
         state |= BOOT_WAVE_MISSING;
     if (state != l->state)
@@ -226,6 +310,8 @@ static void linger_tick(void *arg)
     struct member *member = l->member;
 
     linger_look(l);
+    if (member->state != MEMBER_LEAVING && l->exiting && (l->state & BOOT_WAVE_EXITING))
+        say_lingering(l);
     if (member->state == MEMBER_LEAVING || !member->wave || ++l->looks % KICK_AFTER != 0)
         return;
     boot_wave_kick(member->wave);
@@ -284,6 +370,8 @@ void linger_exiting(struct member *member)
     struct linger *l = member->linger;
 
     l->exiting = true;
+    l->since = util_clock_now();
+    l->in_script = boot_procs_same_rank(l->launcher, member->identity);
     if (member->config->linger >= 0)
         l->leave_at = util_clock_now() + 1 +
                       (uint64_t)(member->config->linger * (double)UTIL_NSEC_PER_SEC);

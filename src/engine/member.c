@@ -440,6 +440,7 @@ static void member_teardown(struct member *member)
     orphan_stop(member);
     consume_stop(member);
     linger_stop(member);
+    within_stop(member);
     revalidate_stop(member);
     lease_stop(member);
     side_stop(member);

@@ -88,6 +88,7 @@ struct bring;
 struct linger;
 struct orphan;
 struct member_session;
+struct within;
 struct adopt;
 struct first_look;
 struct invalidate;
@@ -143,6 +144,7 @@ struct member {
     struct shared_file *shared_files; /* uthash by side and upath */
     struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
     struct linger *linger;
+    struct within *within;
     struct adopt *adopt;
     struct first_look *first_look;
     struct invalidate *invalidates; /* utlist */
@@ -495,6 +497,17 @@ void linger_exiting(struct member *member);
 /* The image is about to be replaced: member_stop() once publishes under way have ended
  * (bounded). */
 void linger_leave_soon(struct member *member);
+
+/* --- within.c --- */
+/* Is a member alive that has started this launch? Finds out, and tells it. */
+bool within_is_inner(struct member *member);
+/* The same, and will it serve what we leave on this node? */
+bool within_is_served(struct member *member);
+/* Does a rank live of a launch that this member has started? */
+bool within_has_inner(struct member *member);
+void within_peer_up(struct member *member, const struct net_peer *peer);
+bool within_receive(struct member *member, const struct net_msg *msg);
+void within_stop(struct member *member);
 
 /* --- dump.c --- */
 /* Answer a DUMP of another member. */

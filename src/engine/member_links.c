@@ -113,10 +113,12 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
     if (verdict != BOOT_WAVE_ALL_EXIT && member->ring) {
         /* A launch may still come that has it. Until then nobody needs who is at exit: what
          * that one has, the next member of its node takes over. */
-        if (member->state == MEMBER_EXITING && linger_may_leave(member))
-            member_stop(member);
-        else
+        if (member->state == MEMBER_EXITING && linger_may_leave(member)) {
+            if (verdict != BOOT_WAVE_OUTER_BUSY || within_is_inner(member))
+                member_stop(member);
+        } else if (verdict != BOOT_WAVE_OUTER_BUSY) {
             consume_say_waiting(member);
+        }
     } else if (verdict != BOOT_WAVE_ALL_EXIT) {
         consume_fail_waiting(member, verdict == BOOT_WAVE_NOBODY_IN_REACH);
     } else if (member->state == MEMBER_EXITING) {
@@ -162,6 +164,9 @@ static void dispatch(struct member *member, const struct net_msg *msg, void *pay
     case NET_MSG_JOINED:
     case NET_MSG_LEAVE:
         member_session_receive(member, msg);
+        break;
+    case NET_MSG_WITHIN:
+        within_receive(member, msg);
         break;
     case NET_MSG_DUMP:
         dump_serve(member, msg);
@@ -270,6 +275,7 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
     member_links_set_live(member, peer->rank, true);
     lost_back(member, peer->rank);
     shared_peer(member, peer);
+    within_peer_up(member, peer);
     consume_rank_up(member, peer->rank);
     side_pong(member); /* one more that we are not cut off from */
 }

@@ -79,7 +79,8 @@ enum field {
     X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | ENTRY)                \
     X(GUEST_WRITING, "guest-writing", UPATH | RANGE)                               \
     X(SETTLE, "settle", 0)                                                         \
-    X(SETTLED, "settled", 0)
+    X(SETTLED, "settled", 0)                                                       \
+    X(WITHIN, "within", RANGE)
 
 static const struct {
     const char *name;

@@ -92,6 +92,10 @@ enum net_msg_type {
     /* after a link was broken and is whole again (dht/node_doubt.c) */
     NET_MSG_SETTLE,  /* flags; tell me when what you own is with me -> SETTLED when it is */
     NET_MSG_SETTLED, /* its reply */
+    /* in a session directory (engine/within.c): offset = the place of the member that has
+     * started a launch. To it: the sender's launch is that; from it: the receiver's. No
+     * reply */
+    NET_MSG_WITHIN,
     NET_MSG_TYPE_END
 };
 

@@ -38,6 +38,7 @@
 
 #include "boot/claim.h"
 #include "boot/identity.h"
+#include "boot/launcher.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/stack.h"
@@ -187,10 +188,32 @@ const char *wrapper_member_guest_of(bool *is_solo)
  * added to our copy of it, for the engine. */
 static void note_identity(const struct boot_identity *identity, char *const env[])
 {
-    boot_identity_put_guest_of(identity, guest_of);
+    if (!guest_of[0])
+        boot_identity_put_guest_of(identity, guest_of);
     self = *identity;
     if (self.solo && !wrapper_env_get(env, BOOT_GUEST_OF))
         wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
+}
+
+/* A launcher that nobody launched is no rank, unless it was executed by one. What it starts
+ * are its ranks, with variables of their own, and processes that are of nobody; these pass
+ * on within whose launch they are. */
+static bool stays_apart(const struct boot_identity *identity, char *const env[])
+{
+    static char nobodys[] = BOOT_GUEST_OF "=" BOOT_GUEST_OF_NOBODY;
+    enum boot_launcher kind = identity->solo ? boot_launcher_self() : BOOT_LAUNCHER_NONE;
+    const char *there = wrapper_env_get(env, BOOT_GUEST_OF);
+
+    if (kind == BOOT_LAUNCHER_STARTS) {
+        strcpy(guest_of, nobodys);
+        if (there)
+            strcat(guest_of, there); /* BOOT_GUEST_OF_MAX has room for it */
+        self.solo = true;
+    }
+    if (kind == BOOT_LAUNCHER_NONE || there)
+        return false;
+    wrapper_env = wrapper_env_extend(wrapper_env, nobodys); /* for the engine */
+    return true;
 }
 
 static bool start_once(char *const env[])
@@ -208,6 +231,8 @@ static bool start_once(char *const env[])
     } else if (identity.guest_only) {
         launched = true;
         note_identity(&identity, env);
+    } else if (stays_apart(&identity, env)) {
+        launched = false;
     } else if (identity.launched) {
         launched = true;
         note_identity(&identity, env);

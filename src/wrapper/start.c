@@ -227,8 +227,18 @@ static void take_inherited(int fd, void *arg)
 static char **extend(char **env)
 {
     static char gds[] = GDS "=hash", guest_of[BOOT_GUEST_OF_MAX];
+    static char outer[sizeof(BOOT_OUTER) + BOOT_GUEST_OF_MAX] = BOOT_OUTER "=";
     bool solo;
     const char *entry = wrapper_member_guest_of(&solo);
+    const char *there = wrapper_env_get(env, BOOT_GUEST_OF);
+
+    if (entry && there &&
+        strncmp(entry + sizeof(BOOT_GUEST_OF), BOOT_GUEST_OF_NOBODY,
+                strlen(BOOT_GUEST_OF_NOBODY)) == 0 &&
+        strlen(there) < BOOT_GUEST_OF_MAX && !wrapper_env_get(env, BOOT_OUTER)) {
+        strcat(outer, there); /* a launcher, for its ranks */
+        return wrapper_env_extend(env, outer);
+    }
 
     if (entry && solo && !wrapper_env_get(env, BOOT_GUEST_OF)) {
         strcpy(guest_of, entry);
@@ -242,10 +252,12 @@ static char **extend(char **env)
 static int main_with_member(int argc, char **argv, char **env)
 {
     int saved = errno;
+    bool solo, launched = wrapper_active() && wrapper_member_start(env);
 
-    if (wrapper_active() && wrapper_member_start(env)) {
+    if (launched || wrapper_member_guest_of(&solo)) { /* or its children may be */
         char **extended = extend(env);
-        each_descriptor(take_inherited, NULL);
+        if (launched)
+            each_descriptor(take_inherited, NULL);
         if (environ == env)
             environ = extended;
         env = extended;

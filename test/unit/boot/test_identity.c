@@ -148,6 +148,29 @@ static void test_solo(void **state)
     assert_string_equal(id.nspace, "job");
     assert_false(boot_identity_same(&id, &first));
     /* A guest of a launcher's rank does not begin a launch because there is a directory. */
+    /* what a launcher has started is of nobody, but knows of whom the launcher was */
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", "DYAD_GUEST_OF=-"), 0);
+    assert_false(id.launched);
+    assert_int_equal(READ("DYAD_SESSION_DIR=/s", "DYAD_GUEST_OF=-0@solo.h.1.2"), 0);
+    assert_false(id.launched);
+    for (int marked = 0; marked < 2; marked++) {
+        assert_int_equal(
+            READ("PMIX_NAMESPACE=job", "PMIX_RANK=1",
+                 marked ? "DYAD_GUEST_OF=-7@solo.h.1.2" : "DYAD_GUEST_OF=7@solo.h.1.2"),
+            0);
+        assert_true(id.launched);
+        assert_string_equal(id.nspace, "job");
+        assert_string_equal(id.outer, "solo.h.1.2");
+        assert_int_equal(id.outer_rank, 7);
+    }
+    assert_int_equal(
+        READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "OMPI_MCA_dyad_outer=3@solo.h.1.2"), 0);
+    assert_string_equal(id.outer, "solo.h.1.2");
+    assert_int_equal(id.outer_rank, 3);
+    assert_int_equal(READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "DYAD_GUEST_OF=1@job"), 0);
+    assert_string_equal(id.outer, "");
+    assert_int_equal(READ("PMIX_NAMESPACE=job", "PMIX_RANK=1", "DYAD_GUEST_OF=-"), 0);
+    assert_string_equal(id.outer, "");
     assert_int_equal(READ("DYAD_SESSION_DIR=/s", "DYAD_GUEST_OF=2@job"), 0);
     assert_true(id.launched && id.guest_only && !id.solo);
     /* Another node: another member. */

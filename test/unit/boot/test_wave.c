@@ -639,7 +639,7 @@ static struct {
         struct boot_wave *wave; /* NULL: nobody is there */
         uint32_t state;
         uint64_t activity;
-        unsigned no_producer, all_exit;
+        unsigned no_producer, all_exit, outer_busy;
     } place[PLACES];
     uint32_t live[PLACES], nlive;
     struct packet *queue;
@@ -674,6 +674,8 @@ static void ring_verdict(void *arg, enum boot_wave_verdict verdict)
 
     if (verdict == BOOT_WAVE_ALL_EXIT)
         member->all_exit++;
+    else if (verdict == BOOT_WAVE_OUTER_BUSY)
+        member->outer_busy++;
     else
         member->no_producer++;
 }
@@ -790,6 +792,59 @@ static void test_ring_of_few(void **state)
     }
 }
 
+/* Some are busy with launches within them, the others at exit or waiting: these are told
+ * so, and nobody that all were quiet. Not as long as one is busy with something else. */
+static void test_ring_outer(void **state)
+{
+    const uint32_t n = 30;
+
+    (void)state;
+    for (uint32_t i = 0; i < n; i++)
+        ring_join();
+    ring_drain();
+    for (uint32_t outer = 0; outer < n; outer++) {
+        uint32_t second = (outer + 2) % n, busy = (outer + 3) % n;
+        for (uint32_t i = 0; i < n; i++) {
+            ring.place[ring.live[i]].outer_busy = ring.place[ring.live[i]].no_producer = 0;
+            ring_set(ring.live[i], i == outer || i == second ? BOOT_WAVE_OUTER
+                                   : i == busy               ? 0
+                                   : i % 2                   ? QUIET
+                                                             : EXITING);
+        }
+        ring_drain();
+        for (uint32_t i = 0; i < n; i++)
+            assert_int_equal(ring.place[ring.live[i]].outer_busy, 0);
+        ring_set(ring.live[busy], EXITING);
+        ring_drain();
+        for (uint32_t i = 0; i < n; i++) {
+            const struct member *member = &ring.place[ring.live[i]];
+            assert_int_equal(member->outer_busy, i != outer && i != second);
+            assert_int_equal(member->no_producer, 0);
+            assert_int_equal(member->all_exit, 0);
+        }
+        ring_set(ring.live[busy], 0);
+        ring_drain();
+    }
+    ring_close();
+}
+
+/* One rank, anywhere, is at exit within a script of its rank: with the verdict all know. */
+static void test_script(void **state)
+{
+    (void)state;
+    for (uint32_t who = 0; who < 50; who += 7) {
+        net_open(50, 80 + who);
+        for (int script = 1; script >= 0; script--) {
+            for (uint32_t r = 0; r < 50; r++)
+                set(r, r != who ? QUIET : script ? EXITING | BOOT_WAVE_SCRIPT : EXITING);
+            drain();
+            for (uint32_t r = 0; r < 50; r++)
+                assert_int_equal(boot_wave_script(net.node[r].wave), script);
+        }
+        net_close();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -807,6 +862,8 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_ring_of_few),
+        cmocka_unit_test(test_ring_outer),
+        cmocka_unit_test(test_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -335,6 +335,20 @@ void shared_peer(struct member *member, const struct net_peer *peer)
 {
 }
 
+bool within_is_inner(struct member *member)
+{
+    return false;
+}
+
+bool within_receive(struct member *member, const struct net_msg *msg)
+{
+    return true;
+}
+
+void within_peer_up(struct member *member, const struct net_peer *peer)
+{
+}
+
 int lease_start(struct member *member)
 {
     return 0;

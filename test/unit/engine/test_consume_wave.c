@@ -15,12 +15,14 @@
 
 #include "boot/procs.h"
 #include "engine/consume_impl.h"
+#include "engine/member_impl.h"
 #include "unit/store/scratch.h"
 
 #define QUIET BOOT_WAVE_QUIET
 
 struct dht_lookup {
     bool waits; /* else it is a wave's */
+    uint64_t newer_than;
     dht_lookup_fn fn;
     void *arg;
 };
@@ -34,6 +36,7 @@ struct fixture {
     unsigned answers;        /* of this rank to CONFIRM */
     uint32_t answer, report; /* state in the last of each */
     int status;              /* of the consume; -1: it goes on */
+    bool live, returns;      /* its owner: is there, may yet be */
 };
 
 static struct fixture *f;
@@ -50,11 +53,13 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
 
     (void)node;
     (void)upath;
-    (void)newer_than;
     while (lookups[i])
         i++;
     assert_true(i < 4);
-    *lookup = (struct dht_lookup){.waits = flags & NET_LOOKUP_WAIT, .fn = fn, .arg = arg};
+    *lookup = (struct dht_lookup){.waits = flags & NET_LOOKUP_WAIT,
+                                  .newer_than = newer_than ? newer_than->counter : 0,
+                                  .fn = fn,
+                                  .arg = arg};
     return lookups[i] = lookup;
 }
 
@@ -218,6 +223,20 @@ uint64_t lost_since(const struct member *member, uint32_t rank)
     (void)member;
     (void)rank;
     return 0;
+}
+
+bool lost_may_return(const struct member *member, uint32_t rank)
+{
+    (void)member;
+    (void)rank;
+    return f->returns;
+}
+
+bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
+{
+    (void)node;
+    (void)rank;
+    return f->live;
 }
 
 uint32_t lost_missing(const struct member *member, bool long_ago)
@@ -482,6 +501,72 @@ static void test_seen_and_gone(void **state)
     assert_false(consume_is_waiting(f->consume));
 }
 
+/* In a session: version 1 of it was found, and `first` has gone. A wave asks, and the table
+ * says that it is `then`'s. */
+static void lose(uint32_t first, uint32_t then)
+{
+    struct dyad_entry entry = {
+        .upath = "f", .version.counter = 1, .mode = S_IFREG | 0644, .owner = then};
+    struct consume *c = f->consume;
+    struct dht_lookup *lookup = take(true, NULL);
+
+    f->member.ring = (void *)f;
+    assert_ptr_equal(lookup, c->lookup);
+    free(lookup);
+    c->lookup = NULL;
+    c->seen.counter = 1;
+    c->entry.owner = DYAD_RANK_NONE;
+    consume_owner_lost(c, first);
+    look();
+    assert_int_equal(f->report, QUIET);
+    ask(1);
+    lookup = take(false, NULL);
+    assert_non_null(lookup);
+    assert_int_equal(lookup->newer_than, 0); /* or this version would be none */
+    memcpy(entry.storage, store_dir_id(f->scratch->dir), sizeof(entry.storage));
+    lookup->fn(lookup->arg, 0, &entry);
+    free(lookup);
+    f->member.ring = NULL;
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->status, -1);
+}
+
+/* Nobody has it any more: who comes to its node will. */
+static void test_owner_gone(void **state)
+{
+    (void)state;
+    lose(7, 7);
+    assert_int_equal(f->answer, QUIET);
+    assert_true(f->consume->lost_waiting);
+}
+
+/* Somebody has taken it over, and may be at his exit: he must not leave. */
+static void test_owner_followed(void **state)
+{
+    (void)state;
+    lose(7, 8);
+    assert_int_equal(f->answer, 0);
+    assert_true(f->consume->awaits_sight); /* it goes on by itself */
+    assert_int_equal(f->consume->owner, 8);
+}
+
+/* The same if it is back from exec, or may be on its way. */
+static void test_owner_back(void **state)
+{
+    (void)state;
+    f->live = true;
+    lose(7, 7);
+    assert_int_equal(f->answer, 0);
+}
+
+static void test_owner_in_exec(void **state)
+{
+    (void)state;
+    f->returns = true;
+    lose(7, 7);
+    assert_int_equal(f->answer, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +575,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_published_but_not_seen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_seen_in_a_session, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seen_and_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_owner_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_owner_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_owner_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_owner_in_exec, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,251 @@
+/*
+ * within.c - launches that were started by a member: `dyad-run sh -c "mpirun ..."`
+ *
+ * In a session directory a launch within another shares files with it. The outer member is
+ * busy until its script has ended, and that waits for the launcher, which waits for its
+ * ranks: these must not linger for it (linger.c), nor for one another's.
+ *
+ * A rank finds its outer member when it is at its exit: it is one of its ancestors (mpirun
+ * starts the ranks of its node itself), or stands in DYAD_GUEST_OF, which srun passes on
+ * with the rest of the environment, or in another variable, which mpirun does, if it was
+ * preloaded (boot/identity.h). What it finds it tells that member (WITHIN), which
+ * tells all ranks of that launch, also such as come later: on other nodes they cannot see
+ * it. Where no rank of a launch runs on the node of its launcher, and that passes nothing
+ * on, nobody finds out.
+ *
+ * - If the outer member is of this node and has the same directories, it serves what we
+ *   leave (adopt.c): there is nobody to linger for.
+ * - Else we linger as ever, but for busy outer members: these say BOOT_WAVE_OUTER as long
+ *   as a rank lives of a launch that is within them.
+ *
+ * Once a launch is known to be within us this is never wrong: names of launches are not
+ * given twice.
+ */
+#include "engine/member_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boot/procs.h"
+#include "util/log.h"
+#include "util/proc.h"
+
+#define ANCESTORS_MAX 256
+
+struct inner { /* a launch within us */
+    struct inner *next;
+    char launch[NET_PEER_LAUNCH_MAX + 1];
+};
+
+struct within {
+    uint32_t outer, outer_incarnation; /* outer: DYAD_RANK_NONE if none is known */
+    struct inner *inner;
+};
+
+static struct within *get(struct member *member)
+{
+    if (!member->within && (member->within = calloc(1, sizeof(*member->within))))
+        member->within->outer = DYAD_RANK_NONE;
+    return member->within;
+}
+
+/* A live member of the session that we know; NULL: none has that place. */
+static const struct net_peer *live_peer(struct member *member, uint32_t slot)
+{
+    if (slot == member->self.rank || slot >= member->job->nranks ||
+        !dht_node_is_live(member->dht, slot))
+        return NULL;
+    return net_worker_peer(member->worker, slot);
+}
+
+static void tell(struct member *member, uint32_t to, uint32_t outer)
+{
+    struct net_msg msg = {.type = NET_MSG_WITHIN, .offset = outer};
+
+    member_send(member, to, &msg);
+}
+
+/* --- the outer one --- */
+
+static bool is_inner(const struct member *member, const struct net_peer *peer)
+{
+    const struct inner *inner = member->within ? member->within->inner : NULL;
+
+    while (inner && strcmp(inner->launch, peer->launch) != 0)
+        inner = inner->next;
+    return inner != NULL;
+}
+
+bool within_has_inner(struct member *member)
+{
+    const struct net_peer *peer;
+
+    if (!member->within || !member->within->inner)
+        return false;
+    for (uint32_t r = 0; r < member->job->nranks; r++)
+        if ((peer = live_peer(member, r)) && is_inner(member, peer))
+            return true;
+    return false;
+}
+
+void within_peer_up(struct member *member, const struct net_peer *peer)
+{
+    if (!is_inner(member, peer))
+        return;
+    tell(member, peer->rank, member->self.rank);
+    linger_rank_changed(member);
+}
+
+static void add_inner(struct member *member, uint32_t slot)
+{
+    const struct net_peer *peer = net_worker_peer(member->worker, slot), *mate;
+    struct within *w = get(member);
+    struct inner *inner;
+
+    if (!w || !peer || strcmp(peer->launch, member->self.launch) == 0 ||
+        is_inner(member, peer) || !(inner = calloc(1, sizeof(*inner))))
+        return;
+    strcpy(inner->launch, peer->launch);
+    inner->next = w->inner;
+    w->inner = inner;
+    log_info("launch %s is within this process's: its ranks do not linger for it",
+             inner->launch);
+    for (uint32_t r = 0; r < member->job->nranks; r++)
+        if ((mate = live_peer(member, r)) && strcmp(mate->launch, inner->launch) == 0)
+            tell(member, r, member->self.rank);
+    linger_rank_changed(member);
+}
+
+/* --- the inner ones --- */
+
+static void set_outer(struct member *member, uint32_t slot)
+{
+    struct within *w = get(member);
+    const struct net_peer *peer = live_peer(member, slot);
+
+    if (!w || !peer)
+        return;
+    w->outer = slot;
+    w->outer_incarnation = peer->incarnation;
+    log_info("this launch is within that of %s", member_describe(member, slot));
+    linger_rank_changed(member);
+}
+
+bool within_receive(struct member *member, const struct net_msg *msg)
+{
+    if (!member->ring)
+        return true;
+    if (msg->offset == member->self.rank)
+        add_inner(member, msg->source);
+    else if (msg->offset == msg->source)
+        set_outer(member, msg->source);
+    return true;
+}
+
+static size_t ancestors(pid_t *pids, size_t max)
+{
+    pid_t pid = getpid();
+    size_t n = 0;
+
+    while (n < max && (pid = util_proc_parent(pid)) > 1)
+        pids[n++] = pid;
+    return n;
+}
+
+/* Numbers of processes mean something on one node only. A process that no launcher started
+ * says in its launch's name where it runs, also where DYAD_NODE says otherwise. */
+static bool is_of_this_host(const struct member *member, const struct net_peer *peer)
+{
+    char host[80], name[NET_PEER_LAUNCH_MAX + 1];
+
+    if (strcmp(peer->node, member->self.node) == 0)
+        return true;
+    if (gethostname(host, sizeof(host)) < 0)
+        return false;
+    host[sizeof(host) - 1] = '\0';
+    snprintf(name, sizeof(name), BOOT_SOLO "%s.%d.", host, (int)peer->pid);
+    return strncmp(peer->launch, name, strlen(name)) == 0;
+}
+
+static bool is_outer(const struct member *member, const struct net_peer *peer,
+                     const pid_t *pids, size_t n)
+{
+    const struct boot_identity *identity = member->identity;
+
+    if (strcmp(peer->launch, member->self.launch) == 0)
+        return false;
+    if (identity->outer[0] && strcmp(peer->launch, identity->outer) == 0 &&
+        peer->launch_rank == identity->outer_rank)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (peer->pid == pids[i])
+            return is_of_this_host(member, peer);
+    return false;
+}
+
+/* The outer member; DYAD_RANK_NONE: there is none, or it has gone. */
+static uint32_t outer(struct member *member)
+{
+    struct within *w = get(member);
+    pid_t pids[ANCESTORS_MAX];
+    const struct net_peer *peer;
+    size_t n;
+
+    if (!w)
+        return DYAD_RANK_NONE;
+    if (w->outer != DYAD_RANK_NONE) {
+        peer = live_peer(member, w->outer);
+        return peer && peer->incarnation >= w->outer_incarnation ? w->outer
+                                                                 : DYAD_RANK_NONE;
+    }
+    n = ancestors(pids, ANCESTORS_MAX);
+    for (uint32_t r = 0; r < member->job->nranks; r++) {
+        if (!(peer = live_peer(member, r)) || !is_outer(member, peer, pids, n))
+            continue;
+        set_outer(member, r);
+        tell(member, r, r);
+        return r;
+    }
+    return DYAD_RANK_NONE;
+}
+
+bool within_is_inner(struct member *member)
+{
+    return member->ring && outer(member) != DYAD_RANK_NONE;
+}
+
+static bool serves(const uint8_t ours[DYAD_STORAGE_ID_LEN],
+                   const uint8_t theirs[DYAD_STORAGE_ID_LEN])
+{
+    static const uint8_t none[DYAD_STORAGE_ID_LEN];
+
+    return memcmp(ours, none, sizeof(none)) == 0 || memcmp(ours, theirs, sizeof(none)) == 0;
+}
+
+bool within_is_served(struct member *member)
+{
+    uint32_t slot = member->ring ? outer(member) : DYAD_RANK_NONE;
+    const struct net_peer *self = &member->self, *peer;
+
+    return slot != DYAD_RANK_NONE && (peer = live_peer(member, slot)) &&
+           strcmp(peer->node, self->node) == 0 &&
+           serves(self->storage_producer, peer->storage_producer) &&
+           serves(self->storage_consumer, peer->storage_consumer);
+}
+
+/* --- */
+
+void within_stop(struct member *member)
+{
+    struct within *w = member->within;
+
+    while (w && w->inner) {
+        struct inner *inner = w->inner;
+        w->inner = inner->next;
+        free(inner);
+    }
+    free(w);
+    member->within = NULL;
+}
