@@ -17,8 +17,9 @@
  *   into our journal until the homes have it (adopt_gone.c);
  * - changed, or being written: whoever writes it publishes it. A file whose writer was
  *   killed in the midst of it is lost: it stays dirty, and no version of it can be served.
- *   Or the dead rank had published it and could not write that down: then it is served
- *   after all (adopt_unrecorded.c);
+ *   Or the dead rank had published it and could not write that down, or was killed before
+ *   it had, or before it could take its mark back: then it is served after all
+ *   (adopt_unrecorded.c);
  * - a copy: into our journal, and the homes are asked whether it is still the newest; that
  *   makes us a holder who is told. If it is not, it goes.
  * Only then is the journal emptied, in one step. Killed before that, somebody takes over

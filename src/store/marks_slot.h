@@ -2,8 +2,8 @@
  * store/marks_slot.h - one slot of the table of dirty marks: its word, its waiters
  *
  * Private to the marks. marks.c: what a writer does with its own; marks_rule.c: waiting for
- * a writer, and finding out that it is dead; marks_look.c: questions. The rules for who may
- * change what are at the top of marks.c.
+ * a writer, and finding out that it is dead; marks_closed.c: closers that were killed;
+ * marks_look.c: questions. The rules for who may change what are at the top of marks.c.
  */
 #ifndef DYAD_STORE_MARKS_SLOT_H
 #define DYAD_STORE_MARKS_SLOT_H
