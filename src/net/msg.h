@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 2
+#define NET_MSG_VERSION 3
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
