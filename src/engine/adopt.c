@@ -92,10 +92,12 @@ static bool is_ours(const struct store_record *own, const struct store_record *f
 
 /* We have taken it over from a third before, and so has the dead one (its journal could not
  * be emptied): the homes know whoever told them last. */
-static bool is_ours_too(const struct store_record *own, const struct store_record *found)
+static bool is_ours_too(const struct member *member, const struct store_record *own,
+                        const struct store_record *found)
 {
+    /* Of what is to be withdrawn (adopt_gone.c) the dead one is the owner there, too. */
     return own && own->kind == STORE_RECORD_ORIGINAL &&
-           found->kind == STORE_RECORD_ORIGINAL &&
+           own->entry.owner == member->self.rank && found->kind == STORE_RECORD_ORIGINAL &&
            dyad_version_cmp(&own->entry.version, &found->entry.version) == 0;
 }
 
@@ -105,7 +107,8 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
 
     own = store_journal_find(a->member->side[left->side].journal, found->entry.upath);
     if (is_ours(own, found) || produce_pending(a->member, found->entry.upath)) {
-        if (is_ours_too(own, found) && dht_node_restore(a->member->dht, &own->entry) < 0)
+        if (is_ours_too(a->member, own, found) &&
+            dht_node_restore(a->member->dht, &own->entry) < 0)
             log_error("out of memory: \"%s\" is not published again", own->entry.upath);
         return;
     }
@@ -115,7 +118,8 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
         if (adopt_gone_add(a->member, left->side, found) < 0)
             left->keep = true;
         left->removed++;
-    } else if (item->as == FOUND_LOST) {
+    } else if (item->as == FOUND_LOST &&
+               !shared_storage(a->member, (enum engine_side)left->side)) {
         adopt_gone_lost(a->member, left->side, found);
         left->removed++;
     } else {

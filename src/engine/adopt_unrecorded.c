@@ -33,7 +33,8 @@
  *   made of it. The version that is published is nowhere any more. With a launcher an open
  *   fails for that, with a line that names the dead owner (EHOSTUNREACH). In a session
  *   directory it would wait for somebody of this node to serve it, for ever: so there it is
- *   withdrawn, too, and an open waits for somebody to write it.
+ *   withdrawn, too, and an open waits for somebody to write it. (Not on storage that nodes
+ *   share, where somebody of another may be writing it.)
  *
  * Two neighbours may still do so one after the other, if both have heard from the homes
  * before the first has told them. Then both serve the same file, and the homes know the

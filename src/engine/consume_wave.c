@@ -39,6 +39,18 @@ size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size
     return n;
 }
 
+bool consume_all_blocked(struct member *member)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (!consume_is_waiting(c))
+            return false;
+    }
+    return true;
+}
+
 /* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
  * wait that ended, which the barrier is told by linger_activity(): whatever is answered
  * then, it is not quiet. */
@@ -62,7 +74,8 @@ static bool is_news(const struct consume *c, const struct dyad_entry *entry)
 {
     int cmp = dyad_version_cmp(&entry->version, &c->seen);
 
-    return cmp > 0 || (cmp == 0 && c->lost_waiting && entry->owner != c->lost_owner);
+    return cmp > 0 || (cmp == 0 && c->lost_waiting && entry->owner != c->lost_owner &&
+                       dht_node_is_live(c->member->dht, entry->owner));
 }
 
 /* Its owner was lost, but is here again (after exec), or may yet be: this wait goes on by

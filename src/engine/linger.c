@@ -280,7 +280,9 @@ static void linger_look(struct linger *l)
         member_stop(member);
         return;
     }
-    if (member->ring && within_has_inner(member))
+    /* Not while one of its processes fetches, perhaps from a rank that would leave for it.
+     */
+    if (member->ring && within_has_inner(member) && consume_all_blocked(member))
         state |= BOOT_WAVE_OUTER;
     if ((state & BOOT_WAVE_EXITING) && l->in_script)
         state |= BOOT_WAVE_SCRIPT;

@@ -314,6 +314,8 @@ void consume_say_waiting(struct member *member);
 /* How many wait for a publish; fills at most max. */
 struct boot_blocked;
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
+/* None that is under way needs anybody: all wait for what is not published. */
+bool consume_all_blocked(struct member *member);
 /* For dump: fn for each that waits. home DYAD_RANK_NONE: no look-up is out. */
 struct consume_info {
     const char *upath;

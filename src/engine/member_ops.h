@@ -14,7 +14,7 @@
 #include "boot/identity.h"
 #include "engine/config.h"
 
-#define MEMBER_ABI        6
+#define MEMBER_ABI        7
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 

@@ -29,10 +29,12 @@
 #include <unistd.h>
 
 #include "boot/procs.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/proc.h"
 
 #define ANCESTORS_MAX 256
+#define TELL_AGAIN    (5 * UTIL_NSEC_PER_SEC)
 
 struct inner { /* a launch within us */
     struct inner *next;
@@ -40,7 +42,10 @@ struct inner { /* a launch within us */
 };
 
 struct within {
-    uint32_t outer, outer_incarnation; /* outer: DYAD_RANK_NONE if none is known */
+    uint32_t outer;                       /* DYAD_RANK_NONE: none is known */
+    char launch[NET_PEER_LAUNCH_MAX + 1]; /* of outer: the place may be another's later */
+    bool found;                           /* by us: we are to tell it */
+    uint64_t told_at;                     /* last */
     struct inner *inner;
 };
 
@@ -60,11 +65,24 @@ static const struct net_peer *live_peer(struct member *member, uint32_t slot)
     return net_worker_peer(member->worker, slot);
 }
 
+static bool is_our_outer(const struct within *w, const struct net_peer *peer)
+{
+    return w && w->outer == peer->rank && strcmp(w->launch, peer->launch) == 0;
+}
+
 static void tell(struct member *member, uint32_t to, uint32_t outer)
 {
     struct net_msg msg = {.type = NET_MSG_WITHIN, .offset = outer};
 
     member_send(member, to, &msg);
+}
+
+static void tell_outer(struct member *member)
+{
+    struct within *w = member->within;
+
+    w->told_at = util_clock_now();
+    tell(member, w->outer, w->outer);
 }
 
 /* --- the outer one --- */
@@ -92,6 +110,9 @@ bool within_has_inner(struct member *member)
 
 void within_peer_up(struct member *member, const struct net_peer *peer)
 {
+    /* Our outer member after exec, which knows nothing, or after a cut. */
+    if (is_our_outer(member->within, peer) && member->within->found)
+        tell_outer(member);
     if (!is_inner(member, peer))
         return;
     tell(member, peer->rank, member->self.rank);
@@ -128,7 +149,7 @@ static void set_outer(struct member *member, uint32_t slot)
     if (!w || !peer)
         return;
     w->outer = slot;
-    w->outer_incarnation = peer->incarnation;
+    strcpy(w->launch, peer->launch);
     log_info("this launch is within that of %s", member_describe(member, slot));
     linger_rank_changed(member);
 }
@@ -197,15 +218,22 @@ static uint32_t outer(struct member *member)
         return DYAD_RANK_NONE;
     if (w->outer != DYAD_RANK_NONE) {
         peer = live_peer(member, w->outer);
-        return peer && peer->incarnation >= w->outer_incarnation ? w->outer
-                                                                 : DYAD_RANK_NONE;
+        if (!peer || !is_our_outer(w, peer))
+            return DYAD_RANK_NONE;
+        /* A message may be lost with its connection. */
+        if (w->found && util_clock_now() - w->told_at > TELL_AGAIN)
+            tell_outer(member);
+        return w->outer;
     }
     n = ancestors(pids, ANCESTORS_MAX);
     for (uint32_t r = 0; r < member->job->nranks; r++) {
         if (!(peer = live_peer(member, r)) || !is_outer(member, peer, pids, n))
             continue;
         set_outer(member, r);
-        tell(member, r, r);
+        if (w->outer != r)
+            return DYAD_RANK_NONE;
+        w->found = true;
+        tell_outer(member);
         return r;
     }
     return DYAD_RANK_NONE;

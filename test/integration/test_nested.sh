@@ -99,6 +99,13 @@ ok "the script" $one
 nothing_left
 clean_head
 
+part 'and as long as the script itself fetches it'
+solo head 60 bash -c '$MPIRUN -n 1 -host n0:1 $JOIN bash -c "head -c 600000000 /dev/zero >\$0/big" "$SSD" & cksum <"$SSD/big" >"$W/got" && wait $!'
+ok "the script" $!
+[ "$(cat "$WORK/got")" = "$(head -c 600000000 /dev/zero | cksum)" ] || fail "the script read $(cat "$WORK/got")"
+nothing_left
+clean_head
+
 part 'a launcher that is preloaded'
 solo head 40 $MPIRUN -n 2 -host head:1,n0:1 --map-by node -x LD_PRELOAD -x DYAD_PATH -x DYAD_SESSION_DIR -x DYAD_LOG -x DYAD_LOG_FILE \
     bash -c 'echo $PMIX_RANK >$0/f$PMIX_RANK; cat $0/f0 $0/f1' "$SSD" >"$WORK/got"
