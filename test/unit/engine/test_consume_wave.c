@@ -544,13 +544,24 @@ static void test_owner_gone(void **state)
 static void test_owner_followed(void **state)
 {
     (void)state;
+    f->live = true;
     lose(7, 8);
     assert_int_equal(f->answer, 0);
     assert_true(f->consume->awaits_sight); /* it goes on by itself */
     assert_int_equal(f->consume->owner, 8);
 }
 
-/* The same if it is back from exec, or may be on its way. */
+/* Who had taken it over is gone, too: or two homes that name two dead owners would keep all
+ * from leaving. */
+static void test_heir_gone(void **state)
+{
+    (void)state;
+    lose(7, 8);
+    assert_int_equal(f->answer, QUIET);
+    assert_true(f->consume->lost_waiting);
+}
+
+/* It must not if the owner is back from exec, or may be on its way. */
 static void test_owner_back(void **state)
 {
     (void)state;
@@ -577,6 +588,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_seen_and_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owner_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owner_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_heir_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owner_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owner_in_exec, set_up, tear_down),
     };
