@@ -121,9 +121,9 @@ job_begin 120 3@n0,n1,n2 bash -c '. "$WORK/rank.sh"
         for i in 0 1 2 3; do echo "new 0" >"$SSD/own.0.$i"; done
         echo "same name from 0" >"$SSD/both" ;;
     1) answer near "$SSD/own.0.6"
+        answer far "$SSD/own.2.6" # when that is said it is known which side this is
         makes made "$SSD"/nodir.{0,1,2,3,4}
-        looks looked "$SSD"/nodir.{0,1,2,3,4,5,6,7}/f
-        answer far "$SSD/own.2.6" ;;
+        looks looked "$SSD"/nodir.{0,1,2,3,4,5,6,7}/f ;;
     2) answer own "$SSD/own.2.7"
         answer far "$SSD/own.0.7"
         for i in 0 1 2 3 4 5 6 7; do answer "look$i" "$SSD/own.1.$i" stat; done
