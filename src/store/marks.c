@@ -29,7 +29,9 @@
  * seems no older for it. `ns` is written after it, by the winner, and is a hash of his
  * namespace and of himself: as long as it is the former one's he counts as of another
  * namespace, which nobody can look into. Killed in these instructions he is found when that
- * time is over (STORE_PROC_FOREIGN_MAX).
+ * time is over (STORE_PROC_FOREIGN_MAX). Where all processes that ever wrote to the table
+ * are of one pid namespace, as a rule, nobody counts so: each says in the header before his
+ * first swap that he is of another.
  *
  * Two last closers: each tests the lock after its own close, so the one whose close was the
  * last sees it free; both may, and the swap decides. A lock is taken before the slot shows
@@ -81,9 +83,10 @@ bool store_marks_shared(const struct store_marks *marks)
 
 /* FREEING lasts for nanoseconds. Who makes it so stores his word without a look, and not in
  * which pid namespace he is: so he counts as of another one, too. */
-static bool is_freed_by_the_dead(struct marks_slot *slot, uint64_t word)
+static bool is_freed_by_the_dead(struct store_marks *marks, struct marks_slot *slot,
+                                 uint64_t word)
 {
-    return marks_age(slot) >= STORE_PROC_FOREIGN_MAX &&
+    return (!marks_are_mixed(marks) || marks_age(slot) >= STORE_PROC_FOREIGN_MAX) &&
            !store_proc_alive((uint64_t)WORD_PID(word) << 32, 0, 0);
 }
 
@@ -102,11 +105,11 @@ static unsigned reclaim(struct store_marks *marks)
             (state != STORE_MARK_OPENING || atomic_load(&slot->name) ||
              atomic_load(&slot->ino)))
             continue;
-        if (state == MARKS_STATE_FREEING ? !is_freed_by_the_dead(slot, word)
-                                         : marks_opener_alive(slot, word))
+        if (state == MARKS_STATE_FREEING ? !is_freed_by_the_dead(marks, slot, word)
+                                         : marks_opener_alive(marks, slot, word))
             continue;
         pid_t pid = store_proc_pid(store_proc_self(NULL));
-        marks_renew(slot);
+        marks_renew(marks, slot);
         if (atomic_compare_exchange_strong(
                 &slot->word, &word, marks_with_state(word, pid, MARKS_STATE_FREEING))) {
             marks_empty(marks, i, WORD_GENERATION(word));
@@ -127,7 +130,7 @@ static bool claim(struct store_marks *marks, uint32_t index, pid_t pid, uint64_t
     if (generation > WORD_GENERATION_MAX)
         generation = 1;
     *claimed = WORD_MAKE(generation, pid, STORE_MARK_OPENING);
-    marks_renew(slot);
+    marks_renew(marks, slot);
     return atomic_compare_exchange_strong(&slot->word, &word, *claimed);
 }
 
@@ -224,7 +227,7 @@ static void rule_orphans(struct store_marks *marks, const struct store_identity 
 
         if (WORD_STATE(word) == STORE_MARK_DIRTY && !(word & WORD_NOLOCK) &&
             marks_same_file(slot, file->ino, file->btime) &&
-            (truncated || !marks_opener_alive(slot, word)) &&
+            (truncated || !marks_opener_alive(marks, slot, word)) &&
             store_lock_test(fd, marks_lock_byte(marks_mark_of(word, i))) == 0)
             marks_swap(marks, slot, word,
                        marks_with_state(word, WORD_PID(word), STORE_MARK_ABANDONED));
@@ -322,9 +325,9 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         found = marks_mark_of(word, i);
         /* "Opened by" should name somebody who lives. `ns` may be a closer's by now. */
         uint32_t tag = atomic_load(&slot->ns);
-        if (opener == self || marks_opener_alive(slot, word))
+        if (opener == self || marks_opener_alive(marks, slot, word))
             continue;
-        marks_renew(slot);
+        marks_renew(marks, slot);
         if (atomic_compare_exchange_strong(&slot->opener, &opener, self))
             atomic_compare_exchange_strong(&slot->ns, &tag, marks_tag(ns, self));
     }
@@ -335,15 +338,15 @@ out:
 
 /* After our close: does another process hold the description? `probe`: any other
  * description of the file, -1: none could be had. */
-static bool is_held_elsewhere(struct marks_slot *slot, uint64_t word, store_mark_t mark,
-                              int probe)
+static bool is_held_elsewhere(const struct store_marks *marks, struct marks_slot *slot,
+                              uint64_t word, store_mark_t mark, int probe)
 {
     int held;
 
     if (word & WORD_NOLOCK)
         held = atomic_load(&slot->opener) == store_proc_self(NULL)
                    ? 0
-                   : marks_opener_alive(slot, word);
+                   : marks_opener_alive(marks, slot, word);
     else if (probe >= 0)
         held = store_lock_test(probe, marks_lock_byte(mark));
     else
@@ -365,7 +368,7 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
         return false;
     if (former)
         atomic_compare_exchange_strong(&slot->closer, &former, 0);
-    marks_renew(slot);
+    marks_renew(marks, slot);
     if (!marks_swap(marks, slot, word,
                     marks_with_state(word, store_proc_pid(self), STORE_MARK_CLOSING)))
         return false;
@@ -386,7 +389,7 @@ bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
         if (WORD_STATE(word) != STORE_MARK_DIRTY &&
             WORD_STATE(word) != STORE_MARK_ABANDONED)
             break;
-        if (!last_anyway && is_held_elsewhere(slot, word, mark, probe))
+        if (!last_anyway && is_held_elsewhere(marks, slot, word, mark, probe))
             break;
         won = begin_closing(marks, slot, word);
     }

@@ -132,9 +132,9 @@ int store_marks_foreach(struct store_marks *marks,
             continue;
         describe(slot, word, i, &info);
         if (state == STORE_MARK_CLOSING)
-            info.held = marks_closer_alive(slot, word);
+            info.held = marks_closer_alive(marks, slot, word);
         else if (state == STORE_MARK_OPENING || (word & WORD_NOLOCK))
-            info.held = marks_opener_alive(slot, word);
+            info.held = marks_opener_alive(marks, slot, word);
         else
             info.held = is_held(&held, &info);
         if (atomic_load(&slot->word) == word)

@@ -20,7 +20,7 @@ static int rule_opening(struct store_marks *marks, struct marks_slot *slot, uint
     struct store_identity file = {0};
     uint64_t none = 0;
 
-    if (marks_opener_alive(slot, word))
+    if (marks_opener_alive(marks, slot, word))
         return 0;
     if (fd >= 0) {
         if (store_identity_read(fd, &file) < 0)
@@ -55,7 +55,7 @@ static int rule_dirty(struct store_marks *marks, struct marks_slot *slot, uint64
     struct store_identity file;
 
     if (word & WORD_NOLOCK) {
-        if (marks_opener_alive(slot, word))
+        if (marks_opener_alive(marks, slot, word))
             return 0;
     } else {
         if (fd < 0 || store_identity_read(fd, &file) < 0 ||
@@ -85,7 +85,7 @@ bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd)
             break;
         case STORE_MARK_CLOSING:
             ruling = 0;
-            if (!marks_closer_alive(slot, word))
+            if (!marks_closer_alive(marks, slot, word))
                 ruling =
                     marks_swap(marks, slot, word,
                                marks_with_state(word, WORD_PID(word), STORE_MARK_ABANDONED))
@@ -110,14 +110,14 @@ bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd
     if ((slot = marks_find(marks, mark, &word))) {
         switch (WORD_STATE(word)) {
         case STORE_MARK_OPENING:
-            due = !marks_opener_alive(slot, word);
+            due = !marks_opener_alive(marks, slot, word);
             break;
         case STORE_MARK_DIRTY:
-            due = word & WORD_NOLOCK ? !marks_opener_alive(slot, word)
+            due = word & WORD_NOLOCK ? !marks_opener_alive(marks, slot, word)
                                      : store_lock_test(fd, marks_lock_byte(mark)) == 0;
             break;
         case STORE_MARK_CLOSING:
-            due = !marks_closer_alive(slot, word);
+            due = !marks_closer_alive(marks, slot, word);
             break;
         default:
             break;
@@ -145,7 +145,8 @@ void store_marks_await_opened(struct store_marks *marks, const char *upath)
         uint64_t word;
         while (word = atomic_load(&slot->word),
                WORD_STATE(word) == STORE_MARK_OPENING && atomic_load(&slot->name) == name &&
-                   WORD_PID(word) != store_proc_pid(self) && marks_opener_alive(slot, word))
+                   WORD_PID(word) != store_proc_pid(self) &&
+                   marks_opener_alive(marks, slot, word))
             marks_wait_word(marks, slot, word, MARKS_GRACE_MSEC);
     }
     errno = saved;
@@ -160,7 +161,7 @@ bool store_marks_left(struct store_marks *marks, store_mark_t mark)
         (word & WORD_NOLOCK))
         return false;
     return atomic_load(&slot->opener) == store_proc_self(NULL) ||
-           !marks_opener_alive(slot, word);
+           !marks_opener_alive(marks, slot, word);
 }
 
 void store_marks_await_closer(struct store_marks *marks, store_mark_t mark)
@@ -172,7 +173,7 @@ void store_marks_await_closer(struct store_marks *marks, store_mark_t mark)
 
     while ((slot = marks_find(marks, mark, &word)) &&
            WORD_STATE(word) == STORE_MARK_CLOSING &&
-           WORD_PID(word) != store_proc_pid(self) && marks_closer_alive(slot, word))
+           WORD_PID(word) != store_proc_pid(self) && marks_closer_alive(marks, slot, word))
         marks_wait_word(marks, slot, word, MARKS_GRACE_MSEC);
     errno = saved;
 }

@@ -96,7 +96,7 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     struct marks_slot *slot = &table->slots[index];
     pid_t pid = store_proc_pid(store_proc_self(NULL));
 
-    marks_renew(slot);
+    marks_renew(marks, slot);
     if (!atomic_compare_exchange_strong(&slot->word, &word,
                                         marks_with_state(word, pid, MARKS_STATE_FREEING)))
         return false;
@@ -110,14 +110,42 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     return true;
 }
 
+bool marks_are_mixed(const struct store_marks *marks)
+{
+    const struct marks_header *header = &marks->table->header;
+    uint32_t own, first;
+
+    if (atomic_load(&header->mixed) != 0)
+        return true;
+    store_proc_self(&own);
+    first = atomic_load(&header->pidns);
+    return own != 0 && first != 0 && first != own;
+}
+
+/* Before the swap that makes this process responsible for anything: who finds its word
+ * finds this, too. */
+static void announce(struct store_marks *marks)
+{
+    struct marks_header *header = &marks->table->header;
+    uint32_t ns, first = 0;
+
+    store_proc_self(&ns);
+    if (ns == 0 || atomic_load(&header->pidns) == ns ||
+        atomic_compare_exchange_strong(&header->pidns, &first, ns) || first == ns)
+        return;
+    if (atomic_load(&header->mixed) == 0)
+        atomic_store(&header->mixed, 1);
+}
+
 /* Who is slow takes nothing back. */
-void marks_renew(struct marks_slot *slot)
+void marks_renew(struct store_marks *marks, struct marks_slot *slot)
 {
     uint32_t seen = atomic_load(&slot->since), now = marks_now_seconds();
 
     while ((int32_t)(now - seen) > 0 &&
            !atomic_compare_exchange_weak(&slot->since, &seen, now))
         ;
+    announce(marks);
 }
 
 /* Never 0, which is nobody's. */
@@ -132,36 +160,42 @@ uint32_t marks_tag(uint32_t ns, store_proc_t proc)
 /* No pid namespace has this number. */
 #define NS_FOREIGN 1u
 
-/* Of a process that the slot names; foreign if `ns` is not of it, or not yet. */
-static uint32_t ns_of(struct marks_slot *slot, store_proc_t proc)
+/* Of a process that the slot names. If `ns` is not of it, or not yet: foreign, where there
+ * are such. */
+static uint32_t ns_of(const struct store_marks *marks, struct marks_slot *slot,
+                      store_proc_t proc)
 {
     uint32_t own, tag = atomic_load(&slot->ns);
 
     store_proc_self(&own);
     if (tag == marks_tag(own, proc))
         return own;
-    return tag == marks_tag(0, proc) ? 0 : NS_FOREIGN;
+    if (tag == marks_tag(0, proc))
+        return 0;
+    return marks_are_mixed(marks) ? NS_FOREIGN : own;
 }
 
-bool marks_opener_alive(struct marks_slot *slot, uint64_t word)
+bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot,
+                        uint64_t word)
 {
     store_proc_t opener = atomic_load(&slot->opener);
 
     /* Not stored yet, or begin() was cut short: what the word says is all there is. */
     if (WORD_STATE(word) == STORE_MARK_OPENING && !opener)
         opener = (uint64_t)WORD_PID(word) << 32;
-    uint32_t ns = ns_of(slot, opener);
+    uint32_t ns = ns_of(marks, slot, opener);
     /* `ns` is of a closer who has abandoned it: he had the opener's description. */
     if (ns == NS_FOREIGN && WORD_STATE(word) == STORE_MARK_ABANDONED)
-        ns = ns_of(slot, atomic_load(&slot->closer));
+        ns = ns_of(marks, slot, atomic_load(&slot->closer));
     return store_proc_alive(opener, ns, marks_age(slot));
 }
 
-bool marks_closer_alive(struct marks_slot *slot, uint64_t word)
+bool marks_closer_alive(const struct store_marks *marks, struct marks_slot *slot,
+                        uint64_t word)
 {
     store_proc_t closer = atomic_load(&slot->closer);
 
     if (store_proc_pid(closer) != WORD_PID(word))
         closer = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(closer, ns_of(slot, closer), marks_age(slot));
+    return store_proc_alive(closer, ns_of(marks, slot, closer), marks_age(slot));
 }

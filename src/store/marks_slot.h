@@ -81,11 +81,17 @@ void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation)
 /* From a state that was just read to FREE; false if somebody else was quicker. */
 bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
 
-/* Whoever is about to become responsible for the state: that is not long ago. */
-void marks_renew(struct marks_slot *slot);
+/* Whoever is about to become responsible for the state: that is not long ago, and perhaps
+ * in another pid namespace than the others. */
+void marks_renew(struct store_marks *marks, struct marks_slot *slot);
 /* What `ns` holds when `proc`, of this pid namespace, is responsible for the state. */
 uint32_t marks_tag(uint32_t ns, store_proc_t proc);
+/* Have processes of more than one pid namespace been at work in this table, or of another
+ * than ours? */
+bool marks_are_mixed(const struct store_marks *marks);
 /* Do the processes live that the slot names? */
-bool marks_opener_alive(struct marks_slot *slot, uint64_t word);
-bool marks_closer_alive(struct marks_slot *slot, uint64_t word);
+bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot,
+                        uint64_t word);
+bool marks_closer_alive(const struct store_marks *marks, struct marks_slot *slot,
+                        uint64_t word);
 #endif

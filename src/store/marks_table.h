@@ -91,6 +91,9 @@ struct marks_header {
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
     _Atomic uint32_t shared;  /* store_marks_share() */
     uint32_t nrenames;        /* 0: made by a version that had none */
+    _Atomic uint32_t
+        pidns; /* pid namespace of the first process that wrote here; 0: none */
+    _Atomic uint32_t mixed;            /* ... and others were of another */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: made by a version that had none */
     struct marks_line lines[MARKS_LINES];

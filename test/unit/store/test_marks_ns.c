@@ -21,7 +21,10 @@ static int setup(void **state)
         return -1;
     scratch = *state;
     marks = store_marks_create(scratch->dir);
-    return marks ? 0 : -1;
+    if (!marks)
+        return -1;
+    atomic_store(&marks->table->header.pidns, 4711); /* somebody else's */
+    return 0;
 }
 
 static int teardown(void **state)
@@ -75,6 +78,20 @@ static void test_foreign_closes(void **state)
     assert_true(store_marks_rule(marks, mark, -1));
     store_marks_clear(marks, mark);
     assert_int_equal(WORD_STATE(atomic_load(&slot->word)), STORE_MARK_FREE);
+}
+
+/* Nobody of another namespace was ever here: who is killed before he has written down of
+ * which he is is known to be dead at once. */
+static void test_one_namespace(void **state)
+{
+    store_mark_t mark;
+
+    (void)state;
+    atomic_store(&marks->table->header.pidns, 0);
+    foreign_closes(&mark); /* the number is nobody's here */
+    assert_int_equal(atomic_load(&marks->table->header.mixed), 0);
+    assert_true(store_marks_rule(marks, mark, -1));
+    store_marks_clear(marks, mark);
 }
 
 /* The one of ours is known to be dead, as ever. */
@@ -173,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_foreign_closes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_namespace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ours_closes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_foreign_begins, setup, teardown),
         cmocka_unit_test_setup_teardown(test_since_is_of_the_state, setup, teardown),
