@@ -10,6 +10,7 @@
  * for the first of another launch, so the wrapper puts it there before main.
  */
 #include "boot/identity.h"
+#include "util/env.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,16 +19,6 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-static const char *lookup(char *const env[], const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
-}
 
 static int parse_rank(const char *text, uint32_t *rank)
 {
@@ -65,7 +56,7 @@ static void boot_id(char *buf, size_t size)
 
 static int read_node(struct boot_identity *identity, char *const env[])
 {
-    const char *node = lookup(env, "DYAD_NODE");
+    const char *node = util_env_get(env, "DYAD_NODE");
     struct utsname host;
     char id[64];
 
@@ -200,10 +191,10 @@ static void read_outer(struct boot_identity *identity, const char *text)
 
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad)
 {
-    const char *nspace = lookup(env, "PMIX_NAMESPACE");
-    const char *rank = lookup(env, "PMIX_RANK");
-    const char *guest_of = lookup(env, BOOT_GUEST_OF);
-    const char *session_dir = lookup(env, "DYAD_SESSION_DIR");
+    const char *nspace = util_env_get(env, "PMIX_NAMESPACE");
+    const char *rank = util_env_get(env, "PMIX_RANK");
+    const char *guest_of = util_env_get(env, BOOT_GUEST_OF);
+    const char *session_dir = util_env_get(env, "DYAD_SESSION_DIR");
     bool session = session_dir && *session_dir;
     int saved = errno;
 
@@ -219,7 +210,7 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
         identity->launched = true;
         if (guest_of)
             read_outer(identity, guest_of);
-        if (!identity->outer[0] && (guest_of = lookup(env, BOOT_OUTER)))
+        if (!identity->outer[0] && (guest_of = util_env_get(env, BOOT_OUTER)))
             read_outer(identity, guest_of);
     } else if (guest_of && is_nobodys(guest_of)) {
         identity->launched = false;

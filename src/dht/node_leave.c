@@ -1,5 +1,6 @@
 /*
- * dht/node_leave.c - a rank that leaves in order, and what a newcomer waits for
+ * dht/node_leave.c - records that go to other homes: of a rank that leaves in order, of
+ * what a newcomer waits for, of what the dead have left
  *
  * A home that dies takes its shard with it: the owners publish again what it had, and for
  * so long the other homes answer. With one replica there is none, and entries whose owner
@@ -101,7 +102,8 @@ static bool is_newcomers(const struct choice *choice, const struct dht_record *r
            is_home(choice->node, record, choice->newcomer);
 }
 
-/* An orphan since then, or one whose homes may have moved since. (4 R: homes_find().) */
+/* An orphan since then, or one whose homes may have moved since. (4 R: dht_homes_find().)
+ */
 static bool is_new_orphan(const struct choice *choice, const struct dht_record *record)
 {
     struct dht_node *node = choice->node;

@@ -26,9 +26,9 @@
  * both journals, and finds the same; what is taken twice is taken once. The file itself
  * stays: it has the count of the rank's members.
  *
- * Withdrawals are not in a journal. The homes keep the tombstones; those of a dead rank are
- * lost if all homes of a name die after it. A record that was withdrawn is gone from the
- * journal, so nothing comes back to life.
+ * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
+ * rank, unless all homes of a name die at one moment (dht/node_leave.c). A record that was
+ * withdrawn is gone from the journal, so nothing comes back to life.
  *
  * adopt_look.c is the look, adopt_watch.c hears of deaths, adopt_copies.c checks copies,
  * adopt_renames.c sees to renames that a death has cut short.

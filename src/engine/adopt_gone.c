@@ -192,17 +192,16 @@ int adopt_gone_add(struct member *member, enum engine_side side,
     return rc;
 }
 
-int adopt_gone_lost(struct member *member, enum engine_side side,
-                    const struct store_record *found)
+void adopt_gone_lost(struct member *member, enum engine_side side,
+                     const struct store_record *found)
 {
     if (!add(member, side, found))
-        return -1;
+        return;
     log_info(
         "\"%s\" is withdrawn: who had published it was killed, and what is here is "
         "not what it was",
         found->entry.upath);
     questions_go_on(run_of(member)->gone->questions);
-    return 0;
 }
 
 void adopt_gone_again(struct member *member)

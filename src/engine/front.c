@@ -19,6 +19,7 @@
 #include "engine/front_peer.h"
 #include "store/looked.h"
 #include "store/renames.h"
+#include "util/env.h"
 #include "util/log.h"
 
 /* `lock` orders set-up between threads; `state` is written under it and `ready` is read
@@ -113,16 +114,6 @@ static void session_name(struct front *front)
                  (int)strcspn(slash + 1, "/"), slash + 1);
 }
 
-static bool has_variable(char *const env[], const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return true;
-    return false;
-}
-
 static int setup_locked(char *const env[], void (*thread_enter)(void),
                         void (*waits)(bool begins, bool may_cancel))
 {
@@ -149,15 +140,13 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
     util_log_setup((enum util_log_level)front->config.log_level, front->config.log_file,
                    front->identity.launched && !front->identity.solo ? tag : NULL);
     if (!front->identity.launched) {
-        if (has_variable(env, BOOT_SAID_ALONE))
+        if (util_env_get(env, BOOT_SAID_ALONE))
             log_debug("no launcher and no session directory: files are not shared");
         else
             log_warn(
                 "this process was not started by a PMIx launcher (mpirun, srun "
-                "--mpi=pmix), "
-                "and "
-                "DYAD_SESSION_DIR, with which none is needed, is not set: "
-                "files below %s stay on this node and are not shared",
+                "--mpi=pmix), and DYAD_SESSION_DIR, with which none is needed, is not "
+                "set: files below %s stay on this node and are not shared",
                 front->config.path_consumer ? front->config.path_consumer
                                             : front->config.path_producer);
         errno = ENOTCONN;

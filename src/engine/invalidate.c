@@ -184,7 +184,8 @@ static void publish_again(struct member *member, const char *upath)
 /* What lies here is what this rank has published, and the newer version should lie here,
  * too. One name is one file: we have written over that one, and could not know of it, for
  * nobody could be asked (we had been stopped, or cut off). So ours is the last, and the
- * other is no more. */
+ * other is no more. (As a rule the clock has put ours above it; not if what it wrote over
+ * came from a node whose clock is ahead: dht/node_publish.c.) */
 static bool is_written_over(const struct member *member, const struct dyad_entry *newer)
 {
     for (int s = 0; s < 2 && newer->state == DYAD_ENTRY_PUBLISHED; s++) {

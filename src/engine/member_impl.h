@@ -181,8 +181,8 @@ int adopt_gone_add(struct member *member, enum engine_side side,
                    const struct store_record *found);
 /* The same of what is here, but not as it was published: `found` is in no journal, and
  * stays so. If we die over it, it is found again as it was now. */
-int adopt_gone_lost(struct member *member, enum engine_side side,
-                    const struct store_record *found);
+void adopt_gone_lost(struct member *member, enum engine_side side,
+                     const struct store_record *found);
 /* The table has done something: homes may have got it. */
 void adopt_gone_step(struct member *member);
 /* A rank was lost or is back: what nobody could be asked about is asked now. */

@@ -52,16 +52,6 @@ static _Atomic pid_t owner_fallback;
 static _Atomic pid_t *owner = &owner_fallback;
 static char library_dir[PATH_MAX]; /* where libdyad_wrapper.so is; empty if unknown */
 
-const char *wrapper_env_get(char *const env[], const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
-}
-
 char **wrapper_env_extend(char **env, char *entry)
 {
     char **copy;

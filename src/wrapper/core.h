@@ -102,9 +102,6 @@ extern char **wrapper_env;
 /* A copy of env with one more entry, which stays the caller's; env if there is no memory.
  */
 char **wrapper_env_extend(char **env, char *entry);
-/* Value of name in env, or NULL. Not getenv(): bash has its own, and a copy of the
- * environment. */
-const char *wrapper_env_get(char *const env[], const char *name);
 
 /* After a fork, in the child; `unseen`: not through our fork(). */
 void wrapper_fork_child(void);

@@ -40,6 +40,7 @@
 #include "boot/identity.h"
 #include "boot/launcher.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/log.h"
 #include "util/stack.h"
 #include "wrapper/core.h"
@@ -191,7 +192,7 @@ static void note_identity(const struct boot_identity *identity, char *const env[
     if (!guest_of[0])
         boot_identity_put_guest_of(identity, guest_of);
     self = *identity;
-    if (self.solo && !wrapper_env_get(env, BOOT_GUEST_OF))
+    if (self.solo && !util_env_get(env, BOOT_GUEST_OF))
         wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
 }
 
@@ -202,7 +203,7 @@ static bool stays_apart(const struct boot_identity *identity, char *const env[])
 {
     static char nobodys[] = BOOT_GUEST_OF "=" BOOT_GUEST_OF_NOBODY;
     enum boot_launcher kind = identity->solo ? boot_launcher_self() : BOOT_LAUNCHER_NONE;
-    const char *there = wrapper_env_get(env, BOOT_GUEST_OF);
+    const char *there = util_env_get(env, BOOT_GUEST_OF);
 
     if (kind == BOOT_LAUNCHER_STARTS) {
         strcpy(guest_of, nobodys);
@@ -236,7 +237,7 @@ static bool start_once(char *const env[])
     } else if (identity.launched) {
         launched = true;
         note_identity(&identity, env);
-        len = boot_claim_address(&identity, wrapper_env_get(env, "DYAD_KVS_NAMESPACE"),
+        len = boot_claim_address(&identity, util_env_get(env, "DYAD_KVS_NAMESPACE"),
                                  &address);
         fd = boot_claim_inherited(&address, len);
         if (fd >= 0)

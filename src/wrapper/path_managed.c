@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/env.h"
 #include "util/path.h"
 #include "wrapper/core.h"
 #include "wrapper/path_impl.h"
@@ -141,13 +142,13 @@ bool wrapper_path_forget(void)
 bool wrapper_path_setup(char *const env[])
 {
     static const char *const name[2] = {"DYAD_PATH_CONSUMER", "DYAD_PATH_PRODUCER"};
-    const char *both = wrapper_env_get(env, "DYAD_PATH");
-    const char *flag = wrapper_env_get(env, "DYAD_PATH_RELATIVE");
+    const char *both = util_env_get(env, "DYAD_PATH");
+    const char *flag = util_env_get(env, "DYAD_PATH_RELATIVE");
     bool any = false;
 
     wrapper_path_nforms = 0;
     for (int side = 0; side < 2; side++) {
-        const char *path = wrapper_env_get(env, name[side]);
+        const char *path = util_env_get(env, name[side]);
         if (!path || !*path)
             path = both;
         if (!path || !*path)

@@ -29,6 +29,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/member.h"
+#include "util/env.h"
 
 typedef pmix_status_t get_fn(const pmix_proc_t *proc, const char key[],
                              const pmix_info_t info[], size_t ninfo, pmix_value_t **value);
@@ -88,7 +89,7 @@ static bool is_in_our_way(const pmix_proc_t *proc, const pmix_info_t info[], siz
     if (!proc || proc->rank != PMIX_RANK_WILDCARD || !wrapper_active() ||
         wrapper_member_claim() < 0)
         return false;
-    job = wrapper_env_get(wrapper_env, "PMIX_NAMESPACE");
+    job = util_env_get(wrapper_env, "PMIX_NAMESPACE");
     if (!job || (proc->nspace[0] && strncmp(proc->nspace, job, PMIX_MAX_NSLEN) != 0))
         return false;
     for (size_t i = 0; i < ninfo; i++)

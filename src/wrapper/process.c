@@ -33,6 +33,7 @@
 #include "wrapper/path.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
+#include "util/env.h"
 
 static pid_t do_fork(wrapper_fn_fork *real_fork)
 {
@@ -215,11 +216,10 @@ static void complete_into(struct completed *c, char **room, char *const env[], s
  * there names a launch in which that of the launcher was started. */
 static bool needs_guest_of(char *const env[], char guest_of[BOOT_GUEST_OF_MAX])
 {
-    const char *there = wrapper_env_get(env, BOOT_GUEST_OF), *ours;
+    const char *there = util_env_get(env, BOOT_GUEST_OF), *ours;
     bool solo;
 
-    if (wrapper_env_get(env, "PMIX_NAMESPACE") ||
-        !(ours = wrapper_member_guest_of(&solo)) ||
+    if (util_env_get(env, "PMIX_NAMESPACE") || !(ours = wrapper_member_guest_of(&solo)) ||
         (there && strcmp(there, ours + sizeof(BOOT_GUEST_OF)) == 0))
         return false;
     strcpy(guest_of, ours);

@@ -28,6 +28,7 @@
 #include "wrapper/member.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
+#include "util/env.h"
 
 #define GDS "PMIX_MCA_gds"
 
@@ -230,21 +231,21 @@ static char **extend(char **env)
     static char outer[sizeof(BOOT_OUTER) + BOOT_GUEST_OF_MAX] = BOOT_OUTER "=";
     bool solo;
     const char *entry = wrapper_member_guest_of(&solo);
-    const char *there = wrapper_env_get(env, BOOT_GUEST_OF);
+    const char *there = util_env_get(env, BOOT_GUEST_OF);
 
     if (entry && there &&
         strncmp(entry + sizeof(BOOT_GUEST_OF), BOOT_GUEST_OF_NOBODY,
                 strlen(BOOT_GUEST_OF_NOBODY)) == 0 &&
-        strlen(there) < BOOT_GUEST_OF_MAX && !wrapper_env_get(env, BOOT_OUTER)) {
+        strlen(there) < BOOT_GUEST_OF_MAX && !util_env_get(env, BOOT_OUTER)) {
         strcat(outer, there); /* a launcher, for its ranks */
         return wrapper_env_extend(env, outer);
     }
 
-    if (entry && solo && !wrapper_env_get(env, BOOT_GUEST_OF)) {
+    if (entry && solo && !util_env_get(env, BOOT_GUEST_OF)) {
         strcpy(guest_of, entry);
         return wrapper_env_extend(env, guest_of);
     }
-    if (!wrapper_env_get(env, "PMIX_NAMESPACE") || wrapper_env_get(env, GDS))
+    if (!util_env_get(env, "PMIX_NAMESPACE") || util_env_get(env, GDS))
         return env;
     return wrapper_env_extend(env, gds);
 }

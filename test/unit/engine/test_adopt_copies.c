@@ -71,17 +71,6 @@ void first_look_step(struct member *m)
     nsteps++;
 }
 
-enum util_log_level util_log_threshold(void)
-{
-    return UTIL_LOG_ERROR;
-}
-
-void util_log(enum util_log_level level, const char *fmt, ...)
-{
-    (void)level;
-    (void)fmt;
-}
-
 static int setup(void **state)
 {
     (void)state;

@@ -104,17 +104,6 @@ void util_crash_point(const char *where, unsigned *times)
 }
 #endif
 
-enum util_log_level util_log_threshold(void)
-{
-    return UTIL_LOG_ERROR;
-}
-
-void util_log(enum util_log_level level, const char *fmt, ...)
-{
-    (void)level;
-    (void)fmt;
-}
-
 static int setup(void **state)
 {
     (void)state;

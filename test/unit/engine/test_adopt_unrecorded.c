@@ -100,15 +100,6 @@ void linger_activity(struct member *m)
     nidle++;
 }
 
-enum util_log_level util_log_threshold(void)
-{
-    return UTIL_LOG_ERROR;
-}
-
-void util_log(enum util_log_level level, const char *fmt, ...)
-{
-}
-
 static int setup(void **state)
 {
     (void)state;

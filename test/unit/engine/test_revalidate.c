@@ -144,17 +144,6 @@ void adopt_renames_again(struct member *m)
     (void)m;
 }
 
-enum util_log_level util_log_threshold(void)
-{
-    return UTIL_LOG_WARN;
-}
-
-void util_log(enum util_log_level level, const char *fmt, ...)
-{
-    (void)level;
-    (void)fmt;
-}
-
 static int setup(void **state)
 {
     (void)state;

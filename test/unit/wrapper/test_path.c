@@ -36,16 +36,6 @@ bool wrapper_start_early(void)
     return true;
 }
 
-const char *wrapper_env_get(char *const env[], const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; *env; env++)
-        if (!strncmp(*env, name, len) && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
-}
-
 static char top[256];
 
 static const char *at(const char *name)
