@@ -28,14 +28,15 @@ debian_build="gcc g++ libc6-dev cmake ninja-build pkg-config python3 openmpi-bin
     libucx-dev libpmix-dev libssl-dev libjansson-dev libxxhash-dev uthash-dev"
 debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 mandoc
     iproute2 util-linux procps hostname tar diffutils
-    slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge hdf5-tools netcdf-bin
-    dash busybox make perl git sqlite3 zip unzip bzip2 rsync"
+    slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gfortran hdf5-tools netcdf-bin
+    dash busybox make perl git sqlite3 zip unzip bzip2 rsync nco vim-tiny patch bc less
+    snakemake python3-distributed"
 fedora_build="gcc gcc-c++ glibc-devel cmake ninja-build pkgconf-pkg-config python3 openmpi
     openmpi-devel ucx-devel pmix-devel openssl-devel jansson-devel xxhash-devel uthash-devel"
 fedora_test="libcmocka-devel valgrind clang-tools-extra mandoc libasan libubsan libtsan
     iproute util-linux procps-ng hostname tar diffutils
-    slurm slurm-slurmctld slurm-slurmd munge hdf5 netcdf
-    dash busybox make perl git sqlite zip unzip bzip2 rsync"
+    slurm slurm-slurmctld slurm-slurmd munge gcc-gfortran hdf5 netcdf
+    dash busybox make perl git sqlite zip unzip bzip2 rsync nco vim-minimal patch bc less"
 
 if command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
     family=debian

@@ -1,10 +1,12 @@
 /*
  * dump_session.c - which sessions have members on this node, and which of them is meant
  *
- * A member's socket tells its user and a hash. What people know of a job - its name, the
- * session directory, the managed directory - is in the environment of the process that
- * listens. In a session directory each process that no launcher started, and each launch,
- * has a hash of its own; they are one session all the same, and any of them can be asked.
+ * A member's socket tells its user and a hash, whose first half is of the launch and whose
+ * second is of the node (boot/claim.h); that alone says which are of one job. What people
+ * know of it - its name, the session directory, the managed directories - is in the
+ * environments of the processes that listen, if they have not written over them. In a
+ * session directory each process that no launcher started, and each launch, has a hash of
+ * its own; they are one session all the same, and any of them can be asked.
  *
  * Of several, those are meant that --session names, or, without it, what is around us
  * tells: the path of --key, DYAD_SESSION_DIR, DYAD_PATH. That only chooses among several:
@@ -20,7 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/config.h"
+#include "boot/claim.h"
+#include "config/config.h"
 #include "util/clock.h"
 
 void dump_die(const char *fmt, ...)
@@ -35,7 +38,7 @@ void dump_die(const char *fmt, ...)
     exit(DUMP_EXIT_FAILED);
 }
 
-char **dump_session_environment(pid_t pid)
+static char **read_environment(pid_t pid)
 {
     char path[64], *entry = NULL;
     char **env = NULL, **grown;
@@ -59,7 +62,7 @@ char **dump_session_environment(pid_t pid)
     return env;
 }
 
-void dump_session_free_environment(char **env)
+static void free_environment(char **env)
 {
     for (char **p = env; p && *p; p++)
         free(*p);
@@ -89,6 +92,14 @@ static void read_comm(pid_t pid, char *comm, size_t size)
     fclose(in);
 }
 
+/* How much of a hash is of the launch; all of what is no such hash. */
+static size_t launch_len(const char *session)
+{
+    size_t len = strlen(session);
+
+    return len == 2 * BOOT_CLAIM_LAUNCH_LEN ? BOOT_CLAIM_LAUNCH_LEN : len;
+}
+
 static char *copy_of(const char *text)
 {
     char *copy = strdup(text);
@@ -113,56 +124,79 @@ static char *session_directory(const struct engine_config *config)
     return text;
 }
 
-static void identify_directories(struct dump_session *session, char **env)
+static void add_managed(struct dump_session *session, const char *dir)
 {
-    struct engine_config config;
-    char err[256];
+    char **grown;
 
-    if (!env || engine_config_read(&config, env, err, sizeof(err)) < 0)
+    for (size_t i = 0; dir && i < session->nmanaged; i++)
+        if (strcmp(session->managed[i], dir) == 0)
+            return;
+    if (!dir)
         return;
-    const char *first = config.path_producer ? config.path_producer : config.path_consumer;
-    session->dir = session_directory(&config);
-    if (first)
-        session->managed[0] = copy_of(first);
-    if (first && config.path_consumer && strcmp(first, config.path_consumer) != 0)
-        session->managed[1] = copy_of(config.path_consumer);
+    grown = realloc(session->managed, (session->nmanaged + 1) * sizeof(*grown));
+    if (!grown)
+        dump_die("out of memory");
+    session->managed = grown;
+    session->managed[session->nmanaged++] = copy_of(dir);
 }
 
 void dump_session_free(struct dump_session *sessions, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < sessions[i].nmanaged; j++)
+            free(sessions[i].managed[j]);
+        free(sessions[i].managed);
         free(sessions[i].dir);
-        free(sessions[i].managed[0]);
-        free(sessions[i].managed[1]);
     }
     free(sessions);
 }
 
+/* What the environment of one of its processes tells. */
+static void identify_by(struct dump_session *session, char **env)
+{
+    const char *job = find_variable(env, "PMIX_NAMESPACE");
+    const char *name = find_variable(env, "DYAD_KVS_NAMESPACE");
+    struct engine_config config;
+    char err[256];
+
+    if (job && !session->job[0])
+        snprintf(session->job, sizeof(session->job), "%.250s%s%.250s", job,
+                 name && *name ? "/" : "", name ? name : "");
+    if (engine_config_read(&config, env, err, sizeof(err)) < 0)
+        return;
+    if (!session->dir)
+        session->dir = session_directory(&config);
+    add_managed(session, config.path_producer);
+    add_managed(session, config.path_consumer);
+}
+
 static void identify(struct dump_session *session)
 {
-    snprintf(session->job, sizeof(session->job), "%s", session->members->session);
+    snprintf(session->name, sizeof(session->name), "%s", session->members->session);
+    if (strcmp(session->name, session->members[session->n - 1].session) != 0)
+        session->name[launch_len(session->name)] = '\0';
     for (size_t i = 0; i < session->n; i++) {
-        int fd =
-            dump_client_connect(&session->members[i], UTIL_NSEC_PER_SEC, &session->pid);
+        pid_t pid = 0;
+        int fd = dump_client_connect(&session->members[i], UTIL_NSEC_PER_SEC, &pid);
         if (fd < 0)
             continue;
         close(fd);
-        char **env = dump_session_environment(session->pid);
-        const char *job = find_variable(env, "PMIX_NAMESPACE");
-        const char *name = find_variable(env, "DYAD_KVS_NAMESPACE");
-        if (job)
-            snprintf(session->job, sizeof(session->job), "%.250s%s%.250s", job,
-                     name && *name ? "/" : "", name ? name : "");
-        identify_directories(session, env);
-        dump_session_free_environment(env);
-        read_comm(session->pid, session->comm, sizeof(session->comm));
-        return;
+        if (!session->pid) {
+            session->pid = pid;
+            read_comm(pid, session->comm, sizeof(session->comm));
+        }
+        char **env = read_environment(pid);
+        if (env)
+            identify_by(session, env);
+        free_environment(env);
     }
+    if (!session->job[0])
+        snprintf(session->job, sizeof(session->job), "%s", session->name);
 }
 
 void dump_session_print(FILE *out, const struct dump_session *session)
 {
-    fprintf(out, "  %s  rank%s ", session->members->session, session->n > 1 ? "s" : "");
+    fprintf(out, "  %s  rank%s ", session->name, session->n > 1 ? "s" : "");
     for (size_t i = 0; i < session->n; i++) {
         if (i == 8) {
             fprintf(out, ",... (%zu)", session->n);
@@ -175,10 +209,8 @@ void dump_session_print(FILE *out, const struct dump_session *session)
         fprintf(out, ", process %d (%s)", (int)session->pid, session->comm);
     if (session->dir)
         fprintf(out, ", session directory %s", session->dir);
-    if (session->managed[0])
-        fprintf(out, ", managed %s%s%s", session->managed[0],
-                session->managed[1] ? " and " : "",
-                session->managed[1] ? session->managed[1] : "");
+    for (size_t i = 0; i < session->nmanaged; i++)
+        fprintf(out, "%s%s", i ? " and " : ", managed ", session->managed[i]);
     fputc('\n', out);
 }
 
@@ -201,6 +233,14 @@ void dump_session_none(const struct dump_member *members, size_t n)
     exit(DUMP_EXIT_FAILED);
 }
 
+static bool is_same_launch(const struct dump_member *a, const struct dump_member *b)
+{
+    size_t len = launch_len(a->session);
+
+    return a->uid == b->uid && len == launch_len(b->session) &&
+           strncmp(a->session, b->session, len) == 0;
+}
+
 size_t dump_session_group(const struct dump_member *members, size_t n,
                           struct dump_session **sessions)
 {
@@ -212,8 +252,7 @@ size_t dump_session_group(const struct dump_member *members, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (geteuid() != 0 && members[i].uid != geteuid())
             continue;
-        if (nsessions && members[i].uid == list[nsessions - 1].members->uid &&
-            strcmp(members[i].session, list[nsessions - 1].members->session) == 0) {
+        if (nsessions && is_same_launch(&members[i], list[nsessions - 1].members)) {
             list[nsessions - 1].n++;
             continue;
         }
@@ -227,7 +266,7 @@ size_t dump_session_group(const struct dump_member *members, size_t n,
     return nsessions;
 }
 
-const char *dump_session_below(const char *path, const char *dir)
+static const char *below(const char *path, const char *dir)
 {
     size_t len = dir ? strlen(dir) : 0;
 
@@ -236,6 +275,14 @@ const char *dump_session_below(const char *path, const char *dir)
     return len && strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len])
                ? path + len
                : NULL;
+}
+
+const char *dump_session_below(const char *path, const char *dir)
+{
+    const char *rest = below(path, dir);
+    char real[PATH_MAX];
+
+    return rest || !dir || !realpath(dir, real) ? rest : below(path, real);
 }
 
 /* One table: one session directory, or one job. */
@@ -254,7 +301,7 @@ static bool is_named(const struct dump_session *session, const char *text)
 
     if (session->dir && text[0] == '/') {
         const char *dir = realpath(text, real) ? real : text;
-        return dump_session_below(session->dir, dir) != NULL;
+        return below(session->dir, dir) != NULL;
     }
     return strcmp(session->job, text) == 0 ||
            strncmp(session->members->session, text, len) == 0;
@@ -282,18 +329,15 @@ static bool has_directory(const struct dump_session *session, const void *arg)
 
 static bool manages_key(const struct dump_session *session, const void *key)
 {
-    char real[PATH_MAX];
-
-    for (size_t i = 0; i < 2 && session->managed[i]; i++)
-        if (dump_session_below(key, session->managed[i]) ||
-            (realpath(session->managed[i], real) && dump_session_below(key, real)))
+    for (size_t i = 0; i < session->nmanaged; i++)
+        if (dump_session_below(key, session->managed[i]))
             return true;
     return false;
 }
 
 static bool manages(const struct dump_session *session, const void *dir)
 {
-    for (size_t i = 0; i < 2 && session->managed[i]; i++)
+    for (size_t i = 0; i < session->nmanaged; i++)
         if (strcmp(session->managed[i], dir) == 0)
             return true;
     return false;

@@ -14,28 +14,25 @@
 
 #define DUMP_EXIT_FAILED 1
 
-/* The members of one name on this node. One job has several names here if DYAD_NODE makes
+/* The members of one launch on this node. They have several names if DYAD_NODE makes
  * several nodes of this one. */
 struct dump_session {
     const struct dump_member *members;
     size_t n;
-    pid_t pid;     /* of the first that answers, or 0 */
-    char comm[32]; /* its name */
-    char job[512]; /* PMIX_NAMESPACE and session name, or the hash */
+    char name[DUMP_SESSION_MAX]; /* the hash that all have, or what they share of it */
+    pid_t pid;                   /* of the first that answers, or 0 */
+    char comm[32];               /* its name */
+    char job[512];               /* PMIX_NAMESPACE and session name, or `name` */
     char *dir; /* DYAD_SESSION_DIR, with its links resolved, and the session's name in it */
-    char *managed[2]; /* managed directories, the first NULL: not known; the second: the
-                         same */
+    char **managed; /* the managed directories of all its members, each once */
+    size_t nmanaged;
     bool chosen;
 };
 
 void dump_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* As environ, for a process of ours: what its job is, and where its managed directories
- * are. NULL: it cannot be read. */
-char **dump_session_environment(pid_t pid);
-void dump_session_free_environment(char **env);
-
-/* What of path is below dir, or NULL. */
+/* What of path is below dir, as it is written or with dir's links resolved; or NULL (also
+ * for dir NULL). */
 const char *dump_session_below(const char *path, const char *dir);
 
 /* Those that this user may look at. `members` must live as long. */

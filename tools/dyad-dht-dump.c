@@ -19,7 +19,7 @@
 #include "dump_print.h"
 #include "dump_session.h"
 #include "dyad/dyad.h"
-#include "engine/config.h"
+#include "config/config.h"
 #include "net/msg.h"
 #include "util/clock.h"
 
@@ -67,37 +67,22 @@ static void normalise(const char *path, char *upath, size_t size)
                  opt.key);
 }
 
-static const char *below_config(char *const env[], const char *path)
-{
-    static char real[PATH_MAX];
-    struct engine_config config;
-    char err[256];
-    const char *rest = NULL;
-
-    if (!env || engine_config_read(&config, env, err, sizeof(err)) < 0)
-        return NULL;
-    const char *dirs[] = {config.path_consumer, config.path_producer};
-    for (size_t i = 0; !rest && i < 2; i++)
-        rest = dump_session_below(path, dirs[i]);
-    for (size_t i = 0; !rest && i < 2; i++)
-        if (dirs[i] && realpath(dirs[i], real))
-            rest = dump_session_below(path, real);
-    return rest;
-}
-
 /* The name of a file in the table: an absolute path is taken as below the managed directory
- * that the environment names, ours or the job's. */
+ * that the environment names, ours or that of any process of the job here. */
 static void find_upath(const struct dump_session *session, char *upath, size_t size)
 {
     extern char **environ;
+    struct engine_config config;
     const char *rest = opt.key;
+    char err[256];
 
     if (opt.key[0] == '/') {
-        char **env = NULL;
-        rest = below_config(environ, opt.key);
-        if (!rest && session->pid)
-            rest = below_config(env = dump_session_environment(session->pid), opt.key);
-        dump_session_free_environment(env);
+        rest = NULL;
+        if (engine_config_read(&config, environ, err, sizeof(err)) == 0 &&
+            !(rest = dump_session_below(opt.key, config.path_consumer)))
+            rest = dump_session_below(opt.key, config.path_producer);
+        for (size_t i = 0; !rest && i < session->nmanaged; i++)
+            rest = dump_session_below(opt.key, session->managed[i]);
         if (!rest)
             dump_die(
                 "--key %s: not below a managed directory that is known here; give the path "

@@ -18,9 +18,11 @@
 #include "dyad/dyad.h"
 #include "boot/identity.h"
 #include "boot/launcher.h"
-#include "engine/config.h"
+#include "config/config.h"
 #include "run_check.h"
 #include "run_files.h"
+#include "run_serve.h"
+#include "run_thread.h"
 #include "util/log.h"
 
 #define WRAPPER "libdyad_wrapper.so"
@@ -38,7 +40,7 @@ static const struct setting {
     {"producer", "DYAD_PATH_PRODUCER", "DIR", "the managed directory for what is written"},
     {"consumer", "DYAD_PATH_CONSUMER", "DIR", "the managed directory for what is read"},
     {"timeout", "DYAD_TIMEOUT", "S", "seconds to wait for a file; 0: no limit"},
-    {"wait", "DYAD_WAIT", "X", "which files to wait for: all, none, or patterns"},
+    {"wait", "DYAD_WAIT", "X", "which files to wait for: auto, all, none, or patterns"},
     {"linger", "DYAD_LINGER", "X", "how long to serve at exit: job, or seconds"},
     {"node", "DYAD_NODE", "NAME", "name of this node, instead of the host name"},
     {"session-dir", "DYAD_SESSION_DIR", "DIR",
@@ -59,6 +61,8 @@ enum {
     OPT_PRINT_ENV,
     OPT_PUBLISH,
     OPT_AWAIT,
+    OPT_SERVE,
+    OPT_WHILE,
     OPT_VARIABLES,
     OPT_VERSION,
     OPT_HELP
@@ -70,6 +74,8 @@ static const struct option flags[] = {
     {"print-env", no_argument, NULL, OPT_PRINT_ENV},
     {"publish", no_argument, NULL, OPT_PUBLISH},
     {"await", no_argument, NULL, OPT_AWAIT},
+    {"serve", no_argument, NULL, OPT_SERVE},
+    {"while", required_argument, NULL, OPT_WHILE},
     {"help-variables", optional_argument, NULL, OPT_VARIABLES},
     {"version", no_argument, NULL, OPT_VERSION},
     {"help", no_argument, NULL, OPT_HELP},
@@ -79,8 +85,9 @@ static const struct option flags[] = {
 
 static struct {
     const char *value[NSETTINGS]; /* as given on the command line */
-    bool mkdir, no_check, print_env, publish, await;
-    bool quiet; /* DYAD_LOG=error */
+    bool mkdir, no_check, print_env, publish, await, serve;
+    pid_t while_pid; /* 0: none */
+    bool quiet;      /* DYAD_LOG=error */
 } run;
 
 extern char **environ;
@@ -131,6 +138,7 @@ static void print_help(void)
     printf(
         "Usage: dyad-run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
         "       dyad-run [OPTION]... --publish|--await [--] FILE...\n"
+        "       dyad-run [OPTION]... --serve [--while PID]\n"
         "Run PROGRAM so that files below the managed directory are shared with the other\n"
         "processes of the job, as in: mpirun -n 4 dyad-run --dmd /tmp/ssd ./sim\n\n");
     for (size_t i = 0; i < NSETTINGS; i++) {
@@ -148,6 +156,12 @@ static void print_help(void)
         "  --await            run nothing: wait until each FILE is published, and fetch "
         "it,\n"
         "                     for such a program to read\n"
+        "  --serve            run nothing: serve what ended processes of the session left "
+        "on\n"
+        "                     this node, until SIGTERM comes or the session directory "
+        "goes;\n"
+        "                     a line on standard output says that it has joined\n"
+        "  --while PID        with --serve: or until that process has ended\n"
         "  --help-variables   describe all DYAD_* variables and exit\n"
         "  --version          print the version and exit\n"
         "  --help             print this and exit\n\n"
@@ -211,6 +225,17 @@ static void take_setting(size_t i, const char *value)
     run.value[i] = value;
 }
 
+static pid_t parse_pid(const char *text)
+{
+    char *end;
+
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *end || end == text || value < 1 || value > INT_MAX)
+        die(RUN_EXIT_FAILURE, "--while %s: not the number of a process", text);
+    return (pid_t)value;
+}
+
 static void parse(int argc, char *argv[])
 {
     struct option options[NSETTINGS + NFLAGS + 1];
@@ -242,6 +267,12 @@ static void parse(int argc, char *argv[])
             break;
         case OPT_AWAIT:
             run.await = true;
+            break;
+        case OPT_SERVE:
+            run.serve = true;
+            break;
+        case OPT_WHILE:
+            run.while_pid = parse_pid(optarg);
             break;
         case OPT_VARIABLES:
             help_variables(optarg);
@@ -476,12 +507,13 @@ static void check_launcher(const struct engine_config *config, const char *progr
     }
 }
 
-static void check_program(const char *program, const char *wrapper)
+/* Where it is comes back in path. */
+static void check_program(const char *program, const char *wrapper, char path[PATH_MAX])
 {
-    char path[PATH_MAX], err[PATH_MAX + 1024];
+    char err[PATH_MAX + 1024];
     const char *path_env = getenv("PATH");
 
-    int status = run_check_find(program, path_env, path, sizeof(path), err, sizeof(err));
+    int status = run_check_find(program, path_env, path, PATH_MAX, err, sizeof(err));
     if (status)
         die(status, "%s", err);
     status = run_check_preload(path, wrapper, path_env, err, sizeof(err));
@@ -491,17 +523,46 @@ static void check_program(const char *program, const char *wrapper)
         warn("%s", err);
 }
 
+static void check_mode(int nargs)
+{
+    if (run.publish + run.await + run.serve > 1)
+        die(RUN_EXIT_FAILURE, "--publish, --await and --serve: one at a time");
+    if (run.while_pid && !run.serve)
+        die(RUN_EXIT_FAILURE, "--while is for --serve");
+    if (run.serve && nargs > 0)
+        die(RUN_EXIT_FAILURE,
+            "--serve runs no program: start it beside the steps, as in: dyad-run ... "
+            "--serve --while $$ &");
+    if (nargs == 0 && !run.print_env && !run.serve)
+        die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
+            run.publish || run.await ? "file" : "program");
+}
+
+/* The shell is the rank's first process, and the program one of its later ones. */
+static void execute_from_shell(char *path, char *argv[], int argc)
+{
+    char **args = calloc((size_t)argc + 4, sizeof(*args));
+
+    if (!args)
+        die(RUN_EXIT_FAILURE, "out of memory");
+    args[0] = (char *)"sh";
+    args[1] = (char *)"-c";
+    args[2] = (char *)"\"$0\" \"$@\"; exit $?";
+    memcpy(args + 3, argv, (size_t)argc * sizeof(*args));
+    args[3] = path; /* not the name, which may be that of a shell's own command */
+    execv("/bin/sh", args);
+    die(RUN_EXIT_CANNOT_EXEC, "/bin/sh: %s", strerror(errno));
+}
+
 int main(int argc, char *argv[])
 {
     struct engine_config config;
-    char wrapper[PATH_MAX];
+    char wrapper[PATH_MAX], path[PATH_MAX];
 
     parse(argc, argv);
-    if (optind >= argc && !run.print_env)
-        die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
-            run.publish || run.await ? "file" : "program");
-    if (run.publish && run.await)
-        die(RUN_EXIT_FAILURE, "--publish and --await: one at a time");
+    check_mode(argc - optind);
+    if (run.serve && !run.print_env)
+        run_serve_alone(argv);
     find_wrapper(wrapper);
     set_environment(wrapper);
     check_variables(&config);
@@ -510,11 +571,19 @@ int main(int argc, char *argv[])
         print_environment();
         exit_printed();
     }
+    if (run.serve && !config.session_dir)
+        die(RUN_EXIT_FAILURE,
+            "--serve: no session directory: give --session-dir DIR, or set "
+            "DYAD_SESSION_DIR");
+    if (run.serve)
+        return run_serve(wrapper, config.session_dir, run.while_pid);
     if (run.publish || run.await)
         return run_files(wrapper, run.publish, argv + optind);
     check_launcher(&config, argv[optind]);
-    check_program(argv[optind], wrapper);
+    check_program(argv[optind], wrapper, path);
 
+    if (run_thread_sanitized(path))
+        execute_from_shell(path, argv + optind, argc - optind);
     execvp(argv[optind], argv + optind);
     int error = errno;
     die(error == ENOENT ? RUN_EXIT_NOT_FOUND : RUN_EXIT_CANNOT_EXEC, "%s: %s", argv[optind],

@@ -7,7 +7,7 @@
  * its descriptors are closed, which it takes for a reason to abort(). Once a catch has
  * happened such a thread is put to sleep: all signals of the program's are blocked in it,
  * it holds nothing of ours, and the process ends over it. That concerns one copy of these
- * libraries: another that is opened in a name space of its own (engine/front_member.c) has
+ * libraries: another that is opened in a name space of its own (client/client_member.c) has
  * its own copy of this file.
  *
  * With sanitizers there is no RTLD_DEEPBIND, nor where the program had loaded UCX before

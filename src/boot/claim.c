@@ -55,14 +55,12 @@ static char *append_number(char *at, uint64_t value, unsigned base, unsigned dig
 socklen_t boot_claim_address(const struct boot_identity *identity, const char *kvs,
                              struct sockaddr_un *address)
 {
-    /* nspace NUL node NUL kvs: the separators keep ("ab","c") and ("a","bc") apart. */
+    /* nspace NUL kvs: the separator keeps ("ab","c") and ("a","bc") apart. */
     XXH3_state_t state;
-    XXH3_128bits_reset(&state);
-    XXH3_128bits_update(&state, identity->nspace, strlen(identity->nspace) + 1);
-    XXH3_128bits_update(&state, identity->node, strlen(identity->node) + 1);
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, identity->nspace, strlen(identity->nspace) + 1);
     if (kvs)
-        XXH3_128bits_update(&state, kvs, strlen(kvs));
-    XXH128_hash_t hash = XXH3_128bits_digest(&state);
+        XXH3_64bits_update(&state, kvs, strlen(kvs));
 
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
@@ -70,8 +68,8 @@ socklen_t boot_claim_address(const struct boot_identity *identity, const char *k
     at = append(at, "dyad/");
     at = append_number(at, (uint64_t)geteuid(), 10, 1);
     at = append(at, "/");
-    at = append_number(at, hash.high64, 16, 16);
-    at = append_number(at, hash.low64, 16, 16);
+    at = append_number(at, XXH3_64bits_digest(&state), 16, BOOT_CLAIM_LAUNCH_LEN);
+    at = append_number(at, XXH3_64bits(identity->node, strlen(identity->node)), 16, 16);
     at = append(at, "/");
     at = append_number(at, identity->rank, 10, 1);
     return (socklen_t)(at - (char *)address);

@@ -4,9 +4,11 @@
  * A rank's member holds a listening Unix-domain socket in the abstract name space; binding
  * its name is the claim, it dies with its holder, it is per network namespace (per node),
  * and connecting to it is how a guest reaches its member. Name: NUL "dyad/" uid "/"
- * hash(nspace, node, DYAD_KVS_NAMESPACE) "/" rank. Peers are checked with SO_PEERCRED.
- * Links libc only: the wrapper makes the claim before main, in ~10 us, so the name exists
- * before the first child does; connections queue until the member accepts them.
+ * hash(nspace, DYAD_KVS_NAMESPACE) hash(node) "/" rank: 16 hexadecimal digits each, so who
+ * sees the sockets only knows which are of one launch (dyad-dht-dump). Peers are checked
+ * with SO_PEERCRED. Links libc only: the wrapper makes the claim before main, in ~10 us, so
+ * the name exists before the first child does; connections queue until the member accepts
+ * them.
  */
 #ifndef DYAD_BOOT_CLAIM_H
 #define DYAD_BOOT_CLAIM_H
@@ -18,6 +20,9 @@
 #include <sys/un.h>
 
 #include "boot/identity.h"
+
+/* So much of the hash in a claim's name is of the launch. */
+#define BOOT_CLAIM_LAUNCH_LEN 16
 
 /* Fill the address of the rank's member; returns its length. `kvs` = DYAD_KVS_NAMESPACE or
  * NULL. */

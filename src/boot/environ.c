@@ -2,10 +2,10 @@
  * environ.c - getenv and its family over a copy that the program does not see
  *
  * libucs reads its configuration in a constructor, before any function of ours can run; so
- * the copy is made at the first call, whoever makes it. It is read from /proc/self/environ
- * (the strings that the kernel gave to this program) and not by way of `environ`, which the
- * program's threads may be rearranging; bash also frees it. bash puts a NUL for the '=' of
- * a variable for an instant while it starts: an entry without '=' means reading again.
+ * the copy is made at the first call, whoever makes it, of what the front keeps: not of
+ * `environ`, which the program's threads may be rearranging (bash also frees it), nor of
+ * the strings that the kernel gave to this program, which it may have overwritten with a
+ * title (setproctitle).
  *
  * Who finds these definitions: with RTLD_DEEPBIND the objects loaded with libdyad_member.so
  * look there first, so UCX and PMIx (and libevent below it) do, unless the program had
@@ -17,23 +17,17 @@
  */
 #include "boot/environ.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "boot/libs.h"
 
 #define DYAD_VISIBLE __attribute__((visibility("default")))
-
-#define READ_FIRST 16384
-#define READ_TRIES 100
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -134,63 +128,29 @@ static int set(const char *name, const char *value)
     return 0;
 }
 
-/* All of /proc/self/environ with a NUL behind it, or NULL. */
-static char *read_all(size_t *len)
+/* The front is in the program's name space, this perhaps in another: but there is one
+ * loader. This thread may be within its dlopen(), which may be nested. */
+static char *const *given(void)
 {
-    size_t size = READ_FIRST, used = 0;
-    char *buf = malloc(size);
-    int fd =
-        (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+    void *front = dlmopen(LM_ID_BASE, BOOT_ENVIRON_FROM, RTLD_NOW | RTLD_NOLOAD);
+    char *const *(*environment)(void);
+    char *const *env = NULL;
 
-    while (fd >= 0 && buf) {
-        ssize_t n = syscall(SYS_read, fd, buf + used, size - used - 1);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break;
-        used += (size_t)n;
-        if (n == 0) {
-            syscall(SYS_close, fd);
-            buf[used] = '\0';
-            *len = used;
-            return buf;
-        }
-        if (size - used < 2) {
-            char *bigger = realloc(buf, size *= 2);
-            if (!bigger)
-                break;
-            buf = bigger;
-        }
-    }
-    if (fd >= 0)
-        syscall(SYS_close, fd);
-    free(buf);
-    return NULL;
+    if (!front)
+        return NULL;
+    *(void **)&environment = dlsym(front, "dyad_environment");
+    if (environment)
+        env = environment();
+    dlclose(front); /* it stays loaded: by its help this library is */
+    return env;
 }
 
-static bool well_formed(const char *buf, size_t len)
-{
-    for (const char *p = buf; p < buf + len; p += strlen(p) + 1)
-        if (!strchr(p, '='))
-            return false;
-    return true;
-}
-
+/* Of names that occur twice the first counts. */
 static void load(void)
 {
-    size_t len = 0;
-    char *buf = read_all(&len);
-
-    for (int i = 0; buf && !well_formed(buf, len) && i < READ_TRIES; i++) {
-        free(buf);
-        sched_yield();
-        buf = read_all(&len);
-    }
-    /* buf is the storage of the entries and stays. Of names that occur twice the first
-     * counts. */
-    for (char *p = buf; buf && p < buf + len; p += strlen(p) + 1)
-        if (*p != '=' && strchr(p, '=') && find(p, name_len(p)) < 0)
-            put(p);
+    for (char *const *env = given(); env && *env; env++)
+        if (**env != '=' && strchr(*env, '=') && find(*env, name_len(*env)) < 0)
+            put(*env);
 }
 
 static void apply_overrides(void)
@@ -293,23 +253,4 @@ DYAD_VISIBLE int clearenv(void)
     copy.used = 0;
     leave();
     return 0;
-}
-
-int boot_environ_setup(char *const env[])
-{
-    int rc = 0;
-
-    enter();
-    for (; env && *env && rc == 0; env++) {
-        size_t len = name_len(*env);
-        bool skip = len == 0 || !(*env)[len] || find(*env, len) >= 0;
-        for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
-            skip = skip || (strlen(hidden[i]) == len && strncmp(hidden[i], *env, len) == 0);
-        if (!skip) {
-            char *text = strdup(*env);
-            rc = text ? put(text) : -1;
-        }
-    }
-    leave();
-    return rc;
 }

@@ -8,7 +8,7 @@
  * setenv, putenv, unsetenv and clearenv over a private copy, and is opened with
  * RTLD_DEEPBIND, which makes UCX and PMIx, loaded as its dependencies, find these first.
  * So they do where libdyad_member.so has a name space of its own (a program with MPI or
- * UCX, Python: engine/front_library.c). Where the program's copies have to be shared
+ * UCX, Python: client/client_library.c). Where the program's copies have to be shared
  * (before glibc 2.34, sanitizers), their configuration is the program's: no override is
  * made. environ.c is an object library of its own
  * (dyad_boot_environ): only in libdyad_member.so.
@@ -16,9 +16,11 @@
 #ifndef DYAD_BOOT_ENVIRON_H
 #define DYAD_BOOT_ENVIRON_H
 
-/* The copy makes itself, from /proc/self/environ, when UCX's constructor first asks for a
- * variable: nothing need be called. This adds to it the variables of env that it lacks: for
- * a program that overwrites its initial environment (setproctitle). 0 or -1 ENOMEM. */
-int boot_environ_setup(char *const env[]);
+/* Who opens libdyad_member.so (libdyad.so.1) defines this: the environment that the private
+ * copy begins with, NULL-terminated, which nobody changes and which lives as long as the
+ * process; or NULL, that of no variable. It is looked up by name when UCX's constructor
+ * first asks for a variable, since nothing can be called before. Any thread. */
+#define BOOT_ENVIRON_FROM "libdyad.so.1"
+__attribute__((visibility("default"))) char *const *dyad_environment(void);
 
 #endif

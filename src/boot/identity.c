@@ -225,6 +225,7 @@ int boot_identity_read(struct boot_identity *identity, char *const env[], const 
     } else if (session) {
         read_solo(identity);
     }
+    identity->serves = util_env_get(env, BOOT_SERVES) != NULL;
     *bad = "DYAD_NODE";
     if (read_node(identity, env) < 0)
         goto malformed;

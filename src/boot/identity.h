@@ -38,6 +38,9 @@
  * need not say it, process by process. */
 #define BOOT_SAID_ALONE "DYAD_SAID_ALONE"
 
+/* Set by `dyad-run --serve` for itself alone. */
+#define BOOT_SERVES "DYAD_SERVES"
+
 /* What the name of a solo launch begins with. */
 #define BOOT_SOLO "solo."
 
@@ -45,6 +48,7 @@ struct boot_identity {
     bool launched;   /* of a launch: that of a PMIx launcher, or solo */
     bool guest_only; /* launched, and known from DYAD_GUEST_OF alone; not if solo */
     bool solo;       /* launched, by nobody: a session directory is there instead */
+    bool serves;     /* it runs no program: engine/membership/servers.c */
     char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE, or BOOT_SOLO... */
     uint32_t rank;                    /* PMIX_RANK */
     char outer[BOOT_NSPACE_MAX + 1];  /* of a PMIx launch: the launch of the process that

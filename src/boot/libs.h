@@ -21,8 +21,18 @@ enum boot_libs {
 unsigned boot_libs_before_us(void);
 /* What the process has loaded by now, by whomever. */
 unsigned boot_libs_loaded(void);
-/* Does the program use UCX or MPI itself, or may it load them later (Python: mpi4py)? What
- * the engine needs of them must then be apart (engine/front_library.c). */
+/* Does the program use UCX or MPI itself, or may it load them later (Python: mpi4py), or is
+ * its malloc its own? What the engine needs of libraries must then be apart
+ * (client/client_library.c). */
 bool boot_libs_may_share(void);
+/* Is the program's malloc another than libc's: jemalloc, tcmalloc, a sanitizer's runtime?
+ * What libc allocates (strdup, realpath) then comes from there, also for an object that was
+ * opened with RTLD_DEEPBIND, whose free() would be libc's: so nothing is opened so then.
+ * False in such an object. */
+bool boot_libs_own_malloc(void);
+/* Has the program initialised MPI and not finalised it? Whatever MPI it is, also one that
+ * was opened with RTLD_LOCAL (mpi4py, ctypes); not one that is linked statically and
+ * exports no symbols. Takes the dynamic loader's lock: not for signal handlers. */
+bool boot_libs_in_mpi(void);
 
 #endif

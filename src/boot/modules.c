@@ -1,7 +1,7 @@
 /*
  * modules.c - libraries in a name space of their own
  *
- * Where the engine is apart from the program (engine/front_library.c), two things go wrong
+ * Where the engine is apart from the program (client/client_library.c), two things go wrong
  * in glibc, and are put right here, in the name space.
  *
  * PMIx opens its components with RTLD_GLOBAL. In a name space that dlmopen() made there is

@@ -129,6 +129,7 @@ struct boot_pmix {
     unsigned refs; /* the owner, the session's thread, each ticket, the post in the loop's
                       queue */
     bool closed;   /* boot_pmix_destroy() was called: no callback any more */
+    bool leave_up; /* ... without PMIx_Finalize */
     bool running;  /* a session's thread exists that has not said it is done */
     bool joinable; /* `thread` is to be joined */
     bool released;
@@ -593,6 +594,7 @@ static void *session_main(void *arg)
         }
         session_serve(pmix);
     }
+    up = up && !pmix->leave_up;
     pthread_mutex_unlock(&pmix->lock);
 
     start = util_clock_now();
@@ -692,7 +694,7 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
     return pmix;
 }
 
-void boot_pmix_destroy(struct boot_pmix *pmix)
+void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
 {
     uint64_t bound = util_clock_now() + DESTROY_BOUND_NS;
     pthread_t thread;
@@ -702,6 +704,7 @@ void boot_pmix_destroy(struct boot_pmix *pmix)
         return;
     pthread_mutex_lock(&pmix->lock);
     pmix->closed = true;
+    pmix->leave_up = !finalize;
     results_free(pmix);
     pthread_cond_broadcast(&pmix->changed);
     while (pmix->running && util_clock_now() < bound)

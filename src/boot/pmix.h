@@ -45,8 +45,9 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
                                    const struct boot_identity *identity, const char *prefix,
                                    uint64_t timeout_ns, uint64_t kept_ns,
                                    const struct boot_pmix_ops *ops, void *arg);
-/* Finalize (bounded) and join the thread. No callback after. */
-void boot_pmix_destroy(struct boot_pmix *pmix);
+/* Finalize (bounded) and join the thread. No callback after. Without `finalize` PMIx stays
+ * initialised: to the launcher this process ends abnormally. */
+void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize);
 
 /* Put and commit our blob; once per incarnation. Copied. */
 int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len);

@@ -59,7 +59,6 @@ static int pids_add(struct pids *list, pid_t pid)
     return 0;
 }
 
-/* Read a small file of /proc; returns its length (buf is NUL-terminated) or -1. */
 /* State letter and parent from a stat file; -1 if it cannot be read. The name may contain
  * anything, ')' too. A first thread that has ended while others run is shown as Z; the
  * process lives. */
@@ -185,7 +184,16 @@ static int compare_pids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The live children of pid, appended to out, each once. */
+static bool is_server(pid_t pid)
+{
+    char path[64], name[32];
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    return util_proc_read(path, name, sizeof(name)) > 0 &&
+           strcmp(name, BOOT_PROCS_SERVER "\n") == 0;
+}
+
+/* The live children of pid but servers, appended to out, each once. */
 static int add_live_children(pid_t pid, struct pids *out)
 {
     size_t first = out->used, kept = first;
@@ -199,7 +207,8 @@ static int add_live_children(pid_t pid, struct pids *out)
         char state;
         if (i > first && out->pid[i] == out->pid[i - 1])
             continue;
-        if (process_state(out->pid[i], &state) < 0 || is_dead(state))
+        if (process_state(out->pid[i], &state) < 0 || is_dead(state) ||
+            is_server(out->pid[i]))
             continue;
         out->pid[kept++] = out->pid[i];
     }
@@ -224,27 +233,40 @@ size_t boot_procs_descendants(pid_t root, pid_t *pids, size_t max)
 
 /* --- environment --- */
 
-bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity)
+bool boot_procs_rank(pid_t pid, char nspace[BOOT_NSPACE_MAX + 1], uint32_t *rank)
 {
-    char path[64], nspace[BOOT_NSPACE_MAX + 32], rank[32], *entry = NULL;
-    bool same_nspace = false, same_rank = false;
+    static const char nspace_is[] = "PMIX_NAMESPACE=", rank_is[] = "PMIX_RANK=";
+    char path[64], *entry = NULL, *end = NULL;
+    bool has_nspace = false, has_rank = false;
     size_t size = 0;
     FILE *file;
 
-    if (identity->solo || identity->guest_only)
-        return false;
-    snprintf(nspace, sizeof(nspace), "PMIX_NAMESPACE=%s", identity->nspace);
-    snprintf(rank, sizeof(rank), "PMIX_RANK=%u", identity->rank);
     snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     if (!(file = fopen(path, "re")))
         return false;
     while (getdelim(&entry, &size, '\0', file) > 0) {
-        same_nspace = same_nspace || strcmp(entry, nspace) == 0;
-        same_rank = same_rank || strcmp(entry, rank) == 0;
+        if (strncmp(entry, nspace_is, sizeof(nspace_is) - 1) == 0) {
+            const char *value = entry + sizeof(nspace_is) - 1;
+            has_nspace = strlen(value) <= BOOT_NSPACE_MAX;
+            snprintf(nspace, BOOT_NSPACE_MAX + 1, "%s", value);
+        } else if (strncmp(entry, rank_is, sizeof(rank_is) - 1) == 0) {
+            *rank = (uint32_t)strtoul(entry + sizeof(rank_is) - 1, &end, 10);
+            has_rank = end && end > entry + sizeof(rank_is) - 1 && *end == '\0';
+        }
     }
     free(entry);
     fclose(file);
-    return same_nspace && same_rank;
+    return has_nspace && has_rank;
+}
+
+bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity)
+{
+    char nspace[BOOT_NSPACE_MAX + 1];
+    uint32_t rank;
+
+    return !identity->solo && !identity->guest_only &&
+           boot_procs_rank(pid, nspace, &rank) && rank == identity->rank &&
+           strcmp(nspace, identity->nspace) == 0;
 }
 
 /* --- threads --- */

@@ -14,6 +14,10 @@
 
 #include "boot/identity.h"
 
+/* The name (prctl) of a process that is a rank of its own wherever it was started, and ends
+ * when others have (`dyad-run --serve --while`): it is none of our descendants. */
+#define BOOT_PROCS_SERVER "dyad-serve"
+
 /* A thread that is blocked in one of our waits, which is a recv(). */
 struct boot_blocked {
     pid_t pid, tid;
@@ -29,6 +33,10 @@ struct boot_blocked {
  * other end. Anything that cannot be read counts as busy. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore);
+
+/* Which rank of which launch the process was started in, by a PMIx launcher's variables.
+ * False: none, or its environment cannot be read. */
+bool boot_procs_rank(pid_t pid, char nspace[BOOT_NSPACE_MAX + 1], uint32_t *rank);
 
 /* Was the process started as one of this rank, by a PMIx launcher's variables? False also
  * where its environment cannot be read. */

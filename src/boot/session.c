@@ -9,7 +9,7 @@
  * lasts, up to SCAN_SLOWEST times the first interval; a lost member brings the next one
  * forward. That somebody has left is believed if his entry is gone.*, or his slot
  * another's. An entry that is just missing proves nothing for MISSING_NS: a person may have
- * emptied the directory, and its members put themselves back.
+ * emptied the directory, and its members put themselves back, at their second look.
  *
  * Locking: what stands below `lock` is guarded by it, and it is never held across a file
  * operation. The node map belongs to the loop from RESULT_READY on, all else to the thread.
@@ -91,6 +91,7 @@ struct boot_session {
     bool joined, committed;
     uint64_t interval, next_look;
     bool look_full; /* the next look is to be a list */
+    bool missed;    /* our own entry was not there at the last */
     bool said_unreadable, said_superseded;
     struct {
         uint64_t hash;
@@ -409,6 +410,18 @@ static bool announce(struct boot_session *session)
 
 static void keep(struct boot_session *session)
 {
+    uint32_t inc = session->place.incarnation;
+    const struct session_dir_slot *own =
+        &session_dir_slots(session->dir)[session->place.slot];
+    bool missed = session->missed;
+
+    /* Not taken for dead, but just not there: somebody may be removing the directory. */
+    session->missed = own->live != inc && own->gone < inc;
+    if (session->missed && !missed) {
+        session->look_full = true;
+        session->interval = boot_session_scan_ns / 2;
+        return;
+    }
     if (session_dir_keep(session->dir) == 0 || errno != ESTALE || session->said_superseded)
         return;
     session->said_superseded =

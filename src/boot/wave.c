@@ -15,7 +15,7 @@
  *   number of the wave.
  * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
  *   children answered and this rank's waits were looked up once more (ops->confirm).
- * - VERDICT, parent to child.
+ * - VERDICT, parent to child: with the lowest candidate that the answers had.
  *
  * Why two: the reports were made at different times. Activity counters only rise, and each
  * rank answers after the root had the last report. If count and sum of the answers are
@@ -27,16 +27,14 @@
  * acknowledged by the homes when its publisher became quiet, so the look-up that each rank
  * makes after CONFIRM sees it.
  *
- * Who is at exit hears of NO_PRODUCER, too, and stays quiet. A rank with waits then counts
- * as busy until its activity counter moved, and its reports are forgotten above it: the
- * same waits are not judged twice, and new ones are judged by new reports. If the verdict
- * was lost on the way, the next kick's report starts the wave again. With ops->open nothing
- * of that: the root has tried these sums, and does not try them again.
+ * All hear of NO_PRODUCER and stay quiet, but for those whose waits it ends: these become
+ * busy by themselves. The root has tried these sums, and does not try them again; if the
+ * verdict was lost on the way, the next kick does.
  *
  * Who has started a launch is busy until that has ended, and its ranks must not wait for
  * it. So it says OUTER as long as there are any, and a wave of these and of quiet ranks has
  * a verdict of its own, by which only ranks of such launches leave. Where nobody says OUTER
- * but with QUIET (always so without ops->open) all is as if there were no such bit.
+ * but with QUIET all is as if there were no such bit.
  *
  * Who is lost for long is passed over, though it may live. Some know that, and others have
  * had nothing to do with it. So MISSING is gathered with the reports, and is in the
@@ -69,6 +67,8 @@ struct sum {
     uint32_t state;
     uint32_t count;
     uint64_t activity;
+    uint64_t candidate; /* the lowest, and its name; of answers and verdicts only */
+    uint64_t name;
 };
 
 struct child { /* a rank that has sent something, or is a child */
@@ -87,7 +87,6 @@ struct boot_wave {
 
     uint32_t state; /* this rank's own */
     uint64_t activity;
-    bool hold;  /* NO_PRODUCER was given to this rank: busy until `activity` moves */
     bool final; /* ALL_EXIT was given */
 
     struct child *known; /* by rank */
@@ -112,8 +111,10 @@ struct boot_wave {
     bool tried;          /* root: `expected` was tried, and failed or gave a verdict */
     uint64_t agreed;     /* last wave that we answered quiet, and our own counter then */
     uint64_t agreed_activity;
-    uint64_t judged; /* number of the last verdict handled */
-    bool script;     /* somebody said BOOT_WAVE_SCRIPT in it */
+    uint64_t judged;    /* number of the last verdict handled */
+    bool script;        /* somebody said BOOT_WAVE_SCRIPT in it */
+    uint64_t candidate; /* in it, and its name */
+    uint64_t name;
 
     bool busy, again; /* settle() is running; is to take another turn */
 };
@@ -228,7 +229,19 @@ static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
 static struct sum own(const struct boot_wave *wave)
 {
     return (struct sum){
-        .state = wave->hold ? 0 : wave->state, .count = 1, .activity = wave->activity};
+        .state = wave->state,
+        .count = 1,
+        .activity = wave->activity,
+        .candidate = BOOT_WAVE_NONE,
+    };
+}
+
+static void choose(struct sum *sum, uint64_t candidate, uint64_t name)
+{
+    if (candidate > sum->candidate || (candidate == sum->candidate && name >= sum->name))
+        return;
+    sum->candidate = candidate;
+    sum->name = name;
 }
 
 static void add(struct sum *sum, const struct sum *other)
@@ -237,6 +250,7 @@ static void add(struct sum *sum, const struct sum *other)
         (sum->state & other->state & AND_BITS) | ((sum->state | other->state) & OR_BITS);
     sum->count += other->count;
     sum->activity += other->activity;
+    choose(sum, other->candidate, other->name);
 }
 
 /* Enough for a wave: if some are but OUTER its verdict says so. */
@@ -294,6 +308,8 @@ static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint6
     msg.wave.number = number;
     msg.wave.activity = sum->activity;
     msg.wave.count = sum->count;
+    msg.wave.candidate = sum->candidate;
+    msg.wave.name = sum->name;
     msg.wave.state = sum->state | (uint32_t)kind << KIND_SHIFT;
     if (wave->ops->send(wave->arg, rank, &msg) == 0)
         return true;
@@ -301,44 +317,32 @@ static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint6
     return false;
 }
 
-static void send_verdict(struct boot_wave *wave, uint32_t rank, uint64_t number,
-                         uint32_t state)
+/* Pass a verdict on, then take it. sum: of all ranks, or what the verdict said of it. */
+static void judge(struct boot_wave *wave, uint64_t number, const struct sum *sum)
 {
-    struct sum sum = {.state = state};
-    send_to(wave, rank, KIND_VERDICT, number, &sum);
-}
-
-/* Pass a verdict on, then take it. state: the agreed bits of all ranks. */
-static void judge(struct boot_wave *wave, uint64_t number, uint32_t state)
-{
+    uint32_t state = sum->state;
     bool exit_all = state & BOOT_WAVE_EXITING;
 
     if (wave->final || number <= wave->judged)
         return;
     wave->judged = number;
     wave->script = state & BOOT_WAVE_SCRIPT;
+    wave->candidate = sum->candidate;
+    wave->name = sum->name;
     wave->wave = 0;
     /* The list may be replaced when a send fails and rank_changed is called: only stale is
      * set then. */
     for (size_t i = 0; i < wave->nchildren; i++)
-        send_verdict(wave, wave->children[i], number, state);
+        send_to(wave, wave->children[i], KIND_VERDICT, number, sum);
     if (exit_all) {
         wave->final = true;
         wave->ops->verdict(wave->arg, BOOT_WAVE_ALL_EXIT);
         return;
     }
-    for (size_t i = 0; i < wave->nchildren && !wave->ops->open; i++) {
-        struct child *child = child_of(wave, wave->children[i], false);
-        if (child && !(child->report.state & BOOT_WAVE_EXITING))
-            child->reported = false;
-    }
-    if (!(wave->sent.state & BOOT_WAVE_EXITING) && !wave->ops->open)
-        wave->sent_any = false; /* forgotten above us, too */
     /* Something happened here since we agreed: these waits are new, or no longer alone. */
     if (wave->agreed != number || wave->agreed_activity != wave->activity ||
         !(wave->state & BOOT_WAVE_QUIET))
         return;
-    wave->hold = !(wave->state & BOOT_WAVE_EXITING) && !wave->ops->open;
     wave->ops->verdict(wave->arg, !(state & BOOT_WAVE_QUIET)  ? BOOT_WAVE_OUTER_BUSY
                                   : state & BOOT_WAVE_MISSING ? BOOT_WAVE_NOBODY_IN_REACH
                                                               : BOOT_WAVE_NO_PRODUCER);
@@ -379,19 +383,23 @@ static void wave_begin(struct boot_wave *wave, uint64_t number)
     wave->again = true; /* without children the answer is there */
 }
 
-static void wave_end(struct boot_wave *wave, const struct sum *sum)
+static void wave_end(struct boot_wave *wave, struct sum *sum)
 {
     uint64_t number = wave->wave;
 
     wave->wave = 0;
     if (quiet(sum)) {
+        if (wave->ops->candidate) {
+            uint64_t name = 0, candidate = wave->ops->candidate(wave->arg, &name);
+            choose(sum, candidate, name);
+        }
         wave->agreed = number;
         wave->agreed_activity = wave->activity;
     }
     if (!wave->root) {
         send_to(wave, wave->asked_by, KIND_ANSWER, number, sum);
     } else if (quiet(sum) && same(sum, &wave->expected)) {
-        judge(wave, number, sum->state);
+        judge(wave, number, sum);
         wave->again = true;
     }
 }
@@ -488,13 +496,18 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
         state |= BOOT_WAVE_QUIET;
     if (state & BOOT_WAVE_QUIET)
         state |= BOOT_WAVE_OUTER;
-    if (activity != wave->activity)
-        wave->hold = false;
-    else if (state == wave->state)
+    if (activity == wave->activity && state == wave->state)
         return;
     wave->state = state & ALL_BITS;
     wave->activity = activity;
     settle(wave);
+}
+
+bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_t *name)
+{
+    *candidate = wave->candidate;
+    *name = wave->name;
+    return wave->candidate != BOOT_WAVE_NONE;
 }
 
 bool boot_wave_script(const struct boot_wave *wave)
@@ -515,15 +528,18 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
     uint32_t from = msg->source, kind = msg->wave.state >> KIND_SHIFT;
     struct sum sum = {.state = msg->wave.state & ALL_BITS,
                       .count = msg->wave.count,
-                      .activity = msg->wave.activity};
+                      .activity = msg->wave.activity,
+                      .candidate = msg->wave.candidate,
+                      .name = msg->wave.name};
     struct sum below;
     struct child *child;
 
     if (from >= wave->nranks || from == wave->self)
         return;
     if (wave->final) { /* it missed the verdict, as its parent has left already */
+        sum = (struct sum){.state = AND_BITS};
         if (kind == KIND_REPORT || kind == KIND_CONFIRM)
-            send_verdict(wave, from, wave->judged, AND_BITS);
+            send_to(wave, from, KIND_VERDICT, wave->judged, &sum);
         return;
     }
     switch (kind) {
@@ -565,7 +581,7 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
         if (!(sum.state & BOOT_WAVE_EXITING) && msg->wave.number != wave->agreed)
             return;
         if (find_places(wave))
-            judge(wave, msg->wave.number, sum.state);
+            judge(wave, msg->wave.number, &sum);
         break;
     default:
         return;

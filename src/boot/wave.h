@@ -25,7 +25,7 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
                        BOOT_WAVE_MISSING = 1 << 2, /* OR-ed: it cannot reach somebody who
                                                       is not known to be dead */
                        BOOT_WAVE_OUTER = 1 << 3,   /* quiet, or busy with a launch within it
-                                                      (engine/within.c) */
+                                                      (engine/membership/nested.c) */
                        BOOT_WAVE_SCRIPT = 1 << 4,  /* OR-ed: at exit, but what started it is
                                                       of its rank, too, and may go on */
 };
@@ -33,19 +33,19 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
 enum boot_wave_verdict {
     BOOT_WAVE_ALL_EXIT,    /* every live rank is at exit: leave */
     BOOT_WAVE_NO_PRODUCER, /* every live rank is quiet and some wait: their waits will never
-                            * end, but by somebody who joins. A notify may still be under
-                            * way: look up once more, without waiting, before a wait is
-                            * failed. */
+                            * end, but by somebody who joins, or if one of them fails and
+                            * its program goes on (boot_wave_chosen()). A notify may still
+                            * be under way: look up once more, without waiting, before a
+                            * wait is failed. */
     BOOT_WAVE_NOBODY_IN_REACH, /* the same, but one of them misses a rank that may live:
                                 * perhaps that one would produce */
     BOOT_WAVE_OUTER_BUSY, /* every live rank is quiet, but for such as have started a launch
                            * whose ranks are among these */
 };
 
+#define BOOT_WAVE_NONE UINT64_MAX
+
 struct boot_wave_ops {
-    /* Somebody may still join, so NO_PRODUCER ends no wait: the ranks stay quiet, and it is
-     * given again when something has changed, or after boot_wave_kick(). */
-    bool open;
     int (*send)(void *arg, uint32_t rank,
                 struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */
@@ -55,9 +55,14 @@ struct boot_wave_ops {
      * counter. False: there is nothing to look up. NULL: never. Without it a notify, or the
      * answer to a look-up, that is under way would be overtaken by the wave. */
     bool (*confirm)(void *arg, uint64_t number);
-    /* ALL_EXIT is final. After one of the others this rank, unless it is at exit, counts as
-     * busy until boot_wave_set() brings another activity counter, which may be called from
-     * inside. Not called in a rank that has become active since. */
+    /* Of this rank's waits the one that is best failed, as a number and a hash of the name
+     * that is waited for: the lowest of all ranks is chosen, of equal ones that of the
+     * lowest name. BOOT_WAVE_NONE: none. Called when all of them were confirmed. NULL:
+     * never. */
+    uint64_t (*candidate)(void *arg, uint64_t *name);
+    /* ALL_EXIT is final. The others are given again when something has changed (another
+     * activity counter: boot_wave_set(), which may be called from inside), or after
+     * boot_wave_kick(). Not called in a rank that has become active since. */
     void (*verdict)(void *arg, enum boot_wave_verdict verdict);
 };
 
@@ -79,6 +84,8 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number);
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
 /* A rank became dead, absent or live again (or a new incarnation of it: say so, too). */
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
+/* Of the last verdict: the lowest candidate and its name. False: nobody has one. */
+bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_t *name);
 /* Of the last verdict: did a rank say BOOT_WAVE_SCRIPT? */
 bool boot_wave_script(const struct boot_wave *wave);
 /* Nothing was heard for a while (seconds) though this rank is quiet: send the present state

@@ -68,24 +68,24 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
-    /* May be NULL, all five: what the members of this node share (store/answers.h). get:
-     * the answer to upath that another member keeps and that counts at `now`; never one
-     * that a dead member kept. put: share this one; returns its number, or 0. drop: when it
-     * returns, no get that begins finds that put. told: the homes have said at `now` that
-     * upath is published, or is not; from then on no get finds an answer that says
-     * otherwise and began before. told_at: when any member of the node was told so last.
-     * They return at once. */
+    /* May be NULL, all five: what the members of this node share (store/cache_table.h).
+     * get: the answer to upath that another member keeps and that counts at `now`; never
+     * one that a dead member kept. put: share this one; returns its number, or 0. drop:
+     * when it returns, no get that begins finds that put. told: the homes have said at
+     * `now` that upath is published, or is not; from then on no get finds an answer that
+     * says otherwise and began before. told_at: when any member of the node was told so
+     * last. They return at once. */
     bool (*answer_get)(void *arg, const char *upath, uint64_t now,
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
     void (*answer_told)(void *arg, const char *upath, uint64_t now, bool published);
     uint64_t (*answer_told_at)(void *arg, const char *upath, bool published);
-    /* The same, and `rank`, which is of this node and dead or silent, may have such a copy
-     * here. If what it has is not to be seen here dht_node_unseen(token) says so, before
-     * dht_node_invalidated(). NULL: nothing is known of the node's disk, and invalidate()
-     * is called. */
-    void (*invalidate_left)(void *arg, const struct dyad_entry *newer, uint32_t rank,
+    /* The same of whatever any rank of this node has, alive or dead, because `rank`, which
+     * may have something, does not answer. If what that one has is not to be seen here
+     * dht_node_unseen(token) says so, before dht_node_invalidated(). NULL: nothing is known
+     * of the node's disk, and invalidate() is called. */
+    void (*invalidate_node)(void *arg, const struct dyad_entry *newer, uint32_t rank,
                             uint64_t token);
     /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
      */
@@ -101,6 +101,10 @@ struct dht_node_ops {
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
  * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
+/* This version is about to be sent to the homes; it comes again if they know a higher one,
+ * and the next is tried. May be called from inside dht_node_publish_ahead(). It must not
+ * call back. */
+typedef void (*dht_ahead_fn)(void *arg, const struct dyad_version *version);
 /* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
  * there is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
 typedef void (*dht_lookup_fn)(void *arg, int status, const struct dyad_entry *entry);
@@ -118,6 +122,9 @@ void dht_node_destroy(struct dht_node *node);
  * NULL. 0 or -1 ENOMEM. */
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
+/* The same, with `ahead` before any home is told. */
+int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
+                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg);
 
 /* Put an entry back that an earlier incarnation of this rank published, or a rank of this
  * storage that is dead (from the catalogue): same version, entry->owner == self.
@@ -200,6 +207,9 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup);
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
+/* Before it: what is older is not used, but has its name yet; so this rank is to be told of
+ * the next version as the holder of a copy is. */
+void dht_node_stays(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
 
 /* This process did not run for so long: answers that came meanwhile are still unread. */
@@ -242,16 +252,9 @@ void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 
-/* The entry's owner cannot be reached: ask the next live rank of its node behind `last`
- * (DYAD_RANK_NONE: the first; it may be this one) to look whether the file lies there all
- * the same, and to serve it if the owner is dead; its ops->invalidate_left is called with
- * that owner as the rank. The rank that was asked, or DYAD_RANK_NONE: there is none behind
- * `last`. No answer: look up again. */
-uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
-                             uint32_t last);
-
-/* Is there one that could be asked? */
-bool dht_node_has_neighbour(const struct dht_node *node, uint32_t rank);
+/* The next live rank of the node of `rank` behind `last` (DYAD_RANK_NONE: the first), other
+ * than `rank`; it may be this one. DYAD_RANK_NONE: there is none. */
+uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
 
@@ -267,6 +270,8 @@ unsigned dht_node_homes(struct dht_node *node, const char *upath,
 /* Is a publish or withdrawal of ours of this upath under way, or is an entry of ours not
  * yet at all its homes? */
 bool dht_node_is_unsettled(struct dht_node *node, const char *upath);
+/* Is anything published of which we are the owner? Looks through what we have withdrawn. */
+bool dht_node_owns(const struct dht_node *node);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);

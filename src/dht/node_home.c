@@ -6,8 +6,8 @@
  * entry like any other and stays for the session. A version that comes again from its owner
  * is acknowledged, and brings the owner's fields up to date; one that comes from another
  * rank, of the same storage, makes that one the owner: the file is the same one on the same
- * disk, and who served it has died (engine/adopt.c). Nobody need be told of that: who
- * cannot reach the old owner asks again.
+ * disk, and who served it has died (engine/recovery/takeover.c). Nobody need be told of
+ * that: who cannot reach the old owner asks again.
  *
  * Coherence: who was given an entry to copy is a holder of it. When a newer version is
  * taken, its holders and the superseded owner are told, and the publisher gets its answer

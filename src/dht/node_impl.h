@@ -102,6 +102,7 @@ struct publish {
     bool repair_all;
     bool relay; /* repair of somebody else's entry */
     int status;
+    dht_ahead_fn ahead; /* NULL: none */
     dht_publish_fn fn;
     void *arg;
 };
@@ -118,7 +119,8 @@ struct incoming {
     struct dyad_entry newer;
     bool busy;   /* in ops->invalidate() */
     bool gone;   /* dht_node_invalidated() came meanwhile */
-    bool left;   /* NET_INVALIDATE_LEFT: in place of `holder` */
+    bool stays;  /* dht_node_stays() */
+    bool left;   /* NET_INVALIDATE_NODE: in place of `holder` */
     bool unseen; /* what that one has is not in our sight */
     uint32_t holder;
     char upath[];
@@ -505,8 +507,6 @@ void leave_orphans_published(struct dht_node *node);
 void leave_note(struct dht_node *node, const struct dyad_entry *entry);
 /* Pass on what the shard has of upath now. */
 void leave_again(struct dht_node *node, const char *upath);
-/* All homes have it now. */
-void leave_relayed(struct dht_node *node, const struct dyad_entry *entry);
 /* True: we are no home any more, and said so. */
 bool leave_refuses(struct dht_node *node, const struct net_msg *msg);
 void leave_destroy(struct dht_node *node);

@@ -16,7 +16,8 @@
 static void incoming_reply(struct dht_node *node, const struct incoming *in)
 {
     struct net_msg msg = {.type = NET_MSG_INVALIDATE_REPLY,
-                          .flags = in->left ? NET_INVALIDATE_LEFT : 0,
+                          .flags = (uint8_t)((in->left ? NET_INVALIDATE_NODE : 0) |
+                                             (in->stays ? NET_INVALIDATE_STAYS : 0)),
                           .status = in->unseen ? ENOENT : 0,
                           .id = in->id,
                           .entry = in->newer,
@@ -36,8 +37,8 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
         return;
     }
     in->busy = true;
-    if (in->left && node->ops->invalidate_left != NULL)
-        node->ops->invalidate_left(node->arg, &in->newer, in->holder, in->token);
+    if (in->left && node->ops->invalidate_node != NULL)
+        node->ops->invalidate_node(node->arg, &in->newer, in->holder, in->token);
     else
         node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
@@ -52,6 +53,15 @@ void dht_node_unseen(struct dht_node *node, uint64_t token)
     HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
     if (in != NULL)
         in->unseen = true;
+}
+
+void dht_node_stays(struct dht_node *node, uint64_t token)
+{
+    struct incoming *in;
+
+    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    if (in != NULL)
+        in->stays = true;
 }
 
 void dht_node_invalidated(struct dht_node *node, uint64_t token)
@@ -143,7 +153,7 @@ void incoming_route_deferred(struct dht_node *node, struct own *own)
 
 void incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
 {
-    bool left = (msg->flags & NET_INVALIDATE_LEFT) != 0;
+    bool left = (msg->flags & NET_INVALIDATE_NODE) != 0;
     size_t len = strlen(msg->entry.upath);
     struct incoming *in;
 

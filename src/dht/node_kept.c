@@ -26,7 +26,7 @@
  *   - They told the keeper: it takes the answer away first and answers them then.
  *   - The keeper publishes itself and is not told: it takes it away when it begins.
  *   - The keeper has died, so nobody waits for it: get finds no answer of the dead, and it
- *     knows of a death before any other node can (store/answers.c).
+ *     knows of a death before any other node can (store/cache_table.c).
  *   - The keeper is silent (stopped), and is not waited for any more after
  *     invalidate_timeout: the answer's time, counted from before the homes counted it, is
  * no longer than that. The same if it is stopped between its answer and the put.

@@ -2,10 +2,11 @@
  * dht/node_lease.c - what a holder's lease rests upon, and how long it must be waited for
  *
  * A rank uses its copies without a question as long as all homes of them have answered it
- * within config.lease (engine/lease.c asks them). A home that has noted the holder waits
- * for it longer than that (invalidate_timeout) before a newer version counts, so by then
- * the holder has been told, or its lease is over. Two cases are left, in which nobody waits
- * by itself, since somebody is taken for dead: it may be beyond a cut, and its lease last.
+ * within config.lease (engine/coherence/copy_lease.c asks them). A home that has noted the
+ * holder waits for it longer than that (invalidate_timeout) before a newer version counts,
+ * so by then the holder has been told, or its lease is over. Two cases are left, in which
+ * nobody waits by itself, since somebody is taken for dead: it may be beyond a cut, and its
+ * lease last.
  * - The holder, to its home (node_told.c). It is not told, but waited for until
  *   config.lease after the moment in which it was lost: what it asked before that was
  *   answered before that, and nothing was answered since.

@@ -28,11 +28,9 @@
  * from a time in which it stood in, perhaps a file that was removed since. Tombstones soon
  * after a death (TIMER_AGAIN: many deaths, one walk over the shard); what is published with
  * the sweep, a second later, since as a rule another rank of its node has taken it over by
- * then, and sees to it. What no rank has taken over by then is what the journal of the dead
- * one does not know: it was killed when a home had its news, and before it could record
- * that. So when all homes know it a rank of its node is asked for it, as by who needs the
- * file (dht_node_owner_gone()): it serves the file, or withdraws it
- * (engine/adopt_unrecorded.c).
+ * then, and sees to it. What no rank has taken over by then is of a node where nobody
+ * lives, or what the journal of the dead one does not know, for it could not be written;
+ * any rank of its node serves that all the same (engine/fetch/serve_other.c).
  *
  * What is not passed on: waiters (they register anew when they learn that we are gone) and
  * holders of copies. A home that does not know a holder does not tell it of newer versions;
@@ -240,13 +238,6 @@ void leave_note(struct dht_node *node, const struct dyad_entry *entry)
 {
     if (node->leaving)
         publish_relay(node, entry);
-}
-
-void leave_relayed(struct dht_node *node, const struct dyad_entry *entry)
-{
-    if (!node->leaving && entry->state == DYAD_ENTRY_PUBLISHED &&
-        !dht_node_is_live(node, entry->owner))
-        dht_node_owner_gone(node, entry, DYAD_RANK_NONE);
 }
 
 bool leave_refuses(struct dht_node *node, const struct net_msg *msg)

@@ -51,6 +51,14 @@ struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash)
     return own;
 }
 
+bool dht_node_owns(const struct dht_node *node)
+{
+    for (const struct own *own = node->own; own != NULL; own = own->hh.next)
+        if (own->queue != NULL || own->entry.state == DYAD_ENTRY_PUBLISHED)
+            return true;
+    return false;
+}
+
 static void own_free(struct dht_node *node, struct own *own)
 {
     if (node->review == own)

@@ -8,7 +8,7 @@
  *
  * So a home that did not acknowledge, or would be one if it could be reached, counts as a
  * holder for who publishes: when the other homes have the new version a live rank of its
- * node is asked to see to what it has (NET_INVALIDATE_LEFT), as homes ask one in the place
+ * node is asked to see to what it has (NET_INVALIDATE_NODE), as homes ask one in the place
  * of a silent holder. The publish ends when that one has answered. If it is silent, or sees
  * another disk, the next one is asked, DHT_INSTEAD_MAX in all, in invalidate_timeout.
  * Not so of a home that is known to be dead: its neighbours take over what it had, and
@@ -44,10 +44,9 @@ static struct passed *passed_find(struct publish *op, uint32_t rank)
  * be asked. */
 #define MISSING_MAX 32
 
-/* The next live rank of the node of `rank` behind `last`. */
-static uint32_t live_next(const struct dht_node *node, uint32_t rank, uint32_t last)
+uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)
 {
-    const uint32_t *at = node->config.node;
+    const uint32_t *at = rank < node->config.nranks ? node->config.node : NULL;
     uint32_t r = last == DYAD_RANK_NONE ? 0 : last + 1;
 
     for (; at != NULL && r < node->config.nranks; r++)
@@ -59,9 +58,9 @@ static uint32_t live_next(const struct dht_node *node, uint32_t rank, uint32_t l
 /* Not ourselves: the new version is our own, and we do not look. */
 static uint32_t neighbour_next(const struct dht_node *node, const struct passed *passed)
 {
-    uint32_t r = live_next(node, passed->rank, passed->instead);
+    uint32_t r = dht_node_neighbour(node, passed->rank, passed->instead);
 
-    return r == node->config.self ? live_next(node, passed->rank, r) : r;
+    return r == node->config.self ? dht_node_neighbour(node, passed->rank, r) : r;
 }
 
 /* Ask the next of its neighbours. */
@@ -72,7 +71,7 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
     while (passed->asked < DHT_INSTEAD_MAX &&
            (r = neighbour_next(node, passed)) != DYAD_RANK_NONE) {
         struct net_msg msg = {.type = NET_MSG_INVALIDATE,
-                              .flags = NET_INVALIDATE_LEFT,
+                              .flags = NET_INVALIDATE_NODE,
                               .id = op->id,
                               .entry = op->entry,
                               .length = passed->rank};
@@ -87,32 +86,6 @@ static void passed_ask(struct dht_node *node, struct publish *op, struct passed 
             return;
         }
     }
-}
-
-/* The answer finds no publish of that number. */
-uint32_t dht_node_owner_gone(struct dht_node *node, const struct dyad_entry *entry,
-                             uint32_t last)
-{
-    struct net_msg msg = {.type = NET_MSG_INVALIDATE,
-                          .flags = NET_INVALIDATE_LEFT,
-                          .id = node_next_id(node),
-                          .entry = *entry,
-                          .length = entry->owner};
-    uint32_t r = entry->owner < node->config.nranks ? live_next(node, entry->owner, last)
-                                                    : DYAD_RANK_NONE;
-
-    if (r == DYAD_RANK_NONE)
-        return r;
-    log_debug("rank %u, which has \"%s\", cannot be reached: rank %u is asked for it",
-              entry->owner, entry->upath, r);
-    node_send(node, r, &msg); /* if it fails that one is lost, and another will be asked */
-    return r;
-}
-
-bool dht_node_has_neighbour(const struct dht_node *node, uint32_t rank)
-{
-    return rank < node->config.nranks &&
-           live_next(node, rank, DYAD_RANK_NONE) != DYAD_RANK_NONE;
 }
 
 static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)

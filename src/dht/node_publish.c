@@ -125,9 +125,6 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     if (op->repair && status == ESTALE)
         dht_node_lookup(node, own->upath, 0, &op->entry.version, superseded, node);
 
-    if (op->relay && status == 0)
-        leave_relayed(node, &op->entry);
-
     if (op->repair) {
         node->nrepair--;
         free(op);
@@ -229,6 +226,8 @@ static void publish_next_version(struct dht_node *node, struct publish *op)
         .rank = node->config.self,
         .incarnation = node->config.incarnation,
     };
+    if (op->ahead != NULL)
+        op->ahead(op->arg, &op->entry.version);
     incoming_route_deferred(node, own); /* before op can end: own is there */
     publish_send(node, op);
 }
@@ -289,6 +288,12 @@ struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg)
 {
+    return dht_node_publish_ahead(node, entry, NULL, fn, arg);
+}
+
+int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
+                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg)
+{
     struct publish *op;
     struct own *own;
     struct dht_key key;
@@ -304,6 +309,7 @@ int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
         errno = ENOMEM;
         return -1;
     }
+    op->ahead = ahead;
     op->fn = fn;
     op->arg = arg;
     node->npublish++;

@@ -8,7 +8,7 @@
  *
  * What a holder has lies on its node, where others read it, also when the holder is dead,
  * or silent because it is stopped. So in its place a live rank of the same node is told
- * (NET_INVALIDATE_LEFT), which sees to what that one has left before it answers: for a dead
+ * (NET_INVALIDATE_NODE), which sees to what that one has left before it answers: for a dead
  * holder at once, for a silent one when half of the time has passed. If the neighbour is
  * silent as well, or sees another disk, the next one is told, DHT_INSTEAD_MAX in all. A
  * neighbour's answer does not shorten the wait for a silent holder: who keeps an answer of
@@ -142,7 +142,7 @@ static bool told_instead(struct dht_node *node, struct told *told, struct told_r
     while (holder->asked < DHT_INSTEAD_MAX &&
            (r = neighbour_next(node, told, holder)) != DYAD_RANK_NONE) {
         struct net_msg msg = {.type = NET_MSG_INVALIDATE,
-                              .flags = NET_INVALIDATE_LEFT,
+                              .flags = NET_INVALIDATE_NODE,
                               .id = told->id,
                               .entry = told->record->entry,
                               .length = holder->rank};
@@ -296,6 +296,14 @@ static void instead_reply(struct dht_node *node, struct told *told,
         told_drop(told, holder);
 }
 
+/* What is older keeps its name there: it has to go when the newer one does. */
+static void stays(struct dht_record *record, uint32_t rank)
+{
+    if (record->entry.state == DYAD_ENTRY_PUBLISHED && record->entry.owner != rank &&
+        dht_shard_add_holder(record, rank) < 0)
+        log_warn("out of memory: a holder of %s is forgotten", record->upath);
+}
+
 void told_reply(struct dht_node *node, const struct net_msg *msg)
 {
     struct told_rank *holder;
@@ -303,11 +311,13 @@ void told_reply(struct dht_node *node, const struct net_msg *msg)
 
     HASH_FIND(hh, node->told, &msg->id, sizeof(msg->id), told);
     if (told == NULL) {
-        if ((msg->flags & NET_INVALIDATE_LEFT) != 0)
+        if ((msg->flags & NET_INVALIDATE_NODE) != 0)
             passed_reply(node, msg);
         return;
     }
-    if ((msg->flags & NET_INVALIDATE_LEFT) != 0)
+    if ((msg->flags & NET_INVALIDATE_STAYS) != 0)
+        stays(told->record, msg->source);
+    if ((msg->flags & NET_INVALIDATE_NODE) != 0)
         instead_reply(node, told, msg);
     else if ((holder = told_find(told, msg->source)) != NULL)
         told_drop(told, holder);

@@ -7,7 +7,7 @@
  * a decoded one points into the buffer; a blob is a u32 length and the bytes, last. The
  * decoder must consume the buffer exactly. What could go wrong: a peer that sends a name
  * which leads out of the DMD; so a upath is checked here, once, for every room, and again
- * by the kernel (store/dir.h).
+ * by the kernel (store/dmd.h).
  */
 #include "net/msg.h"
 
@@ -45,7 +45,7 @@ enum field {
     X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                              \
     X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANGE)              \
     X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANGE)               \
-    X(GET, "get", UPATH_MUST | VERSION | FILE_RANGE)                               \
+    X(GET, "get", UPATH_MUST | VERSION | ENTRY | FILE_RANGE)                       \
     X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                                  \
     X(ERROR, "error", UPATH | VERSION)                                             \
     X(PING, "ping", 0)                                                             \
@@ -60,7 +60,7 @@ enum field {
     X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH)          \
     X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                                     \
     X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                               \
-    X(LIST, "list", UPATH | RANGE)                                                 \
+    X(LIST, "list", UPATH | RANGE | BLOB)                                          \
     X(LIST_REPLY, "list-reply", RANGE | BLOB)                                      \
     X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                                  \
     X(GUEST_LIST, "guest-list", UPATH)                                             \
@@ -102,7 +102,7 @@ enum {
     HEAD_LEN = 4 + 4 + 4 + 4 + 8,
     VERSION_LEN = 8 + 4 + 4,
     ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4,
-    WAVE_LEN = 8 + 8 + 4 + 4,
+    WAVE_LEN = 8 + 8 + 4 + 4 + 8 + 8,
 };
 _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN + 16 +
                        WAVE_LEN + 4 <=
@@ -256,6 +256,8 @@ static void walk(struct codec *c, struct net_msg *msg)
         codec_u64(c, &msg->wave.activity);
         codec_u32(c, &msg->wave.count);
         codec_u32(c, &msg->wave.state);
+        codec_u64(c, &msg->wave.candidate);
+        codec_u64(c, &msg->wave.name);
     }
     if (fields & BLOB)
         walk_blob(c, msg, fields);

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 3
+#define NET_MSG_VERSION 4
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -37,7 +37,8 @@ enum net_msg_type {
     NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone
                          */
     NET_MSG_INVALIDATE_REPLY,
-    NET_MSG_GET,   /* upath, version, offset, length -> owner */
+    NET_MSG_GET, /* entry, offset, length -> owner, or another of its node: ERROR of ESTALE:
+                  * it is out of date; from another, of anything else: it has it not */
     NET_MSG_DATA,  /* reply to GET: offset, length, size of the file in entry; payload */
     NET_MSG_ERROR, /* reply to any request that could not be served: status */
     NET_MSG_PING,
@@ -56,7 +57,7 @@ enum net_msg_type {
                          */
     NET_MSG_DONE,       /* status, entry where one is asked for */
     NET_MSG_LIST, /* upath = directory (none: the DMD itself); offset, length: where to go
-                     on (0, 0: at the start) -> any member */
+                     on (0, 0: at the start); flags, blob: NET_LIST_LIKE -> any member */
     NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*); flags NET_LIST_MORE, then
                               offset,    length for the next LIST */
     NET_MSG_GUEST_CHANGED, /* upath, flags = side */
@@ -66,7 +67,7 @@ enum net_msg_type {
      * another process holds a description that the asker has closed -> DONE when that is
      * somebody's who will settle it, or when it was settled */
     NET_MSG_GUEST_WATCH,
-    /* of promoted guests (engine/peer.h) */
+    /* of promoted guests (engine/promoted/promoted.h) */
     NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); offset,
                            length = inode and birth time of the file */
     NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry; blob = what REDIRECT said */
@@ -77,7 +78,7 @@ enum net_msg_type {
     NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
                            * it
                            */
-    /* of members that meet in a session directory (engine/member_session.c) */
+    /* of members that meet in a session directory (engine/membership/session_member.c) */
     NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
     NET_MSG_JOINED, /* its reply; status ETIMEDOUT: not all of it is there yet */
     NET_MSG_LEAVE,  /* I am leaving in order; no reply */
@@ -92,9 +93,9 @@ enum net_msg_type {
     /* after a link was broken and is whole again (dht/node_doubt.c) */
     NET_MSG_SETTLE,  /* flags; tell me when what you own is with me -> SETTLED when it is */
     NET_MSG_SETTLED, /* its reply */
-    /* in a session directory (engine/within.c): offset = the place of the member that has
-     * started a launch. To it: the sender's launch is that; from it: the receiver's. No
-     * reply */
+    /* in a session directory (engine/membership/nested.c): offset = the place of the member
+     * that has started a launch. To it: the sender's launch is that; from it: the
+     * receiver's. No reply */
     NET_MSG_WITHIN,
     NET_MSG_TYPE_END
 };
@@ -115,7 +116,8 @@ enum net_msg_type {
 /* With COPY and WAIT: the asker has a copy of the version newer_than, and that one is an
  * answer as well. Nobody waits for it: the home is to know of the copy. */
 #define NET_LOOKUP_HELD 0x80u
-/* PING of a process of the receiver's node: its leases are wanted (engine/lease.c). */
+/* PING of a process of the receiver's node: its leases are wanted
+ * (engine/coherence/copy_lease.c). */
 #define NET_PING_LEASE 0x01u
 /* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. Its offset: how
  * often I have (dht_node_losses()); its length: so many ns a holder may rely on me. */
@@ -127,14 +129,22 @@ enum net_msg_type {
  * NET_LOOKUP_WAIT: it is here, and wanted when the member has looked whether it is out of
  * date; a publish is not waited for. */
 #define NET_CONSUME_WRITER 0x04u
-/* flags of INVALIDATE: rank `length`, which is of the receiver's node and dead or silent,
- * may have a copy there. The reply has the flag and the rank again; status ENOENT: what
- * that rank has is not in the receiver's sight. If the rank is the entry's owner the file
- * itself is wanted, and may lie there unknown to that rank's journal. */
-#define NET_INVALIDATE_LEFT 0x01u
+/* flags of INVALIDATE: of whatever any rank of the receiver's node has, because rank
+ * `length` of it, which may have a copy, does not answer. The reply has the flag and the
+ * rank again; status ENOENT: what that rank has is not in the receiver's sight. */
+#define NET_INVALIDATE_NODE 0x01u
+/* INVALIDATE_REPLY: what is older keeps its name there until the newer one is there, and
+ * the next version has to be told, too. */
+#define NET_INVALIDATE_STAYS 0x02u
 /* Only if it is here: wait until no other node writes it. Marks of this node are the
  * asker's affair. */
 #define NET_CONSUME_SETTLE 0x20u
+/* The asker opens it for writing, and cannot make it: with NET_LOOKUP_WAIT. Who else writes
+ * to it is waited for only if he makes it anew (store_marks_unfinished()). */
+#define NET_CONSUME_UPDATE 0x10u
+/* With NET_LOOKUP_WAIT: it is optional to the asker, who waits only if something says that
+ * it will come (engine/fetch/consume_probe.c). */
+#define NET_CONSUME_PROBE 0x40u
 /* offset of the DONE: the member has looked at what was left on its node, and has no other
  * way to say so (store/looked.h) */
 #define NET_CONSUME_LOOKED 1u
@@ -154,14 +164,22 @@ enum net_msg_type {
 #define NET_DUMP_KEY     0x04u /* explain the one upath */
 /* what the rank has published, compared with its disk; with KEY: of that upath only */
 #define NET_DUMP_CHECK 0x08u
-#define NET_DUMP_MORE  0x80u /* in a reply: ask for the next page */
+/* who of the answering rank's node has the one upath open for writing now */
+#define NET_DUMP_WRITER 0x10u
+#define NET_DUMP_MORE   0x80u /* in a reply: ask for the next page */
 /* Status of a DUMP_REPLY to a guest, in a session directory: the process that had the slot
  * has left, has died, or has done one of these; none has followed it. */
 #define NET_DUMP_LEFT  ESHUTDOWN
 #define NET_DUMP_DIED  EOWNERDEAD
 #define NET_DUMP_ENDED ESRCH
 
-#define NET_LIST_MORE     0x80u /* in a reply: ask for the next page */
+#define NET_LIST_MORE 0x80u /* in a reply: ask for the next page */
+/* LIST: does anything say that the blob, a name in that directory, will come? The names of
+ * the reply are "w": the asked rank's node has it open for writing; "o17": rank 17 has
+ * published what differs from it in numbers only; "x17": rank 17, which is the asked one,
+ * is at its exit; "f": a wait there for one like it was ended, since nobody was left. Also
+ * with DYAD_LISTING=off. */
+#define NET_LIST_LIKE     0x01u
 #define NET_BRING_PARENTS 0x01u /* the directories above upath */
 #define NET_BRING_TREE    0x02u /* what is at and below upath */
 
@@ -179,10 +197,12 @@ struct net_msg {
     uint64_t offset; /* bytes, or as the type says */
     uint64_t length; /* bytes, or as the type says */
     struct {
-        uint64_t number;   /* which wave */
-        uint64_t activity; /* sum of the subtree's activity counters */
-        uint32_t count;    /* ranks that the sum covers */
-        uint32_t state;    /* enum boot_wave_state bits, AND-ed over the subtree */
+        uint64_t number;    /* which wave */
+        uint64_t activity;  /* sum of the subtree's activity counters */
+        uint32_t count;     /* ranks that the sum covers */
+        uint32_t state;     /* enum boot_wave_state bits, AND-ed over the subtree */
+        uint64_t candidate; /* the lowest of the subtree, and its name */
+        uint64_t name;
     } wave;
     const void *blob; /* decoded: points into the buffer */
     size_t blob_len;  /* bytes */

@@ -1,7 +1,7 @@
 /*
  * store/answers_table.h - the shared memory of the answers: its layout
  *
- * Private to answers.c (and its tests).
+ * Private to cache_table.c (and its tests).
  */
 #ifndef DYAD_STORE_ANSWERS_TABLE_H
 #define DYAD_STORE_ANSWERS_TABLE_H
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "store/answers.h"
+#include "store/cache_table.h"
 #include "store/control.h"
 
 #define ANSWERS_MAGIC   0x3253574e41594144ull /* "DAYANSW2" */

@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 
 /* openat2 refuses, where open ignores, what has no meaning with O_PATH. */
 static int complete_flags(int flags)

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 
 #define STORE_TEMP_NAME_SIZE 48
 #define STORE_BOOT_LEN       36 /* of /proc/sys/kernel/random/boot_id */

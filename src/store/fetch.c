@@ -8,7 +8,7 @@
  * any file, so a program that opens the file the moment it has its final name can lock it
  * at once.
  */
-#include "store/fetch.h"
+#include "store/fetch_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,23 +36,12 @@
 
 #define COPY_BUFFER  (1u << 20)
 #define YOUNG_SHARED 60 /* s; more than the clocks of nodes differ */
-#define NAME_SIZE    40
 
-struct store_fetch {
-    const struct store_dir *dir;
-    int fd, tmpdir;
-    struct dyad_entry entry;
-    _Atomic uint64_t written; /* bytes, to find a caller that forgot some */
-    atomic_bool logged;
-    char name[NAME_SIZE];
-    char upath[];
-};
-
-static void temp_name(const char *upath, char name[NAME_SIZE])
+void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE])
 {
     XXH128_hash_t hash = XXH3_128bits(upath, strlen(upath));
 
-    snprintf(name, NAME_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
+    snprintf(name, FETCH_NAME_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
 }
 
@@ -64,7 +53,7 @@ static void close_keep(int fd)
 }
 
 /* Keeps errno. */
-static void report(struct store_fetch *fetch, const char *doing)
+void fetch_report(struct store_fetch *fetch, const char *doing)
 {
     if (atomic_exchange(&fetch->logged, true))
         return;
@@ -145,10 +134,10 @@ static struct store_fetch *fetch_create(const struct store_dir *dir,
     fetch->entry = *entry;
     memcpy(fetch->upath, entry->upath, len + 1);
     fetch->entry.upath = fetch->upath;
-    temp_name(fetch->upath, fetch->name);
+    fetch_temp_name(fetch->upath, fetch->name);
     fetch->tmpdir = store_control_subdir(dir, "tmp");
     if (fetch->tmpdir < 0) {
-        report(fetch, "fetch");
+        fetch_report(fetch, "fetch");
         int saved = errno;
         free(fetch);
         errno = saved;
@@ -166,12 +155,12 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
         return NULL;
     if (claim(fetch) < 0) {
         if (errno != EBUSY)
-            report(fetch, "fetch");
+            fetch_report(fetch, "fetch");
         goto error_tmpdir;
     }
     if (ftruncate(fetch->fd, 0) < 0 || fchmod(fetch->fd, 0600) < 0 ||
         reserve(fetch->fd, fetch->entry.size) < 0) {
-        report(fetch, "fetch");
+        fetch_report(fetch, "fetch");
         int saved = errno;
         store_fetch_abort(fetch);
         errno = saved;
@@ -227,12 +216,12 @@ struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
 
 int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st)
 {
-    char name[NAME_SIZE];
+    char name[FETCH_NAME_SIZE];
     int rc = -1;
 
     if (store_dir_check(upath) < 0)
         return -1;
-    temp_name(upath, name);
+    fetch_temp_name(upath, name);
     int tmpdir = store_control_subdir(dir, "tmp");
     if (tmpdir < 0)
         return -1;
@@ -249,12 +238,12 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
 
 int store_fetch_wait(const struct store_dir *dir, const char *upath)
 {
-    char name[NAME_SIZE];
+    char name[FETCH_NAME_SIZE];
     int rc = -1;
 
     if (store_dir_check(upath) < 0)
         return -1;
-    temp_name(upath, name);
+    fetch_temp_name(upath, name);
     int tmpdir = store_control_subdir(dir, "tmp");
     if (tmpdir < 0)
         return -1;
@@ -277,7 +266,7 @@ int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *da
         return -1;
     }
     if (store_control_write(fetch->fd, offset, data, len) < 0) {
-        report(fetch, "write");
+        fetch_report(fetch, "write");
         return -1;
     }
     atomic_fetch_add(&fetch->written, len);
@@ -341,7 +330,7 @@ int store_fetch_copy(struct store_fetch *fetch, int src_fd)
         int copied = copy_in_kernel(fetch, src_fd, &done);
         if (copied < 0 || (copied == 0 && copy_by_hand(fetch, src_fd, done) < 0)) {
             if (errno != ESTALE)
-                report(fetch, "copy");
+                fetch_report(fetch, "copy");
             return -1;
         }
     }
@@ -361,11 +350,11 @@ int store_fetch_sync(struct store_fetch *fetch)
 {
     if (fsync(fetch->fd) == 0)
         return 0;
-    report(fetch, "sync");
+    fetch_report(fetch, "sync");
     return -1;
 }
 
-static int set_metadata(struct store_fetch *fetch)
+int fetch_set_metadata(struct store_fetch *fetch)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                 {.tv_sec = fetch->entry.mtime_sec,
@@ -379,7 +368,7 @@ static int set_metadata(struct store_fetch *fetch)
 }
 
 /* The directory above upath, and the start of the last component. */
-static int open_parent(const struct store_dir *dir, const char *upath, const char **base)
+int fetch_open_parent(const struct store_dir *dir, const char *upath, const char **base)
 {
     int root = store_dir_root_get(dir);
     int parent = root < 0 ? -1 : store_beneath_parent(root, upath, base);
@@ -397,7 +386,7 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
 
     /* The directory can be removed again by somebody before the rename. */
     for (int tries = 0; tries < 8; tries++) {
-        int parent = open_parent(fetch->dir, fetch->upath, &base);
+        int parent = fetch_open_parent(fetch->dir, fetch->upath, &base);
         if (parent >= 0) {
             struct timespec mtime = store_dir_mtime_get(parent);
             rc = replace ? renameat(fetch->tmpdir, name, parent, base)
@@ -419,7 +408,7 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
 static int place_link(struct store_fetch *fetch, bool replace,
                       struct store_identity *identity)
 {
-    char target[PATH_MAX], name[NAME_SIZE + 8];
+    char target[PATH_MAX], name[FETCH_NAME_SIZE + 8];
     ssize_t n = pread(fetch->fd, target, fetch->entry.size, 0);
     int rc = -1, fd;
 
@@ -461,7 +450,7 @@ static int commit_other(struct store_fetch *fetch, bool replace,
     int rc = S_ISLNK(fetch->entry.mode) ? place_link(fetch, replace, identity)
                                         : place_directory(fetch, identity);
     if (rc < 0 && errno != EEXIST)
-        report(fetch, "make");
+        fetch_report(fetch, "make");
     int saved = errno;
     store_fetch_abort(fetch);
     errno = saved;
@@ -479,7 +468,7 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
     }
     if (!S_ISREG(fetch->entry.mode))
         return commit_other(fetch, replace, identity);
-    if (set_metadata(fetch) < 0 || rename_into_place(fetch, fetch->name, replace) < 0)
+    if (fetch_set_metadata(fetch) < 0 || rename_into_place(fetch, fetch->name, replace) < 0)
         goto error;
     if (identity && store_identity_read(fetch->fd, identity) < 0)
         goto error_renamed;
@@ -491,7 +480,7 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
 
 error:
     if (errno != EEXIST)
-        report(fetch, "store");
+        fetch_report(fetch, "store");
     saved = errno;
     store_fetch_abort(fetch);
     errno = saved;
@@ -518,69 +507,6 @@ void store_fetch_abort(struct store_fetch *fetch)
     close(fetch->tmpdir);
     close(fetch->fd);
     free(fetch);
-}
-
-static bool is_identity(int at, const char *name, const struct store_identity *identity)
-{
-    struct store_identity found;
-    int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    bool same = fd >= 0 && store_identity_read(fd, &found) == 0 &&
-                found.ino == identity->ino && found.btime == identity->btime;
-
-    if (fd >= 0)
-        close_keep(fd);
-    return same;
-}
-
-/* The name may be given to another file between a look and an unlink. So it is moved aside
- * first, and what was moved is looked at: nobody else can name it there, and two who do
- * this at once have two names. It is looked at before, too, so that what is clearly another
- * file, or somebody's directory, is not without its name for a moment. */
-int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
-                               const struct store_identity *identity,
-                               bool (*keep)(void *arg), void *arg)
-{
-    char name[NAME_SIZE], aside[NAME_SIZE + 16];
-    const char *base;
-    struct stat st;
-    int tmpdir = -1, parent = -1, rc = -1, why = ESTALE;
-
-    if (store_dir_check(upath) < 0 || (parent = open_parent(dir, upath, &base)) < 0 ||
-        (tmpdir = store_control_subdir(dir, "tmp")) < 0 ||
-        fstatat(parent, base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        goto done;
-    errno = ESTALE;
-    if (S_ISDIR(st.st_mode) || !is_identity(parent, base, identity))
-        goto done;
-    temp_name(upath, name);
-    snprintf(aside, sizeof(aside), "%s.%d.old", name, (int)gettid());
-    if (renameat(parent, base, tmpdir, aside) < 0)
-        goto done;
-    if (is_identity(tmpdir, aside, identity)) {
-        if (!keep || !keep(arg)) {
-            rc = unlinkat(tmpdir, aside, 0);
-            goto done;
-        }
-        why = EBUSY;
-    }
-    /* Another file, or one that is to be kept: back to its name, unless a still newer one
-     * has that by now and so has replaced it. */
-    if (store_control_rename_new(tmpdir, aside, parent, base) < 0 &&
-        unlinkat(tmpdir, aside, 0) < 0)
-        unlinkat(tmpdir, aside, AT_REMOVEDIR);
-    errno = why;
-done:
-    if (tmpdir >= 0)
-        close_keep(tmpdir);
-    if (parent >= 0)
-        close_keep(parent);
-    return rc;
-}
-
-int store_fetch_discard(const struct store_dir *dir, const char *upath,
-                        const struct store_identity *identity)
-{
-    return store_fetch_discard_unless(dir, upath, identity, NULL, NULL);
 }
 
 /* An empty one that is younger than that may be a reservation in use. On storage that nodes

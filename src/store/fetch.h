@@ -12,9 +12,10 @@
 #ifndef DYAD_STORE_FETCH_H
 #define DYAD_STORE_FETCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 #include "util/entry.h"
 
 struct store_fetch;
@@ -46,6 +47,12 @@ int store_fetch_sync(struct store_fetch *fetch);
  * system than the DMD). */
 int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
+/* The same for a regular file, in the place of `old` (inode and birth time), which is
+ * replaced in one step. When it has no name any more keep(arg) is asked: if true it gets
+ * its name back, and this fails with EEXIST, as it does if something else has the name. */
+int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identity *old,
+                            bool (*keep)(void *arg), void *arg,
+                            struct store_identity *identity);
 /* What the file will be when it is in place, but for its ctime: a regular file. 0 or -1. */
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
 /* Remove the temporary file; frees fetch. */

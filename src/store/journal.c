@@ -95,6 +95,8 @@ static size_t encode(void *buf, uint32_t kind, const char *upath,
     disk->counter = counter;
     if (record) {
         const struct dyad_entry *entry = &record->entry;
+        if (kind == STORE_RECORD_COPY && record->made_here)
+            disk->kind = MADE_KIND;
         disk->counter = entry->version.counter;
         disk->rank = entry->version.rank;
         disk->incarnation = entry->version.incarnation;
@@ -647,23 +649,6 @@ error_destroy:
     store_journal_destroy(journal);
     errno = saved;
     return NULL;
-}
-
-int store_journal_await(const struct store_dir *dir, const char *name)
-{
-    int owner = store_control_subdir(dir, "owner");
-    int fd, rc, saved;
-
-    if (owner < 0)
-        return -1;
-    fd = openat(owner, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    rc = fd < 0 ? -1 : store_lock_await(fd);
-    saved = errno;
-    if (fd >= 0)
-        close(fd);
-    close(owner);
-    errno = saved;
-    return rc;
 }
 
 int store_journal_set_label(struct store_journal *journal, const char *label)

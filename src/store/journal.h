@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 #include "util/entry.h"
 
 struct store_journal;
@@ -29,6 +29,7 @@ enum store_record_kind {
 
 struct store_record {
     enum store_record_kind kind;
+    bool made_here;                 /* a copy, of what this node had an original of */
     struct dyad_entry entry;        /* entry.upath borrowed until the journal changes */
     struct store_identity identity; /* of the file on disk when it was recorded */
 };
@@ -63,8 +64,6 @@ struct store_look {
  * it is no journal, ... Reads the file once: ~1 s for 10^6 records. */
 int store_journal_look(const struct store_dir *dir, const char *name,
                        struct store_look *looks, size_t n);
-/* After EBUSY: block until that process has closed it or died. 0 or -1 with errno. */
-int store_journal_await(const struct store_dir *dir, const char *name);
 void store_journal_destroy(struct store_journal *journal);
 /* The same, and remove the file (the session has ended and nothing needs it). 0 or -1;
  * destroyed in any case. */

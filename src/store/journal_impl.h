@@ -17,6 +17,7 @@
     100 /* a count of openings, in place of the fixed part's version.counter */
 #define DELETE_KIND 101
 #define LABEL_KIND  102 /* whose it is, in place of the upath */
+#define MADE_KIND   103 /* a copy, made_here */
 
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */

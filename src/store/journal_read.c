@@ -40,7 +40,9 @@ uint64_t journal_checksum(const struct disk_record *disk, size_t len)
 void journal_decode(const struct disk_record *disk, struct store_record *record)
 {
     *record = (struct store_record){
-        .kind = (enum store_record_kind)disk->kind,
+        .kind = disk->kind == MADE_KIND ? STORE_RECORD_COPY
+                                        : (enum store_record_kind)disk->kind,
+        .made_here = disk->kind == MADE_KIND,
         .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
                   .owner = disk->owner,
                   .state = (enum dyad_entry_state)disk->state,
@@ -56,7 +58,8 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
 static bool valid(const struct disk_record *disk)
 {
     if (disk->kind != STORE_RECORD_ORIGINAL && disk->kind != STORE_RECORD_COPY &&
-        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND && disk->kind != LABEL_KIND)
+        disk->kind != COUNT_KIND && disk->kind != DELETE_KIND && disk->kind != LABEL_KIND &&
+        disk->kind != MADE_KIND)
         return false;
     if (memchr(disk + 1, '\0', disk->len - sizeof(*disk)))
         return false;

@@ -1,7 +1,7 @@
 /*
  * looked.c - lines of the marks' table by which members tell the processes of their ranks
  *
- * A line is taken, held and lost as a keeper's entry is (answers.c): by the life in it
+ * A line is taken, held and lost as a keeper's entry is (cache_table.c): by the life in it
  * (store/life.h), held as long as the member's thread lives. To look at it is a load.
  *
  * A line is used again. Nobody must find the rank of one that is dead beside the life of
@@ -12,13 +12,16 @@
  * - Killed in between: rank 0 under a mutex that the kernel has marked; free.
  * - A reader loads rank, life, state, rank. The rank is the same twice: then the life that
  *   it saw was not that of somebody else, who would have put 0 there before.
- * - The state is set to LOOKING before the rank is put in.
+ * - The state is set to LOOKING before the rank is put in. Beside it, in one word, is the
+ *   network namespace, which is written by the same thread only.
  * - Who begins holds its rank's claim, so nobody else puts that rank in: it is in no other
  *   line once they have been gone through.
  */
 #include "store/looked.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -29,6 +32,24 @@
 uint64_t store_looked_rank(const void *name, size_t len)
 {
     return XXH3_64bits(name, len) | 1;
+}
+
+/* The word `state` of a line: enum store_looked_state, and the low bits of the number of
+ * the network namespace, in which namespaces of one kernel differ; 0: not known. */
+#define STATE(word)      ((word)&0xff)
+#define NET(word)        ((word) & ~0xffu)
+#define WORD(net, state) ((net) | (uint32_t)(state))
+
+/* Of the calling thread, as in NET(). */
+static uint32_t own_net(void)
+{
+    int saved = errno;
+    struct stat st;
+    uint32_t net =
+        stat("/proc/thread-self/ns/net", &st) == 0 ? (uint32_t)st.st_ino << 8 : 0;
+
+    errno = saved;
+    return net;
 }
 
 static bool claim(struct marks_header *header, uint32_t number, uint64_t rank,
@@ -42,7 +63,7 @@ static bool claim(struct marks_header *header, uint32_t number, uint64_t rank,
         return false;
     if (!store_life_begin(&line->life))
         return false;
-    atomic_store(&line->state, STORE_LOOKING);
+    atomic_store(&line->state, WORD(own_net(), STORE_LOOKING));
     atomic_store(&line->session, session);
     atomic_store(&header->lease[number], 0);
     atomic_store(&line->rank, rank);
@@ -77,8 +98,10 @@ int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *ses
 
 void store_looked_set(struct store_marks *marks, int line, enum store_looked_state state)
 {
-    if (line >= 0)
-        atomic_store(&marks->table->header.lines[line].state, (uint32_t)state);
+    if (line < 0)
+        return;
+    _Atomic uint32_t *word = &marks->table->header.lines[line].state;
+    atomic_store(word, WORD(NET(atomic_load(word)), state));
 }
 
 bool store_looked_others(const struct store_marks *marks, int own)
@@ -90,8 +113,8 @@ bool store_looked_others(const struct store_marks *marks, int own)
         const struct marks_line *line = &header->lines[i];
         uint64_t rank = atomic_load(&line->rank);
         if (i != own && rank && atomic_load(&line->session) == session &&
-            atomic_load(&line->state) == STORE_LOOKING && store_life_is_on(&line->life) &&
-            atomic_load(&line->rank) == rank)
+            STATE(atomic_load(&line->state)) == STORE_LOOKING &&
+            store_life_is_on(&line->life) && atomic_load(&line->rank) == rank)
             return true;
     }
     return false;
@@ -112,7 +135,23 @@ bool store_looked(const struct store_marks *marks, uint64_t rank)
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
         const struct marks_line *line = &header->lines[(uint32_t)(rank + i) % MARKS_LINES];
         if (atomic_load(&line->rank) == rank && store_life_is_on(&line->life) &&
-            atomic_load(&line->state) == STORE_LOOKED && atomic_load(&line->rank) == rank)
+            STATE(atomic_load(&line->state)) == STORE_LOOKED &&
+            atomic_load(&line->rank) == rank)
+            return true;
+    }
+    return false;
+}
+
+bool store_looked_elsewhere(const struct store_marks *marks, uint64_t rank)
+{
+    const struct marks_header *header = &marks->table->header;
+
+    for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
+        const struct marks_line *line = &header->lines[i];
+        uint32_t net = 0, here;
+        if (atomic_load(&line->rank) == rank && store_life_is_on(&line->life))
+            net = NET(atomic_load(&line->state));
+        if (net && atomic_load(&line->rank) == rank && (here = own_net()) && here != net)
             return true;
     }
     return false;

@@ -141,7 +141,8 @@ static void raise_to(_Atomic uint32_t *value, uint32_t least)
         ;
 }
 
-store_mark_t store_marks_begin(struct store_marks *marks, const char *upath)
+/* `heir`: MARKS_JOINS or 0. */
+static store_mark_t begin(struct store_marks *marks, const char *upath, uint64_t heir)
 {
     struct marks_table *table = marks->table;
     uint64_t name = marks_hash_name(upath), word = 0;
@@ -170,9 +171,21 @@ claimed:;
     raise_to(&table->header.top, index + 1);
     atomic_store(&slot->opener, self);
     atomic_store(&slot->ns, marks_tag(ns, self));
+    marks_look_begin(marks, marks_mark_of(word, index));
+    atomic_store(&slot->heir, heir); /* who finds the name finds this, too */
     atomic_fetch_add(&table->names[marks_bucket(name)], 1);
     atomic_store(&slot->name, name);
     return marks_mark_of(word, index);
+}
+
+store_mark_t store_marks_begin(struct store_marks *marks, const char *upath)
+{
+    return begin(marks, upath, 0);
+}
+
+store_mark_t store_marks_begin_joining(struct store_marks *marks, const char *upath)
+{
+    return begin(marks, upath, MARKS_JOINS);
 }
 
 void store_marks_abort(struct store_marks *marks, store_mark_t mark)
@@ -239,6 +252,15 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
     settle(marks, ino, btime, SETTLE_FREE, 0);
 }
 
+/* A live writer found no whole file when it opened this one: nor does who opens it now. */
+static bool is_being_made(struct store_marks *marks, const struct store_identity *file)
+{
+    struct store_mark_info info;
+
+    return store_marks_unfinished(marks, NULL, file->ino, file->btime, 0, &info) &&
+           info.state != STORE_MARK_ABANDONED;
+}
+
 int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, bool truncated)
 {
     struct marks_table *table = marks->table;
@@ -265,6 +287,8 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
             return -1;
         nolock = WORD_NOLOCK;
     }
+    bool makes = truncated || file.size == 0 || is_being_made(marks, &file);
+    atomic_store(&slot->heir, makes ? MARKS_MAKES : 0);
     atomic_fetch_add(&table->inodes[marks_bucket(file.ino)], 1);
     atomic_store(&slot->btime, file.btime);
     atomic_store(&slot->ino, file.ino);

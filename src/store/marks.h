@@ -31,7 +31,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 
 #define STORE_MARK_LOCK_OFFSET ((off_t)1 << 62)
 
@@ -79,17 +79,36 @@ bool store_marks_shared(const struct store_marks *marks);
  * 65,536 files open for writing on this node, or no disk space to enlarge the table). ~0.3
  * us. */
 store_mark_t store_marks_begin(struct store_marks *marks, const char *upath);
+/* The same before an open that can neither make nor empty the file: it makes nobody wait
+ * who asks whether the file is being made. */
+store_mark_t store_marks_begin_joining(struct store_marks *marks, const char *upath);
 /* The open failed, or is of no interest (not a regular file). */
 void store_marks_abort(struct store_marks *marks, store_mark_t mark);
 /* The open returned fd: OPENING -> DIRTY, take the OFD lock. ABANDONED marks of the same
  * inode are freed if `truncated` or the file is empty. 0, or -1: EBADF fd, ESTALE mark. */
 int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
                        bool truncated);
+/* Then, unless the open has made or truncated the file: remember how it looks, so that
+ * store_marks_written() can tell. Without this it counts as written. fd may be read only
+ * for a short file whose times cannot tell; for a long one the call may last a tick of the
+ * kernel's clock (1 to 10 ms). Async-signal-safe. */
+void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
+/* It counts as written from now on: it is mapped for writing. */
+void store_marks_set_written(struct store_marks *marks, store_mark_t mark);
+/* Was anything changed that a publish tells (content, length, mode, mtime) since the open?
+ * For whom store_marks_closed() has returned true; fd: its probe. True also if that cannot
+ * be told. Async-signal-safe. */
+bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd);
 /* Before store_marks_adopt(), with the name that the file has: until no other process is in
  * the midst of an open of it (OPENING). A process that was spawned between such an open and
  * its mark's lock has a description whose mark cannot be told yet. ~50 ns when nobody is.
  */
 void store_marks_await_opened(struct store_marks *marks, const char *upath);
+/* As above, but only for opens that could make or empty the file, which itself waits for no
+ * other: so it may be called with a mark of one's own, `own`, from
+ * store_marks_begin_joining() (0: none). */
+void store_marks_await_makers(struct store_marks *marks, const char *upath,
+                              store_mark_t own);
 /* A new program image, or a process that got a descriptor in some other way: the mark that
  * fd's description carries, or 0. */
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
@@ -137,6 +156,15 @@ bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t in
  * always). */
 bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, uint64_t ino,
                                  uint64_t btime, pid_t pid, struct store_mark_info *info);
+
+/* Is the file of this inode being made, or was it left so? True for a mark of a description
+ * that found it empty or truncated it, or that began while there was such a one, or whose
+ * opener is dead; for any that is CLOSING or ABANDONED; for one that is OPENING upath
+ * (NULL: not looked at), unless that open can neither make nor empty the file. Not for one
+ * that began with a file which was whole. `own`: as for store_marks_await_makers(). `info`
+ * as above. */
+bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64_t ino,
+                            uint64_t btime, store_mark_t own, struct store_mark_info *info);
 
 /* Member only: find out whether a mark still has a live writer, through fd (any new
  * description of the file, opened read-only or read-write; not the writer's; -1: the mark

@@ -22,9 +22,34 @@ static void describe(struct marks_slot *slot, uint64_t word, uint32_t index,
     };
 }
 
-/* Look at every slot that was ever used; `pid` (0: nobody) does not count. */
-static bool search(struct store_marks *marks, uint64_t name, uint64_t ino, uint64_t btime,
-                   pid_t pid, struct store_mark_info *info)
+/* Which marks count. */
+struct wanted {
+    uint64_t name, ino, btime;
+    pid_t but;       /* not those that this process has opened; 0: nobody */
+    bool unfinished; /* store_marks_unfinished() */
+};
+
+static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
+                      const struct wanted *wanted)
+{
+    unsigned state = WORD_STATE(word);
+
+    if (!(wanted->ino && marks_same_file(slot, wanted->ino, wanted->btime)) &&
+        !(wanted->name && state == STORE_MARK_OPENING &&
+          atomic_load(&slot->name) == wanted->name))
+        return false;
+    if (wanted->unfinished)
+        return state == STORE_MARK_CLOSING || state == STORE_MARK_ABANDONED ||
+               (state == STORE_MARK_OPENING && atomic_load(&slot->heir) != MARKS_JOINS) ||
+               (state == STORE_MARK_DIRTY && (atomic_load(&slot->heir) == MARKS_MAKES ||
+                                              !marks_opener_alive(marks, slot, word)));
+    return !wanted->but || state == STORE_MARK_ABANDONED ||
+           store_proc_pid(atomic_load(&slot->opener)) != wanted->but;
+}
+
+/* Look at every slot that was ever used. */
+static bool search(struct store_marks *marks, const struct wanted *wanted,
+                   struct store_mark_info *info)
 {
     uint32_t top = atomic_load(&marks->table->header.top);
     bool found = false;
@@ -42,13 +67,7 @@ static bool search(struct store_marks *marks, uint64_t name, uint64_t ino, uint6
                 match = false;
                 break;
             }
-            match =
-                (ino && marks_same_file(slot, ino, btime)) ||
-                (name && state == STORE_MARK_OPENING && atomic_load(&slot->name) == name);
-            if (match && pid && state != STORE_MARK_ABANDONED &&
-                store_proc_pid(atomic_load(&slot->opener)) == pid)
-                match = false;
-            if (match)
+            if ((match = is_wanted(marks, slot, word, wanted)))
                 describe(slot, word, i, &seen);
         } while (atomic_load(&slot->word) != word);
         if (!match)
@@ -66,12 +85,28 @@ bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, u
                                  uint64_t btime, pid_t pid, struct store_mark_info *info)
 {
     struct marks_table *table = marks->table;
-    uint64_t name = upath ? marks_hash_name(upath) : 0;
+    struct wanted wanted = {
+        .name = upath ? marks_hash_name(upath) : 0, .ino = ino, .btime = btime, .but = pid};
 
-    if ((!name || atomic_load(&table->names[marks_bucket(name)]) == 0) &&
+    if ((!wanted.name || atomic_load(&table->names[marks_bucket(wanted.name)]) == 0) &&
         (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0))
         return false;
-    return search(marks, name, ino, btime, pid, info);
+    return search(marks, &wanted, info);
+}
+
+bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64_t ino,
+                            uint64_t btime, store_mark_t own, struct store_mark_info *info)
+{
+    struct marks_table *table = marks->table;
+    struct wanted wanted = {.name = upath ? marks_hash_name(upath) : 0,
+                            .ino = ino,
+                            .btime = btime,
+                            .unfinished = true};
+
+    if (!marks_is_opened(table, wanted.name, own) &&
+        atomic_load(&table->inodes[marks_bucket(ino)]) == 0)
+        return false;
+    return search(marks, &wanted, info);
 }
 
 bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,

@@ -13,7 +13,7 @@
 /* --- the ruling --- */
 
 /* OPENING, and the process that was opening may be dead. 1 abandoned, 0 not, -1 look again.
- */
+ * An open that joins cannot have emptied the file. */
 static int rule_opening(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
                         store_mark_t mark, int fd)
 {
@@ -29,7 +29,7 @@ static int rule_opening(struct store_marks *marks, struct marks_slot *slot, uint
         if (store_lock_test(fd, marks_lock_byte(mark)) == 1)
             return 0;
     }
-    if (file.size > 0 || fd < 0)
+    if (file.size > 0 || fd < 0 || atomic_load(&slot->heir) == MARKS_JOINS)
         return marks_release(marks, marks_index_of(mark), word) ? 0 : -1;
 
     /* Several rulers may be here, with files that had the name at different times: the
@@ -129,15 +129,17 @@ bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd
 
 /* --- waits --- */
 
-/* An OPENING mark of this process is of a thread that its exec has ended. */
-void store_marks_await_opened(struct store_marks *marks, const char *upath)
+/* An OPENING mark of this process is of another thread: one that its exec has ended, or,
+ * for who only waits for makers, one of the program's own. */
+static void await_opening(struct store_marks *marks, const char *upath, bool makers,
+                          store_mark_t own)
 {
     struct marks_table *table = marks->table;
     uint64_t name = marks_hash_name(upath);
     store_proc_t self = store_proc_self(NULL);
     int saved = errno;
 
-    if (atomic_load(&table->names[marks_bucket(name)]) == 0)
+    if (!marks_is_opened(table, name, own))
         return;
     uint32_t top = atomic_load(&table->header.top);
     for (uint32_t i = 0; i < top; i++) {
@@ -145,11 +147,23 @@ void store_marks_await_opened(struct store_marks *marks, const char *upath)
         uint64_t word;
         while (word = atomic_load(&slot->word),
                WORD_STATE(word) == STORE_MARK_OPENING && atomic_load(&slot->name) == name &&
+                   !(makers && atomic_load(&slot->heir) == MARKS_JOINS) &&
                    WORD_PID(word) != store_proc_pid(self) &&
                    marks_opener_alive(marks, slot, word))
             marks_wait_word(marks, slot, word, MARKS_GRACE_MSEC);
     }
     errno = saved;
+}
+
+void store_marks_await_opened(struct store_marks *marks, const char *upath)
+{
+    await_opening(marks, upath, false, 0);
+}
+
+void store_marks_await_makers(struct store_marks *marks, const char *upath,
+                              store_mark_t own)
+{
+    await_opening(marks, upath, true, own);
 }
 
 bool store_marks_left(struct store_marks *marks, store_mark_t mark)

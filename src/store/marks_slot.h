@@ -17,7 +17,7 @@
 #include "store/lock.h"
 #include "store/marks.h"
 #include "store/marks_table.h"
-#include "store/proc.h"
+#include "store/alive.h"
 #include "util/clock.h"
 
 /* How long the lock may be free before a closer that should have come is given up. */
@@ -68,6 +68,13 @@ static inline bool marks_same_file(struct marks_slot *slot, uint64_t ino, uint64
     return atomic_load(&slot->ino) == ino && (!btime || !born || btime == born);
 }
 
+/* May a mark other than `own`, which is OPENING this name (0: none), be so? */
+static inline bool marks_is_opened(struct marks_table *table, uint64_t name,
+                                   store_mark_t own)
+{
+    return name && atomic_load(&table->names[marks_bucket(name)]) > (own ? 1u : 0u);
+}
+
 /* The slot of a mark and its word, if that use of the slot is not over. */
 struct marks_slot *marks_find(struct store_marks *marks, store_mark_t mark, uint64_t *word);
 /* One transition; false if the word is another by now. Wakes who waits for it. */
@@ -80,6 +87,9 @@ int marks_wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_t
 void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation);
 /* From a state that was just read to FREE; false if somebody else was quicker. */
 bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
+
+/* The open begins; nothing is known of how the file looks (marks_written.c). */
+void marks_look_begin(struct store_marks *marks, store_mark_t mark);
 
 /* Whoever is about to become responsible for the state: that is not long ago, and perhaps
  * in another pid namespace than the others. */

@@ -41,9 +41,21 @@
 
 #define PREFIX "marks-"
 
-static size_t slots_end(uint32_t limit)
+/* Disk blocks for MARKS_STEP slots from `limit` on. 0 or -1. */
+static int reserve_slots(int fd, uint32_t limit, bool looks)
 {
-    return offsetof(struct marks_table, slots) + (size_t)limit * sizeof(struct marks_slot);
+    size_t slots = offsetof(struct marks_table, slots) + limit * sizeof(struct marks_slot);
+
+    if (limit == 0) { /* with all that is before them */
+        if (store_control_reserve(fd, 0, slots) < 0)
+            return -1;
+    }
+    if (looks &&
+        store_control_reserve(
+            fd, offsetof(struct marks_table, looks) + limit * sizeof(struct marks_look),
+            MARKS_STEP * sizeof(struct marks_look)) < 0)
+        return -1;
+    return store_control_reserve(fd, slots, MARKS_STEP * sizeof(struct marks_slot));
 }
 
 /* The table in a descriptor if it is whole and of this boot (NULL: of any). */
@@ -54,6 +66,7 @@ static struct marks_table *map(int fd, const char *boot, int protection)
     if (fstat(fd, &st) < 0)
         return NULL;
     if ((uint64_t)st.st_size != sizeof(struct marks_table) &&
+        (uint64_t)st.st_size != offsetof(struct marks_table, looks) &&
         (uint64_t)st.st_size != offsetof(struct marks_table, renames)) {
         errno = EUCLEAN;
         return NULL;
@@ -63,7 +76,9 @@ static struct marks_table *map(int fd, const char *boot, int protection)
         return NULL;
     uint32_t limit = atomic_load(&table->header.limit);
     if (table->header.magic != MARKS_MAGIC || limit > MARKS_SLOTS ||
-        (table->header.nrenames > 0 && (uint64_t)st.st_size != sizeof(*table)) ||
+        (table->header.nrenames > 0 &&
+         (uint64_t)st.st_size < offsetof(struct marks_table, looks)) ||
+        (table->header.nlooks > 0 && (uint64_t)st.st_size != sizeof(*table)) ||
         atomic_load(&table->header.top) > limit ||
         (boot && memcmp(table->header.boot, boot, MARKS_BOOT_LEN) != 0)) {
         store_marks_table_unmap(table);
@@ -163,8 +178,7 @@ static int earlier_boots(int control, const char *name, const char *node, const 
             for (uint32_t i = 0; table && rc == 0 && i < top; i++) {
                 uint32_t limit = atomic_load(&table->header.limit);
                 if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
-                    rc = store_control_reserve(temp, slots_end(limit),
-                                               MARKS_STEP * sizeof(struct marks_slot));
+                    rc = reserve_slots(temp, limit, true);
                     if (rc == 0)
                         atomic_store(&table->header.limit, limit + MARKS_STEP);
                 }
@@ -204,7 +218,7 @@ static int make(const struct store_dir *dir, int control, const char *name,
         goto out_tmpdir;
     struct stat st;
     if (fstat(fd, &st) < 0 || ftruncate(fd, sizeof(struct marks_table)) < 0 ||
-        store_control_reserve(fd, 0, slots_end(MARKS_STEP)) < 0 ||
+        reserve_slots(fd, 0, true) < 0 ||
         store_control_reserve(fd, offsetof(struct marks_table, renames),
                               sizeof(((struct marks_table *)0)->renames)) < 0)
         goto out_temp;
@@ -218,6 +232,7 @@ static int make(const struct store_dir *dir, int control, const char *name,
     memcpy(table->header.node, node, sizeof(node));
     init_lines(&table->header);
     table->header.nrenames = MARKS_RENAMES;
+    table->header.nlooks = MARKS_SLOTS;
     atomic_store(&table->header.limit, MARKS_STEP);
     rc = earlier_boots(control, name, node, boot, table, fd);
     if (rc == 0) {
@@ -308,8 +323,7 @@ int store_marks_table_grow(struct marks_table *table, const char *path, uint32_t
     int rc = -1;
     if (fstat(fd, &st) == 0) {
         if (st.st_ino == table->header.ino)
-            rc = store_control_reserve(fd, slots_end(limit),
-                                       MARKS_STEP * sizeof(struct marks_slot));
+            rc = reserve_slots(fd, limit, table->header.nlooks > 0);
         else
             errno = ESTALE;
     }

@@ -18,7 +18,8 @@
 #include <stdint.h>
 
 #include "store/control.h"
-#include "store/dir.h"
+#include "store/dmd.h"
+#include "store/marks_written.h"
 
 #define MARKS_MAGIC    0x314b52414d594144ull /* "DAYMARK1" */
 #define MARKS_SLOTS    65536u
@@ -45,13 +46,19 @@ struct marks_slot {
     _Atomic uint64_t btime;  /* ns; 0: not known */
     _Atomic uint64_t opener; /* store_proc_t */
     _Atomic uint64_t closer; /* store_proc_t */
-    _Atomic uint64_t
-        heir;            /* ABANDONED: the mark whose clearing makes the file whole again */
-    _Atomic uint32_t ns; /* who is responsible for the state, and his pid namespace */
+    /* ABANDONED: the mark whose clearing makes the file whole again. OPENING: MARKS_JOINS
+     * or 0. DIRTY: MARKS_MAKES or 0. */
+    _Atomic uint64_t heir;
+    _Atomic uint32_t ns;    /* who is responsible for the state, and his pid namespace */
     _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds of that */
 };
 
 _Static_assert(sizeof(struct marks_slot) == 64, "one cache line");
+
+/* As an heir: the description found no whole file at its open. No mark has this number. */
+#define MARKS_MAKES UINT64_MAX
+/* As well: the open under way can neither make nor empty the file. */
+#define MARKS_JOINS (UINT64_MAX - 1)
 
 #define MARKS_LINES 64u
 
@@ -96,8 +103,9 @@ struct marks_header {
     _Atomic uint32_t mixed;            /* ... and others were of another */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: made by a version that had none */
+    uint32_t nlooks;                   /* as well */
     struct marks_line lines[MARKS_LINES];
-    _Atomic uint32_t lease[MARKS_LINES]; /* lease.c; of the line of that number */
+    _Atomic uint32_t lease[MARKS_LINES]; /* lease_table.c; of the line of that number */
 };
 
 _Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");
@@ -112,6 +120,7 @@ struct marks_table {
     _Atomic uint32_t inodes[MARKS_BUCKETS]; /* never too low, too high after a crash */
     struct marks_slot slots[MARKS_SLOTS];
     struct marks_rename renames[MARKS_RENAMES]; /* not in a file of a version without */
+    struct marks_look looks[MARKS_SLOTS];       /* as well; by slot: marks_written.c */
 };
 
 struct store_marks {

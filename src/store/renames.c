@@ -7,7 +7,7 @@
  * - killed while it is filled, or emptied: EMPTY, of a dead owner; anybody gives it back;
  * - killed afterwards: WHOLE, of a dead owner, and left();
  * - of several who find it one wins the swap. If that one is killed it is left again.
- * A dead process's number does not come again (store/proc.h), so a swap from it cannot hit
+ * A dead process's number does not come again (store/alive.h), so a swap from it cannot hit
  * a later use of the place.
  *
  * Whether an owner lives is asked in its pid namespace, or in another one judged by how
@@ -32,7 +32,7 @@
 #include <xxhash.h>
 
 #include "store/marks_table.h"
-#include "store/proc.h"
+#include "store/alive.h"
 #include "util/clock.h"
 
 _Static_assert(sizeof(((struct marks_rename *)0)->names) >= STORE_RENAME_MAX, "room");

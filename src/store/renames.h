@@ -7,7 +7,7 @@
  * it writes down before what it is about to do, in the table of the marks (store/marks.h),
  * which every process below the DMD has mapped: ~0.3 us, and no descriptor. What a dead
  * process has left there is for a member of its session on this node
- * (engine/adopt_renames.c).
+ * (engine/recovery/takeover_renames.c).
  *
  * Thread-safe, safe between processes, never waits. Names of together more than
  * STORE_RENAME_MAX bytes, and more renames at a time than there are places

@@ -1,8 +1,9 @@
 /*
- * proc.c - /proc/PID/stat: "PID (COMMAND) STATE PARENT ..."
+ * proc.c - what /proc says of a process
  *
- * A command may have anything in it, blanks and parentheses too, so what follows is looked
- * for behind the last parenthesis: all fields after it are numbers but for the state.
+ * /proc/PID/stat: "PID (COMMAND) STATE PARENT ...". A command may have anything in it,
+ * blanks and parentheses too, so what follows is looked for behind the last parenthesis:
+ * all fields after it are numbers but for the state.
  */
 #include "util/proc.h"
 
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 ssize_t util_proc_read(const char *path, char *text, size_t size)
@@ -40,4 +42,65 @@ pid_t util_proc_parent(pid_t pid)
     if (!(p = strrchr(text, ')')) || sscanf(p + 1, " %*c %d", &parent) != 1)
         return 0;
     return parent;
+}
+
+bool util_proc_is_self_or_ancestor(pid_t pid)
+{
+    for (pid_t p = getpid(); p > 1; p = util_proc_parent(p)) {
+        if (p == pid)
+            return true;
+    }
+    return false;
+}
+
+static bool executable(const char *process, struct stat *st)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s/exe", process);
+    return stat(path, st) == 0;
+}
+
+static int open_arguments(const char *process)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%s/cmdline", process);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static bool same_bytes(int a, int b)
+{
+    char text[2][1024];
+    ssize_t n[2];
+
+    do {
+        n[0] = read(a, text[0], sizeof(text[0]));
+        n[1] = read(b, text[1], sizeof(text[1]));
+        if (n[0] < 0 || n[0] != n[1] || memcmp(text[0], text[1], (size_t)n[0]) != 0)
+            return false;
+    } while (n[0] > 0);
+    return true;
+}
+
+bool util_proc_is_same_program(pid_t pid)
+{
+    struct stat own, other;
+    char process[16];
+    bool same = false;
+    int a, b;
+
+    snprintf(process, sizeof(process), "%d", (int)pid);
+    if (!executable("self", &own) || !executable(process, &other) ||
+        own.st_dev != other.st_dev || own.st_ino != other.st_ino)
+        return false;
+    a = open_arguments("self");
+    b = open_arguments(process);
+    if (a >= 0 && b >= 0)
+        same = same_bytes(a, b);
+    if (a >= 0)
+        close(a);
+    if (b >= 0)
+        close(b);
+    return same;
 }

@@ -4,6 +4,7 @@
 #ifndef DYAD_UTIL_PROC_H
 #define DYAD_UTIL_PROC_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* The begin of a small file there, as a string: its length, or -1 with errno. Thread-safe,
@@ -14,5 +15,12 @@ ssize_t util_proc_read(const char *path, char *text, size_t size);
  * parent is in another), is gone, or there is no /proc. Thread-safe; opens one descriptor
  * for the time of the call; errno may change. */
 pid_t util_proc_parent(pid_t pid);
+
+/* Is `pid` this process, or one above it? Thread-safe; errno may change. */
+bool util_proc_is_self_or_ancestor(pid_t pid);
+
+/* Does `pid` run the program that this process runs: the same executable with the same
+ * arguments? False also if that cannot be told. Thread-safe; errno may change. */
+bool util_proc_is_same_program(pid_t pid);
 
 #endif

@@ -58,6 +58,8 @@ static int tell(const struct wrapper_path *where)
             return (call);                                                                 \
         if (where.moved)                                                                   \
             path = where.text;                                                             \
+        if (wrapper_bring_newest(dirfd, path, follow) < 0)                                 \
+            return -1;                                                                     \
         rc = (call);                                                                       \
         if (rc < 0 && errno == ENOENT && wrapper_bring(dirfd, given, follow, &where)) {    \
             rc = (call);                                                                   \

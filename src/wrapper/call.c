@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
+#include "wrapper/sanitizer.h"
 
 __thread int wrapper_guard __attribute__((tls_model("initial-exec")));
 
@@ -54,10 +55,12 @@ void wrapper_call_begin(struct wrapper_call *call)
     call->outer = current;
     current = call;
     wrapper_guard++;
+    wrapper_sanitizer_leave_alone(true);
 }
 
 void wrapper_call_end(struct wrapper_call *call)
 {
+    wrapper_sanitizer_leave_alone(false);
     wrapper_guard--;
     current = call->outer;
     pthread_setcancelstate(call->cancel, NULL);
@@ -71,6 +74,7 @@ void wrapper_call_waits(bool begins, bool may_cancel)
     if (!call)
         return; /* not a thread of the program's */
     if (begins) {
+        wrapper_sanitizer_leave_alone(false);
         call->guard = wrapper_guard;
         wrapper_guard = 0;
         wrapper_signals_restore(&call->mask);
@@ -81,5 +85,6 @@ void wrapper_call_waits(bool begins, bool may_cancel)
         wrapper_signals_block(&call->mask);
         wrapper_guard = call->guard;
         current = call;
+        wrapper_sanitizer_leave_alone(true);
     }
 }

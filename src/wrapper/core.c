@@ -27,23 +27,17 @@
 #include "boot/libs.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "wrapper/environment.h"
 #include "wrapper/fd.h"
 #include "wrapper/limit.h"
 #include "wrapper/map.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/path.h"
 
-#ifdef DYAD_SANITIZED
-#define ENGINE_DLOPEN (RTLD_NOW | RTLD_LOCAL)
-#else
-#define ENGINE_DLOPEN (RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND)
-#endif
 #define FORK_WAIT_NS (5 * UTIL_NSEC_PER_SEC)
 #define ENGINE_FILE  "libdyad.so.1"
-#define MEMBER_FILE  "dyad/libdyad_member.so"
 
 _Atomic int wrapper_phase;
-char **wrapper_env;
 
 static _Atomic(const struct engine_ops *) engine;
 static _Atomic uint32_t load_lock; /* 0 free, 1 held, 2 held and waited for */
@@ -51,23 +45,6 @@ static _Atomic int32_t gate; /* how many threads have the loader at work; -1: a 
 static _Atomic pid_t owner_fallback;
 static _Atomic pid_t *owner = &owner_fallback;
 static char library_dir[PATH_MAX]; /* where libdyad_wrapper.so is; empty if unknown */
-
-char **wrapper_env_extend(char **env, char *entry)
-{
-    char **copy;
-    size_t n = 0;
-
-    while (env && env[n])
-        n++;
-    copy = mmap(NULL, (n + 2) * sizeof(*env), PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (copy == MAP_FAILED)
-        return env;
-    if (n)
-        memcpy(copy, env, n * sizeof(*env));
-    copy[n] = entry;
-    return copy;
-}
 
 static void lock(void)
 {
@@ -143,8 +120,7 @@ static bool start(char **env)
     if (!atomic_compare_exchange_strong(&wrapper_phase, &seen, WRAPPER_STARTING))
         return seen == WRAPPER_ON;
     wrapper_guard++;
-    wrapper_env = env;
-    on = wrapper_path_setup(env);
+    on = wrapper_path_setup(env) && wrapper_env_take(env);
     if (on) {
         own_memory();
         find_library();
@@ -258,6 +234,12 @@ static void thread_enter(void)
     wrapper_guard++;
 }
 
+static void *open_engine(const char *path)
+{
+    return dlopen(path,
+                  RTLD_NOW | RTLD_LOCAL | (boot_libs_own_malloc() ? 0 : RTLD_DEEPBIND));
+}
+
 /* Find the engine. Without our lock: whoever opens a library waits for the dynamic
  * loader's, which a thread in a library's constructor holds, and such a thread may want the
  * engine, too. Two threads that do this at once find the same. */
@@ -272,7 +254,7 @@ static const struct engine_ops *load(void)
     for (size_t i = 0; !handle && i < sizeof(below) / sizeof(below[0]); i++) {
         snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[i], ENGINE_FILE);
         if (library_dir[0] && (i == 0 || access(path, R_OK) == 0))
-            handle = dlopen(path, ENGINE_DLOPEN);
+            handle = open_engine(path);
         if (!handle && i == 0 && access(path, R_OK) == 0)
             break; /* it is there, and its own message is the one that helps */
     }
@@ -325,7 +307,6 @@ static const struct engine_ops *load_once(void)
 
 void wrapper_engine_preload(void)
 {
-    static const char *const files[] = {ENGINE_FILE, MEMBER_FILE};
     static const char *const below[] = {"", "/../lib"};
     char path[PATH_MAX + 64];
 
@@ -333,14 +314,10 @@ void wrapper_engine_preload(void)
      * libraries that were not constructed: libucs crashes there. Forks wait for this gate.
      */
     gate_enter();
-    /* A member whose libraries are its own opens them itself (engine/front_library.c). */
-    size_t n = boot_libs_may_share() ? 1 : 2;
-    for (size_t i = 0; library_dir[0] && i < n; i++) {
-        for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
-            snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[j], files[i]);
-            if (dlopen(path, ENGINE_DLOPEN))
-                break;
-        }
+    for (size_t i = 0; library_dir[0] && i < sizeof(below) / sizeof(below[0]); i++) {
+        snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[i], ENGINE_FILE);
+        if (open_engine(path))
+            break;
     }
     /* Set up here, too: its descriptors are in this thread's table, and the program cannot
      * close them. */

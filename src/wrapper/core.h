@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 
 enum wrapper_phase {
     WRAPPER_NEW = 0, /* nothing was read yet */
@@ -58,7 +58,7 @@ bool wrapper_mine(void);
 /* The engine's table, or NULL: this process does without. Loads the engine at the first
  * call; lets the member's thread join. Errno is kept. */
 const struct engine_ops *wrapper_engine(void);
-/* Have the loader map the engine's libraries, and nothing more. From a thread with a
+/* Have the loader map the engine, and set it up. From a thread with a
  * descriptor table of its own. */
 void wrapper_engine_preload(void);
 /* Run fn while nobody forks. */
@@ -96,12 +96,6 @@ void wrapper_signals_restore(const uint64_t *mask);
         expr;                       \
         wrapper_call_end(&call_);   \
     } while (0)
-
-/* The environment at the start of the process. */
-extern char **wrapper_env;
-/* A copy of env with one more entry, which stays the caller's; env if there is no memory.
- */
-char **wrapper_env_extend(char **env, char *entry);
 
 /* After a fork, in the child; `unseen`: not through our fork(). */
 void wrapper_fork_child(void);

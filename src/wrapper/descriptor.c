@@ -20,7 +20,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/path.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"

@@ -33,7 +33,7 @@
 #include "util/log.h"
 #include "wrapper/core.h"
 #include "wrapper/gate.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/real.h"
 
 #define NDESCS   65536 /* as many as the marks of a node */
@@ -42,7 +42,6 @@
 struct wrapper_desc {
     _Atomic int refs;
     _Atomic bool mapped; /* by this process, in a way that is not followed */
-    _Atomic bool stored; /* a mapping may have written it, and no time stamp says so */
     _Atomic bool shared; /* a fork may have given it to another process */
     _Atomic bool kept;   /* scratch of exec_begin */
     enum engine_side side;
@@ -111,8 +110,6 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
     if (token && ops)
         ENGINE_CALL_VOID(
             ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
-    if (atomic_load(&desc->stored))
-        closing.changed = true;
     errno = saved;
     rc = closer ? closer(fd, arg) : 0;
     if (rc < 0)
@@ -159,7 +156,6 @@ static int add(int fd, engine_token token, enum engine_side side, const struct s
         return -1;
     }
     atomic_store(&desc->mapped, false);
-    atomic_store(&desc->stored, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
     desc->side = side;
@@ -319,7 +315,11 @@ void wrapper_fd_desc_mapped(struct wrapper_desc *desc)
 
 void wrapper_fd_desc_stored(struct wrapper_desc *desc)
 {
-    atomic_store(&desc->stored, true);
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = atomic_load(&desc->token);
+
+    if (ops && token)
+        ENGINE_CALL_VOID(ops->write_stored(token));
 }
 
 void wrapper_fd_desc_zero(struct wrapper_desc *desc)
@@ -385,8 +385,6 @@ static void settle_unkept(int fd, void *arg)
     /* The descriptor cannot be closed, since exec may fail: the engine is told that what
      * still holds the file is ours, as for a mapping. */
     ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
-    if (atomic_load(&desc->stored))
-        closing.changed = true;
     ENGINE_CALL(ops->write_closed(&closing, 0, true));
 }
 

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 
 #define WRAPPER_FD_MAX (1 << 20)
 

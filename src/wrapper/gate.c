@@ -20,7 +20,7 @@
 
 #define SHUT         (1u << 20)
 #define INSIDE(s)    ((s) & (SHUT - 1))
-#define PATIENCE_NS  (100 * UTIL_NSEC_PER_MSEC)
+#define PATIENCE_NS  (5 * UTIL_NSEC_PER_SEC)
 #define LOOK_AGAIN_S 1
 
 static _Atomic uint32_t state;

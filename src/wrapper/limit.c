@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/real.h"
 
 #define NEEDED 1024 /* soft limit: 512 numbers that are kept free, and as many again */

@@ -19,6 +19,7 @@
 #include "wrapper/open.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
+#include "wrapper/resolve.h"
 
 /* --- link ----------------------------------------------------------------------------- */
 
@@ -82,7 +83,8 @@ int wrapped_link(const char *from_path, const char *to_path)
 
     if (!CONCERNS(&from, AT_FDCWD, from_path, &to, AT_FDCWD, to_path))
         return REAL(link)(from_path, to_path);
-    if (wrapper_name_check_free(&to) < 0)
+    if (wrapper_name_check_free(&to) < 0 ||
+        (from.managed && wrapper_bring_newest(from.dirfd, from.path, false) < 0))
         return -1;
     rc = WITH_BOTH(&from, &to, false,
                    (wrapper_name_intend(&renaming, NULL, &to, &from, false),
@@ -110,7 +112,9 @@ int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_p
         return REAL(linkat)(fromfd, from_path, tofd, to_path, flags);
     if (fd >= 0)
         from.managed = false; /* it is here, whatever it is called */
-    if (wrapper_name_check_free(&to) < 0)
+    if (wrapper_name_check_free(&to) < 0 ||
+        (from.managed &&
+         wrapper_bring_newest(from.dirfd, from.path, flags & AT_SYMLINK_FOLLOW) < 0))
         return -1;
     rc = WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
                    (intend_link(&renaming, &from, &to, fd, flags),

@@ -333,6 +333,8 @@ static int before_rename(const struct wrapper_name *from, struct wrapper_name *t
         if (to->managed && !wrapper_bring(to->dirfd, to->path, false, &where))
             return -1;
     }
+    if (from->managed && wrapper_bring_newest(from->dirfd, from->path, false) < 0)
+        return -1;
     if (!is_directory(ops, from))
         return 0;
     if (!(flags & RENAME_EXCHANGE) && to->managed &&

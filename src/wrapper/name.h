@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 #include "wrapper/core.h"
 #include "wrapper/path.h"
 #include "wrapper/pointer.h"

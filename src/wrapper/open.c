@@ -1,5 +1,5 @@
 /*
- * open.c - open, openat, creat in all their forms
+ * open.c - open, openat, creat in all their forms; opens for writing: open_write.c
  *
  * Reading: the real open first, since most files are here. Then the engine says whether the
  * file is complete; if not, or if it is not here, it makes it so, waiting, and we open
@@ -7,12 +7,8 @@
  * directories: so the path is resolved again each time, and what it then means is awaited
  * in its turn, unless it leads elsewhere. The engine answers in bounded time or with an
  * error, so the loop ends; a file that vanishes again at once (ENOENT after consume said
- * that it is here) is asked for at most VANISHED times, and links are followed as often as
- * the kernel does.
- *
- * Writing: the mark comes before the real open, so that nobody on this node can see the
- * file unmarked. The parent directory may have been made on another node: it is brought
- * here when the real open does not find it.
+ * that it is here) is asked for at most WRAPPER_OPEN_VANISHED times, and links are followed
+ * as often as the kernel does.
  *
  * A file without a name (O_TMPFILE) is not tracked: it is published when linkat gives it
  * one.
@@ -21,7 +17,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +25,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/env.h"
 #include "wrapper/core.h"
-#include "wrapper/fd.h"
-#include "wrapper/gate.h"
+#include "wrapper/library.h"
+#include "wrapper/open_impl.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
-#define VANISHED              4
-#define LINKS_MAX             40
 #define LINE_SIZE             256 /* of a script, that the kernel looks at */
 #define INTERPRETERS_MAX      5   /* scripts that interpret scripts: as the kernel */
 #define IS_MODE_NEEDED(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
@@ -69,36 +64,32 @@ bool wrapper_open_find(int dirfd, const char *path, unsigned how,
     return wrapper_path_find_as(dirfd, path, how, where);
 }
 
-/* What has a ".." behind it may have come while the open waited. */
-static int real_open(const struct wrapper_opener *opener)
+int wrapper_open_real(const struct wrapper_opener *opener)
 {
     wrapper_bring_before_dots(opener->dirfd, opener->path);
     return opener->open(opener->arg);
 }
 
-static bool is_regular(int fd)
+bool wrapper_open_is_regular(int fd)
 {
     struct stat st;
 
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What may have to be waited for, or NULL: it is the real open's affair. */
-static const char *awaited(const struct wrapper_path *where)
+const char *wrapper_open_awaited(const struct wrapper_path *where)
 {
     const char *upath = where->upath[ENGINE_CONSUMER];
 
     return upath && upath[0] ? upath : NULL;
 }
 
-/* Make the directories and links above *where that are published only; then it may mean
- * another file, or none of ours. 0, or why one could not be made here, if it may be
- * published: then "no such directory" is not known to be true. */
-static int bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
+int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
 {
     const char *upath;
 
-    for (unsigned links = 0; links < LINKS_MAX && (upath = awaited(where)); links++) {
+    for (unsigned links = 0;
+         links < WRAPPER_OPEN_LINKS_MAX && (upath = wrapper_open_awaited(where)); links++) {
         if (!strchr(upath, '/'))
             break;
         if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 && errno != ESTALE)
@@ -109,22 +100,21 @@ static int bring_parents(const struct engine_ops *ops, struct wrapper_path *wher
     return 0;
 }
 
-/* Make the file that *where means present and complete. 0: it was, or *where means another
- * file by now; the real open may be tried again. */
-static int consume(const struct engine_ops *ops, struct wrapper_path *where, bool wait)
+int wrapper_open_consume(const struct engine_ops *ops, struct wrapper_path *where,
+                         enum engine_consume how)
 {
-    const char *upath = awaited(where);
+    const char *upath = wrapper_open_awaited(where);
 
     if (!upath)
         return 0;
-    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, wait)) < 0 && errno != ESTALE)
+    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, how)) < 0 && errno != ESTALE)
         return -1;
     return wrapper_path_again(where) == WRAPPER_PATH_OTHER;
 }
 
 static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
 {
-    return upath && is_regular(fd) &&
+    return upath && wrapper_open_is_regular(fd) &&
            ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
 }
 
@@ -135,14 +125,14 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
     bool begun = false;
 
     for (;;) {
-        const char *upath = awaited(where);
+        const char *upath = wrapper_open_awaited(where);
         int fd, moved;
 
         if (!begun && upath && ops->shares(ENGINE_CONSUMER) &&
             ENGINE_CALL(ops->read_begin(ENGINE_CONSUMER, upath)) < 0)
             return -1;
         begun = true;
-        fd = real_open(opener);
+        fd = wrapper_open_real(opener);
 
         if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
             errno = saved;
@@ -151,20 +141,20 @@ static int open_read(const struct engine_ops *ops, const struct wrapper_opener *
         if (fd >= 0) {
             opener->undo(opener->arg, fd);
         } else {
-            if (errno != ENOENT || !upath || ++vanished > VANISHED)
+            if (errno != ENOENT || !upath || ++vanished > WRAPPER_OPEN_VANISHED)
                 return -1;
             if ((opener->flags & O_CREAT) && vanished > 1) {
                 errno = unknown ? unknown : ENOENT; /* its directory is nowhere */
                 return -1;
             }
-            unknown = bring_parents(ops, where);
+            unknown = wrapper_open_bring_parents(ops, where);
             if (opener->flags & O_CREAT)
                 continue;
         }
-        moved = consume(ops, where, true);
+        moved = wrapper_open_consume(ops, where, ENGINE_CONSUME_WAIT);
         if (moved < 0)
             return -1;
-        if (moved && ++links > LINKS_MAX) {
+        if (moved && ++links > WRAPPER_OPEN_LINKS_MAX) {
             errno = ELOOP;
             return -1;
         }
@@ -199,17 +189,19 @@ static int open_read_or_make(const struct engine_ops *ops,
     int saved = errno, fd;
     bool made;
 
-    if (awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
+    if (wrapper_open_awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
         REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT) {
-        bring_parents(ops, opener->where);
-        if (consume(ops, opener->where, false) < 0 && errno != ENOENT)
+        wrapper_open_bring_parents(ops, opener->where);
+        if (wrapper_open_consume(ops, opener->where, ENGINE_CONSUME_NOW) < 0 &&
+            errno != ENOENT)
             return -1;
     }
     made = (opener->flags & (O_EXCL | O_TRUNC)) ||
            (REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT);
     errno = saved;
     fd = open_read(ops, opener);
-    if (fd >= 0 && made && is_regular(fd) && tell_made(ops, opener->where) < 0) {
+    if (fd >= 0 && made && wrapper_open_is_regular(fd) &&
+        tell_made(ops, opener->where) < 0) {
         opener->undo(opener->arg, fd);
         return -1;
     }
@@ -224,99 +216,18 @@ static int open_name(const struct wrapper_opener *opener)
     const struct engine_ops *ops;
 
     /* The engine itself opens directories, through the C API, before it is set up. */
-    if (fd >= 0 || errno != ENOENT || !awaited(opener->where) || !(ops = wrapper_engine()))
+    if (fd >= 0 || errno != ENOENT || !wrapper_open_awaited(opener->where) ||
+        !(ops = wrapper_engine()))
         return fd;
-    for (int links = 0, moved = 1; moved > 0 && links < LINKS_MAX; links++) {
-        bring_parents(ops, opener->where);
-        moved = consume(ops, opener->where, false);
+    for (int links = 0, moved = 1; moved > 0 && links < WRAPPER_OPEN_LINKS_MAX; links++) {
+        wrapper_open_bring_parents(ops, opener->where);
+        moved = wrapper_open_consume(ops, opener->where, ENGINE_CONSUME_NOW);
         if (moved < 0)
             return -1;
     }
-    fd = real_open(opener);
+    fd = wrapper_open_real(opener);
     if (fd >= 0)
         errno = saved;
-    return fd;
-}
-
-/* fd, marked by token, could not be entered in the table, and is closed or stays unknown:
- * the file is not published. */
-static void untracked(const struct engine_ops *ops, engine_token token)
-{
-    struct engine_closing closing;
-
-    ENGINE_CALL_VOID(ops->write_closing(token, -1, &closing));
-    ENGINE_CALL(ops->write_closed(&closing, EMFILE, false));
-}
-
-/* The thread was cancelled in the real open. */
-static void open_cancelled(void *token)
-{
-    ENGINE_CALL_VOID(
-        wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
-}
-
-/* From the real open until the descriptor is known. */
-static int open_tracked(const struct engine_ops *ops, const struct wrapper_opener *opener,
-                        engine_token token)
-{
-    const struct wrapper_path *where = opener->where;
-    enum engine_side side = wrapper_path_side(where);
-    int fd, error;
-
-    pthread_cleanup_push(open_cancelled, &token);
-    fd = opener->open(opener->arg);
-    pthread_cleanup_pop(0);
-    error = errno;
-    if (fd < 0 || !is_regular(fd)) {
-        ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));
-        errno = error;
-        return fd;
-    }
-    ENGINE_CALL_VOID(ops->write_opened(token, fd, opener->flags));
-    if (token && wrapper_fd_add(fd, token, side) < 0) {
-        opener->undo(opener->arg, fd);
-        untracked(ops, token);
-        errno = EMFILE;
-        return -1;
-    }
-    return fd;
-}
-
-/* Never waits, not even without O_CREAT: HDF5 and others probe so for a file that they are
- * about to make. What is published was fetched by write_begin. */
-static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener)
-{
-    enum engine_side side = wrapper_path_side(opener->where);
-    engine_token token = 0;
-    int saved = errno, fd;
-
-    if (ENGINE_CALL(
-            ops->write_begin(side, opener->where->upath[side], opener->flags, &token)) < 0)
-        return -1;
-    wrapper_gate_enter();
-    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
-    fd = open_tracked(ops, opener, token);
-    pthread_cleanup_pop(1);
-    if (fd >= 0)
-        errno = saved;
-    return fd;
-}
-
-static int open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
-{
-    struct wrapper_path *where = opener->where;
-    int fd = open_marked(ops, opener), unknown;
-
-    /* The second time the directories are here. A link among them may have led elsewhere.
-     */
-    if (fd >= 0 || errno != ENOENT || !(opener->flags & O_CREAT) || !awaited(where))
-        return fd;
-    unknown = bring_parents(ops, where);
-    if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
-        return opener->open(opener->arg);
-    fd = open_marked(ops, opener);
-    if (fd < 0 && errno == ENOENT && unknown)
-        errno = unknown;
     return fd;
 }
 
@@ -334,32 +245,17 @@ int wrapper_open(const struct wrapper_opener *opener)
         return open_read(ops, opener);
     if ((opener->flags & O_ACCMODE) == O_RDONLY)
         return open_read_or_make(ops, opener);
-    return open_write(ops, opener);
+    if (opener->once || (opener->flags & O_CREAT))
+        return wrapper_open_write(ops, opener);
+    return wrapper_open_there(ops, opener);
 }
 
 int wrapper_open_parents(struct wrapper_path *where)
 {
     const struct engine_ops *ops = wrapper_engine();
 
-    return ops && awaited(where) ? bring_parents(ops, where) : ENOENT;
-}
-
-void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
-{
-    const struct engine_ops *ops = wrapper_engine();
-    enum engine_side side = wrapper_path_side(where);
-    engine_token token = 0;
-    int saved = errno;
-
-    if (ops &&
-        ENGINE_CALL(ops->write_begin(side, where->upath[side], flags, &token)) == 0) {
-        wrapper_gate_enter();
-        ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
-        if (token && wrapper_fd_add(fd, token, side) < 0)
-            untracked(ops, token);
-        wrapper_gate_leave();
-    }
-    errno = saved;
+    return ops && wrapper_open_awaited(where) ? wrapper_open_bring_parents(ops, where)
+                                              : ENOENT;
 }
 
 struct real_open {
@@ -386,7 +282,7 @@ static void undo_openat(void *arg, int fd)
 #define LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
 /* A descriptor of the complete file; -1: the real call knows better; -2: with errno, it
- * will not come. */
+ * will not come, or the wait for it was interrupted. */
 static int look(const struct engine_ops *ops, struct wrapper_path *where, int flags)
 {
     struct real_open o = {
@@ -399,9 +295,36 @@ static int look(const struct engine_ops *ops, struct wrapper_path *where, int fl
     int fd = open_read(ops, &opener);
 
     if (fd < 0 && (errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
-                   errno == EIO || errno == ENOSPC))
+                   errno == EIO || errno == ENOSPC || errno == EINTR))
         return -2;
     return fd;
+}
+
+static int call_lstat(void *arg)
+{
+    struct stat st;
+
+    if (REAL(lstat)(((const struct wrapper_path *)arg)->text, &st) == 0)
+        errno = EEXIST;
+    return -1;
+}
+
+/* Before one for writing. */
+static int prepare_write(const struct engine_ops *ops, struct wrapper_path *where,
+                         int flags)
+{
+    struct wrapper_opener opener = {.open = call_lstat,
+                                    .arg = where,
+                                    .where = where,
+                                    .flags = flags,
+                                    .dirfd = AT_FDCWD};
+
+    if (!(flags & O_CREAT))
+        return wrapper_open_there(ops, &opener) < 0 && errno != EEXIST ? -1 : 0;
+    call_lstat(where);
+    if (errno == ENOENT && wrapper_open_awaited(where))
+        wrapper_open_bring_parents(ops, where);
+    return 0;
 }
 
 int wrapper_open_prepare(struct wrapper_path *where, int flags)
@@ -409,8 +332,10 @@ int wrapper_open_prepare(struct wrapper_path *where, int flags)
     const struct engine_ops *ops = wrapper_engine();
     int fd;
 
-    if (!ops || (flags & (O_CREAT | O_TRUNC)))
+    if (!ops)
         return 0;
+    if (wrapper_open_writes(flags))
+        return prepare_write(ops, where, flags);
     if ((fd = look(ops, where, LOOK)) >= 0)
         REAL(close)(fd);
     return fd == -2 ? -1 : 0;
@@ -431,19 +356,26 @@ static const char *interpreter(int fd, char *line)
     return start[0] == '/' ? start : NULL;
 }
 
-/* The program, and the interpreters below a managed directory that it needs. 0 or -1.
+/* The program, and the interpreters and libraries below a managed directory that it needs.
+ * `path` is how it was named, `libraries` the LD_LIBRARY_PATH that it will have. 0 or -1.
  * *where moves on to them, unless the caller is to take the program's path from it. */
-static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags)
+static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags,
+                   const char *path, const char *libraries)
 {
     char line[LINE_SIZE];
 
     for (int depth = 0; depth < INTERPRETERS_MAX; depth++) {
         const char *next;
-        int fd = look(ops, where, flags);
+        int fd;
 
+        do /* nobody expects EINTR of exec */
+            fd = look(ops, where, flags);
+        while (fd < 0 && errno == EINTR);
         if (fd < 0)
             return fd == -2 ? -1 : 0;
         next = interpreter(fd, line);
+        if (!next)
+            wrapper_library_needed(ops, fd, depth == 0 ? path : where->text, libraries);
         REAL(close)(fd);
         if (!next || where->moved ||
             !wrapper_path_find_as(AT_FDCWD, next, WRAPPER_PATH_FOLLOW_ALL, where))
@@ -453,14 +385,15 @@ static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int
 }
 
 /* The child of vfork must not load the engine into its parent: a child of its own does. */
-static int prepare_in_child(struct wrapper_path *where, int flags)
+static int prepare_in_child(struct wrapper_path *where, int flags, const char *path,
+                            const char *libraries)
 {
     pid_t pid = REAL(fork)();
     int status;
 
     if (pid == 0) {
         const struct engine_ops *ops = wrapper_mine() ? wrapper_engine() : NULL;
-        int error = ops && prepare(ops, where, flags) < 0 ? errno : 0;
+        int error = ops && prepare(ops, where, flags, path, libraries) < 0 ? errno : 0;
         syscall(SYS_exit_group, error); /* nothing of the program's end is this process's */
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -471,10 +404,25 @@ static int prepare_in_child(struct wrapper_path *where, int flags)
     return -1;
 }
 
-int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
+static const char *library_path(char *const env[])
+{
+    return wrapper_bad_pointer(env) ? NULL : util_env_get(env, "LD_LIBRARY_PATH");
+}
+
+bool wrapper_open_bring(const struct engine_ops *ops, struct wrapper_path *where)
+{
+    if (REAL(access)(where->text, F_OK) == 0)
+        return true;
+    wrapper_open_bring_parents(ops, where);
+    return wrapper_open_consume(ops, where, ENGINE_CONSUME_NOW) >= 0;
+}
+
+int wrapper_open_for_exec(int dirfd, const char **path, bool follow, char *const env[],
                           struct wrapper_path *where)
 {
+    const char *libraries = library_path(env);
     const struct engine_ops *ops;
+    const char *named;
     int saved = errno, rc, flags = LOOK | (follow ? 0 : O_NOFOLLOW);
 
     if (!wrapper_active() ||
@@ -482,19 +430,21 @@ int wrapper_open_for_exec(int dirfd, const char **path, bool follow,
         return 0;
     if (where->moved)
         *path = where->text;
+    named = dirfd == AT_FDCWD || **path == '/' ? *path : where->text;
     if (wrapper_mine()) {
         ops = wrapper_engine();
-        rc = ops ? prepare(ops, where, flags) : 0;
+        rc = ops ? prepare(ops, where, flags, named, libraries) : 0;
     } else {
         ops = wrapper_engine_loaded();
-        rc = ops ? prepare(ops, where, flags) : prepare_in_child(where, flags);
+        rc = ops ? prepare(ops, where, flags, named, libraries)
+                 : prepare_in_child(where, flags, named, libraries);
     }
     if (rc == 0)
         errno = saved;
     return rc;
 }
 
-int wrapper_open_search(const char *program)
+int wrapper_open_search(const char *program, char *const env[])
 {
     const char *path = getenv("PATH"), *end;
     const struct engine_ops *ops;
@@ -518,10 +468,12 @@ int wrapper_open_search(const char *program)
         ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
         if (!ops)
             break;
-        if (REAL(access)(where.text, F_OK) < 0) {
-            bring_parents(ops, &where);
-            if (consume(ops, &where, false) < 0)
-                continue;
+        if (!wrapper_open_bring(ops, &where))
+            continue;
+        int fd = REAL(openat64)(AT_FDCWD, where.text, LOOK);
+        if (fd >= 0) {
+            wrapper_library_needed(ops, fd, full, library_path(env));
+            REAL(close)(fd);
         }
         break;
     }

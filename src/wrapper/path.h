@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 
 /* How a path is meant. */
 enum wrapper_path_how {

@@ -24,11 +24,13 @@
 
 #include "boot/identity.h"
 #include "wrapper/core.h"
+#include "wrapper/environment.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
+#include "wrapper/library.h"
 #include "wrapper/limit.h"
 #include "wrapper/map.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/open.h"
 #include "wrapper/path.h"
 #include "wrapper/pointer.h"
@@ -149,36 +151,6 @@ int wrapped_daemon(int nochdir, int noclose)
     return rc == 0 && !noclose ? let_go_of_terminal() : rc;
 }
 
-static bool is_ours(const char *entry)
-{
-    return strncmp(entry, "DYAD_", 5) == 0 || strncmp(entry, "LD_PRELOAD=", 11) == 0;
-}
-
-static bool has(char *const env[], const char *entry)
-{
-    size_t len = (size_t)(strchrnul(entry, '=') - entry) + 1;
-
-    for (; *env; env++)
-        if (strncmp(*env, entry, len) == 0)
-            return true;
-    return false;
-}
-
-/* How many entries of ours env lacks; out (may be NULL) gets them. */
-static size_t lacking(char *const env[], char **out)
-{
-    size_t n = 0;
-
-    for (char **ours = wrapper_env; ours && *ours; ours++) {
-        if (is_ours(*ours) && !has(env, *ours)) {
-            if (out)
-                out[n] = *ours;
-            n++;
-        }
-    }
-    return n;
-}
-
 static size_t count(char *const list[])
 {
     size_t n = 0;
@@ -208,7 +180,7 @@ struct completed {
 static void complete_into(struct completed *c, char **room, char *const env[], size_t n)
 {
     memcpy(room, env, n * sizeof(*env));
-    room[n + lacking(env, room + n)] = NULL;
+    room[n + wrapper_env_lacking(env, room + n)] = NULL;
     c->env = room;
 }
 
@@ -251,7 +223,7 @@ static void put_guest_of(char **room, char *const env[], char *guest_of)
             }                                                                             \
         }                                                                                 \
         size_t n_ = count(env_);                                                          \
-        size_t add_ = is_configured() && !bad_ ? lacking(env_, NULL) : 0;                 \
+        size_t add_ = is_configured() && !bad_ ? wrapper_env_lacking(env_, NULL) : 0;     \
         (c)->env = n_ > 0 ? env_ : (given); /* NULL as given */                           \
         (c)->mapped = NULL;                                                               \
         if (add_ > 0 && n_ + add_ < ON_STACK) {                                           \
@@ -287,15 +259,17 @@ struct exec {
 
 /* A program below a managed directory is fetched, or awaited, before it is executed. Its
  * path may become one in *where. 0, or -1 with errno: it will not come. */
-static int bring_program(struct exec *e, struct wrapper_path *where)
+static int bring_program(struct exec *e, char *const env[], struct wrapper_path *where)
 {
+    if (wrapper_active() && !wrapper_bad_pointer(env))
+        wrapper_library_path(util_env_get(env, "LD_LIBRARY_PATH"));
     if (e->kind == EXEC_FD || wrapper_bad_pointer(e->path) || !e->path[0])
         return 0;
     if (e->kind == EXEC_SEARCH && !strchr(e->path, '/'))
-        return wrapper_open_search(e->path);
+        return wrapper_open_search(e->path, env);
     return wrapper_open_for_exec(e->kind == EXEC_AT ? e->fd : AT_FDCWD, &e->path,
                                  !(e->kind == EXEC_AT && (e->flags & AT_SYMLINK_NOFOLLOW)),
-                                 where);
+                                 env, where);
 }
 
 static int call_exec(const struct exec *e, char *const env[])
@@ -319,7 +293,7 @@ static int do_exec(struct exec *e, char *const env[])
     bool ours, member = false;
     int rc;
 
-    if (bring_program(e, &where) < 0)
+    if (bring_program(e, env, &where) < 0)
         return -1;
     /* A member that becomes something else is nobody's guest: its rank has no member then.
      */
@@ -427,9 +401,11 @@ int wrapped_posix_spawn(pid_t *pid, const char *path,
     struct completed c;
     int rc, saved = errno;
 
+    if (wrapper_active() && !wrapper_bad_pointer(envp))
+        wrapper_library_path(util_env_get(envp, "LD_LIBRARY_PATH"));
     /* With a change of directory among the actions a relative path is not ours to know. */
     if ((!actions || (!wrapper_bad_pointer(path) && path[0] == '/')) &&
-        wrapper_open_for_exec(AT_FDCWD, &path, true, &where) < 0) {
+        wrapper_open_for_exec(AT_FDCWD, &path, true, envp, &where) < 0) {
         rc = errno;
         errno = saved;
         return rc;
@@ -451,7 +427,7 @@ int wrapped_posix_spawnp(pid_t *pid, const char *file,
     struct completed c;
     int rc, saved = errno;
 
-    if (bring_program(&e, &where) < 0) {
+    if (bring_program(&e, envp, &where) < 0) {
         rc = errno;
         errno = saved;
         return rc;

@@ -20,6 +20,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/pointer.h"
+#include "wrapper/real.h"
 
 #define MAX_LINKS 40
 
@@ -63,6 +64,17 @@ static bool is_here(const char *text)
            errno != ENOENT;
 }
 
+/* And not out of date. */
+static bool is_valid_here(const struct engine_ops *ops, const char *text, const char *upath)
+{
+    struct stat st;
+
+    if (syscall(SYS_newfstatat, AT_FDCWD, text, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno != ENOENT;
+    return !S_ISREG(st.st_mode) || st.st_nlink == 1 ||
+           !ENGINE_CALL(ops->superseded(ENGINE_CONSUMER, upath, st.st_ino));
+}
+
 /* Is the directory here in which *where is? */
 static bool is_parent_here(struct wrapper_path *where, const char *upath)
 {
@@ -100,7 +112,7 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
 
         if (!upath)
             return nowhere(ENOENT);
-        if (!*upath || is_here(where->text)) {
+        if (!*upath || is_valid_here(ops, where->text, upath)) {
             errno = saved;
             return WRAPPER_HERE;
         }
@@ -114,7 +126,8 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
                 errno = saved;
                 return WRAPPER_ELSEWHERE;
             }
-            if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, false)) == 0 ||
+            if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, ENGINE_CONSUME_NOW)) ==
+                    0 ||
                 errno == ESTALE)
                 again = wrapper_path_again(where);
         } else if (errno == EIO || errno == ENOTDIR) { /* EIO: ENOENT could be false */
@@ -157,7 +170,7 @@ static __attribute__((noinline)) void bring_before_dots(int dirfd, const char *p
         if (resolve(dirfd, before, true, &where, &st) == WRAPPER_ELSEWHERE &&
             S_ISDIR(st.st_mode))
             (void)ENGINE_CALL(wrapper_engine()->consume(
-                ENGINE_CONSUMER, where.upath[ENGINE_CONSUMER], false));
+                ENGINE_CONSUMER, where.upath[ENGINE_CONSUMER], ENGINE_CONSUME_NOW));
     }
 }
 
@@ -198,8 +211,8 @@ static bool bring(int dirfd, const char *path, bool follow, bool directory,
             return false;
         }
         ops = wrapper_engine();
-        if (ENGINE_CALL(
-                ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0) {
+        if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER],
+                                     ENGINE_CONSUME_NOW)) == 0) {
             errno = saved;
             return true;
         }
@@ -213,6 +226,20 @@ static bool bring(int dirfd, const char *path, bool follow, bool directory,
 bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path *where)
 {
     return bring(dirfd, path, follow, false, where);
+}
+
+int wrapper_bring_newest(int dirfd, const char *path, bool follow)
+{
+    struct wrapper_path where;
+    int saved = errno;
+    struct stat st;
+
+    if (REAL(fstatat)(dirfd, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode) && st.st_nlink > 1 &&
+        !bring(dirfd, path, follow, false, &where) && errno != ENOENT)
+        return -1;
+    errno = saved;
+    return 0;
 }
 
 bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where)

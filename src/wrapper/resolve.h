@@ -2,7 +2,8 @@
  * wrapper/resolve.h - from a path that the real call did not find to what is published of
  * it, and here with it
  *
- * For calls on names that wait for nothing: look-ups, attributes, directories, links.
+ * For calls on names that wait for nothing: look-ups, attributes, directories, links. What
+ * is here and out of date (client_ops.h: superseded) counts as not here.
  */
 #ifndef DYAD_WRAPPER_RESOLVE_H
 #define DYAD_WRAPPER_RESOLVE_H
@@ -44,6 +45,10 @@ bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path
 /* The same for a directory. One that is published as something else is not fetched:
  * ENOTDIR. */
 bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where);
+
+/* Before a call that goes by what is here: if that is a file which is out of date, bring
+ * the newest. 0, or -1 with errno: that cannot be done, and the call must not be made. */
+int wrapper_bring_newest(int dirfd, const char *path, bool follow);
 
 /* Make the directory be here in which path is, or is to be made. True: it is. False with
  * errno. */

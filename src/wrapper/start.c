@@ -23,9 +23,10 @@
 
 #include "boot/identity.h"
 #include "wrapper/core.h"
+#include "wrapper/environment.h"
 #include "wrapper/fd.h"
 #include "wrapper/map.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
 #include "util/env.h"
@@ -34,6 +35,8 @@
 
 static int (*program_main)(int, char **, char **);
 static void (*loader_fini)(void);
+/* What the program ends with. Written by the thread that ends it, which runs finish(). */
+static int exit_status, quick_status;
 
 /* Flush one stream if its file is tracked. */
 static void flush_tracked(FILE *stream)
@@ -138,7 +141,7 @@ static void let_go_of_pipes(bool flush)
 }
 
 /* Every way out of the process ends here. */
-static void finish(bool flush)
+static void finish(bool flush, int status)
 {
     if (!wrapper_active() || !wrapper_mine())
         return;
@@ -150,23 +153,33 @@ static void finish(bool flush)
         wrapper_fd_close_all(0, UINT32_MAX);
     }
     wrapper_map_settle_all();
-    wrapper_member_exit();
+    wrapper_member_exit(status);
+}
+
+/* exit() gives the status to the functions of on_exit() only, also where libc calls it by
+ * itself (err, the return of main), and the one of a later exit() to those that come after
+ * it. This one was registered before main, so it comes when the program's have run. */
+static void note_status(int status, void *arg)
+{
+    (void)arg;
+    exit_status = status;
 }
 
 static void fini(void)
 {
-    finish(true);
+    finish(true, exit_status);
     loader_fini();
 }
 
 static void quick(void)
 {
-    finish(false);
+    finish(false, quick_status);
 }
 
-static void end_early(void)
+static void end_early(int status, void *arg)
 {
-    finish(true);
+    (void)arg;
+    finish(true, status);
 }
 
 /* In a constructor, before __libc_start_main put its hooks where they belong: what runs at
@@ -174,7 +187,7 @@ static void end_early(void)
 void wrapped_exit(int status)
 {
     if (!program_main && wrapper_active() && wrapper_mine())
-        atexit(end_early);
+        on_exit(end_early, NULL);
     REAL(exit)(status);
     __builtin_unreachable();
 }
@@ -183,20 +196,21 @@ void wrapped_quick_exit(int status)
 {
     if (!program_main && wrapper_active() && wrapper_mine())
         at_quick_exit(quick);
+    quick_status = status;
     REAL(quick_exit)(status);
     __builtin_unreachable();
 }
 
 void wrapped__exit(int status)
 {
-    finish(false);
+    finish(false, status);
     REAL(_exit)(status);
     __builtin_unreachable();
 }
 
 void wrapped__Exit(int status)
 {
-    finish(false);
+    finish(false, status);
     REAL(_Exit)(status);
     __builtin_unreachable();
 }
@@ -255,12 +269,15 @@ static int main_with_member(int argc, char **argv, char **env)
     int saved = errno;
     bool solo, launched = wrapper_active() && wrapper_member_start(env);
 
+    on_exit(note_status, NULL);
+
     if (launched || wrapper_member_guest_of(&solo)) { /* or its children may be */
         char **extended = extend(env);
         if (launched)
             each_descriptor(take_inherited, NULL);
         if (environ == env)
             environ = extended;
+        wrapper_env_give(extended);
         env = extended;
     }
     errno = saved;

@@ -53,6 +53,28 @@ static bool is_below(int dirfd, const char *path)
                                 &where);
 }
 
+/* After a real call that has found a file with several links: is that out of date?
+ * ELSEWHERE, or NOWHERE: it is not, or (*rc -1 and errno EIO) nobody can say what is
+ * published. */
+static enum wrapper_resolved look_newer(int dirfd, const char *path, bool follow,
+                                        dev_t device, struct stat *st, int *rc)
+{
+    enum wrapper_resolved what;
+    struct wrapper_path where;
+    int saved = errno;
+
+    if (!wrapper_active() || !wrapper_path_on_device(device))
+        return WRAPPER_NOWHERE;
+    what = wrapper_resolve(dirfd, path, follow, &where, st);
+    if (what == WRAPPER_NOWHERE && errno == EIO)
+        *rc = -1;
+    else
+        errno = saved;
+    return what == WRAPPER_ELSEWHERE ? what : WRAPPER_NOWHERE;
+}
+
+#define MAY_BE_OLD(mode, nlink) __builtin_expect(S_ISREG(mode) && (nlink) > 1, 0)
+
 #define DIRECTORY_SIZE 4096
 #define STEADY(st)                      \
     do {                                \
@@ -85,6 +107,8 @@ static bool is_below(int dirfd, const char *path)
         int saved = errno, rc = (call);                                        \
         if (__builtin_expect(rc < 0, 0))                                       \
             what = look(dirfd, path, follow, &found);                          \
+        else if (MAY_BE_OLD((st)->st_mode, (st)->st_nlink))                    \
+            what = look_newer(dirfd, path, follow, (st)->st_dev, &found, &rc); \
         if (what == WRAPPER_HERE)                                              \
             rc = (call);                                                       \
         if (what == WRAPPER_ELSEWHERE && wrapper_bad_pointer(st)) {            \
@@ -163,17 +187,23 @@ static struct statx_timestamp stamp(struct timespec ts)
 
 int wrapped_statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
+    enum wrapper_resolved what = WRAPPER_NOWHERE;
     struct stat st;
     int saved = errno, rc = REAL(statx)(dirfd, path, flags, mask, stx);
 
-    if (__builtin_expect(rc == 0, 1)) {
+    if (rc == 0 && MAY_BE_OLD(stx->stx_mode, stx->stx_nlink))
+        what = look_newer(dirfd, path, FOLLOWS(flags),
+                          makedev(stx->stx_dev_major, stx->stx_dev_minor), &st, &rc);
+    else if (rc < 0)
+        what = look(dirfd, path, FOLLOWS(flags), &st);
+    if (rc == 0 && what == WRAPPER_NOWHERE) {
         if (S_ISDIR(stx->stx_mode) && is_below(dirfd, path)) {
             stx->stx_ctime = stx->stx_mtime;
             stx->stx_size = DIRECTORY_SIZE;
         }
         return rc;
     }
-    switch (look(dirfd, path, FOLLOWS(flags), &st)) {
+    switch (what) {
     case WRAPPER_NOWHERE:
         return rc;
     case WRAPPER_HERE:
@@ -276,8 +306,8 @@ static bool bring_link(int dirfd, const char *path, struct wrapper_path *where)
         return false;
     }
     ops = wrapper_engine();
-    return ENGINE_CALL(
-               ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], false)) == 0;
+    return ENGINE_CALL(ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER],
+                                    ENGINE_CONSUME_NOW)) == 0;
 }
 
 #define READLINK(dirfd, path, call)                                           \

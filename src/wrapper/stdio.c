@@ -150,6 +150,7 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
                                     .arg = &o,
                                     .where = &where,
                                     .flags = parse_mode(mode),
+                                    .once = true,
                                     .path = path,
                                     .dirfd = AT_FDCWD};
     int old = stream ? fileno_unlocked(stream) : -1, aside = -1, error = 0, saved = errno;
@@ -174,7 +175,9 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
     if (managed && !error && wrapper_open_writes(opener.flags)) {
         wrapper_open(&opener);
     } else {
-        call_freopen(&o); /* after an error it closes, and fails as the file is not there */
+        if (error) /* it closes, and fails: what is there may be half written */
+            o.path = "";
+        call_freopen(&o);
         if (error)
             errno = error;
     }

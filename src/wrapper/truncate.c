@@ -1,7 +1,8 @@
 /*
  * truncate.c - truncate as an open, an ftruncate and a close
  *
- * So that what it changes is marked and published like any other write. O_NONBLOCK: a FIFO
+ * So that what it changes is marked and published like any other write. As a look-up by
+ * name it waits for nothing. O_NONBLOCK: a FIFO
  * must not wait for its reader. What cannot be opened, or is no regular file, gets the real
  * call, whose error is the right one; but for a lack of descriptors, which the real call
  * would not suffer, and which is reported, since its change would reach nobody.
@@ -31,8 +32,11 @@ static void undo_open(void *arg, int fd)
 static int do_truncate(const char *path, off64_t len, wrapper_fn_truncate64 *real)
 {
     struct wrapper_path where;
-    struct wrapper_opener opener = {
-        .open = call_open, .undo = undo_open, .where = &where, .flags = O_WRONLY};
+    struct wrapper_opener opener = {.open = call_open,
+                                    .undo = undo_open,
+                                    .where = &where,
+                                    .flags = O_WRONLY,
+                                    .once = true};
     int saved = errno, fd, rc, error;
 
     if (!wrapper_active() || !wrapper_path_find(AT_FDCWD, path, &where))

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
-#include "wrapper/dir.h"
+#include "wrapper/dirstream.h"
 #include "wrapper/path.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
@@ -114,7 +114,7 @@ static int scan(int dirfd, const char *path, struct dirent ***list, chooser *cho
     return (int)found.count;
 }
 
-/* struct dirent64 is struct dirent: dir.c checks. */
+/* struct dirent64 is struct dirent: dirstream.c checks. */
 #define AS_DIRENT(list, choose, compare)                                    \
     (struct dirent ***)(void *)(list), (chooser *)(void (*)(void))(choose), \
         (comparer *)(void (*)(void))(compare)

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 #include "store/marks.h"
 
 #include "../unit/store/closed_by_name.h"

@@ -321,7 +321,11 @@ local_job() {
 local_context() { # NP NODE
     mkdir -p "$(dmd_of "$2")"
     ARGS+=(-np "$1")
-    pass "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$(dmd_of "$2")" "DYAD_NODE=$2" "${JOB_ENV[@]}"
+    pass "${JOB_ENV[@]}"
+    case ${START:-x} in
+    x) pass "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$(dmd_of "$2")" "DYAD_NODE=$2" ;;
+    dyad-run) ARGS+=("$BIN/dyad-run" --dmd "$(dmd_of "$2")" --node "$2" --) ;;
+    esac
 }
 
 # The managed directory of a local job's node.

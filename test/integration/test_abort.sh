@@ -139,7 +139,10 @@ done
 # --- it does not any more ---------------------------------------------------------------
 
 # abort_at POINT [NAME=VALUE...] -- PROGRAM...: rank 1 is that program, and aborts at that place, which it comes to when rank
-# 2 reads, each time that it has come back.
+# 2 reads, each time that it has come back. (While it is away its neighbour serves what it has published.)
+RANK+='came_back() { until [ "$(grep -c "rank 2[] ].*: rank 1 .*is back after" "$DYAD_LOG_FILE")" -ge "$1" ]; do sleep 0.05; done; }
+one_by_one() { local i; for i in 1 2 3 4 5 6; do right "a$i" "a$i"; [ $i -gt 3 ] || came_back $i; done; }
+'
 abort_at() {
     local point=$1 env=()
     shift
@@ -152,7 +155,7 @@ abort_at() {
     job_ok 40 \
         1@n0 bash -c "$RANK"'wait_for flag.read; all_right; text n0 >"$SSD/n0"' -- \
         1@n0 "$@" -- \
-        1@n1 bash -c "$RANK"'wait_for flag.written; all_right; made flag.read; right n0 n0' -- \
+        1@n1 bash -c "$RANK"'wait_for flag.written; one_by_one; made flag.read; right n0 n0' -- \
         1@n1 bash -c "$RANK"'wait_for flag.read; all_right; right n0 n0; wait_for flag.done'
     [ -e "$WORK/flag.done" ] || fail "$point: rank 1 did not come to its end"
     [ "$(faults)" = 4 ] || fail "$point: not four faults: $(grep fault "$LOG")"
@@ -165,7 +168,7 @@ WRITE='write a; made flag.written; '
 # A process of it waits for a file meanwhile.
 GO_ON='if cat "$SSD/never"; then exit 9; fi # it waits for nobody any more
     all_right # they are here
-    if cat "$SSD/n0"; then exit 10; fi
+    if cat "$SSD/other"; then exit 10; fi # nor for what it asks for now (n0 may be here by now, and is a plain file then)
     text own >"$W/flag.own"; [ "$(cat "$W/flag.own")" = "$(text own)" ]; made flag.done'
 abort_at serve-asked:1 -- bash -c "$RANK$WRITE$GO_ON"
 # At its exit, where it serves the others.

@@ -9,7 +9,7 @@ cluster_up 3
 export X=$PROGS/xfer
 EHOSTUNREACH=113
 # For so long a rank that was killed may be on its way through exec.
-JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3)
+JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" "PYTHON=$PYTHON" DYAD_JOIN_TIMEOUT=3)
 # At the end of a rank's shell that is to die (it is the rank's member).
 RANK+='die() { ulimit -c 0; made flag.killed; kill -"$1" $$; }
 '
@@ -74,6 +74,37 @@ job_killed 40 "read" \
     1@n1 bash -c "$RANK"'echo one >"$SSD/f"; until [ -e "$W/flag.here" ]; do sleep 0.02; done; die KILL' -- \
     1@n1 bash -c "$RANK"'made flag.here; wait_for flag.rewritten; [ "$(cat "$SSD/f")" = "one
 two" ]; made ok.read; made flag.over'
+
+# What a node has made another one has written anew, which is killed at once. The first keeps the name, and no rank of it reads
+# what is out of date: the new bytes, once somebody serves them, or an error, in bounded time.
+cat >"$WORK/newest.py" <<'END'
+import errno, os, sys, time
+path, must = os.environ["SSD"] + "/f", sys.argv[1] == "must"
+for i in range(40):
+    assert os.listdir(os.environ["SSD"]) == ["f"]
+    begin = time.monotonic()
+    try:
+        what = open(path, "r+" if i % 2 else "r").read()
+    except OSError as e:
+        assert not must and e.errno == errno.EHOSTUNREACH, e
+        what = None
+    assert what in (None, "one\ntwo\n") and time.monotonic() - begin < 12, (what, time.monotonic() - begin)
+    if os.stat(path).st_size != 8:
+        sys.exit("stat tells of what is out of date")
+    if what is None and i > 2:
+        break
+print("newest:", what)
+END
+for heir in '' heir; do
+    begin_case
+    job_killed 60 "read neighbour" \
+        1@n0 bash -c "$RANK"'echo one >"$SSD/f"; made flag.one; wait_for flag.killed; "$PYTHON" "$W/newest.py" "$1"; made ok.read; wait_for flag.over' _ "${heir:+must}" -- \
+        1@n0 bash -c "$RANK"'echo x >/dev/null; wait_for flag.killed; "$PYTHON" "$W/newest.py" "$1"; made ok.neighbour; wait_for flag.over' _ "${heir:+must}" -- \
+        1@n1 bash -c "$RANK"'wait_for flag.one; echo two >>"$SSD/f"; die KILL' -- \
+        1@"$([ -n "$heir" ] && echo n1 || echo n2)" bash -c "$RANK"'wait_for ok.read; wait_for ok.neighbour; made flag.over'
+    [ -z "$heir" ] || same_sums 1 n0 n1
+    node_exec n0 test -e "$SSD/f" || fail "node n0 has lost what it made"
+done
 
 # Removed by a process whose member died before it could say so.
 begin_case

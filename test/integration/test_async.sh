@@ -1,12 +1,12 @@
 #!/bin/bash
-# Signal handlers that use files while their thread is in the library or waits there; cancellation; few
+# Signal handlers that use files while their thread is in the library or waits there, and that interrupt it; cancellation; few
 # descriptors.
 . "$(dirname "$0")/../cluster/lib.sh"
 cluster_up 2
 
 N=300
 [ -z "${DYAD_TEST_LONG:-}" ] || N=3000
-job_ok 60 1@n0 bash -c '"$0" storm "$1" $2 && "$0" cancel "$1" && exec "$0" wait "$1"' "$PROGS/async" "$SSD" $N -- \
+job_ok 60 1@n0 bash -c '"$0" storm "$1" $2 && "$0" cancel "$1" && "$0" interrupt "$1" && exec "$0" wait "$1"' "$PROGS/async" "$SSD" $N -- \
     1@n1 bash -c '"$0" serve "$1" && exec env DYAD_TIMEOUT=20 "$0" check "$1" $2' "$PROGS/async" "$SSD" $N
 
 # A small limit of descriptors, set at the start and when the member has joined: shown to the program, in

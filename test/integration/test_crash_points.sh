@@ -72,6 +72,23 @@ for point in produce-begin:5 produce-published:15 produce-recorded:15 produce-cl
     writer "$point"
 done
 
+# Rank 0 is killed in the close of its only file, when its journal has it: it is whole, on its own node and elsewhere, for who
+# waits for it already and for who comes later.
+closer() {
+    case_begin "0/$1"
+    job_killed 40 "near far late" \
+        1@n0 bash -c "$RANK"'hello 0; text new >"$SSD/new"; wait_for flag.over' -- \
+        1@n0 bash -c "$RANK"'hello 1; right new new; made ok.near; wait_for flag.over' -- \
+        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'right new new; made ok.far; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'wait_for ok.near; wait_for ok.far; right new new; made ok.late; made flag.over'
+    died 0
+}
+
+for point in produce-recorded produce-published; do
+    closer "$point"
+done
+
 # Rank 1 reads what rank 0 wrote, and is killed over it. Rank 2, its neighbour, reads some of it, and all of it after it
 # was written anew.
 reader() {
@@ -105,6 +122,24 @@ holder() {
 
 for point in invalidate-begin invalidate-begin:3 invalidate-removed invalidate-removed:4; do
     holder "$point"
+done
+
+# The same of files that rank 1 has made: they keep their names, and come again in their newer version.
+maker() {
+    case_begin "1/$1"
+    job_killed 40 "near" \
+        1@n0 bash -c "$RANK"'wait_for flag.written; for i in 1 2 3 4; do text "again$i" >"$SSD/m$i"; done; made flag.rewritten; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'hello 1; for i in 1 2 3 4; do text "m$i" >"$SSD/m$i"; done; made flag.written; wait_for flag.over' -- \
+        1@n1 bash -c "$RANK"'wait_for flag.gone.1; wait_for flag.rewritten; for i in 1 2 3; do right "m$i" "again$i"; done; made flag.read
+            wait_for flag.seen; made ok.near; made flag.over' -- \
+        1@n1 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; until [ -e "$W/flag.read" ]; do for i in 1 2 3 4; do [ -s "$SSD/m$i" ]; done; done
+            until right m4 again4; do sleep 0.02; done; made flag.seen; wait_for flag.over' -- \
+        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+    died 1
+}
+
+for point in outdated-marked:2 invalidate-removed:4 fetch-exchanged; do
+    maker "$point"
 done
 
 # Rank 0 has written files, has copies, and is killed. Rank 1 begins to adopt them and is killed over it; rank 2, which is

@@ -2,6 +2,7 @@
 # Who holds a file that its writer has closed: children before their exec, programs without the library,
 # processes that are killed.
 . "$(dirname "$0")/../cluster/lib.sh"
+need perl
 cluster_up 2
 
 # Children of posix_spawn and vfork hold, for a moment, whatever is open.
@@ -22,6 +23,13 @@ job_ok 60 1@n0 bash -c '
     exec 6>&-
     kill -9 $child
     wait $child
+    # The same; the child has written its title over what it was started with.
+    exec 6>titled
+    perl -e "\$0 = q(x) x 30000; open(F, q(>), shift); close(F); sleep 600" "$2/titled" >&6 6>&- & child=$!
+    until [ -e "$2/titled" ]; do sleep 0.02; done
+    exec 6>&-
+    kill -9 $child
+    wait $child
     # A program without the library cannot tell us of its end.
     exec 5>foreign
     LD_PRELOAD= sh -c "touch \"$2/started\"; echo foreign; sleep 0.5; echo end" >&5 5>&- &
@@ -38,8 +46,10 @@ job_ok 60 1@n0 bash -c '
     for how in _exit quick_exit raw; do [ "$(cat $how)" = begin ] || exit 2; done
     [ "$(cat foreign)" = "$(printf "foreign\nend")" ] || exit 3
     export DYAD_TIMEOUT=1
-    for how in abort kill held; do ! cat $how 2>/dev/null || exit 4; done' "$SSD"
-grep -q '"held" is not published: process .*killed' "$LOG" || fail "nobody says who was killed"
+    for how in abort kill held titled; do ! cat $how 2>/dev/null || exit 4; done' "$SSD"
+for name in held titled; do
+    grep -q "\"$name\" is not published: process .*killed" "$LOG" || fail "nobody says who was killed that had $name open"
+done
 
 # A mapping that can be written holds its file, too.
 job_ok 60 1@n0 "$PROGS/mapped" "$SSD" -- \

@@ -73,8 +73,17 @@ part 'a constructor of a library opens a copy while its process joins'
 launch 60 1@n0 bash -c "$RANK"'echo old >"$SSD/f"; made flag.old; wait_for flag.over'
 flag old
 ! job 30 1@n1 bash -c "$RANK"'are old f; ulimit -c 0; kill -9 $$' || fail "the reader was not killed"
-launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.over"
+status=0
+job 20 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/none" "$WORK/flag.none" late || status=$?
+[ $status != 0 ] && [ $status != 124 ] && [ $status != 137 ] || fail "the open of what is not here, whose member waits for it: status $status"
+grep -q 'of "none": .* waits for the library that is being loaded here' "$LOG" || fail "no word why it failed"
+launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.begun"
+flag begun
+launch 30 1@n1 "$PROGS/opener" "$PROGS/opener_plugin.so" "$SSD/f" "$WORK/flag.over" late
+flag over
+grep -q '"f" is opened as it is: .* waits for the library that is being loaded here' "$LOG" || fail "the member has not waited"
 launch_ends 1
+launch_ends 2
 launch_ends 0
 
 part 'the only rank of the node is in exec'

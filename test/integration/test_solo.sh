@@ -46,6 +46,14 @@ ok "the writer" $two
 [ "$(live) $(slots)" = "0 2" ] || fail "left in the directory: $(ls "$SESSION/dyad")"
 nothing_left
 
+part 'failed ranks with nothing to hand over leave at once'
+# Each would take two seconds, the bound of a hand-over.
+status=0
+# shellcheck disable=SC2016
+node_exec n0 env "DYAD_LOG_FILE=$LOG" timeout -k 2 30 bash -c 'for ((i = 0; i < 20; i++)); do "$0" --dmd "$1" --session-dir "$2" sh -c "exit 3"
+    [ $? -eq 3 ] || exit 1; done' "$BIN/dyad-run" "$SSD" "$SESSION" </dev/null || status=$?
+[ $status -eq 0 ] || fail "they waited: status $status"
+
 part 'two terminals of one machine, with a directory each'
 local_run() {
     local node=$1

@@ -47,7 +47,15 @@ removed() {
     done
     ! grep -q '"held" below .* removed' "$LOG" || fail "what a stopped rank writes was removed"
     ! grep 'did not confirm in time' "$LOG" || fail "nobody looked in its place"
-    : >"$LOG"
+    mv "$LOG" "$WORK/log.removed"
+}
+
+# What that rank had made keeps its name until it is replaced.
+not_used() {
+    local file
+    for file; do
+        grep -q "\"$file\" below .* is out of date: not used any more" "$WORK/log.removed" || fail "$file was not taken care of by a neighbour"
+    done
 }
 
 # A home of some of the copies is stopped after they were fetched, before it is given up: the other one knows of them.
@@ -80,7 +88,8 @@ more"'
 job_end_ok 60
 # Two ranks are stopped, which may be its homes one after the other: 1.5 times the bound for each, and a holder.
 for name in copy own held; do between $name 0 8; done
-removed copy d/copy own gone link
+removed copy d/copy gone link
+not_used own
 
 # It has been given up by all when the new versions come.
 begin_case
@@ -96,7 +105,8 @@ more"' -- \
 more"'
 job_end_ok 60
 for name in copy own held; do between $name 0 1; done
-removed copy d/copy own gone link
+removed copy d/copy gone link
+not_used own
 
 # It is killed before it goes on: who takes over its journal does not withdraw what is newer.
 begin_case

@@ -2,12 +2,15 @@
  * async.c - events that interrupt a thread in the library
  *
  *   async storm DIR N     a timer's handler writes files while the main thread writes
- * files, allocates and frees: DIR/h0.. and DIR/m0.., N of each async wait DIR        waits
- * for DIR/awaited, which is published only when a handler has published DIR/asked during
- * that wait; then five more signals async serve DIR       the other side of it: reads
- * DIR/asked, writes DIR/awaited async cancel DIR      cancels a thread that waits for
- * DIR/never in open(), and one in fopen(); a cleanup handler writes DIR/cleanup; then
- * writes DIR/after async check DIR N     reads what storm and cancel wrote
+ * files, allocates and frees: DIR/h0.. and DIR/m0.., N of each
+ *   async interrupt DIR   a handler without SA_RESTART ends a wait for DIR/never, in open()
+ * and in fopen(), with EINTR
+ *   async wait DIR        waits for DIR/awaited, which is published only when a handler has
+ * published DIR/asked during that wait; then five more signals, and a child's end
+ *   async serve DIR       the other side of it: reads DIR/asked, writes DIR/awaited
+ *   async cancel DIR      cancels a thread that waits for DIR/never in open(), and one in
+ * fopen(); a cleanup handler writes DIR/cleanup; then writes DIR/after
+ *   async check DIR N     reads what storm and cancel wrote
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *dir;
@@ -80,9 +84,9 @@ static void on_storm(int signal)
     errno = saved;
 }
 
-static void on_signal(int number, void (*fn)(int))
+static void on_signal(int number, void (*fn)(int), int flags)
 {
-    struct sigaction action = {.sa_handler = fn}; /* no SA_RESTART */
+    struct sigaction action = {.sa_handler = fn, .sa_flags = flags};
 
     if (sigaction(number, &action, NULL) < 0)
         die("sigaction");
@@ -95,7 +99,7 @@ static int storm(int n)
     char path[4096];
 
     atomic_store(&limit, n);
-    on_signal(SIGALRM, on_storm);
+    on_signal(SIGALRM, on_storm, 0);
     setitimer(ITIMER_REAL, &timer, NULL);
     for (int i = 0; i < n || atomic_load(&handled) < n; i++) {
         for (int k = 0; k < 50; k++)
@@ -119,6 +123,14 @@ static void on_ask(int signal)
     }
 }
 
+static _Atomic int ended;
+
+static void on_child(int signal)
+{
+    (void)signal;
+    atomic_fetch_add(&ended, 1);
+}
+
 /* A rank all of whose threads wait for files counts as one that will publish nothing. */
 static void *alive(void *arg)
 {
@@ -127,26 +139,93 @@ static void *alive(void *arg)
     return arg;
 }
 
-static int wait_for(void)
+static void start_alive(void)
 {
     pthread_t thread;
-    sigset_t alarm;
+    sigset_t ours;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGALRM);
+    sigaddset(&ours, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &ours, NULL); /* in that thread */
+    if (pthread_create(&thread, NULL, alive, NULL) != 0)
+        die("pthread_create");
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL);
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* What a child has written half of is there, but not for who waits for it. */
+static void interrupt_half(void)
+{
+    int ready[2], over[2];
+    char path[4096], byte = 0;
+    FILE *stream = tmpfile();
+    pid_t child;
+
+    path_of(path, "half", 0);
+    if (!stream || pipe(ready) < 0 || pipe(over) < 0 || (child = fork()) < 0)
+        die("half");
+    if (child == 0) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        close(over[1]);
+        if (fd < 0 || write(fd, "half", 4) != 4 || write(ready[1], "", 1) != 1)
+            _exit(1);
+        _exit(read(over[0], &byte, 1) != 0);
+    }
+    close(over[0]);
+    if (read(ready[0], &byte, 1) != 1)
+        die("half: the writer");
+    alarm(1);
+    if (freopen(path, "r", stream) || errno != EINTR)
+        die("freopen of what is half written, interrupted");
+    close(over[1]);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static int interrupt(void)
+{
+    char path[4096];
+
+    start_alive();
+    on_signal(SIGALRM, on_alarm, 0);
+    path_of(path, "never", 0);
+    alarm(1);
+    if (open(path, O_RDONLY) >= 0 || errno != EINTR)
+        die("open, interrupted");
+    alarm(1);
+    if (fopen(path, "r") || errno != EINTR)
+        die("fopen, interrupted");
+    alarm(1);
+    if (freopen(path, "r", stdin) || errno != EINTR)
+        die("freopen, interrupted");
+    interrupt_half();
+    return 0;
+}
+
+static int wait_for(void)
+{
     struct itimerval timer = {.it_interval = {.tv_usec = 100000},
                               .it_value = {.tv_usec = 300000}};
     char path[4096];
 
-    sigemptyset(&alarm);
-    sigaddset(&alarm, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &alarm, NULL); /* in that thread */
-    if (pthread_create(&thread, NULL, alive, NULL) != 0)
-        die("pthread_create");
-    pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
-    on_signal(SIGALRM, on_ask);
+    start_alive();
+    on_signal(SIGALRM, on_ask, SA_RESTART);
+    /* As perl's $SIG{CHLD}: a child's end interrupts nobody who does not ask for it. */
+    on_signal(SIGCHLD, on_child, 0);
+    if (fork() == 0) {
+        usleep(200000);
+        _exit(0);
+    }
     setitimer(ITIMER_REAL, &timer, NULL);
     path_of(path, "awaited", 0);
     errno = 0;
     read_path(path, "awaited");
-    return atomic_load(&asked) > 0 ? 0 : 1;
+    return atomic_load(&asked) > 0 && atomic_load(&ended) > 0 ? 0 : 1;
 }
 
 static int serve(void)
@@ -231,6 +310,8 @@ int main(int argc, char **argv)
     dir = argc > 2 ? argv[2] : "";
     if (!strcmp(what, "storm"))
         return storm(n);
+    if (!strcmp(what, "interrupt"))
+        return interrupt();
     if (!strcmp(what, "wait"))
         return wait_for();
     if (!strcmp(what, "serve"))

@@ -1,5 +1,5 @@
 /*
- * engine_ops.c - the engine's table, called by hand
+ * client_ops.c - the engine's table, called by hand
  *
  * engine_ops DMD SCRIPT OUTPUT|-: runs the lines of a script in a process below the
  * preload, without the wrapper's part in it: names are changed by system calls, and the
@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 
 static const struct engine_ops *ops;
 static const char *dmd;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 #include "store/marks.h"
 
 int main(int argc, char *argv[])

@@ -1,14 +1,38 @@
 /* What opener loads. The first thing its process does with a managed file it does under the
- * dynamic loader's lock. */
+ * dynamic loader's lock. "late": not before the member's thread waits for that lock. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+/* The member's thread and the one that loads the engine for it
+ * (src/wrapper/member_thread.c) are there: the latter waits for us, at once or in a moment.
+ */
+static int are_there(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int n = -2; /* . and .. */
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n >= 3;
+}
+
 __attribute__((constructor)) static void open_file(int argc, char **argv)
 {
-    int fd = argc == 4 ? open(argv[2], O_RDONLY) : -1;
+    int fd;
 
+    for (int i = 0; argc == 5 && !are_there(); i++) {
+        if (i == 2000) {
+            fprintf(stderr, "opener: the member's thread does not begin\n");
+            _exit(2);
+        }
+        usleep(5000);
+    }
+    fd = argc >= 4 ? open(argv[2], O_RDONLY) : -1;
     if (fd < 0) {
         perror("opener: open");
         exit(1);

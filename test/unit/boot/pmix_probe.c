@@ -239,12 +239,12 @@ int main(int argc, char **argv)
     if ((rc = begin(timeout)))
         return rc;
     if (strcmp(probe.mode, "closed") == 0 && !probe.failed) {
-        boot_pmix_destroy(probe.pmix);
+        boot_pmix_destroy(probe.pmix, true);
         if ((rc = begin(timeout)))
             return rc;
     }
     leave = util_clock_now();
-    boot_pmix_destroy(probe.pmix);
+    boot_pmix_destroy(probe.pmix, true);
     uint64_t end = util_clock_now();
     printf(
         "rank %u of %u on %u nodes: present %u absent %u wrong %u; ready %.1f committed "

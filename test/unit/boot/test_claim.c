@@ -53,6 +53,13 @@ static void test_name(void **state)
     assert_true(len < sizeof(address));
     boot_claim_address(&id, NULL, &other);
     assert_memory_not_equal(&other, &address, len);
+    /* Of a launch the first half of the hash is the same on each node. */
+    const char *hash = strchr(address.sun_path + 6, '/') + 1;
+    size_t before = (size_t)(hash - (const char *)&address);
+    b.node[0] = 'm';
+    boot_claim_address(&b, "kvs", &other);
+    assert_memory_equal(&other, &address, before + BOOT_CLAIM_LAUNCH_LEN);
+    assert_memory_not_equal(&other, &address, before + 2 * BOOT_CLAIM_LAUNCH_LEN);
     strcpy(b.nspace, "test.clai");
     b.node[0] = 'm';
     strcpy(b.node + 1, id.node); /* the same letters, the border elsewhere */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -441,6 +442,31 @@ static void test_descendants(void **state)
     assert_int_equal(boot_procs_descendants(getpid(), found, 8), 0);
 }
 
+static void do_serve(void)
+{
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+    }
+    prctl(PR_SET_NAME, BOOT_PROCS_SERVER);
+    pause();
+}
+
+/* It is a rank of its own, with what is below it. */
+static void test_server(void **state)
+{
+    pid_t found[4];
+    size_t n = 1;
+
+    (void)state;
+    pid_t pid = spawn(do_serve), child = only_child(pid);
+    for (int i = 0; i < 400 && (n = boot_procs_descendants(getpid(), found, 4)) != 0; i++)
+        usleep(5000);
+    end(pid);
+    assert_true(child > 0);
+    assert_int_equal(n, 0);
+}
+
 static void test_unreadable(void **state)
 {
     (void)state;
@@ -463,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_zombies),
         cmocka_unit_test(test_ignored),
         cmocka_unit_test(test_descendants),
+        cmocka_unit_test(test_server),
         cmocka_unit_test(test_unreadable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

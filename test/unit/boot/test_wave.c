@@ -39,8 +39,8 @@ struct node {
     unsigned away;      /* of no_producer: NOBODY_IN_REACH */
     unsigned may_leave; /* NO_PRODUCER, given to it at its exit */
     uint64_t confirm;   /* the wave whose look-ups are under way here; 0: none */
-    bool keeps_waiting; /* does not end its waits at a verdict: must be left alone then */
-    bool release;       /* NO_PRODUCER: become busy inside the callback */
+    uint64_t candidate;
+    bool release; /* NO_PRODUCER: become busy inside the callback */
 };
 
 static struct {
@@ -142,8 +142,17 @@ static bool op_confirm(void *arg, uint64_t number)
     return true;
 }
 
-static const struct boot_wave_ops ops = {
-    .send = op_send, .live = op_live, .confirm = op_confirm, .verdict = op_verdict};
+static uint64_t op_candidate(void *arg, uint64_t *name)
+{
+    *name = 1000 + (uint64_t)((struct node *)arg - net.node);
+    return ((struct node *)arg)->candidate;
+}
+
+static const struct boot_wave_ops ops = {.send = op_send,
+                                         .live = op_live,
+                                         .confirm = op_confirm,
+                                         .candidate = op_candidate,
+                                         .verdict = op_verdict};
 
 static void net_open(uint32_t n, unsigned seed)
 {
@@ -384,9 +393,9 @@ static void test_missing(void **state)
     }
 }
 
-/* A rank that was told and whose waits have not ended yet does not make for another
- * verdict. */
-static void test_told_is_busy(void **state)
+/* Ranks that were told and wait on are not told again but at a kick, or when one of them
+ * has waited for something else meanwhile. */
+static void test_told_once(void **state)
 {
     (void)state;
     net_open(20, 3);
@@ -396,17 +405,60 @@ static void test_told_is_busy(void **state)
     }
     drain();
     assert_int_equal(verdicts(false), 20);
-    for (uint32_t r = 0; r < 20; r++)
+    for (uint32_t r = 1; r < 20; r++)
         boot_wave_kick(net.node[r].wave);
     drain();
-    for (uint32_t r = 0; r < 19; r++)
-        set(r, QUIET); /* new waits; rank 19 still wakes its threads */
-    drain();
     assert_int_equal(verdicts(false), 20);
-    set(19, QUIET);
+    boot_wave_kick(net.node[0].wave); /* the root */
     drain();
     assert_int_equal(verdicts(false), 40);
+    set(19, 0); /* at work: the others stay quiet */
+    drain();
+    boot_wave_kick(net.node[0].wave);
+    drain();
+    assert_int_equal(verdicts(false), 40);
+    set(19, QUIET);
+    drain();
+    assert_int_equal(verdicts(false), 60);
     net_close();
+}
+
+/* All hear whose wait is to end: the lowest candidate, of equal ones the lowest
+ * name. Then only that rank goes on, and the next verdict is about what it waits for then.
+ */
+static void test_chosen(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 60; seed++) {
+        uint32_t n = 1 + seed * 3;
+        net_open(n, seed);
+        for (uint32_t r = 0; r < n; r++) {
+            net.node[r].release = false;
+            net.node[r].candidate = r % 5 == 1 ? BOOT_WAVE_NONE : 10 + roll(n / 2 + 1);
+            set(r, r % 5 == 1 ? EXITING : QUIET);
+        }
+        for (unsigned round = 1; round <= 5; round++) {
+            uint32_t best = 0;
+            drain();
+            for (uint32_t r = 0; r < n; r++)
+                if (net.node[r].candidate < net.node[best].candidate)
+                    best = r;
+            for (uint32_t r = 0; r < n; r++) {
+                uint64_t candidate, name;
+                assert_int_equal(net.node[r].no_producer + net.node[r].may_leave, round);
+                assert_true(boot_wave_chosen(net.node[r].wave, &candidate, &name));
+                assert_int_equal(name, 1000 + best);
+                assert_int_equal(candidate, net.node[best].candidate);
+            }
+            net.node[best].candidate = 10 + roll(n / 2 + 1);
+            set(best, 0);
+            if (roll(2))
+                drain();
+            set(best, QUIET);
+        }
+        assert_false(net.wrong);
+        net_close();
+    }
 }
 
 /* Something happens between report and answer, and the rank is quiet again: the first sum
@@ -681,7 +733,7 @@ static void ring_verdict(void *arg, enum boot_wave_verdict verdict)
 }
 
 static const struct boot_wave_ops ring_ops = {
-    .open = true, .send = ring_send, .live = ring_live, .verdict = ring_verdict};
+    .send = ring_send, .live = ring_live, .verdict = ring_verdict};
 
 static void ring_set(uint32_t place, uint32_t state)
 {
@@ -853,7 +905,8 @@ int main(void)
         cmocka_unit_test(test_one_busy_rank_holds_all),
         cmocka_unit_test(test_no_producer_again),
         cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_told_is_busy),
+        cmocka_unit_test(test_told_once),
+        cmocka_unit_test(test_chosen),
         cmocka_unit_test(test_activity_between_the_waves),
         cmocka_unit_test(test_never_joined),
         cmocka_unit_test(test_deaths),

@@ -251,7 +251,7 @@ uint32_t churn_any_there(struct churn_net *net)
     }
 }
 
-/* --- joining, as engine/member_session.c does it --- */
+/* --- joining, as engine/membership/session_member.c does it --- */
 
 static void join_begin(struct churn_net *net, struct churn_rank *newcomer)
 {

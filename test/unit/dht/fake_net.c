@@ -122,7 +122,7 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
         abort();
 }
 
-/* The words of the real table (store/answers.h): an answer is gone with its keeper. */
+/* The words of the real table (store/cache_table.h): an answer is gone with its keeper. */
 static struct fake_answer *shared_of(struct fake_rank *self, const char *upath)
 {
     struct fake_net *net = self->net;
@@ -191,7 +191,7 @@ static void op_answer_drop(void *arg, uint64_t put)
     }
 }
 
-static void op_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
+static void op_invalidate_node(void *arg, const struct dyad_entry *newer, uint32_t rank,
                                uint64_t token)
 {
     struct fake_rank *self = arg;
@@ -227,7 +227,7 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .answer_drop = op_answer_drop,
                                         .answer_told = op_answer_told,
                                         .answer_told_at = op_answer_told_at,
-                                        .invalidate_left = op_invalidate_left,
+                                        .invalidate_node = op_invalidate_node,
                                         .wanted = op_wanted,
                                         .silent = op_silent};
 

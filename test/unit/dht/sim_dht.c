@@ -420,7 +420,8 @@ struct listing {
     uint64_t names, pages;
 };
 
-/* As engine/list.c fills a page: a byte, the name and a NUL, 64 KiB at most. */
+/* As engine/namespace/listing.c fills a page: a byte, the name and a NUL, 64 KiB at most.
+ */
 static int add_name(const char *name, const struct dyad_entry *entry, void *arg)
 {
     struct listing *l = arg;

@@ -1216,7 +1216,7 @@ static void bury_as(struct fake_net *net, uint32_t rank, unsigned key,
     struct dyad_entry gone = {
         .upath = fake_key(key), .version = *version, .owner = rank, .state = GONE};
 
-    gone.version.incarnation++; /* as engine/adopt.c has it */
+    gone.version.incarnation++; /* as engine/recovery/takeover.c has it */
     assert_int_equal(dht_node_restore(net->rank[rank].node, &gone), 0);
 }
 
@@ -1472,6 +1472,61 @@ static void test_half_published(void **state)
         assert_int_equal(record->entry.version.counter, v1.counter + 1);
     }
     assert_int_equal(dht_node_pending(net->rank[owner].node), 0);
+    fake_net_destroy(net);
+}
+
+struct ahead {
+    struct fake_net *net;
+    unsigned calls, published; /* PUBLISHes sent before the last call */
+    struct dyad_version version[4];
+    int done;
+};
+
+static void ahead(void *arg, const struct dyad_version *version)
+{
+    struct ahead *a = arg;
+
+    assert_in_range(a->calls, 0, 3);
+    a->version[a->calls++] = *version;
+    a->published = a->net->sent[NET_MSG_PUBLISH];
+}
+
+static void ahead_done(void *arg, int status, const struct dyad_version *version)
+{
+    struct ahead *a = arg;
+
+    assert_int_equal(status, 0);
+    assert_int_equal(dyad_version_cmp(version, &a->version[a->calls - 1]), 0);
+    a->done++;
+}
+
+/* Who publishes hears of each version before any home does: also of the next one, when the
+ * homes know a higher one. */
+static void test_ahead(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 3);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), writer = stranger(net, 0, owner);
+    struct ahead a = {.net = net};
+    struct dyad_version v1, v2;
+    unsigned sent;
+
+    (void)state;
+    publish_ok(net, owner, 0, 5, PUB, &v1);
+    publish_ok(net, owner, 0, 6, PUB, &v2);
+    struct dyad_entry entry = {
+        .upath = "key0", .owner = writer, .state = PUB, .mode = 0100644};
+    sent = net->sent[NET_MSG_PUBLISH];
+    assert_int_equal(
+        dht_node_publish_ahead(net->rank[writer].node, &entry, ahead, ahead_done, &a), 0);
+    assert_int_equal(a.calls, 1);
+    assert_int_equal(a.published, sent);
+    assert_true(fake_net_run_until(net, &a.done, SEC));
+    assert_int_equal(a.calls, 2);
+    assert_int_equal(a.published,
+                     sent + 2); /* refused by both homes, or one and on its way */
+    assert_in_range(a.version[0].counter, 1, v2.counter);
+    assert_int_equal(a.version[1].counter, v2.counter + 1);
+    assert_int_equal(net->sent[NET_MSG_PUBLISH], sent + 4);
     fake_net_destroy(net);
 }
 
@@ -2002,6 +2057,7 @@ int main(void)
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_restore_during_relay),
         cmocka_unit_test(test_listing),
+        cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),
     };

@@ -115,6 +115,33 @@ static void test_silent(void **state)
     fake_net_destroy(s.net);
 }
 
+/* Who keeps the name of what is older is told of the next version as well, and who does
+ * not is not. */
+static void test_stays(void **state)
+{
+    (void)state;
+    for (int stays = 0; stays < 2; stays++) {
+        struct scene s = scene_begin();
+        fake_publish_ok(s.net, s.a, 0, 5, PUB);
+        s.net->rank[s.a].hold = true;
+        for (unsigned version = 0; version < 3; version++) {
+            unsigned held = s.net->rank[s.a].nheld;
+            publish(&s, s.owner);
+            run_to(&s, MSEC);
+            assert_int_equal(s.net->rank[s.a].nheld,
+                             version == 0 || stays ? held + EACH : held);
+            for (; held < s.net->rank[s.a].nheld; held++) {
+                if (stays)
+                    dht_node_stays(s.net->rank[s.a].node, s.net->rank[s.a].held[held]);
+                dht_node_invalidated(s.net->rank[s.a].node, s.net->rank[s.a].held[held]);
+            }
+            assert_true(fake_net_run_until(s.net, &s.r.calls, 10 * SEC));
+            assert_int_equal(s.r.status, 0);
+        }
+        fake_net_destroy(s.net);
+    }
+}
+
 /* It is the owner of the version before, and nobody's holder. */
 static void test_silent_owner(void **state)
 {
@@ -464,31 +491,25 @@ static void test_home_is_silent(void **state)
     fake_net_destroy(s.net);
 }
 
-/* Who wants a file and finds its owner dead asks one rank of its node after the other. */
-static void test_owner_gone(void **state)
+/* The live ranks of its node, one after the other. */
+static void test_neighbours(void **state)
 {
     struct scene s = scene_begin();
     struct dht_node *node = s.net->rank[s.a].node;
-    struct dyad_entry entry = fake_record(s.net, s.homes[0], 0)->entry;
     uint32_t first = s.owner + 1, second = s.owner + 2;
 
     (void)state;
+    assert_int_equal(dht_node_neighbour(node, s.owner, DYAD_RANK_NONE), first);
+    assert_int_equal(dht_node_neighbour(node, s.owner, first), second);
+    assert_int_equal(dht_node_neighbour(node, s.owner, second), DYAD_RANK_NONE);
     fake_net_kill(s.net, s.owner, true);
-    assert_int_equal(dht_node_owner_gone(node, &entry, DYAD_RANK_NONE), first);
-    fake_net_run(s.net, MSEC);
-    assert_int_equal(left(&s, first), 1);
-    assert_int_equal(s.net->rank[first].left_by, s.owner);
-    assert_int_equal(s.net->rank[first].invalidated.owner, s.owner);
-    assert_int_equal(left(&s, second), 0);
-    assert_int_equal(dht_node_owner_gone(node, &entry, first), second);
-    fake_net_run(s.net, MSEC);
-    assert_int_equal(left(&s, second), 1);
-    assert_int_equal(dht_node_owner_gone(node, &entry, second), DYAD_RANK_NONE);
     fake_net_kill(s.net, first, true);
-    assert_int_equal(dht_node_owner_gone(node, &entry, DYAD_RANK_NONE), second);
+    assert_int_equal(dht_node_neighbour(node, s.owner, DYAD_RANK_NONE), second);
+    assert_int_equal(dht_node_neighbour(node, DYAD_RANK_NONE, DYAD_RANK_NONE),
+                     DYAD_RANK_NONE);
     fake_net_run(s.net, 2 * SEC);
-    assert_int_equal(left(&s, second), 2 + 2); /* and by each home: nobody serves it */
-    look_up(s.net, s.c);                       /* it is published as before */
+    assert_int_equal(left(&s, second), 0); /* it is published as before: nobody is asked */
+    look_up(s.net, s.c);
     fake_net_destroy(s.net);
 }
 
@@ -549,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_stays),
         cmocka_unit_test(test_silent_owner),
         cmocka_unit_test(test_silent_neighbours),
         cmocka_unit_test(test_other_disks),
@@ -560,7 +582,7 @@ int main(void)
         cmocka_unit_test(test_home_stopped),
         cmocka_unit_test(test_home_was_stopped),
         cmocka_unit_test(test_home_is_silent),
-        cmocka_unit_test(test_owner_gone),
+        cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

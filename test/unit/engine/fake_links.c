@@ -3,8 +3,6 @@
  */
 #include "fake_links.h"
 
-#include "engine/lease.h"
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "engine/gather.h"
+#include "boot/fdtable.h"
+#include "engine/core/module.h"
 #include "util/log.h"
 
 /* Much of what follows looks at none of its arguments. */
@@ -185,16 +184,15 @@ bool dht_node_is_unsure(const struct dht_node *node)
     return false;
 }
 
+void dht_node_joined(struct dht_node *node)
+{
+}
+
 void dht_node_tick(struct dht_node *node)
 {
 }
 
 /* --- the rest of a member, which has nothing to do --- */
-
-const char *member_describe(struct member *member, uint32_t rank)
-{
-    return "a rank";
-}
 
 struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
                                    const struct boot_wave_ops *o, void *arg)
@@ -234,96 +232,9 @@ void member_session_peer_up(struct member *member, const struct net_peer *peer)
 {
 }
 
-bool member_session_receive(struct member *member, const struct net_msg *msg)
-{
-    return false;
-}
-
-void member_session_look(struct member *member)
-{
-}
-
-void member_stop(struct member *member)
-{
-}
-
-int linger_start(struct member *member)
-{
-    return 0;
-}
-
 bool linger_may_leave(const struct member *member)
 {
     return false;
-}
-
-int revalidate_start(struct member *member)
-{
-    return 0;
-}
-
-int catch_up_start(struct member *member)
-{
-    return 0;
-}
-
-void revalidate_rank(struct member *member, uint32_t rank)
-{
-}
-
-void answers_open(struct member *member)
-{
-}
-
-bool answers_get(void *arg, const char *upath, uint64_t now, struct dyad_answer *answer)
-{
-    return false;
-}
-
-uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer)
-{
-    return 0;
-}
-
-void answers_told(void *arg, const char *upath, uint64_t now, bool published)
-{
-    (void)arg;
-    (void)upath;
-    (void)now;
-    (void)published;
-}
-
-uint64_t answers_told_at(void *arg, const char *upath, bool published)
-{
-    (void)arg;
-    (void)upath;
-    (void)published;
-    return 0;
-}
-
-void answers_drop(void *arg, uint64_t put)
-{
-}
-
-void adopt_look(struct member *member)
-{
-}
-
-void adopt_invalidate_left(void *arg, const struct dyad_entry *newer, uint32_t rank,
-                           uint64_t token)
-{
-}
-
-void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
-{
-}
-
-void shared_wanted(void *arg, const char *upath)
-{
-}
-
-void shared_peer(struct member *member, const struct net_peer *peer)
-{
 }
 
 bool within_is_inner(struct member *member)
@@ -331,102 +242,25 @@ bool within_is_inner(struct member *member)
     return false;
 }
 
-bool within_receive(struct member *member, const struct net_msg *msg)
-{
-    return true;
-}
-
-void within_peer_up(struct member *member, const struct net_peer *peer)
+void net_loop_stop(struct net_loop *loop)
 {
 }
 
-int lease_start(struct member *member)
-{
-    return 0;
-}
-
-void lease_ask_stood_still(struct member *member, uint64_t ns)
-{
-}
-
-void first_look_stood_still(struct member *member, uint64_t ns)
-{
-}
-
-uint64_t lease_length(const struct member *member)
-{
-    return 0;
-}
-
-void lease_held(void *arg)
-{
-}
-
-void lease_pong(struct member *member, const struct net_msg *msg)
-{
-}
-
-void adopt_gone_step(struct member *member)
-{
-}
-
-bool consume_confirm(struct member *member, uint64_t number)
+bool servers_is_one(struct member *member, uint32_t rank)
 {
     return false;
 }
 
-void consume_fail_waiting(struct member *member, bool away)
-{
-}
-
-void linger_rank_changed(struct member *member)
-{
-}
-
-void consume_say_waiting(struct member *member)
-{
-}
-
-void consume_rank_up(struct member *member, uint32_t rank)
-{
-}
-
-void transfer_peer_down(struct member *member, uint32_t rank)
-{
-}
-
-bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
-                      size_t len)
-{
-    return false;
-}
-
-void serve_get(struct member *member, const struct net_msg *msg)
-{
-}
-
-void dump_serve(struct member *member, const struct net_msg *msg)
-{
-}
-
-void list_serve(struct member *member, const struct net_msg *msg)
-{
-}
-
-void list_rank_changed(struct member *member)
-{
-}
-
-bool gather_receive(struct member *member, const struct net_msg *msg)
-{
-    return false;
-}
-
-void gather_peer_down(struct member *member, uint32_t rank)
+void boot_fdtable_drop(int fd)
 {
 }
 
 /* --- the member --- */
+
+extern const struct member_module links_module, lost_module, side_module;
+
+static const struct member_module *const modules[] = {&links_module, &lost_module,
+                                                      &side_module, NULL};
 
 void links_begin(uint32_t nranks)
 {
@@ -437,17 +271,17 @@ void links_begin(uint32_t nranks)
     job.nranks = job.nnodes = nranks;
     links_member->job = &job;
     links_member->config = &config;
+    links_member->modules = modules;
     links_member->state = MEMBER_JOINED;
     fake_clock_begin(UTIL_NSEC_PER_SEC);
     links_nlasts = 0;
     links_side = DHT_SIDE_BIGGER;
-    assert_int_equal(member_links_open(links_member), 0);
+    assert_int_equal(modules_sized(links_member), 0);
 }
 
 void links_end(void)
 {
-    side_stop(links_member);
-    lost_stop(links_member);
+    modules_destroy(links_member);
     net_timer_destroy(links_member->dht_timer);
     fake_clock_end();
 }

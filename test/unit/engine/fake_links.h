@@ -1,15 +1,15 @@
 /*
  * fake_links.h - who is there, as a member sees it, without a network
  *
- * Real: member_links.c, lost.c, absent.c and side.c. The worker and the table are played
- * here, time and timers by fake_clock.h: a rank is heard of, comes and goes when the test
- * says so, and what it is sent is counted. This is rank 0; each rank is on a node of its
- * own.
+ * Real: links.c, unreachable.c, unjoined.c and partition.c. The worker and the table are
+ * played here, time and timers by fake_clock.h: a rank is heard of, comes and goes when the
+ * test says so, and what it is sent is counted. This is rank 0; each rank is on a node of
+ * its own.
  */
 #ifndef DYAD_UNIT_FAKE_LINKS_H
 #define DYAD_UNIT_FAKE_LINKS_H
 
-#include "engine/member_impl.h"
+#include "engine/core/member_impl.h"
 #include "fake_clock.h"
 
 #define LINKS_RANKS_MAX 8

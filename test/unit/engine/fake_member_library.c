@@ -4,7 +4,7 @@
  */
 #include <stddef.h>
 
-#include "engine/member_ops.h"
+#include "engine/core/member_ops.h"
 
 extern const struct member_ops fake_ops;
 __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(

@@ -2,8 +2,8 @@
  * test_adopt_copies.c - copies that nobody was told of for some time, compared with homes
  * that know them, do not, or cannot be asked
  *
- * adopt_copies.c with a clock, a journal and look-ups of our own; the rule of what nobody
- * knows is also in test_revalidate.c.
+ * takeover_copies.c with a clock, a journal and look-ups of our own; the rule of what
+ * nobody knows is also in test_revalidate.c.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "engine/member_impl.h"
+#include "engine/core/member_impl.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/log.h"

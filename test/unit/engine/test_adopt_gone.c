@@ -1,7 +1,7 @@
 /*
  * test_adopt_gone.c - what a dead rank had published and was removed: when is it withdrawn?
  *
- * adopt_gone.c with a clock, a journal, a table and look-ups of our own.
+ * takeover_gone.c with a clock, a journal, a table and look-ups of our own.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -12,11 +12,14 @@
 
 #include <cmocka.h>
 
-#include "engine/member_impl.h"
+#include "engine/core/member_impl.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/crash.h"
 #include "util/log.h"
+#include "engine/core/module.h"
+
+extern const struct member_module adopt_gone_module;
 
 #define SEC   UTIL_NSEC_PER_SEC
 #define FILES 100
@@ -139,8 +142,8 @@ static void add(unsigned first, unsigned n)
 static void test_withdrawn(void **state)
 {
     (void)state;
-    adopt_gone_again(member);
-    adopt_gone_step(member);
+    adopt_gone_module.homes_changed(member);
+    adopt_gone_module.table_changed(member);
     assert_false(adopt_gone_pending(member));
     add(0, 1);
     assert_int_equal(journal[0], 5);
@@ -151,10 +154,10 @@ static void test_withdrawn(void **state)
     assert_int_equal(nwithdrawn, 1);
     assert_int_equal(nidle, 1);
     assert_false(adopt_gone_pending(member)); /* the table has it now */
-    adopt_gone_step(member);
+    adopt_gone_module.table_changed(member);
     assert_int_equal(nkept, 1);
     unsettled = false;
-    adopt_gone_step(member);
+    adopt_gone_module.table_changed(member);
     assert_int_equal(nkept, 0);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 1);
@@ -202,7 +205,8 @@ static void test_unreachable(void **state)
     }
     assert_int_equal(nkept, 1);
     fake_lookup_answer(10, EHOSTUNREACH, 0);
-    adopt_gone_again(member); /* somebody is back: now, and the pauses begin anew */
+    adopt_gone_module.homes_changed(
+        member); /* somebody is back: now, and the pauses begin anew */
     assert_int_equal(fake_nlookups, 12);
     fake_lookup_answer(11, EHOSTUNREACH, 0);
     fake_clock_pass(5 * SEC + SEC / 2);
@@ -225,10 +229,10 @@ static void test_window(void **state)
     assert_int_equal(most, 64);
     assert_int_equal(nwithdrawn, FILES / 2);
     assert_int_equal(nkept, FILES / 2);
-    adopt_gone_step(member);
+    adopt_gone_module.table_changed(member);
     assert_in_range(nkept, 1, FILES / 2 - 1);
     for (unsigned i = 0; i < FILES; i++)
-        adopt_gone_step(member);
+        adopt_gone_module.table_changed(member);
     assert_int_equal(nkept, 0);
 }
 

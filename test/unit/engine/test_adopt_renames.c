@@ -1,7 +1,7 @@
 /*
  * test_adopt_renames.c - what a killed process has renamed, and the homes cannot be told
  *
- * adopt_renames.c with a clock, a table and homes of our own. A place of the table is
+ * takeover_renames.c with a clock, a table and homes of our own. A place of the table is
  * taken by a look, and ended or given back.
  */
 #include <errno.h>
@@ -13,10 +13,13 @@
 
 #include <cmocka.h>
 
-#include "engine/adopt_impl.h"
+#include "engine/recovery/takeover_impl.h"
 #include "fake_clock.h"
 #include "store/renames.h"
 #include "util/log.h"
+#include "engine/core/module.h"
+
+extern const struct member_module adopt_renames_module;
 
 #define SEC    UTIL_NSEC_PER_SEC
 #define PLACES 2
@@ -122,7 +125,7 @@ void linger_activity(struct member *m)
     (void)m;
 }
 
-/* As adopt.c does, with a pool thread between. */
+/* As takeover.c does, with a pool thread between. */
 void adopt_look(struct member *m)
 {
     assert_ptr_equal(m, member);
@@ -174,7 +177,7 @@ static void test_told(void **state)
     assert_int_equal(place[1], FREE);
     assert_int_equal(place[2], FREE);
     assert_false(adopt_renames_pending(member));
-    adopt_renames_again(member);
+    adopt_renames_module.homes_changed(member);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 1);
 }
@@ -189,12 +192,12 @@ static void test_out_of_reach(void **state)
     answer(1, 0);
     assert_int_equal(place[1], LEFT);
     assert_false(adopt_renames_pending(member)); /* nobody waits for that */
-    adopt_renames_again(member);
+    adopt_renames_module.homes_changed(member);
     assert_int_equal(nlooks, 2);
     assert_int_equal(nwithdrawals, 3);
     answer(2, 0);
     assert_int_equal(place[1], FREE);
-    adopt_renames_again(member);
+    adopt_renames_module.homes_changed(member);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 2);
 }
@@ -216,7 +219,7 @@ static void test_pauses(void **state)
         pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
     }
     answer(10, EHOSTUNREACH);
-    adopt_renames_again(member); /* and the pauses begin anew */
+    adopt_renames_module.homes_changed(member); /* and the pauses begin anew */
     answer(11, EHOSTUNREACH);
     fake_clock_pass(seconds_ns(MEMBER_ASK_AGAIN));
     answer(12, 0);

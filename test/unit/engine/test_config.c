@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config.h"
+#include "config/config.h"
 #include "util/log.h"
 
 #define ENV(...) ((char *const[]){__VA_ARGS__, NULL})
@@ -60,7 +60,7 @@ static void test_defaults(void **state)
     assert_int_equal(c.shared_storage, -1);
     assert_false(c.async_publish || c.fsync_write || c.sync_debug || c.stats);
     assert_true(c.timeout == 0 && c.linger == -1);
-    assert_string_equal(c.wait, "all");
+    assert_string_equal(c.wait, "auto");
     assert_null(c.node);
     assert_null(c.session_dir);
     assert_int_equal(c.log_level, UTIL_LOG_WARN);
@@ -241,6 +241,12 @@ static void test_wait(void **state)
     (void)state;
     struct engine_config c;
 
+    expect_ok(&c, ENV("A=b"));
+    assert_string_equal(c.wait, "auto");
+    assert_null(c.probes);
+    expect_ok(&c, ENV("DYAD_PROBES=*.opt:tmp/*"));
+    assert_string_equal(c.probes, "*.opt:tmp/*");
+    expect_error("DYAD_PROBES=/a", "/a", "relative");
     expect_ok(&c, ENV("DYAD_WAIT=NONE"));
     assert_string_equal(c.wait, "none");
     expect_ok(&c, ENV("DYAD_WAIT=step-*.h5:final/*"));

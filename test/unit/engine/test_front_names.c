@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/front_names.h"
+#include "client/client_names.h"
 #include "util/entry.h"
 
 #define NTHREADS 4

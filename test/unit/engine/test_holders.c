@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "engine/holders.h"
+#include "engine/publish/fd_holders.h"
 
 static char dir[64], path[80], *self;
 static struct stat st;

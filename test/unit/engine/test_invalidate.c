@@ -14,8 +14,9 @@
 
 #include <cmocka.h>
 
-#include "engine/member.h"
+#include "engine/core/member.h"
 #include "store/fetch.h"
+#include "engine/core/module.h"
 
 #define SELF  3
 #define OTHER 4
@@ -108,27 +109,57 @@ int store_dir_rmdir(const struct store_dir *dir, const char *upath)
     return 0;
 }
 
-bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
-                       uint64_t btime, struct store_mark_info *info)
-{
-    (void)marks;
-    (void)upath;
-    (void)ino;
-    (void)btime;
-    (void)info;
-    return false;
-}
+static bool stays; /* this node has made it */
+static unsigned nwanted;
 
 /* Who looks at the journal's file now must find the record of what is about to go. */
-int store_fetch_discard(const struct store_dir *dir, const char *upath,
-                        const struct store_identity *identity)
+bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+                  const struct store_record *r)
 {
-    (void)dir;
-    (void)upath;
-    (void)identity;
+    (void)side;
+    (void)newer;
     assert_true(in_file);
+    assert_string_equal(r->entry.upath, "f");
+    if (file_is_there && file_is_ours)
+        file_is_there = stays;
+    return stays;
+}
+
+void outdated_withdrawn(struct member_side *side, const char *upath)
+{
+    (void)side;
+    assert_string_equal(upath, "f");
     file_is_there = false;
-    return 0;
+}
+
+void restock_forget(struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+    nwanted = 0;
+}
+
+static unsigned nstays;
+
+void dht_node_stays(struct dht_node *node, uint64_t token)
+{
+    (void)node;
+    (void)token;
+    nstays++;
+}
+
+void restock_want(struct member *m, const char *upath)
+{
+    (void)m;
+    assert_string_equal(upath, "f");
+    nwanted++;
+}
+
+bool restock_wants(const struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+    return nwanted > 0;
 }
 
 bool produce_still_there(struct member_side *side, const struct store_record *r)
@@ -170,12 +201,6 @@ void consume_invalidate(struct member *m, const struct dyad_entry *newer)
 {
     (void)m;
     (void)newer;
-}
-
-void consume_above_changed(struct member *m, const char *upath)
-{
-    (void)m;
-    (void)upath;
 }
 
 void dirs_forget(struct member *m, const char *upath)
@@ -231,7 +256,9 @@ static int setup(void **state)
     member->self.rank = SELF;
     member->side[0].journal = member->side[1].journal = (struct store_journal *)storage;
     member->side[0].dir = member->side[1].dir = (struct store_dir *)storage;
-    nanswered = ntasks = npublished = 0;
+    nanswered = ntasks = npublished = nwanted = 0;
+    nstays = 0;
+    stays = false;
     return 0;
 }
 
@@ -279,6 +306,48 @@ static void test_two_homes(void **state)
     assert_int_equal(answered[0], 11);
     assert_int_equal(answered[1], 12);
     assert_false(in_file);
+}
+
+/* What this node has made stays until it is replaced, and its record in the file, by which
+ * another that takes over knows that it is out of date. */
+static void test_made_here(void **state)
+{
+    struct dyad_entry newer = newer_at(elsewhere, 7, 1);
+
+    (void)state;
+    stays = true;
+    have(STORE_RECORD_ORIGINAL, 5, 1);
+    produce_invalidate(member, &newer, 11);
+    produce_invalidate(member, &newer, 12);
+    assert_int_equal(nwanted, 0);
+    for (int i = 0; i < 2; i++) {
+        task[i].work(task[i].arg);
+        task[i].done(task[i].arg);
+    }
+    assert_int_equal(nanswered, 2);
+    assert_int_equal(nwanted, 2);
+    assert_int_equal(nstays, 2); /* each home must tell us of the next version */
+    assert_true(file_is_there);
+    assert_false(found);
+    assert_true(in_file);
+
+    /* The next version is brought in its place; if there is none it goes. */
+    newer.version.counter++;
+    produce_invalidate(member, &newer, 13);
+    task[2].work(task[2].arg);
+    task[2].done(task[2].arg);
+    assert_int_equal(nwanted, 3);
+    assert_true(file_is_there);
+    assert_true(in_file);
+    newer.version.counter++;
+    newer.state = DYAD_ENTRY_WITHDRAWN;
+    produce_invalidate(member, &newer, 14);
+    task[3].work(task[3].arg);
+    task[3].done(task[3].arg);
+    assert_false(file_is_there);
+    assert_false(in_file);
+    assert_int_equal(nwanted, 0);
+    assert_int_equal(nanswered, 4);
 }
 
 /* What is fetched meanwhile keeps its record. */
@@ -356,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_copy, setup),
         cmocka_unit_test_setup(test_two_homes, setup),
+        cmocka_unit_test_setup(test_made_here, setup),
         cmocka_unit_test_setup(test_fetched_meanwhile, setup),
         cmocka_unit_test_setup(test_same_storage, setup),
         cmocka_unit_test_setup(test_written_over, setup),

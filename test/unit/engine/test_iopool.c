@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/iopool.h"
+#include "engine/core/iopool.h"
 #include "util/clock.h"
 
 /* What a program's thread-local variables do to the stack of every thread. */

@@ -1,8 +1,8 @@
 /*
  * test_lease.c - until when copies may be opened without a question
  *
- * lease.c with a clock, a table and homes of our own: this is rank 0 of four, 1 and 2 are
- * homes of its copies.
+ * copy_lease.c with a clock, a table and homes of our own: this is rank 0 of four, 1 and 2
+ * are homes of its copies.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +12,13 @@
 
 #include <cmocka.h>
 
-#include "engine/lease_impl.h"
+#include "engine/coherence/copy_lease_impl.h"
 #include "fake_clock.h"
-#include "store/lease.h"
+#include "store/lease_table.h"
 #include "util/log.h"
+#include "engine/core/module.h"
+
+extern const struct member_module lease_module;
 
 #define RANKS 4
 #define PEER  8 /* s: a home's answer counts for 4, the term is 3.5 */
@@ -41,12 +44,6 @@ void util_log(enum util_log_level level, const char *fmt, ...)
 {
     (void)level;
     (void)fmt;
-}
-
-int first_look_line(const struct member *m)
-{
-    (void)m;
-    return 1;
 }
 
 void store_lease_set(struct store_marks *marks, int line, uint64_t to)
@@ -143,7 +140,7 @@ static void answer(uint32_t rank)
         return;
     home->ping = 0;
     fake_now += UTIL_NSEC_PER_MSEC;
-    lease_pong(member, &pong);
+    lease_module.messages[0].fn(member, &pong, NULL, 0);
 }
 
 static void open_one(void)
@@ -196,22 +193,22 @@ static int setup(void **state)
     revalidating = invalidating = wanted = false;
     ncopies = npings = nrevalidated = 0;
     patience = seconds_ns(PEER) / 2;
-    assert_int_equal(lease_start(member), 0);
-    lease_begin(member);
+    assert_int_equal(lease_module.start(member), 0);
+    lease_module.joined(member);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    lease_stop(member);
+    lease_module.destroy(member);
     fake_clock_end();
     return 0;
 }
 
 static void fetch(void)
 {
-    lease_held(member);
+    member->table_ops.held(member);
     assert_false(holds());
     ncopies = 1;
     turn(0.01, false);

@@ -1,4 +1,5 @@
-/* engine/peer_line.h: messages and descriptors, in order, over a socket that stays open. */
+/* engine/promoted/promoted_line.h: messages and descriptors, in order, over a socket that
+ * stays open. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/peer_line.h"
+#include "engine/promoted/promoted_line.h"
 
 #define MANY 500 /* frames of 60 KiB: far more than a socket takes */
 

@@ -1,7 +1,7 @@
 /*
  * test_questions.c - names that are asked about until the answer will do
  *
- * questions.c with a clock and look-ups of our own. What becomes of an answer is what the
+ * retry_queue.c with a clock and look-ups of our own. What becomes of an answer is what the
  * test has said before. A counter of all that is freed shows that it is, and once.
  */
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "engine/member.h"
-#include "engine/questions.h"
+#include "engine/core/member.h"
+#include "engine/core/retry_queue.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 

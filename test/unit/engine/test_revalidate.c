@@ -1,8 +1,8 @@
 /*
  * test_revalidate.c - until when is a copy looked up whose homes have changed?
  *
- * revalidate.c, with the rule of adopt_copies.c, and a clock, a journal and a table of our
- * own. Every rank is a home of every name, unless a test says otherwise.
+ * revalidate.c, with the rule of takeover_copies.c, and a clock, a journal and a table of
+ * our own. Every rank is a home of every name, unless a test says otherwise.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,10 +14,13 @@
 
 #include <cmocka.h>
 
-#include "engine/member_impl.h"
+#include "engine/core/member_impl.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/log.h"
+#include "engine/core/module.h"
+
+extern const struct member_module revalidate_module;
 
 #define SEC    UTIL_NSEC_PER_SEC
 #define NRANKS 4
@@ -134,16 +137,6 @@ void first_look_step(struct member *m)
     (void)m;
 }
 
-void adopt_gone_again(struct member *m)
-{
-    (void)m;
-}
-
-void adopt_renames_again(struct member *m)
-{
-    (void)m;
-}
-
 static int setup(void **state)
 {
     (void)state;
@@ -163,13 +156,13 @@ static int setup(void **state)
         record[i].entry.version.counter = 5;
         record[i].entry.owner = OWNER;
     }
-    return revalidate_start(member);
+    return revalidate_module.start(member);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    revalidate_stop(member);
+    revalidate_module.destroy(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;

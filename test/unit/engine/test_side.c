@@ -12,6 +12,9 @@
 #include <cmocka.h>
 
 #include "fake_links.h"
+#include "engine/core/module.h"
+
+extern const struct member_module side_module;
 
 #define RANKS 8
 
@@ -170,7 +173,7 @@ static void test_stood_still(void **state)
 {
     (void)state;
     all_up();
-    side_stood_still(links_member);
+    side_module.resumed(links_member, 0);
     assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
     links_turn(0);
     for (uint32_t rank = 1; rank < RANKS; rank++)
@@ -186,7 +189,7 @@ static void test_stood_still(void **state)
     /* Again, and it is cut off: those that are asked are lost in the end. */
     for (uint32_t rank = 5; rank < RANKS; rank++)
         links_pong(rank);
-    side_stood_still(links_member);
+    side_module.resumed(links_member, 0);
     links_turn(1);
     for (uint32_t rank = 1; rank < RANKS; rank++) {
         assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
@@ -212,7 +215,7 @@ static void test_stood_still_alone(void **state)
         links_found(rank);
     links_leave(1);
     links_turn(1);
-    side_stood_still(links_member);
+    side_module.resumed(links_member, 0);
     links_turn(0);
     assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
     for (uint32_t rank = 4; rank < RANKS; rank++)
@@ -224,7 +227,7 @@ static void test_stood_still_alone(void **state)
     links_turn(0);
     links_leave(2);
     links_leave(3);
-    side_stood_still(links_member);
+    side_module.resumed(links_member, 0);
     links_turn(0);
     assert_int_equal(links_side, DHT_SIDE_BIGGER);
 }

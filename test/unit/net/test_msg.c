@@ -114,6 +114,8 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
         assert_true(got->wave.activity == sent->wave.activity);
         assert_int_equal(got->wave.count, sent->wave.count);
         assert_int_equal(got->wave.state, sent->wave.state);
+        assert_int_equal(got->wave.candidate, sent->wave.candidate);
+        assert_int_equal(got->wave.name, sent->wave.name);
         has |= HAS_WAVE;
     }
     if (got->blob) {

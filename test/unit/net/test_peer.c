@@ -28,6 +28,7 @@ static struct net_peer *make_peer(void)
     memset(peer->key, 0x11, sizeof(peer->key));
     memset(peer->storage_producer, 0x22, sizeof(peer->storage_producer));
     memset(peer->storage_consumer, 0x33, sizeof(peer->storage_consumer));
+    peer->serves = true;
     strcpy(peer->node, "node-7");
     strcpy(peer->dmd_producer, "/tmp/a b");
     strcpy(peer->dmd_consumer, "/tmp/c");

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 #include "store/marks.h"
 
 /* store_marks_closed() with a probe that is opened by the file's name, as its process could

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/dir.h"
+#include "store/dmd.h"
 
 struct scratch {
     char top[64];  /* removed with all that is in it */

@@ -1,5 +1,5 @@
 /*
- * store/answers.h: shared by threads and processes, killed at any moment
+ * store/cache_table.h: shared by threads and processes, killed at any moment
  */
 #include "scratch.h"
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "store/answers.h"
+#include "store/cache_table.h"
 #include "store/answers_table.h"
 #include "util/clock.h"
 

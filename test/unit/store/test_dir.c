@@ -1,4 +1,4 @@
-/* store/dir.h: nothing a peer can name is outside the DMD, with openat2 and without. */
+/* store/dmd.h: nothing a peer can name is outside the DMD, with openat2 and without. */
 #include "scratch.h"
 
 #include <sys/socket.h>

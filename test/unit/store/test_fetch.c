@@ -401,6 +401,45 @@ static bool lose_it(void *arg)
     return false;
 }
 
+/* keep(): give the name that the file has aside just now to `arg`. */
+static char aside_name[NAME_MAX + 1];
+
+static bool note_aside(void *arg)
+{
+    struct scratch *s = arg;
+    DIR *stream = opendir(scratch_path(s, ".dyad/tmp"));
+    struct dirent *entry;
+
+    assert_non_null(stream);
+    while ((entry = readdir(stream))) {
+        if (entry->d_name[0] != '.')
+            strcpy(aside_name, entry->d_name);
+    }
+    closedir(stream);
+    return true;
+}
+
+/* What another process, in another PID namespace, has aside under the same thread number
+ * stays its own. */
+static void discards_beside_another(void **state)
+{
+    struct scratch *s = *state;
+    char other[sizeof(".dyad/tmp/") + NAME_MAX];
+    struct store_identity id;
+
+    scratch_write(s, "f", "text");
+    int fd = store_dir_open(s->dir, "f", O_RDONLY, 0);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    assert_int_equal(store_fetch_discard_unless(s->dir, "f", &id, note_aside, s), -1);
+    snprintf(other, sizeof(other), ".dyad/tmp/%s", aside_name);
+    scratch_write(s, other, "other");
+    assert_int_equal(store_fetch_discard(s->dir, "f", &id), 0);
+    assert_int_equal(access(scratch_path(s, "f"), F_OK), -1);
+    check_text(s, other, "other");
+    assert_int_equal(files_in(s, ".dyad/tmp"), 1);
+}
+
 /* Who is asked when the file has no name any more can have it kept. */
 static void discards_unless(void **state)
 {
@@ -630,13 +669,21 @@ static void is_handed_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(arrives_whole),  TEST(replaces_only_when_told),
-        TEST(never_partial),  TEST(one_per_node),
-        TEST(a_crowd),        TEST(cleans_after_the_dead),
-        TEST(copies),         TEST(write_fails),
-        TEST(mounts),         TEST(discards_unless),
-        TEST(mounts),         TEST(discards_the_same_only),
-        TEST(brings_links),   TEST(brings_directories),
+        TEST(arrives_whole),
+        TEST(replaces_only_when_told),
+        TEST(never_partial),
+        TEST(one_per_node),
+        TEST(a_crowd),
+        TEST(cleans_after_the_dead),
+        TEST(copies),
+        TEST(write_fails),
+        TEST(mounts),
+        TEST(discards_unless),
+        TEST(discards_beside_another),
+        TEST(mounts),
+        TEST(discards_the_same_only),
+        TEST(brings_links),
+        TEST(brings_directories),
         TEST(is_handed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* store/lease.h: until when the members of a node vouch for their copies. */
+/* store/lease_table.h: until when the members of a node vouch for their copies. */
 #include "marks_users.h"
-#include "store/lease.h"
+#include "store/lease_table.h"
 #include "store/looked.h"
 #include "util/clock.h"
 

@@ -1,4 +1,6 @@
 /* store/looked.h: a member's word for its rank, which lasts as long as the member. */
+#include <sched.h>
+
 #include "marks_users.h"
 #include "store/looked.h"
 #include "store/marks_table.h"
@@ -113,12 +115,66 @@ static void test_outlives(void **state)
     end(beside);
 }
 
+static bool is_elsewhere(const void *arg)
+{
+    return store_looked_elsewhere(marks, *(const uint64_t *)arg);
+}
+
+static bool is_not_elsewhere(const void *arg)
+{
+    return !is_elsewhere(arg);
+}
+
+static bool in_own_net(void)
+{
+    return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+static bool is_elsewhere_apart(const void *arg)
+{
+    return in_own_net() && is_elsewhere(arg);
+}
+
+static bool may_have_own_net(void)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        _exit(in_own_net() ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+/* A live member, and a process that cannot see its claim. */
+static void test_elsewhere(void **state)
+{
+    uint64_t rank = store_looked_rank("rank", 4), other = store_looked_rank("other", 5);
+    int line;
+
+    (void)state;
+    if (!may_have_own_net())
+        skip();
+    assert_false(store_looked_elsewhere(marks, rank));
+    line = store_looked_begin(marks, rank, "s");
+    assert_false(store_looked_elsewhere(marks, rank));
+    for (int s = STORE_LOOKING; s <= STORE_LOOKED; s++) {
+        store_looked_set(marks, line, (enum store_looked_state)s);
+        end(begin(is_not_elsewhere, &rank));
+        end(begin(is_elsewhere_apart, &rank));
+    }
+    assert_true(store_looked(marks, rank));
+    assert_false(store_looked_elsewhere(marks, other));
+    store_looked_end(marks, line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_life, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlives, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_elsewhere, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,75 @@ static void two_writers_of_one_file(void **state)
     store_marks_clear(marks, two);
 }
 
+static bool unfinished(const struct store_identity *id, struct store_mark_info *info)
+{
+    return store_marks_unfinished(marks, NULL, id->ino, id->btime, 0, info);
+}
+
+static void close_marked(int fd, store_mark_t mark)
+{
+    close(fd);
+    assert_true(closed_by_name(marks, mark, scratch->dir, "f", false));
+    store_marks_clear(marks, mark);
+}
+
+/* Who found the file empty, or has emptied it, makes it, and so does who came meanwhile. */
+static void who_makes_a_file(void **state)
+{
+    store_mark_t maker, joiner, later;
+    struct store_mark_info info;
+    int status;
+
+    (void)state;
+    int fd1 = open_marked("f", O_RDWR, &maker);
+    struct store_identity id = identify("f");
+    assert_true(unfinished(&id, &info));
+    assert_true(info.mark == maker);
+    assert_int_equal(write(fd1, "half", 4), 4);
+    int fd2 = open_marked("f", O_RDWR, &joiner);
+    close_marked(fd1, maker);
+    assert_true(unfinished(&id, &info));
+    assert_true(info.mark == joiner);
+    close_marked(fd2, joiner);
+    assert_false(unfinished(&id, &info));
+
+    fd1 = open_marked("f", O_RDWR, &joiner); /* it is whole */
+    fd2 = open_marked("f", O_RDWR | O_APPEND, &later);
+    assert_false(unfinished(&id, &info));
+    assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, NULL));
+    close(fd2);
+    assert_true(closed_by_name(marks, later, scratch->dir, "f", false));
+    assert_true(unfinished(&id, &info)); /* CLOSING */
+    assert_int_equal(info.state, STORE_MARK_CLOSING);
+    store_marks_abandon(marks, later);
+    assert_true(unfinished(&id, &info));
+    assert_int_equal(info.state, STORE_MARK_ABANDONED);
+    store_marks_clear(marks, later);
+    fd2 = open_marked("f", O_WRONLY | O_TRUNC, &later);
+    assert_true(unfinished(&id, &info));
+    assert_true(info.mark == later);
+    close_marked(fd2, later);
+    assert_int_equal(write(fd1, "whole", 5), 5);
+    close_marked(fd1, joiner);
+
+    /* Killed over a whole file, and nobody has ruled. */
+    pid_t pid = fork();
+    if (pid == 0) {
+        later = store_marks_begin(marks, "f");
+        int fd = open(scratch_path(scratch, "f"), O_RDWR);
+        _exit(store_marks_opened(marks, later, fd, false) < 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(unfinished(&id, &info));
+    assert_int_equal(info.state, STORE_MARK_DIRTY);
+    assert_int_equal(info.pid, pid);
+    fd1 = open_to_ask("f");
+    assert_true(store_marks_rule(marks, info.mark, fd1));
+    close(fd1);
+    store_marks_clear(marks, info.mark);
+}
+
 /* The program may lock its file as it likes below our byte; a lock over everything (by one
  * that does not run under the wrapper) must not be taken for ours. */
 static void locks_of_the_program(void **state)
@@ -329,6 +398,74 @@ static void *await_opened(void *arg)
     store_marks_dirty(marks, "f", identify("f").ino, 0, &info);
     *(enum store_mark_state *)arg = info.state;
     return NULL;
+}
+
+/* Is f, or was it left, unfinished? */
+static bool is_f_unfinished(store_mark_t own)
+{
+    return store_marks_unfinished(marks, "f", identify("f").ino, 0, own, NULL);
+}
+
+/* Of one killed in the midst of its open, while another is in the midst of its own. */
+static void killed_in_an_open(bool joins, store_mark_t own)
+{
+    struct store_mark_info info;
+    store_mark_t left;
+    int status, fd;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        left =
+            joins ? store_marks_begin_joining(marks, "f") : store_marks_begin(marks, "f");
+        _exit(left ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    store_marks_await_makers(marks, "f", own);
+    assert_int_equal(is_f_unfinished(own), !joins);
+    store_marks_abort(marks, own);
+    assert_true(store_marks_dirty(marks, "f", 0, 0, &info));
+    fd = open_to_ask("f"); /* it is empty: who could make it may have emptied it */
+    assert_int_equal(store_marks_rule(marks, info.mark, fd), !joins);
+    close(fd);
+    store_marks_clear(marks, info.mark);
+    assert_false(store_marks_dirty(marks, "f", identify("f").ino, 0, NULL));
+}
+
+/* While an open is under way nobody knows whether it finds the file whole; one that cannot
+ * make it changes nothing, and those wait for no other of their kind. */
+static void opens_that_make_and_that_join(void **state)
+{
+    store_mark_t own, maker;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    scratch_write(scratch, "f", "");
+    own = store_marks_begin_joining(marks, "f");
+    assert_false(is_f_unfinished(own));
+    assert_false(is_f_unfinished(0));
+    maker = store_marks_begin(marks, "f");
+    assert_true(is_f_unfinished(own));
+    assert_false(store_marks_unfinished(marks, "g", identify("f").ino, 0, 0, NULL));
+    store_marks_abort(marks, maker);
+    assert_false(is_f_unfinished(own));
+
+    killed_in_an_open(false, own);
+    own = store_marks_begin_joining(marks, "f");
+    killed_in_an_open(true, own);
+
+    /* Two that live, each in the midst of its open, do not wait for each other. */
+    own = store_marks_begin_joining(marks, "f");
+    if ((pid = fork()) == 0) {
+        maker = store_marks_begin_joining(marks, "f");
+        store_marks_await_makers(marks, "f", maker);
+        store_marks_abort(marks, maker);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    store_marks_abort(marks, own);
 }
 
 static void spawned_in_the_midst_of_an_open(void **state)
@@ -1177,11 +1314,13 @@ int main(void)
         TEST(life_of_a_mark),
         TEST(stale_marks_do_nothing),
         TEST(two_writers_of_one_file),
+        TEST(who_makes_a_file),
         TEST(locks_of_the_program),
         TEST(inherited_by_exec),
         TEST(mapping_outlives_close),
         TEST(file_without_its_name),
         TEST(spawned_in_the_midst_of_an_open),
+        TEST(opens_that_make_and_that_join),
         TEST(killed_in_its_close),
         TEST(killed_writer_then_another),
         TEST(abandoned_and_what_ends_it),

@@ -1,12 +1,12 @@
 /*
- * store/proc.h: which process is this, and does that one still live
+ * store/alive.h: which process is this, and does that one still live
  */
 #include "scratch.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-#include "store/proc.h"
+#include "store/alive.h"
 
 /* A child that tells who it is and waits to be killed. */
 static pid_t child(store_proc_t *proc)

@@ -23,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/engine_ops.h"
+#include "client/client_ops.h"
 
 #define NTOKENS   4096
 #define LOCK_BYTE ((off_t)1 << 62)
@@ -33,7 +33,10 @@ static bool no_setup, listing_off;
 static bool storage_shared;
 static int publish_error, member_error;
 static void (*thread_enter)(void);
-static _Atomic uint32_t ntokens, leaving;
+static _Atomic uint32_t ntokens, leaving, sharing;
+static _Atomic bool
+    asked; /* by the program, or whom it was forked from, not by the member */
+static _Atomic int told_to_leave = -1;
 
 static struct {
     ino_t ino;
@@ -46,6 +49,9 @@ static void say(const char *fmt, ...)
     va_list ap;
     int n, fd, saved = errno;
 
+    if (strncmp(fmt, "member_", 7) != 0 && strncmp(fmt, "leave", 5) != 0 &&
+        strncmp(fmt, "setup", 5) != 0)
+        atomic_store(&asked, true);
     if (!log_path[0])
         return;
     va_start(ap, fmt);
@@ -98,7 +104,10 @@ static int member_run(int claim_fd)
     thread_enter();
     /* As the real one: a table of its own. The copy of the claim in it is not needed here.
      */
+    atomic_store(&sharing, 1);
     close_range(0, ~0U, CLOSE_RANGE_UNSHARE);
+    atomic_store(&sharing, 0);
+    syscall(SYS_futex, &sharing, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     say("member_run %s", claim_fd >= 0 ? "claim" : "none");
     if (member_error)
         return -1;
@@ -116,14 +125,22 @@ static void leave(enum engine_leave how)
 
     if (how == ENGINE_LEAVE_GUEST)
         return; /* the fake one promotes nobody */
-    say("leave %s", how == ENGINE_LEAVE_EXIT ? "exit" : "exec");
+    /* The wrapper repeats it until member_run() has returned. */
+    if (atomic_exchange(&told_to_leave, (int)how) != (int)how)
+        say("leave %s", how == ENGINE_LEAVE_EXIT     ? "exit"
+                        : how == ENGINE_LEAVE_FAILED ? "failed"
+                                                     : "exec");
     if (atomic_compare_exchange_strong(&leaving, &none, 1))
         syscall(SYS_futex, &leaving, FUTEX_WAKE_PRIVATE, 99, NULL, NULL, 0);
 }
 
 static void fork_child(void)
 {
-    say("fork_child");
+    atomic_store(&sharing, 0);
+    atomic_store(&told_to_leave, -1);
+    /* When the member's thread has loaded the engine is not the program's to know. */
+    if (atomic_load(&asked))
+        say("fork_child");
 }
 
 static const char *const side_name[] = {"c", "p"};
@@ -221,8 +238,9 @@ static int bring(const char *upath)
     return symlink(target, to) < 0 && errno != EEXIST ? -1 : 0;
 }
 
-static int consume(enum engine_side side, const char *upath, bool wait)
+static int consume(enum engine_side side, const char *upath, enum engine_consume how)
 {
+    static const char *const how_name[] = {"now", "wait", "update"};
     char dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
     int rc;
 
@@ -235,12 +253,16 @@ static int consume(enum engine_side side, const char *upath, bool wait)
     }
     rc = bring(upath);
     if (rc < 0 && errno == ESTALE) {
-        say("consume %s %s %s stale", side_name[side], upath, wait ? "wait" : "now");
+        say("consume %s %s %s stale", side_name[side], upath, how_name[how]);
         return -1;
     }
-    if (unlink(dirty) == 0)
+    if (how == ENGINE_CONSUME_UPDATE) {
+        snprintf(stale, sizeof(stale), "%s/.making-%s", remote, upath);
+        unlink(stale);
+    } else if (unlink(dirty) == 0) {
         rc = 0;
-    say("consume %s %s %s %d", side_name[side], upath, wait ? "wait" : "now", rc);
+    }
+    say("consume %s %s %s %d", side_name[side], upath, how_name[how], rc);
     if (rc < 0)
         errno = strncmp(upath, "late", 4) == 0 ? ETIMEDOUT : ENOENT;
     return rc;
@@ -281,6 +303,7 @@ static int list(enum engine_side side, const char *upath,
     while (dir && rc == 0 && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".making-", 8) == 0 ||
             strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         rc = fn(arg, entry->d_name, entry->d_type);
@@ -319,6 +342,7 @@ static int bring_below(const char *upath)
     while (dir && (entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strncmp(entry->d_name, ".dirty-", 7) == 0 ||
+            strncmp(entry->d_name, ".making-", 8) == 0 ||
             strncmp(entry->d_name, ".stale-", 7) == 0)
             continue;
         snprintf(name, sizeof(name), "%s%s%s", upath, *upath ? "/" : "", entry->d_name);
@@ -347,13 +371,19 @@ static int changed(enum engine_side side, const char *upath)
     return 0;
 }
 
-static int write_begin(enum engine_side side, const char *upath, int flags,
+static int write_begin(enum engine_side side, const char *upath, int flags, bool waits,
                        engine_token *token)
 {
     uint32_t n = atomic_fetch_add(&ntokens, 1) + 1;
     char from[2 * PATH_MAX], to[2 * PATH_MAX];
     struct stat st;
 
+    snprintf(from, sizeof(from), "%s/.making-%s", remote, upath);
+    if (remote[0] && waits && access(from, F_OK) == 0) {
+        say("write_begin %s %s making", side_name[side], upath);
+        errno = EINPROGRESS;
+        return -1;
+    }
     /* What is published and not here is fetched first, without waiting. */
     snprintf(from, sizeof(from), "%s/%s", remote, upath);
     snprintf(to, sizeof(to), "%s/%s", root, upath);
@@ -381,13 +411,14 @@ static void mark(engine_token token, int fd)
     fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-static void write_opened(engine_token token, int fd, int flags)
+static int write_opened(engine_token token, int fd, int flags)
 {
     (void)flags;
     if (fd >= 0)
         mark(token, fd);
     else
         say("write_aborted %s", tokens[token % NTOKENS].name);
+    return 0;
 }
 
 static void name_of(int fd, char *name, size_t size)
@@ -432,22 +463,54 @@ static void write_closing(engine_token token, int fd, struct engine_closing *clo
         snprintf(tokens[token % NTOKENS].name, sizeof(name), "%s", name);
 }
 
-static int write_closed(struct engine_closing *closing, int error, bool mapped)
+static bool superseded(enum engine_side side, const char *upath, uint64_t ino)
 {
-    engine_token token = closing->token;
+    (void)side;
+    (void)upath;
+    (void)ino;
+    return false;
+}
+
+static void write_stored(engine_token token)
+{
+    (void)token;
+}
+
+static bool is_held(const char *path)
+{
     struct flock lock = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_BYTE, .l_len = 1};
-    const char *name = tokens[token % NTOKENS].name;
-    char path[2 * PATH_MAX];
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     bool held = false;
-    struct stat st;
-    int fd;
 
-    snprintf(path, sizeof(path), "%s/%s", root, name);
-    fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0) {
         held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
         close(fd);
+    }
+    return held;
+}
+
+/* While the member's thread makes its table, it may have a copy of what was closed here. As
+ * the real one: wait until it is made. */
+static void table_wait(void)
+{
+    while (atomic_load(&sharing))
+        syscall(SYS_futex, &sharing, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static int write_closed(struct engine_closing *closing, int error, bool mapped)
+{
+    engine_token token = closing->token;
+    const char *name = tokens[token % NTOKENS].name;
+    char path[2 * PATH_MAX];
+    struct stat st;
+    bool held;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    held = is_held(path);
+    if (held) {
+        table_wait();
+        held = is_held(path);
     }
     tokens[token % NTOKENS].ino = 0;
     if (held && !mapped) {
@@ -543,6 +606,8 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .renaming = renaming,
         .renamed = renamed,
         .renaming_over = renaming_over,
+        .write_stored = write_stored,
+        .superseded = superseded,
     };
     return abi == ENGINE_ABI ? &ops : NULL;
 }

@@ -16,13 +16,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
-#include "wrapper/member.h"
+#include "wrapper/gate.h"
+#include "wrapper/member_thread.h"
 
 #define NTHREADS 4
 #define ROUNDS   500
@@ -235,13 +239,54 @@ static void test_adopt_and_limits(void **state)
     assert_int_equal(wrapper_fd_add(WRAPPER_FD_MAX, 4, ENGINE_PRODUCER), -1);
 }
 
+static _Atomic bool is_inside, has_closed;
+
+static int slow_close(int fd, void *arg)
+{
+    const struct timespec slow = {.tv_nsec = 400 * 1000000};
+
+    (void)arg;
+    atomic_store(&is_inside, true);
+    nanosleep(&slow, NULL);
+    int rc = close(fd);
+    atomic_store(&has_closed, true);
+    return rc;
+}
+
+static void *close_slowly(void *fd)
+{
+    wrapper_fd_close(*(int *)fd, slow_close, NULL);
+    return NULL;
+}
+
+/* A thread that gets no processor, or a slow disk, between the entry that is taken out and
+ * the close: a fork waits for it, or the child would have the descriptor without an entry.
+ */
+static void test_fork_waits(void **state)
+{
+    int fd = new_file();
+    pthread_t thread;
+
+    (void)state;
+    reset();
+    assert_int_equal(wrapper_fd_add(fd, 3, ENGINE_PRODUCER), 0);
+    assert_int_equal(pthread_create(&thread, NULL, close_slowly, &fd), 0);
+    while (!atomic_load(&is_inside))
+        sched_yield();
+    wrapper_gate_shut();
+    bool closed_before = atomic_load(&has_closed);
+    wrapper_gate_open();
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(closed_before);
+    assert_int_equal(atomic_load(&closed[3]), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_error),
-        cmocka_unit_test(test_adopt_and_limits),
+        cmocka_unit_test(test_own),        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_error),      cmocka_unit_test(test_adopt_and_limits),
+        cmocka_unit_test(test_fork_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

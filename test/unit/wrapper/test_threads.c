@@ -25,7 +25,7 @@
 #include "net/msg.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
-#include "wrapper/member.h"
+#include "wrapper/member_thread.h"
 #include "wrapper/real.h"
 
 #define THREADS  64

@@ -1,0 +1,52 @@
+/*
+ * client_join.c - who opens a file for writing that another process writes
+ *
+ * What cannot make the file and may read it (O_RDWR, without O_CREAT, O_TRUNC and O_APPEND)
+ * is a reader's open as well as one of several writers' that share a file. By what the
+ * other has done:
+ *
+ * began with a whole file   the open joins: both have it as POSIX says
+ * makes the file anew       it waits for the close, as a reader would, unless it is of the
+ *                           same process or an ancestor, or of the same program (executable
+ *                           and arguments): ranks of one MPI program, forked workers
+ * was killed over it        it waits, as a reader would, until somebody has written it
+ *
+ * All other opens for writing join whoever there is.
+ *
+ * It is asked twice: before the open, so that one which will wait leaves no trace, and, as
+ * the file may have been made or emptied since, of the file that was opened.
+ */
+#include "client/client_join.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/proc.h"
+
+/* Files of the producer's directory alone are not for reading. */
+static bool is_consumers(const struct front *front, enum engine_side side)
+{
+    return side == ENGINE_CONSUMER || strcmp(front->side[ENGINE_PRODUCER].real,
+                                             front->side[ENGINE_CONSUMER].real) == 0;
+}
+
+bool front_join_waits(struct front *front, enum engine_side side, const char *upath,
+                      int flags, const struct stat *st, store_mark_t own)
+{
+    struct store_marks *marks = front->side[side].marks;
+    struct store_mark_info info;
+    int saved = errno;
+    bool waits;
+
+    if ((flags & O_ACCMODE) != O_RDWR || (flags & (O_CREAT | O_TRUNC | O_APPEND)) ||
+        !S_ISREG(st->st_mode) || !is_consumers(front, side))
+        return false;
+    store_marks_await_makers(marks, upath, own); /* then it is known who makes the file */
+    waits =
+        store_marks_unfinished(marks, upath, st->st_ino, 0, own, &info) &&
+        (info.state == STORE_MARK_ABANDONED || (!util_proc_is_self_or_ancestor(info.pid) &&
+                                                !util_proc_is_same_program(info.pid))) &&
+        front_waits_for(front, upath);
+    errno = saved;
+    return waits;
+}

@@ -1,0 +1,29 @@
+/*
+ * client/client_join.h - who opens a file for writing that another process writes
+ */
+#ifndef DYAD_CLIENT_CLIENT_JOIN_H
+#define DYAD_CLIENT_CLIENT_JOIN_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "client/client.h"
+#include "store/marks.h"
+
+/* Can an open with these flags (as for open(2)) neither make nor empty the file? Its mark
+ * is begun by store_marks_begin_joining(). */
+static inline bool front_join_only(int flags)
+{
+    return !(flags & (O_CREAT | O_TRUNC));
+}
+
+/* Is an open of upath with these flags, which is here and looks like *st, to wait until who
+ * makes the file has closed it? `own`: the open's mark, from its beginning until
+ * store_marks_opened(); 0: it has none yet. Waits for opens that are under way and could
+ * make the file. Keeps errno. Thread-safe; opens descriptors only if another process is
+ * making the file. */
+bool front_join_waits(struct front *front, enum engine_side side, const char *upath,
+                      int flags, const struct stat *st, store_mark_t own);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * client_look.c - what is complete here, and may be out of date
+ *
+ * A complete file is opened without a message: whoever holds a copy is told of a newer
+ * version. Nobody is told on a node where no member lives, or only ranks in exec. So as
+ * long as this rank's member has not looked at what was left (startup_validation.c), an
+ * open of a complete regular file asks the member, as that of a missing one does, and waits
+ * for the member to join. Afterwards it costs some loads (store/looked.h): a member that
+ * dies, or leaves for exec, takes its word with it.
+ *
+ * Not asked about: what somebody is writing (read_check() and the marks know of that), what
+ * DYAD_WAIT leaves out, and, in a launch without a session directory, anything as long as
+ * no rank of the launch has recorded a file on this node. In a session others may have been
+ * here before, and which records are its own is known in the directory only.
+ *
+ * Where the member cannot join, files are plain local ones, and nobody asks again. Where it
+ * does not answer (it is stopped, or has bound the claim and is not there) the open goes on
+ * after a time in which it would have; and at once, nearly, if the member is this process's
+ * and cannot go on before this thread does (client_ask.c). That is for a file that is
+ * still here: one that the member has removed is waited for as what is missing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "client/client.h"
+#include "client/client_impl.h"
+#include "store/journal.h"
+#include "store/lease_table.h"
+#include "store/looked.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* What a join and a first look take at most (startup_validation.c), with this to spare. */
+#define SPARE_SECONDS 25.0
+
+/* Of this process, for good: there is nobody to ask, or who was asked has no line in the
+ * table and has looked. Written by any thread, always to true. */
+static bool settled;
+
+/* Copies are covered for half of DYAD_PEER_TIMEOUT at most (copy_lease.c): what is left
+ * when an open says that it wants more. */
+static bool lease_is_over(const struct front *front, const struct store_marks *marks)
+{
+    double soon = front->config.peer_timeout * (double)UTIL_NSEC_PER_SEC * 0.33;
+
+    return store_lease_matters(marks) &&
+           !store_lease_holds(marks, front->rank, -1, util_clock_now(), (uint64_t)soon);
+}
+
+bool front_may_be_old(const struct front *front)
+{
+    const struct front_side *side = &front->side[ENGINE_CONSUMER];
+
+    return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && side->marks &&
+           (!store_looked(side->marks, front->rank) || lease_is_over(front, side->marks));
+}
+
+bool front_member_loads(const struct front *front)
+{
+    const struct store_marks *marks = front->side[ENGINE_CONSUMER].marks;
+
+    return !marks || !store_looked(marks, front->rank);
+}
+
+/* Has a rank of this launch recorded anything on this node? */
+static bool launch_has_records(const struct front *front)
+{
+    struct store_dir *dir = store_dir_create(front->side[ENGINE_CONSUMER].path);
+    char prefix[sizeof(front->session) + 32];
+    bool any;
+
+    if (!dir)
+        return true;
+    snprintf(prefix, sizeof(prefix), "%s.%016llx.", front->session,
+             (unsigned long long)front->launch);
+    any = store_journal_any(dir, prefix);
+    store_dir_destroy(dir);
+    return any;
+}
+
+/* Nobody can be asked, nor ever will be. Else (a member that dies while it is asked) the
+ * next open asks again. */
+static bool is_final(const struct front *front)
+{
+    return front->identity.guest_only || front_member_hopeless() || front_member_over();
+}
+
+static bool is_complete(const struct front_side *side, const char *upath)
+{
+    struct store_mark_info info;
+    char path[2 * PATH_MAX];
+    struct statx stx;
+    uint64_t btime = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", side->real, upath);
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_BTIME,
+              &stx) < 0 ||
+        !S_ISREG(stx.stx_mode))
+        return false;
+    if (stx.stx_mask & STATX_BTIME)
+        btime = (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec;
+    return !store_marks_dirty(side->marks, upath, stx.stx_ino, btime, &info);
+}
+
+struct waiting {
+    const struct front *front;
+    const char *upath;
+    uint64_t until; /* when to stop */
+};
+
+static int wait_ms(void *arg)
+{
+    struct waiting *w = arg;
+    uint64_t now = util_clock_now();
+
+    if (now >= w->until)
+        return is_complete(&w->front->side[ENGINE_CONSUMER], w->upath) ? 0 : -1;
+    return (int)((w->until - now) / UTIL_NSEC_PER_MSEC) + 1;
+}
+
+static int look(struct front *front, const char *upath, uint8_t flags, uint64_t timeout_ms)
+{
+    struct net_msg reply = {.type = 0};
+    uint64_t now = util_clock_now();
+    struct waiting waiting = {
+        .front = front,
+        .upath = upath,
+        .until = now + (uint64_t)((2 * front->config.join_timeout + SPARE_SECONDS) *
+                                  (double)UTIL_NSEC_PER_SEC),
+    };
+    struct front_patience patience = {.wait_ms = wait_ms, .arg = &waiting};
+    int saved = errno, rc;
+
+    if (front_member_over() || !is_complete(&front->side[ENGINE_CONSUMER], upath) ||
+        (!front->config.session_dir && !launch_has_records(front))) {
+        errno = saved;
+        return 0;
+    }
+    rc = front_consume_patient(front, upath, flags, timeout_ms, &reply, &patience);
+    if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno) {
+        if (errno != ESTALE && errno != EMFILE)
+            return -1; /* its word: it is not here any more, and cannot be had */
+        /* A path that only the open itself can follow; so many wait already. */
+    } else if (rc < 0 && errno == EMFILE) {
+        return -1; /* as for what is not here */
+    } else if (rc < 0 && errno == ETIMEDOUT) {
+        log_warn(
+            "\"%s\" is opened as it is: whether it is up to date this rank's member does "
+            "not say%s",
+            upath,
+            patience.loader ? ", since it waits for the library that is being loaded here"
+                            : "");
+    } else if (rc < 0 ? patience.refused || is_final(front)
+                      : reply.offset == NET_CONSUME_LOOKED) {
+        __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
+    }
+    errno = saved;
+    return 0;
+}
+
+int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
+{
+    return look(front, upath, NET_LOOKUP_WAIT, timeout_ms);
+}
+
+int front_look_to_write(struct front *front, const char *upath)
+{
+    return look(front, upath, NET_LOOKUP_WAIT | NET_CONSUME_WRITER, 0);
+}

@@ -1,0 +1,217 @@
+/*
+ * client/client_ops.h - the one table through which the wrapper reaches the engine
+ *
+ * The wrapper (libdyad_wrapper.so, libc only) opens libdyad.so.1 from its own directory
+ * with dlopen(RTLD_NOW | RTLD_LOCAL) at the first access below a DMD, or on the member's
+ * thread, and looks up dyad_engine_ops(). libdyad.so.1 itself links libc only; UCX, PMIx
+ * and OpenSSL come with dyad/libdyad_member.so, which only a member and a promoted guest
+ * open.
+ *
+ * Every function: thread-safe; keeps errno unless it fails; never calls an interposed
+ * symbol of the wrapper in a way that comes back here (the wrapper's guard is set by the
+ * caller). A path that is a `upath` is relative to the DMD, normalised, non-empty, without
+ * a leading slash.
+ */
+#ifndef DYAD_CLIENT_CLIENT_OPS_H
+#define DYAD_CLIENT_CLIENT_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define ENGINE_ABI 5
+
+/* What the wrapper gives. */
+struct engine_host {
+    unsigned abi;
+    /* Called at the start of each engine thread: the wrapper passes all its calls through.
+     */
+    void (*thread_enter)(void);
+    char *const
+        *env; /* a copy of the environment at the start; lives as the process does */
+    /* Called by a thread of the program in the engine, before it blocks for long and after:
+     * in between its signal handlers may run, and with may_cancel it may be cancelled. May
+     * be NULL. */
+    void (*waits)(bool begins, bool may_cancel);
+    /* Run load() where the loader may open files: with a descriptor table that is not the
+     * program's, and no fork in the midst of it. May be NULL. */
+    void (*run_loader)(void (*load)(void));
+};
+
+/* A file description open for writing below a DMD, as the engine knows it (a mark); 0:
+ * none. */
+typedef uint64_t engine_token;
+
+/* What write_closing() tells write_closed(). The caller's, not kept by token: once the
+ * descriptor is closed another process may end the mark, and its slot be given to the next
+ * open of any thread. */
+struct engine_closing {
+    engine_token token;
+    char *upath; /* the engine's; NULL: it has no name below the DMD */
+    int probe;   /* another description of the file, or -1 */
+};
+
+/* A name that is about to be given or taken away, from renaming() to renaming_over(); the
+ * caller's. */
+struct engine_renaming {
+    uint32_t place[2]; /* by side; 0: none */
+    int connection;    /* -1: none */
+};
+#define ENGINE_RENAMING_NONE \
+    {                        \
+        .connection = -1     \
+    }
+
+enum engine_leave {
+    ENGINE_LEAVE_EXIT,   /* linger as DYAD_LINGER says, then leave */
+    ENGINE_LEAVE_FAILED, /* the program has failed: leave at once */
+    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer, one
+                         * that took a dead member's place leaves */
+    ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
+};
+
+/* What a consume() is for. */
+enum engine_consume {
+    ENGINE_CONSUME_NOW = 0, /* nothing is waited for: only if it is published already */
+    ENGINE_CONSUME_WAIT,    /* an open for reading */
+    /* An open for writing that can only have what is there: as one for reading, but who has
+     * the file open for writing is waited for only if he makes it anew. */
+    ENGINE_CONSUME_UPDATE,
+};
+
+/* Which DMD a upath belongs to. With DYAD_PATH alone both are one. */
+enum engine_side { ENGINE_CONSUMER = 0, ENGINE_PRODUCER = 1 };
+
+struct engine_ops {
+    unsigned abi;
+
+    /* --- process --- */
+
+    /* Read configuration and identity; once, before anything else. 0, or -1: this process
+     * does without (the reason was logged once); the wrapper then passes everything
+     * through. No thread, no network. */
+    int (*setup)(const struct engine_host *host);
+    /* Be the member of this rank: join, serve, until leave(). On a thread of its own with
+     * all signals blocked; takes over claim_fd (the caller keeps its own copy open for
+     * exec). Returns 0 after leave(), -1 if joining failed (logged; the process then goes
+     * on with plain local files). */
+    int (*member_run)(int claim_fd);
+    /* In the thread that exits or execs. Returns when the member has left, in bounded time
+     * beyond the linger. No effect in a guest. After a failed exec the process may call
+     * member_run() on a new thread again. Idempotent. */
+    void (*leave)(enum engine_leave how);
+    /* In the child of fork: forget the parent's threads and state; this is a guest now. */
+    void (*fork_child)(void);
+
+    /* --- reading --- */
+
+    /* Do other nodes see the files of this side, or may what is here be out of date, so
+     * that read_begin() is to be called? Some loads, from anywhere: needs none of the care
+     * that other calls need. */
+    bool (*shares)(enum engine_side side);
+    /* Then, before the real open of upath: if it is here and another node writes it, or it
+     * is not known yet to be right, wait as DYAD_WAIT and DYAD_TIMEOUT say until that is
+     * over. The real open must come
+     * afterwards: a network file system shows the last close's bytes to opens that come
+     * after it. 0, or -1 with errno as consume(). What consume() has made present is
+     * settled, too. */
+    int (*read_begin)(enum engine_side side, const char *upath);
+    /* The real open of upath returned fd (a regular file). 0: it is complete, or DYAD_WAIT
+     * does not wait for it. 1: somebody else is writing it; close fd, call consume() and
+     * open again. */
+    int (*read_check)(enum engine_side side, const char *upath, int fd);
+    /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
+     * directory is made, a symbolic link is made (its target is another upath). 0,
+     * or -1 with errno: ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC, EINTR ... ESTALE: one
+     * of the directories above upath is a symbolic link here, now: resolve the path again
+     * and repeat. */
+    int (*consume)(enum engine_side side, const char *upath, enum engine_consume how);
+    /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
+     * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
+     * nlink 1 (a directory: 2), blksize 4096), or -1: ENOENT; EIO: the ranks that would
+     * know cannot be reached; ESTALE as for consume(). No
+     * waiting, no fetching; but where it is not published, the directories above it are
+     * made here if these are, so that the next time costs less. */
+    int (*lookup)(enum engine_side side, const char *upath, struct stat *st);
+    /* The names that are published directly below directory upath ("": the DMD itself), on
+     * whatever node, this one included: fn for each, in no order, once; `type` is DT_REG,
+     * DT_DIR or DT_LNK. The control directory is never among them. 0; what fn returned if
+     * that is not 0 (it ends the list); or -1 with errno: ENOTSUP with DYAD_LISTING=off.
+     * What the homes had acknowledged before the call is in it. fn may call the engine. */
+    int (*list)(enum engine_side side, const char *upath,
+                int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
+    /* Make here every directory above upath that is published and not here. 0 (the parent
+     * is here now, or was), or -1 with errno: ENOENT: one of them is neither; ESTALE: one
+     * of them is a symbolic link, which is here now: resolve the path again and repeat;
+     * ENOTDIR. No waiting. */
+    int (*bring_parents)(enum engine_side side, const char *upath);
+    /* Bring everything here that is published at or below upath (files with their bytes):
+     * for walks inside of libc, and before a directory is renamed. Without waiting for what
+     * is not published. 0 or -1 with errno. */
+    int (*bring_tree)(enum engine_side side, const char *upath);
+
+    /* --- writing --- */
+
+    /* Before the real open for writing. If flags have none of O_TRUNC and O_EXCL and the
+     * file is not here but published elsewhere, it is fetched first. *token is 0 if the
+     * file needs no mark. 0, or -1 with errno. EINPROGRESS, only if the open `waits`:
+     * another process is making the file here and is to be waited for, by
+     * consume(ENGINE_CONSUME_UPDATE); client/client_join.c says of whom. */
+    int (*write_begin)(enum engine_side side, const char *upath, int flags, bool waits,
+                       engine_token *token);
+    /* The real open returned fd (fd >= 0), or failed (-1). 0; or -1 with EINPROGRESS, as
+     * write_begin says, where the file was made or emptied since: the token is no more, and
+     * fd is to be closed. */
+    int (*write_opened)(engine_token token, int fd, int flags);
+    /* A descriptor that this image inherited, open for writing below a DMD: its token, or
+     * 0. */
+    engine_token (*write_inherited)(enum engine_side side, int fd);
+    /* Before the close of this process's last descriptor of the description: remember its
+     * present name. fd -1: it is closed already. Each call is
+     * followed by one of write_closed(). */
+    void (*write_closing)(engine_token token, int fd, struct engine_closing *closing);
+    /* After it. `error`: errno of a failed close or flush (0: none): nothing is published
+     * then. `mapped`: this process maps the file through this description. Publishes if no
+     * other process holds the description and the file was changed since the open. 0, or
+     * -1 with errno: the publish failed. */
+    int (*write_closed)(struct engine_closing *closing, int error, bool mapped);
+
+    /* --- names --- */
+
+    /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
+     * (!was_here). `renaming`: renaming() to nowhere was called before; or NULL. Withdraws.
+     * 0, or -1 ENOENT: nothing of that name is published either. */
+    int (*unlinked)(enum engine_side side, const char *upath, bool was_here,
+                    struct engine_renaming *renaming);
+    /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
+     * directory or the link; publish a file anew if it was published (a new version). A
+     * file that is open for writing is left to its close. 0, or -1 with errno. */
+    int (*changed)(enum engine_side side, const char *upath);
+    /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: what has
+     * inode `ino` is about to get another name or none. Should this process be killed
+     * before renaming_over() the rank's member, or another of this node, sees to what
+     * renamed() or unlinked() was to tell. Either name may be NULL: outside of the DMD. A
+     * second call for a side changes nothing. */
+    void (*renaming)(enum engine_side side, const char *from, const char *to, uint64_t ino,
+                     struct engine_renaming *renaming);
+    /* The real rename succeeded. Either name may be NULL, as above; and `renaming`: the
+     * file was made there. */
+    int (*renamed)(enum engine_side side, const char *from, const char *to,
+                   struct engine_renaming *renaming);
+    /* It failed, or was told. */
+    void (*renaming_over)(struct engine_renaming *renaming);
+
+    /* The file is mapped so that it can be written, which no time stamp need show: its last
+     * close publishes it. */
+    void (*write_stored)(engine_token token);
+    /* Is the regular file of inode `ino`, which is here under that name and has several
+     * links, out of date? Then it counts as not here: lookup() and consume() say what is
+     * published. For calls on names; opens see to it themselves. */
+    bool (*superseded)(enum engine_side side, const char *upath, uint64_t ino);
+};
+
+/* The table, or NULL if the engine speaks another ABI. */
+typedef const struct engine_ops *(*engine_ops_get_fn)(unsigned abi);
+#define ENGINE_OPS_SYMBOL "dyad_engine_ops"
+
+#endif

@@ -1,0 +1,286 @@
+/*
+ * client_table.c - the table that the wrapper sees, and the reading half of it
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "boot/libs.h"
+#include "client/client_ops.h"
+#include "client/client.h"
+#include "client/client_promoted.h"
+#include "client/client_write.h"
+#include "store/renames.h"
+#include "store/superseded.h"
+#include "util/log.h"
+#include "util/proc.h"
+
+/* The environment that the wrapper gave; see engine_host. */
+static void (*host_thread_enter)(void);
+static char *const *host_env;
+
+static int op_setup(const struct engine_host *host)
+{
+    if (host->abi != ENGINE_ABI) {
+        errno = EINVAL;
+        return -1;
+    }
+    host_thread_enter = host->thread_enter;
+    host_env = host->env;
+    if (front_setup(host_env, host_thread_enter, host->waits) < 0)
+        return -1;
+    front_get()->run_loader = host->run_loader;
+    return 0;
+}
+
+static int op_member_run(int claim_fd)
+{
+    return front_member_run(front_get(), claim_fd);
+}
+
+static void op_leave(enum engine_leave how)
+{
+    if (how == ENGINE_LEAVE_GUEST) {
+        front_peer_leave();
+        /* It may have taken a dead member's place. It does not linger: its parent, of the
+         * same rank, may wait for its end. */
+        if (front_member_here())
+            front_member_leave(MEMBER_LEAVE_EXEC, true);
+        return;
+    }
+    if (how == ENGINE_LEAVE_EXEC) {
+        front_member_leave(MEMBER_LEAVE_EXEC, true);
+        return;
+    }
+    front_member_leave(boot_libs_in_mpi()           ? MEMBER_LEAVE_IN_MPI
+                       : how == ENGINE_LEAVE_FAILED ? MEMBER_LEAVE_FAILED
+                                                    : MEMBER_LEAVE_LINGER,
+                       true);
+    front_member_end();
+}
+
+static bool op_shares(enum engine_side side)
+{
+    const struct front *front = front_get();
+
+    return front && (front_shared(front, side) ||
+                     (side == ENGINE_CONSUMER && front_may_be_old(front)));
+}
+
+static int op_read_begin(enum engine_side side, const char *upath)
+{
+    struct front *front = front_get();
+    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+
+    if (!front_waits_for(front, upath))
+        return 0;
+    return front_shared(front, side) ? front_settle(front, upath, timeout)
+                                     : front_look(front, upath, timeout);
+}
+
+static int op_read_check(enum engine_side side, const char *upath, int fd)
+{
+    struct front *front = front_get();
+    struct store_mark_info info;
+    struct statx stx;
+    int saved = errno;
+    int dirty = 0;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_NLINK | STATX_INO | STATX_BTIME,
+              &stx) == 0) {
+        uint64_t btime =
+            stx.stx_mask & STATX_BTIME
+                ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec
+                : 0;
+        if (store_marks_dirty(front->side[side].marks, upath, stx.stx_ino, btime, &info))
+            /* Whose names are not waited for shares this node's files as programs do:
+             * sqlite looks into a database that another process holds locked. */
+            dirty =
+                front_waits_for(front, upath) && (info.state == STORE_MARK_ABANDONED ||
+                                                  !util_proc_is_self_or_ancestor(info.pid));
+        else
+            dirty = (store_superseded_may(stx.stx_mode, stx.stx_nlink) &&
+                     store_superseded(front->side[side].real, front->renames, upath,
+                                      stx.stx_ino));
+    }
+    errno = saved;
+    return dirty;
+}
+
+static bool op_superseded(enum engine_side side, const char *upath, uint64_t ino)
+{
+    const struct front *front = front_get();
+
+    return front && front->side[side].path &&
+           store_superseded(front->side[side].real, front->renames, upath, ino);
+}
+
+static int op_consume(enum engine_side side, const char *upath, enum engine_consume how)
+{
+    struct front *front = front_get();
+    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+    uint8_t wait = how == ENGINE_CONSUME_NOW ? 0 : front_waits_for(front, upath);
+
+    (void)side;
+    if (how == ENGINE_CONSUME_UPDATE && !wait) {
+        errno = ENOENT; /* write_begin() has looked */
+        return -1;
+    }
+    if (how == ENGINE_CONSUME_UPDATE)
+        wait |= NET_CONSUME_UPDATE;
+    return front_consume_to_open(front, upath, wait, timeout);
+}
+
+static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
+{
+    struct front *front = front_get();
+    unsigned char buf[NET_MSG_HEADER_MAX];
+    struct net_msg reply;
+
+    if (front_stat(front, upath, &reply, buf) < 0) {
+        if (errno == EHOSTUNREACH && front_member_lost())
+            errno = EIO; /* nobody knows */
+        return -1;
+    }
+    memset(st, 0, sizeof(*st));
+    st->st_ino = reply.offset; /* as it will be once it is here */
+    st->st_dev = reply.length;
+    if (st->st_ino == 0) { /* of a directory or link nobody can tell: one of its own */
+        struct stat dmd;
+        st->st_ino = XXH3_64bits(upath, strlen(upath)) | 1;
+        st->st_dev = stat(front->side[side].path, &dmd) == 0 ? dmd.st_dev : 0;
+    }
+    st->st_mode = reply.entry.mode & (S_IFMT | 07777);
+    st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
+    st->st_uid = geteuid();
+    st->st_gid = getegid();
+    st->st_size = S_ISDIR(st->st_mode) ? 4096 : (off_t)reply.entry.size;
+    st->st_blksize = 4096;
+    st->st_blocks = (blkcnt_t)((reply.entry.size + 511) / 512);
+    st->st_mtim.tv_sec = reply.entry.mtime_sec;
+    st->st_mtim.tv_nsec = reply.entry.mtime_nsec;
+    st->st_atim = st->st_ctim = st->st_mtim;
+    return 0;
+}
+
+static int op_list(enum engine_side side, const char *upath,
+                   int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
+{
+    (void)side;
+    return front_list(front_get(), upath, fn, arg);
+}
+
+static int op_bring_parents(enum engine_side side, const char *upath)
+{
+    (void)side;
+    return front_bring(front_get(), upath, NET_BRING_PARENTS);
+}
+
+static int op_bring_tree(enum engine_side side, const char *upath)
+{
+    (void)side;
+    return front_bring(front_get(), upath, NET_BRING_TREE);
+}
+
+static int op_changed(enum engine_side side, const char *upath)
+{
+    return front_changed(front_get(), side, upath);
+}
+
+static int op_unlinked(enum engine_side side, const char *upath, bool was_here,
+                       struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+    int saved = errno;
+
+    (void)side;
+    if (front_withdraw(front, upath, renaming ? &renaming->connection : NULL) < 0) {
+        if (!was_here || errno != ENOENT)
+            return -1;
+    }
+    errno = saved;
+    return 0;
+}
+
+/* The end of a process that is the member itself others see; of any other our member sees
+ * by a connection, which the request uses afterwards. */
+static void op_renaming(enum engine_side side, const char *from, const char *to,
+                        uint64_t ino, struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+    struct store_rename rename = {.ino = ino, .from = from ? from : "", .to = to ? to : ""};
+
+    if (renaming->place[side])
+        return;
+    if (renaming->connection < 0 && !front_member_here())
+        renaming->connection = front_connect(front);
+    renaming->place[side] =
+        store_renames_begin(front->side[side].marks, front->renames, &rename);
+}
+
+static int op_renamed(enum engine_side side, const char *from, const char *to,
+                      struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+
+    (void)side;
+    if (!to)
+        return op_unlinked(side, from, true, renaming);
+    return front_rename(front, from, to, renaming ? &renaming->connection : NULL);
+}
+
+static void op_renaming_over(struct engine_renaming *renaming)
+{
+    struct front *front = front_get();
+
+    for (int side = 0; side < 2; side++) {
+        if (renaming->place[side])
+            store_renames_end(front->side[side].marks, renaming->place[side]);
+        renaming->place[side] = 0;
+    }
+    front_disconnect(renaming->connection);
+    renaming->connection = -1;
+}
+
+static const struct engine_ops table = {
+    .abi = ENGINE_ABI,
+    .setup = op_setup,
+    .member_run = op_member_run,
+    .leave = op_leave,
+    .fork_child = front_fork_child,
+    .shares = op_shares,
+    .read_begin = op_read_begin,
+    .read_check = op_read_check,
+    .consume = op_consume,
+    .lookup = op_lookup,
+    .list = op_list,
+    .bring_parents = op_bring_parents,
+    .bring_tree = op_bring_tree,
+    .write_begin = front_write_begin,
+    .write_opened = front_write_opened,
+    .write_inherited = front_write_inherited,
+    .write_closing = front_write_closing,
+    .write_closed = front_write_closed,
+    .unlinked = op_unlinked,
+    .changed = op_changed,
+    .renaming = op_renaming,
+    .renamed = op_renamed,
+    .renaming_over = op_renaming_over,
+    .write_stored = front_write_stored,
+    .superseded = op_superseded,
+};
+
+__attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
+    unsigned abi);
+
+const struct engine_ops *dyad_engine_ops(unsigned abi)
+{
+    return abi == ENGINE_ABI ? &table : NULL;
+}

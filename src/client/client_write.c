@@ -1,0 +1,471 @@
+/*
+ * client_write.c - from write-open to publish
+ *
+ * A token is the mark of the description with the side in its top bit. What this process
+ * knows beside the mark (the name at the open) is kept in a table indexed by the
+ * mark's slot: a slot belongs to one description, so threads that work on different
+ * descriptions touch different records, and a fork copies the table as it is right. A
+ * record is the description's as long as the mark is, and the mark may end by another
+ * process's hand as soon as the descriptor is closed here: so closing empties the record,
+ * and what closed needs travels in the caller's struct engine_closing.
+ *
+ * Whether it was written, the mark says (store/marks_written.c), to who closes it last. A
+ * description that no open of ours made counts as written.
+ *
+ * No malloc: a signal handler that writes a file may have interrupted the program's.
+ *
+ * The last holder: the mark's OFD lock goes with the description. It is tested through a
+ * probe, a new description of the same inode that was opened by way of /proc/self/fd before
+ * the close, so it is right whatever happened to the name.
+ */
+#include "client/client_promoted.h"
+#include "client/client_write.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/client.h"
+#include "client/client_join.h"
+#include "client/client_names.h"
+#include "config/probes.h"
+#include "store/superseded.h"
+#include "util/log.h"
+
+#define TOKEN_SIDE   ((engine_token)1 << 63)
+#define DELETED_MARK " (deleted)"
+
+struct writing {
+    engine_token token;
+    char *first_upath; /* at the open; NULL: not known */
+    bool waits;        /* as front_write_begin() was told */
+};
+
+/* 65,536 slots a side; pages are touched as slots are used. */
+static struct writing table[2][STORE_MARK_SLOTS];
+
+/* A slot comes to another thread by way of a process that ended its last use, which orders
+ * the two threads' accesses; this shows that order to the compiler and to those who check.
+ */
+static _Atomic bool taken_before[2][STORE_MARK_SLOTS];
+
+static enum engine_side token_side(engine_token token)
+{
+    return token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+}
+
+static struct writing *writing_of(engine_token token)
+{
+    return &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+}
+
+static _Atomic bool *taken_of(engine_token token)
+{
+    return &taken_before[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+}
+
+static void writing_new(engine_token token, const char *upath, bool waits)
+{
+    struct writing *w = writing_of(token);
+
+    atomic_load_explicit(taken_of(token), memory_order_acquire);
+    front_name_free(
+        w->first_upath); /* of a use of the slot whose end another process saw to */
+    *w = (struct writing){
+        .token = token, .first_upath = front_name_copy(upath), .waits = waits};
+}
+
+/* The record of token, whose place is empty afterwards. There is none if the description
+ * was inherited. */
+static struct writing writing_take(engine_token token)
+{
+    struct writing *w = writing_of(token), taken = {.token = token};
+
+    if (w->token == token) {
+        taken = *w;
+        *w = (struct writing){.token = 0};
+        atomic_store_explicit(taken_of(token), true, memory_order_release);
+    }
+    return taken;
+}
+
+static struct store_marks *token_marks(engine_token token)
+{
+    return front_get()->side[token_side(token)].marks;
+}
+
+/* Is upath on this node's disk, and not out of date? The program's own view of the path, as
+ * its open will have. *st is all zero if that cannot be told. */
+static bool is_here(const struct front *front, const struct front_side *side,
+                    const char *upath, int flags, struct stat *st)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    int saved = errno;
+
+    memset(st, 0, sizeof(*st));
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    bool here =
+        fstatat(AT_FDCWD, path, st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0
+            ? !(store_superseded_may(st->st_mode, st->st_nlink) &&
+                store_superseded(side->real, front->renames, upath, st->st_ino))
+            : errno != ENOENT;
+    errno = saved;
+    return here;
+}
+
+/* What will be changed in part, or added to, should be the newest. */
+static int fetch_to_write(struct front *front, enum engine_side side, const char *upath,
+                          int flags, bool waits)
+{
+    struct stat st;
+
+    if (!is_here(front, &front->side[side], upath, flags, &st))
+        return front_consume_to_write(front, upath);
+    if (waits && front_join_waits(front, side, upath, flags, &st, 0)) {
+        errno = EINPROGRESS;
+        return -1;
+    }
+    /* Copies lie in the consumer's directory, which may be the producer's, too. */
+    if (front_may_be_old(front) && !front_shared(front, side) &&
+        strcmp(front->side[side].real, front->side[ENGINE_CONSUMER].real) == 0)
+        return front_look_to_write(front, upath);
+    return 0;
+}
+
+int front_write_begin(enum engine_side side, const char *upath, int flags, bool waits,
+                      engine_token *token)
+{
+    struct front *front = front_get();
+    struct front_side *s = &front->side[side];
+    int saved = errno;
+    store_mark_t mark;
+
+    *token = 0;
+    if (!(flags & (O_TRUNC | O_EXCL)) &&
+        fetch_to_write(front, side, upath, flags, waits) < 0 && errno != ENOENT)
+        return -1;
+    errno = saved;
+    if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
+        return 0;
+    mark = front_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
+                                  : store_marks_begin(s->marks, upath);
+    if (!mark) {
+        log_error(
+            "too many files are open for writing below %s on this node: \"%s\" cannot be "
+            "marked",
+            s->path, upath);
+        errno = ENOSPC;
+        return -1;
+    }
+    *token = mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0);
+    /* In case the descriptor is closed behind our back: its name is all that is left then.
+     */
+    writing_new(*token, upath, waits);
+    /* A member that cannot be reached was logged; the program writes all the same. */
+    if (front_shared(front, side))
+        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
+    errno = saved;
+    return 0;
+}
+
+/* The mark is over without a publish: tell the other nodes, if they have been told of it.
+ */
+static void tell_end(engine_token token, const char *upath, uint8_t what)
+{
+    struct front *front = front_get();
+    int saved = errno;
+
+    if (front_shared(front, token_side(token)) && !front_member_over())
+        front_writing(front, token_side(token), upath, token & ~TOKEN_SIDE, what);
+    errno = saved;
+}
+
+/* The file may have been made, or emptied, after write_begin() looked. A name that did not
+ * fit into memory could not be waited for. */
+static bool opened_too_early(engine_token token, int flags, const struct stat *st)
+{
+    const struct writing *w = writing_of(token);
+
+    return w->waits && w->first_upath &&
+           front_join_waits(front_get(), token_side(token), w->first_upath, flags, st,
+                            token & ~TOKEN_SIDE);
+}
+
+int front_write_opened(engine_token token, int fd, int flags)
+{
+    struct store_marks *marks;
+    int saved = errno;
+    struct stat st;
+    bool regular, early;
+
+    if (!token)
+        return 0;
+    marks = token_marks(token);
+    regular = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    early = regular && opened_too_early(token, flags, &st);
+    if (!regular || early) {
+        char *upath =
+            writing_take(token).first_upath; /* first: then the slot is anybody's */
+        store_marks_abort(marks, token & ~TOKEN_SIDE);
+        tell_end(token, upath, NET_WRITING_END);
+        front_name_free(upath);
+        errno = early ? EINPROGRESS : saved;
+        return early ? -1 : 0;
+    }
+    if (store_marks_opened(marks, token & ~TOKEN_SIDE, fd, (flags & O_TRUNC) != 0) < 0)
+        log_error("a file open for writing could not be marked: %m");
+    else if (!(flags & (O_TRUNC | O_EXCL)))
+        store_marks_look(marks, token & ~TOKEN_SIDE, fd);
+    errno = saved;
+    return 0;
+}
+
+/* What the kernel says is open as fd: an absolute path, or nothing. */
+static bool shown_name(int fd, char *path, size_t size)
+{
+    char link[32];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+    n = readlink(link, path, size - 1);
+    if (n <= 0)
+        return false;
+    path[n] = '\0';
+    return true;
+}
+
+/* Is the file that fd has open the one at path? */
+static bool is_file_at(const char *path, int fd)
+{
+    struct stat there, open;
+
+    return fstat(fd, &open) == 0 && lstat(path, &there) == 0 &&
+           there.st_dev == open.st_dev && there.st_ino == open.st_ino;
+}
+
+/* A file that was made without a name and got one later is shown by the kernel as deleted:
+ * is it upath? */
+static bool is_still(const struct front_side *side, const char *upath, int fd)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    return is_file_at(path, fd);
+}
+
+/* Has the file behind fd names although upath is none, nor of any other? Then the member
+ * knows them, and it is told of its end by that one. */
+static bool has_others(const struct front_side *side, const char *upath, int fd)
+{
+    char path[PATH_MAX + DYAD_UPATH_MAX + 2];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    return fstat(fd, &st) == 0 && st.st_nlink > 0 && lstat(path, &st) < 0 &&
+           errno == ENOENT;
+}
+
+/* The name that an open descriptor has now, relative to its DMD; NULL: none there; or
+ * ENOMEM; or ENOENT: there is no /proc. */
+static char *present_upath(const struct front_side *side, int fd)
+{
+    char path[PATH_MAX];
+    const char *below;
+    size_t suffix = strlen(DELETED_MARK), n;
+
+    if (!shown_name(fd, path, sizeof(path)))
+        return NULL;
+    n = strlen(path);
+    /* A name may end like this by itself; then the file is there. */
+    if (n > suffix && strcmp(path + n - suffix, DELETED_MARK) == 0 &&
+        !is_file_at(path, fd)) {
+        errno = 0; /* ENOENT: there is no /proc */
+        return NULL;
+    }
+    below = front_below(side->real, path);
+    return below ? front_name_copy(below) : NULL;
+}
+
+/* The name under which the file lay that fd has open was removed, and another one left: in
+ * the same directory, where what makes such names (a link, then an unlink) nearly always
+ * puts them. NULL: none there. Called at a close, which may be in a signal handler. */
+static char *remaining_upath(const struct front_side *side, int fd)
+{
+    char path[PATH_MAX], *name, *found = NULL;
+    _Alignas(struct dirent64) char entries[4096];
+    struct stat open_file;
+    const char *below;
+    ssize_t n;
+    int dir;
+
+    if (fstat(fd, &open_file) < 0 || open_file.st_nlink == 0 ||
+        !shown_name(fd, path, sizeof(path)) || !front_below(side->real, path) ||
+        !(name = strrchr(path, '/')))
+        return NULL;
+    *name++ = '\0';
+    if ((dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return NULL;
+    name[-1] = '/';
+    while (!found && (n = syscall(SYS_getdents64, dir, entries, sizeof(entries))) > 0) {
+        for (ssize_t at = 0; at < n && !found;) {
+            const struct dirent64 *entry = (const void *)(entries + at);
+            size_t len = strlen(entry->d_name);
+            at += entry->d_reclen;
+            if (entry->d_ino != open_file.st_ino ||
+                (size_t)(name - path) + len >= sizeof(path))
+                continue;
+            memcpy(name, entry->d_name, len + 1);
+            if (is_file_at(path, fd) && (below = front_below(side->real, path)))
+                found = front_name_copy(below);
+        }
+    }
+    close(dir);
+    return found;
+}
+
+/* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
+ * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
+ */
+static store_mark_t mark_unseen(const struct front_side *side, const char *upath, int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    store_mark_t mark;
+    struct stat st;
+
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
+        fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
+        return 0;
+    mark = store_marks_begin(side->marks, upath);
+    if (mark && store_marks_opened(side->marks, mark, fd, false) < 0) {
+        store_marks_abort(side->marks, mark);
+        mark = 0;
+    }
+    return mark;
+}
+
+engine_token front_write_inherited(enum engine_side side, int fd)
+{
+    struct front *front = front_get();
+    struct store_marks *marks = front->side[side].marks;
+    char *upath = present_upath(&front->side[side], fd);
+    store_mark_t mark;
+
+    /* Else it could get a second mark, which nobody clears. */
+    if (upath)
+        store_marks_await_opened(marks, upath);
+    mark = store_marks_adopt(marks, fd);
+    if (!mark && upath && (mark = mark_unseen(&front->side[side], upath, fd)) &&
+        front_shared(front, side))
+        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
+    front_name_free(upath);
+    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
+}
+
+void front_write_stored(engine_token token)
+{
+    store_marks_set_written(token_marks(token), token & ~TOKEN_SIDE);
+}
+
+void front_write_closing(engine_token token, int fd, struct engine_closing *closing)
+{
+    struct front *front = front_get();
+    const struct front_side *side = &front->side[token_side(token)];
+    struct writing w = writing_take(token);
+    char link[32];
+    int saved = errno;
+
+    if (fd < 0) {
+        *closing =
+            (struct engine_closing){.token = token, .upath = w.first_upath, .probe = -1};
+        return;
+    }
+    closing->token = token;
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
+    closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (closing->probe < 0)
+        closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    errno = 0;
+    closing->upath = present_upath(side, fd);
+    /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
+    if (!closing->upath && w.first_upath &&
+        (errno == ENOENT || is_still(side, w.first_upath, fd)))
+        closing->upath = w.first_upath;
+    else if (!closing->upath && !(closing->upath = remaining_upath(side, fd)) &&
+             w.first_upath && has_others(side, w.first_upath, fd))
+        closing->upath = w.first_upath;
+    if (closing->upath != w.first_upath)
+        front_name_free(w.first_upath);
+    if (front->config.fsync_write && fsync(fd) < 0)
+        log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
+    errno = saved;
+}
+
+/* Another process holds the description. If that is one that will not tell us of its end
+ * (it has not reached its exec yet, or has no library of ours) the member takes the mark
+ * over; it asks for the file behind the probe, so that is open until it has answered. The
+ * wait is for a publish that this close has to do with, and else short. */
+static void leave_to_others(struct front *front, const struct engine_closing *closing)
+{
+    enum engine_side side = token_side(closing->token);
+    struct store_marks *marks = token_marks(closing->token);
+    store_mark_t mark = closing->token & ~TOKEN_SIDE;
+
+    if (closing->upath && closing->probe >= 0 && !front_member_over() &&
+        store_marks_left(marks, mark))
+        front_watch(front, side, closing->upath, mark, closing->probe);
+    store_marks_await_closer(marks, mark);
+}
+
+int front_write_closed(struct engine_closing *closing, int error, bool mapped)
+{
+    struct front *front = front_get();
+    engine_token token = closing->token;
+    struct store_marks *marks = token_marks(token);
+    store_mark_t mark = token & ~TOKEN_SIDE;
+    const char *upath = closing->upath;
+    int saved = errno;
+    int failed = 0;
+    bool last = store_marks_closed(marks, mark, closing->probe, mapped), written = false;
+
+    if (!last && (front_member_here() || front_peer_table_wait())) {
+        front_member_table_wait();
+        last = store_marks_closed(marks, mark, closing->probe, mapped);
+    }
+    if (!last && !error)
+        leave_to_others(front, closing);
+
+    /* Not before: until then another process may write. */
+    if (last && !error && upath)
+        written = store_marks_written(marks, mark, closing->probe);
+    if (closing->probe >= 0)
+        close(closing->probe);
+    if (last && error) {
+        log_error("\"%s\" is not published: writing it failed: %s", upath ? upath : "?",
+                  strerror(error));
+        store_marks_abandon(marks, mark);
+        tell_end(token, upath, NET_WRITING_ABANDONED);
+    } else if (last && written) {
+        probes_made(upath);
+        if (front_produce(front, token_side(token), upath, mark) < 0) {
+            failed = errno;
+            log_error("\"%s\" is complete on this node but not published: %m", upath);
+            tell_end(token, upath, NET_WRITING_END);
+        }
+        /* The member has cleared it; if it could not, the file is complete all the same. */
+        store_marks_clear(marks, mark);
+    } else if (last) {
+        store_marks_clear(marks, mark);
+        tell_end(token, upath, NET_WRITING_END);
+    }
+    front_name_free(closing->upath);
+    errno = failed ? failed : saved;
+    return failed ? -1 : 0;
+}

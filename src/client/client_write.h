@@ -1,0 +1,21 @@
+/*
+ * client/client_write.h - files that this process has open for writing
+ *
+ * From the open of a description to its last close: the dirty mark, the file's name at the
+ * end, and who publishes it. Implements the writing half of
+ * client_ops.h, where the functions are described. Thread-safe.
+ */
+#ifndef DYAD_CLIENT_CLIENT_WRITE_H
+#define DYAD_CLIENT_CLIENT_WRITE_H
+
+#include "client/client_ops.h"
+
+int front_write_begin(enum engine_side side, const char *upath, int flags, bool waits,
+                      engine_token *token);
+int front_write_opened(engine_token token, int fd, int flags);
+void front_write_stored(engine_token token);
+engine_token front_write_inherited(enum engine_side side, int fd);
+void front_write_closing(engine_token token, int fd, struct engine_closing *closing);
+int front_write_closed(struct engine_closing *closing, int error, bool mapped);
+
+#endif

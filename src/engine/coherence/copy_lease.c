@@ -1,0 +1,297 @@
+/*
+ * copy_lease.c - until when this rank's copies may be opened without a question
+ *
+ * (Gray, Cheriton: Leases, SOSP 1989.) The homes of a copy tell us of a newer version, and
+ * wait for us before its writer's close returns; but not for longer than half of
+ * DYAD_PEER_TIMEOUT if we do not answer, and not at all for what the cut link does not
+ * bring. So copies are used only as long as all their homes have answered a PING of ours
+ * that was sent within `term`, which is less than that. A PONG comes behind every
+ * INVALIDATE that its home had sent before, so what it has not brought was not due.
+ *
+ * On demand: the time stands in the table of the marks (store/lease_table.h). An open that
+ * finds less than three quarters of it left says that it wants more, one that finds it over
+ * asks (copy_lease_ask.c). With neither nothing is sent, and there is no timer. One PING to
+ * each home of copies in half a term, at most one to each rank.
+ *
+ * Not renewed:
+ * - by a home that takes us for dead;
+ * - while all homes of a copy may have missed something themselves (NET_PONG_UNSURE: they
+ *   may be on the smaller side of a cut, or others have not told them all yet);
+ * - while we may be on the smaller side, a copy is not known to its home
+ *   (dht/node_copies.c), copies are to be looked at again (revalidate.c), or one that is
+ *   out of date has not been removed yet.
+ * A home that has taken us for dead meanwhile, of which we may know nothing, has not told
+ * us what was published then. It says how often it has: if that is not what it said last
+ * the lease is over, and its copies are looked up.
+ *
+ * Which ranks are homes is looked up again when what is known is an eighth of
+ * member_lease() old. What was fetched since has homes that may not have been asked, but
+ * they were when it was looked up: the term is an eighth less.
+ *
+ * What counts is the clock, not this loop: after a stop the time is over. Ranks may have
+ * another DYAD_PEER_TIMEOUT (in a session directory): a PONG says what the home's patience
+ * is.
+ */
+#include "engine/coherence/copy_lease.h"
+
+#include <stdlib.h>
+
+#include "engine/coherence/copy_lease_impl.h"
+#include "engine/core/module.h"
+#include "store/lease_table.h"
+#include "util/log.h"
+
+#define SOON (5 * UTIL_NSEC_PER_MSEC)
+
+static struct lease *of(const struct member *member)
+{
+    return ((const struct member_run *)member)->lease;
+}
+
+static void tell(struct lease *lease, uint64_t until)
+{
+    struct store_marks *marks = lease->member->side[ENGINE_CONSUMER].marks;
+
+    lease->until = until;
+    if (marks)
+        store_lease_set(marks, lease->member->line, until);
+}
+
+bool lease_is_on(const struct member *member)
+{
+    const struct lease *lease = of(member);
+
+    return !lease || util_clock_now() < lease->until;
+}
+
+/* Nothing is known to be missing that a home's answer does not say. */
+static bool may_be_renewed(struct member *member)
+{
+    return (member->state == MEMBER_JOINED || member->state == MEMBER_EXITING) &&
+           dht_node_is_bigger_side(member->dht) && !revalidate_pending(member) &&
+           !invalidate_pending(member, NULL);
+}
+
+/* When the first of the answers was asked for that are needed; 0: one is missing. */
+static uint64_t oldest_answer(const struct lease *lease, uint64_t now)
+{
+    uint64_t oldest = now;
+
+    for (uint32_t r = 0; r < lease->nranks; r++)
+        if (lease->home[r] && r != lease->member->self.rank && lease->rank[r].good < oldest)
+            oldest = lease->rank[r].good;
+    return oldest;
+}
+
+/* What holds now, by what has been answered. */
+static void update(struct lease *lease, uint64_t now)
+{
+    struct member *member = lease->member;
+    uint64_t oldest;
+
+    if (now - lease->collected >= lease->length / 8 || !lease->collected) {
+        lease->ncopies =
+            dht_node_copy_homes(member->dht, lease->unsure, lease->home, &lease->known);
+        lease->collected = now;
+    }
+    if (lease->ncopies == 0) {
+        if (!invalidate_pending(member, NULL))
+            tell(lease, STORE_LEASE_NONE);
+        return;
+    }
+    oldest = oldest_answer(lease, now);
+    if (lease->known && oldest && oldest + lease->term > lease->until &&
+        oldest + lease->term > now && may_be_renewed(member))
+        tell(lease, oldest + lease->term);
+}
+
+static bool is_wanted(struct lease *lease, uint64_t now)
+{
+    const struct member *member = lease->member;
+    struct store_marks *marks = member->side[ENGINE_CONSUMER].marks;
+
+    if (marks && store_lease_wanted(marks, member->line)) {
+        lease->wanted_at = now;
+        tell(lease, lease->until); /* to hear of it when it is wanted again */
+    }
+    return lease->wanted_at + lease->term > now;
+}
+
+static void renew(struct lease *lease, uint64_t now)
+{
+    struct member *member = lease->member;
+
+    update(lease, now);
+    if (lease->until == STORE_LEASE_NONE)
+        return;
+    for (uint32_t r = 0; r < lease->nranks; r++) {
+        struct lease_home *home = &lease->rank[r];
+        struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
+        if (!lease->home[r] || r == member->self.rank ||
+            home->good + lease->term / 2 > now ||
+            (home->id && home->sent + lease->term / 2 > now))
+            continue;
+        member->next_id += 2;
+        home->id = ping.id;
+        home->sent = now;
+        member_send(member, r, &ping); /* if it fails there is no answer */
+    }
+}
+
+static void set_timer(struct lease *lease, uint64_t now)
+{
+    uint64_t when = now + lease->term / 4;
+
+    if (lease->until == STORE_LEASE_NONE)
+        return;
+    if (lease->until > now + lease->term / 2)
+        when = lease->until - lease->term / 2;
+    else if (invalidate_pending(lease->member, NULL))
+        when = now + SOON;
+    net_timer_start(lease->timer, when);
+}
+
+static void tick(void *arg)
+{
+    struct lease *lease = arg;
+    uint64_t now = util_clock_now();
+
+    if (lease->member->state == MEMBER_LEAVING || !is_wanted(lease, now))
+        return;
+    renew(lease, now);
+    set_timer(lease, now);
+}
+
+void lease_want(struct member *member)
+{
+    struct lease *lease = of(member);
+    uint64_t now = util_clock_now();
+
+    if (!lease || member->state == MEMBER_LEAVING)
+        return;
+    lease->wanted_at = now;
+    if (lease->until > now + lease->term / 2)
+        return;
+    renew(lease, now);
+    set_timer(lease, now);
+}
+
+static void lease_held(void *arg)
+{
+    struct lease *lease = of(arg);
+
+    if (!lease)
+        return;
+    lease->collected = 0;
+    lease->wanted_at = util_clock_now();
+    tell(lease, STORE_LEASE_OUT);
+    net_timer_start(lease->timer, lease->wanted_at); /* when the table has it */
+}
+
+static void lease_joined(struct member *member)
+{
+    struct lease *lease = of(member);
+
+    if (lease)
+        tell(lease, lease->until);
+}
+
+/* A home with less patience than ours has answered as if that were longer ago. */
+static uint64_t as_of(const struct lease *lease, const struct lease_home *home,
+                      uint64_t length)
+{
+    uint64_t less = length < lease->length ? lease->length - length : 0;
+
+    return home->sent > less ? home->sent - less : 0;
+}
+
+static bool lease_pong(struct member *member, const struct net_msg *msg, void **payload,
+                       size_t len)
+{
+    struct lease *lease = of(member);
+    uint64_t now = util_clock_now();
+    struct lease_home *home;
+
+    (void)payload;
+    (void)len;
+    if (!lease || msg->source >= lease->nranks)
+        return false;
+    home = &lease->rank[msg->source];
+    if (!home->id || msg->id != home->id)
+        return false;
+    home->id = 0;
+    if (msg->offset != home->losses) {
+        log_info("%s had taken this rank for dead: its copies are looked up again",
+                 member_describe(member, msg->source));
+        home->losses = msg->offset;
+        home->good = 0;
+        tell(lease, STORE_LEASE_OUT);
+        revalidate_rank(member, msg->source);
+    } else {
+        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : as_of(lease, home, msg->length);
+        if (lease->unsure[msg->source] != ((msg->flags & NET_PONG_UNSURE) != 0))
+            lease->collected = 0;
+        lease->unsure[msg->source] = (msg->flags & NET_PONG_UNSURE) != 0;
+    }
+    update(lease, now);
+    set_timer(lease, now);
+    return true;
+}
+
+static void lease_destroy(struct member *member)
+{
+    struct lease *lease = of(member);
+
+    if (!lease)
+        return;
+    lease_ask_free(member);
+    net_timer_destroy(lease->timer);
+    free(lease->unsure);
+    free(lease->home);
+    free(lease);
+    run_of(member)->lease = NULL;
+}
+
+static int lease_start(struct member *member)
+{
+    uint32_t nranks = member->job->nranks;
+    struct lease *lease;
+
+    if (member->hands_over) /* its member has a lease for what it hands over */
+        return 0;
+    lease = calloc(1, sizeof(*lease) + nranks * sizeof(struct lease_home));
+    if (!lease)
+        return -1;
+    lease->member = member;
+    lease->nranks = nranks;
+    lease->until = STORE_LEASE_NONE;
+    lease->length = member_lease(member);
+    lease->term = lease->length - lease->length / 8;
+    if (!(lease->home = calloc(nranks, sizeof(*lease->home))) ||
+        !(lease->unsure = calloc(nranks, sizeof(*lease->unsure))) ||
+        !(lease->timer = net_timer_create(member->loop, tick, lease))) {
+        free(lease->unsure);
+        free(lease->home);
+        free(lease);
+        return -1;
+    }
+    run_of(member)->lease = lease;
+    if (lease_ask_start(member) == 0)
+        return 0;
+    lease_destroy(member);
+    return -1;
+}
+
+static int lease_module_start(struct member *member)
+{
+    member->table_ops.held = lease_held;
+    return lease_start(member);
+}
+
+const struct member_module lease_module = {
+    .name = "lease",
+    .messages = (const struct member_message[]){{NET_MSG_PONG, lease_pong}, {0}},
+    .start = lease_module_start,
+    .joined = lease_joined,
+    .destroy = lease_destroy,
+};

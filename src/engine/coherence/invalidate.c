@@ -1,0 +1,280 @@
+/*
+ * invalidate.c - what happens to a file that somebody else replaced or removed
+ *
+ * The table says that what is here is out of date; it waits for the answer before the other
+ * one's close or unlink returns. For this process the record goes at once; the file by a
+ * pool thread, and only if it is still the one of the record. A directory is removed if it
+ * was withdrawn, or is something else now, and nothing is in it. What this node has made
+ * keeps its name until it is replaced (outdated.c). Only then the record goes
+ * from the journal's file, too: until then a neighbour that looks there (copy_lease_ask.c),
+ * and who takes it over if this process is killed (takeover.c), must not take the file for
+ * one that never was anybody's copy.
+ *
+ * Each home tells us. The second finds no record any more, and would be answered while the
+ * file is still there: who is told of a name is answered in the order in which they told
+ * us.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/member.h"
+#include "engine/core/module.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+struct invalidate {
+    struct invalidate *prev, *next; /* utlist */
+    struct engine_io io;
+    struct member *member;
+    char *upath;
+    struct store_record record[2];
+    bool remove[2];
+    struct dyad_entry newer; /* its upath is ours */
+    bool restock;            /* this node has made it, and is to have it again */
+    mode_t mode[2];          /* of a directory that stays; 0: as it is */
+    uint64_t token;
+    bool done; /* nothing older is here: to be answered after those that came before */
+    struct transfer_wait commit;
+};
+
+/* Only if nothing is in it: what somebody has put there since is his. */
+static void remove_directory(struct member_side *side, const char *upath)
+{
+    if (store_dir_rmdir(side->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
+        errno != ENOENT && errno != ENOTDIR)
+        log_warn("the removed directory \"%s\" stays below %s: %m", upath,
+                 store_dir_path(side->dir));
+}
+
+/* What is here must stay writable for us: see store/fetch.h. */
+static void change_directory(struct member_side *side, const char *upath, mode_t mode)
+{
+    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_DIRECTORY, 0);
+
+    if (fd < 0)
+        return; /* removed meanwhile, or not to be read: it keeps what it has */
+    if (fchmod(fd, (mode & 07777) | S_IRWXU) < 0)
+        log_warn("the permissions of directory \"%s\" below %s cannot be changed: %m",
+                 upath, store_dir_path(side->dir));
+    close(fd);
+}
+
+static void invalidate_work(void *arg)
+{
+    struct invalidate *inv = arg;
+
+    for (int s = 0; s < 2; s++) {
+        struct member_side *side = &inv->member->side[s];
+        inv->record[s].entry.upath = inv->upath;
+        if (inv->mode[s])
+            change_directory(side, inv->upath, inv->mode[s]);
+        if (inv->remove[s])
+            DYAD_CRASH_POINT("invalidate-begin");
+        if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
+            if (produce_still_there(side, &inv->record[s]))
+                remove_directory(side, inv->upath);
+            continue;
+        }
+        /* Whoever has it open keeps the old bytes. A file that is not the one we recorded
+         * is newer. */
+        if (inv->remove[s])
+            inv->restock |= outdated_end(side, &inv->newer, &inv->record[s]);
+        if (inv->remove[s])
+            DYAD_CRASH_POINT("invalidate-removed");
+    }
+}
+
+static struct invalidate *first_of(const struct member *member, const char *upath)
+{
+    struct invalidate *inv;
+
+    DL_FOREACH(member->invalidates, inv)
+    {
+        if (!upath || strcmp(inv->upath, upath) == 0)
+            break;
+    }
+    return inv;
+}
+
+bool invalidate_pending(const struct member *member, const char *upath)
+{
+    return first_of(member, upath) != NULL;
+}
+
+/* Unless something new has been recorded there meanwhile. */
+void invalidate_forget(struct member *member, const char *upath)
+{
+    for (int s = 0; s < 2; s++) {
+        struct store_journal *journal = member->side[s].journal;
+        if (journal && !store_journal_find(journal, upath))
+            store_journal_delete(journal, upath);
+    }
+}
+
+static void invalidate_end(struct invalidate *inv)
+{
+    struct member *member = inv->member;
+
+    DL_DELETE(member->invalidates, inv);
+    if (inv->newer.state == DYAD_ENTRY_PUBLISHED) {
+        /* Or an earlier version has brought that about, or the same from another home. */
+        if (inv->restock || restock_wants(member, inv->upath)) {
+            restock_want(member, inv->upath);
+            dht_node_stays(member->dht, inv->token);
+        }
+    } else if (restock_wants(member, inv->upath)) {
+        outdated_withdrawn(&member->side[ENGINE_CONSUMER], inv->upath);
+        restock_forget(member, inv->upath);
+    }
+    if (!invalidate_pending(member, inv->upath) && !restock_wants(member, inv->upath))
+        invalidate_forget(member, inv->upath);
+    dht_node_invalidated(member->dht, inv->token);
+    modules_path_changed(member, inv->upath);
+    free(inv->upath);
+    free(inv);
+    first_look_step(member);
+}
+
+static void invalidate_done(void *arg)
+{
+    struct invalidate *inv = arg;
+    struct member *member = inv->member;
+    char upath[DYAD_UPATH_MAX + 1];
+
+    inv->done = true;
+    strcpy(upath, inv->upath);
+    while ((inv = first_of(member, upath)) && inv->done)
+        invalidate_end(inv);
+}
+
+/* No copy of ours is between two names. */
+static void invalidate_begin(void *arg, int status)
+{
+    struct invalidate *inv = arg;
+
+    (void)status;
+    engine_io_submit(inv->member->io, &inv->io, invalidate_work, invalidate_done, inv);
+}
+
+/* One directory is as good as another, but for its permissions. It is a copy from now on,
+ * to be removed when the other one is. */
+static void keep_directory(struct invalidate *inv, int s, const struct dyad_entry *newer)
+{
+    struct store_record kept = inv->record[s];
+
+    kept.kind = STORE_RECORD_COPY;
+    kept.entry = *newer;
+    if (store_journal_put(inv->member->side[s].journal, &kept) < 0)
+        log_error("this node's record of directory \"%s\" could not be written: %m",
+                  newer->upath);
+    if (inv->remove[s] && ((newer->mode ^ inv->record[s].entry.mode) & 07777))
+        inv->mode[s] = newer->mode;
+    inv->remove[s] = false;
+}
+
+static void publish_again(struct member *member, const char *upath)
+{
+    for (int s = 1; s >= 0; s--) {
+        const struct store_record *record;
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL) {
+            produce_start(member, (enum engine_side)s, upath, 0, NULL, NULL);
+            return;
+        }
+    }
+}
+
+/* What lies here is what this rank has published, and the newer version should lie here,
+ * too. One name is one file: we have written over that one, and could not know of it, for
+ * nobody could be asked (we had been stopped, or cut off). So ours is the last, and the
+ * other is no more. (As a rule the clock has put ours above it; not if what it wrote over
+ * came from a node whose clock is ahead: dht/node_publish.c.) */
+static bool is_written_over(const struct member *member, const struct dyad_entry *newer)
+{
+    for (int s = 0; s < 2 && newer->state == DYAD_ENTRY_PUBLISHED; s++) {
+        const struct member_side *side = &member->side[s];
+        const struct store_record *record;
+        if (side->journal && dyad_storage_equal(newer->storage, store_dir_id(side->dir)) &&
+            (record = store_journal_find(side->journal, newer->upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL && S_ISREG(record->entry.mode) &&
+            dyad_version_cmp(&record->entry.version, &newer->version) < 0 &&
+            (record->entry.size != newer->size ||
+             record->entry.mtime_sec != newer->mtime_sec ||
+             record->entry.mtime_nsec != newer->mtime_nsec) &&
+            produce_still_there((struct member_side *)side, record))
+            return true;
+    }
+    return false;
+}
+
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    struct member *member = arg;
+    struct invalidate *inv;
+
+    log_debug("told of version %llu of \"%s\"", (unsigned long long)newer->version.counter,
+              newer->upath);
+    transfer_invalidate(member, newer);
+    consume_invalidate(member, newer);
+    dirs_forget(member, newer->upath);
+    /* The homes know of this rank only what an earlier member of it began to publish. */
+    if ((newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) ||
+        is_written_over(member, newer)) {
+        dht_node_invalidated(member->dht, token);
+        publish_again(member, newer->upath);
+        return;
+    }
+    inv = calloc(1, sizeof(*inv));
+    if (!inv || !(inv->upath = strdup(newer->upath))) {
+        free(inv);
+        log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
+                  newer->upath);
+        return; /* no answer: the home will find this holder silent */
+    }
+    inv->member = member;
+    inv->token = token;
+    inv->newer = *newer;
+    inv->newer.upath = inv->upath;
+    DL_APPEND(member->invalidates, inv);
+    for (int s = 0; s < 2; s++) {
+        struct member_side *side = &member->side[s];
+        const struct store_record *record;
+        if (!side->journal || !(record = store_journal_find(side->journal, newer->upath)) ||
+            dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
+            continue;
+        inv->record[s] = *record;
+        /* The new version may lie in this very storage: then the name is its own now. */
+        inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
+                         !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
+        if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
+            S_ISDIR(newer->mode))
+            keep_directory(inv, s, newer);
+        else if (inv->remove[s])
+            store_journal_retire(side->journal, newer->upath);
+        else
+            store_journal_delete(side->journal, newer->upath);
+        if (member->side[0].journal == member->side[1].journal)
+            break;
+    }
+    inv->commit.fn = invalidate_begin;
+    inv->commit.arg = inv;
+    if (!transfer_await_commit(member, newer, &inv->commit))
+        invalidate_begin(inv, 0);
+}
+
+static int invalidate_start(struct member *member)
+{
+    member->table_ops.invalidate = produce_invalidate;
+    return 0;
+}
+
+const struct member_module invalidate_module = {
+    .name = "invalidate",
+    .start = invalidate_start,
+};

@@ -1,0 +1,153 @@
+/*
+ * outdated.c - a file that is out of date goes, or is replaced as soon as that can be
+ *
+ * A copy is removed. What this node has made its programs count on finding there, so it
+ * keeps its name until what replaced it has been brought (restock.c), and is superseded
+ * meanwhile: as good as not there for all that goes through the library. So is what
+ * somebody has open for writing, who may change it or not: his close makes it a newer one
+ * yet, or leaves it superseded. Where a file cannot be marked so (no hard links) it goes.
+ *
+ * It may be done in place of the rank that had it, which does not answer the homes: it is
+ * stopped, cut off from them, in exec, or dead. What it has, its journal says; another of
+ * its node (node_files.c) reads that, while the rank may go on, or its journal be taken
+ * over, at any moment.
+ *
+ * - What is removed is the file that the journal names as older than what is published: of
+ *   that inode, birth time, size, mtime and mode, and with nobody writing it. A newer file
+ *   under that name differs in one of these: a fetch, a rename and most writers make
+ *   another inode; who writes in place leaves a mark until it is published; chmod and
+ *   utimens, which are published without one, change what is compared. So it does no harm
+ *   that the journal lags behind what the rank has published.
+ * - Between that look and the removal the name may pass to another file: the file that was
+ *   moved aside is looked at, and put back; so it is if somebody writes to it by then
+ *   (store_fetch_discard_unless()).
+ * - When the rank goes on it has a record without a file, like one whose file was removed
+ *   by its INVALIDATE; the INVALIDATE itself, late, or what it hears from the homes when it
+ *   finds them again, removes that. If it is killed first, who takes its journal over finds
+ *   a file that is gone, and withdraws a version that is no longer the newest.
+ * - It may be in the midst of putting an outdated fetch into place. Then it does so when it
+ *   goes on, and takes it away again when the INVALIDATE comes: milliseconds later.
+ *
+ * A directory goes when it was withdrawn and nothing is in it. What lies in the storage in
+ * which the new version is stays.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/core/member.h"
+#include "store/fetch.h"
+#include "store/superseded.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+struct outdated_file {
+    struct member_side *side;
+    const struct store_record *record;
+    const char *upath;
+};
+
+static bool is_written(void *arg)
+{
+    const struct outdated_file *o = arg;
+
+    return store_marks_dirty(o->side->marks, o->upath, o->record->identity.ino,
+                             o->record->identity.btime, NULL);
+}
+
+static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
+{
+    struct member_side *side = o->side;
+
+    if (newer->state != DYAD_ENTRY_PUBLISHED || !side->brings ||
+        !S_ISREG(o->record->entry.mode) ||
+        (o->record->kind == STORE_RECORD_COPY && !o->record->made_here && !is_written(o)))
+        return false;
+    if (store_superseded_set(side->dir, side->session, o->upath, &o->record->identity) ==
+        0) {
+        DYAD_CRASH_POINT("outdated-marked");
+        return true;
+    }
+    log_debug("\"%s\" below %s cannot be marked as out of date: %m", o->upath,
+              store_dir_path(side->dir));
+    return false;
+}
+
+static enum outdated {
+    NONE,
+    KEPT,
+    REMOVED
+} settle(struct member_side *side, const struct dyad_entry *newer,
+         const struct store_record *record)
+{
+    const char *upath = newer->upath;
+    struct outdated_file o = {.side = side, .record = record, .upath = upath};
+
+    if (S_ISDIR(record->entry.mode) || !produce_is_same(side, record))
+        return NONE;
+    if (is_kept(&o, newer))
+        return KEPT;
+    if (store_fetch_discard_unless(side->dir, upath, &record->identity, is_written, &o) ==
+        0)
+        return REMOVED;
+    if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
+        log_error("the outdated \"%s\" below %s could not be removed: %m", upath,
+                  store_dir_path(side->dir));
+    return NONE;
+}
+
+bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+                  const struct store_record *record)
+{
+    return settle(side, newer, record) != NONE && newer->state == DYAD_ENTRY_PUBLISHED &&
+           side->brings && (record->kind == STORE_RECORD_ORIGINAL || record->made_here);
+}
+
+void outdated_withdrawn(struct member_side *side, const char *upath)
+{
+    struct store_identity identity;
+    struct stat st;
+    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &identity) == 0 &&
+        produce_is_superseded(side, upath, &st) &&
+        (store_fetch_discard(side->dir, upath, &identity) == 0 || errno == ENOENT))
+        store_superseded_clear(side->dir, side->session, upath);
+    close(fd);
+}
+
+/* What somebody has put there since is his. */
+static void discard_directory(struct member_side *side, const struct dyad_entry *newer,
+                              const struct store_record *record)
+{
+    if (newer->state == DYAD_ENTRY_WITHDRAWN && produce_still_there(side, record))
+        store_dir_rmdir(side->dir, newer->upath);
+}
+
+void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
+                      uint32_t rank, const struct store_record *record)
+{
+    const char *upath = newer->upath;
+    enum outdated what;
+    struct stat st;
+
+    if (dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
+        return;
+    if (S_ISDIR(record->entry.mode)) {
+        discard_directory(side, newer, record);
+        return;
+    }
+    if ((newer->state == DYAD_ENTRY_PUBLISHED &&
+         dyad_storage_equal(newer->storage, store_dir_id(side->dir))) ||
+        store_dir_stat(side->dir, upath, &st) < 0 ||
+        ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
+        return;
+    what = settle(side, newer, record);
+    if (what != NONE)
+        log_info("\"%s\" below %s, which rank %u had, is out of date: %s", upath,
+                 store_dir_path(side->dir), rank,
+                 what == KEPT ? "not used any more" : "removed");
+}

@@ -1,0 +1,306 @@
+/*
+ * revalidate.c - copies whose homes have changed
+ *
+ * A home tells the holders of copies of a newer version. When a home is lost, its successor
+ * does not know who they are; while this rank was beyond a cut, it was not told. So for
+ * each rank that was lost or came back, the copies that it is (or was) home to are looked
+ * up again, a little later (owners need a moment to publish to new homes; losses come in
+ * crowds): that makes us a holder there, and what is newer is dealt with as if the news of
+ * it had come.
+ *
+ * A look-up that brings a version below ours, or nothing, has asked homes that have not
+ * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
+ * a copy is looked up on and on (retry_queue.c), after pauses that double from SETTLE: a
+ * home that cannot say anything now may be able to without any rank being lost or found, as
+ * when another rank has told it what it had missed (dht/node_doubt.c). The next change of
+ * one of its homes makes it due at once. It ends when the copy is no more, or has been
+ * compared.
+ *
+ * Or when homes that do know what is published have not known of our version for so long
+ * that its owner would have told them (the rule of takeover_copies.c), and that owner lives
+ * and has been heard of since (it is asked to say something: PING): it has nothing to tell.
+ * Then the copy goes; while there is one such copy no lease is renewed (copy_lease.c). If
+ * the owner is dead, it died together with all homes, and the copy is all that is left of
+ * the file: it stays, and opens ask.
+ *
+ * A change that comes while a look-up is under way makes it begin once more behind it: its
+ * answer may be from before.
+ *
+ * Until then no lease is renewed (copy_lease.c): once it is over an open asks the homes
+ * itself.
+ */
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/retry_queue.h"
+#include "util/log.h"
+
+#define SETTLE (1 * UTIL_NSEC_PER_SEC)
+
+struct item {
+    struct question question;
+    UT_hash_handle hh;
+    struct adopt_unknown unknown;
+};
+
+struct revalidate {
+    struct member *member;
+    struct net_timer *timer;
+    bool *rank; /* [nranks]: changed since the last time */
+    bool any;
+    struct questions *questions;
+    struct item *items; /* by upath */
+};
+
+/* The copies of that name, of both sides. */
+struct copies {
+    bool any, older, newer;      /* than what is published */
+    struct dyad_version version; /* the newer one's, or of two the highest */
+    uint32_t owner;
+};
+
+static struct copies compare(struct member *member, const char *upath,
+                             const struct dyad_entry *entry)
+{
+    struct copies copies = {0};
+
+    for (int s = 0; s < 2; s++) {
+        const struct store_record *record =
+            member->side[s].journal ? store_journal_find(member->side[s].journal, upath)
+                                    : NULL;
+        int order;
+        if (!record || record->kind != STORE_RECORD_COPY)
+            continue;
+        copies.any = true;
+        order = entry ? dyad_version_cmp(&record->entry.version, &entry->version) : 1;
+        copies.older |= order < 0;
+        if (order <= 0)
+            continue;
+        if (!copies.newer ||
+            dyad_version_cmp(&record->entry.version, &copies.version) > 0) {
+            copies.version = record->entry.version;
+            copies.owner = record->entry.owner;
+        }
+        copies.newer = true;
+    }
+    return copies;
+}
+
+/* Its owner lives, could tell the homes, and does not. */
+static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
+{
+    struct revalidate *re = questions_arg(&item->question);
+    struct member *member = re->member;
+
+    if (owner >= member->job->nranks || owner == member->self.rank ||
+        lost_is_missing(member, owner) || !dht_node_is_live(member->dht, owner) ||
+        !net_worker_peer(member->worker, owner))
+        return false;
+    if (net_worker_heard_at(member->worker, owner) >= item->unknown.since)
+        return true;
+    lost_suspect(member, owner);
+    return false;
+}
+
+/* The homes could be asked, and do not know of `copies`. True: they never will. */
+static bool is_unknown_for_good(struct item *item, const struct copies *copies)
+{
+    bool sure = adopt_unknown_is_sure(&item->unknown);
+
+    return owner_is_silent_on_it(item, copies->owner) && sure;
+}
+
+static enum question_next answered(struct question *question, int status,
+                                   const struct dyad_entry *entry,
+                                   struct question_pause *pause)
+{
+    struct item *item = (struct item *)question;
+    struct revalidate *re = questions_arg(question);
+    bool heard = status == 0 || status == ENOENT;
+    struct copies copies = compare(re->member, question->upath, heard ? entry : NULL);
+
+    if (copies.older) {
+        log_info("the copy of \"%s\" is out of date", question->upath);
+        produce_invalidate(re->member, entry, 0); /* nobody waits for an answer */
+    }
+    if (question->again || !copies.newer)
+        return QUESTION_OVER; /* or to be asked once more */
+    if (!heard) {
+        item->unknown = (struct adopt_unknown){0};
+    } else if (is_unknown_for_good(item, &copies)) {
+        adopt_drop_unknown(re->member, question->upath, &copies.version);
+        return QUESTION_OVER;
+    }
+    pause->by = adopt_unknown_by(&item->unknown);
+    return QUESTION_PUT_OFF;
+}
+
+/* Who leaves has no use for the answer. */
+static bool is_wanted(const struct question *question)
+{
+    struct revalidate *re = questions_arg(question);
+
+    return re->member->state != MEMBER_LEAVING &&
+           compare(re->member, question->upath, NULL).any;
+}
+
+static void freed(struct question *question)
+{
+    struct item *item = (struct item *)question;
+    struct revalidate *re = questions_arg(question);
+
+    if (item->hh.tbl)
+        HASH_DEL(re->items, item);
+}
+
+static void stepped(void *arg)
+{
+    const struct revalidate *re = arg;
+
+    if (!re->items)
+        log_debug("all copies whose homes have changed have been compared");
+}
+
+static const struct questions_ops ops = {
+    .size = sizeof(struct item),
+    .window = 32,
+    .flags = NET_LOOKUP_COPY,
+    .tick = UTIL_NSEC_PER_SEC / 4,
+    .pause = {.first = SETTLE, .most = 60 * UTIL_NSEC_PER_SEC},
+    .is_wanted = is_wanted,
+    .answered = answered,
+    .freed = freed,
+    .stepped = stepped,
+};
+
+/* False: ENOMEM. */
+static bool want(struct revalidate *re, const char *upath)
+{
+    struct item *item;
+
+    HASH_FIND_STR(re->items, upath, item);
+    if (!item) {
+        if (!(item = questions_add(re->questions, upath)))
+            return false;
+        HASH_ADD_KEYPTR(hh, re->items, item->question.upath, strlen(upath), item);
+        if (!item->hh.tbl) {
+            question_drop(&item->question);
+            return false;
+        }
+    }
+    item->unknown = (struct adopt_unknown){0};
+    question_again(&item->question);
+    return true;
+}
+
+static int collect(const struct store_record *record, void *arg)
+{
+    struct revalidate *re = arg;
+    struct member *member = re->member;
+    uint32_t owner = record->entry.owner;
+    struct item *item;
+    bool concerned;
+
+    if (record->kind != STORE_RECORD_COPY)
+        return 0;
+    HASH_FIND_STR(re->items, record->entry.upath, item);
+    concerned = item && owner < member->job->nranks && re->rank[owner];
+    for (uint32_t r = 0; r < member->job->nranks && !concerned; r++)
+        concerned = re->rank[r] && dht_node_concerns(member->dht, record->entry.upath, r);
+    return concerned && !want(re, record->entry.upath);
+}
+
+static void look(void *arg)
+{
+    struct revalidate *re = arg;
+    struct member *member = re->member;
+    struct member_side *side = member->side;
+    int rc = 0;
+
+    if (member->state == MEMBER_LEAVING)
+        return;
+    for (int s = 0; s < 2 && rc == 0; s++)
+        if (side[s].journal && (s == 0 || side[s].journal != side[0].journal))
+            rc = store_journal_foreach(side[s].journal, collect, re);
+    if (rc != 0) {
+        log_warn("out of memory: copies on this node may be out of date");
+        net_timer_start(re->timer, util_clock_now() + SETTLE);
+    } else {
+        memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
+        re->any = false;
+    }
+    if (re->items)
+        log_debug("homes have changed: %u copies are compared with what is published",
+                  (unsigned)HASH_COUNT(re->items));
+    modules_homes_changed(member);
+    questions_go_on(re->questions);
+}
+
+void revalidate_rank(struct member *member, uint32_t rank)
+{
+    struct revalidate *re = run_of(member)->again;
+
+    re->rank[rank] = true;
+    if (!re->any)
+        net_timer_start(re->timer, util_clock_now() + SETTLE);
+    re->any = true;
+}
+
+bool revalidate_pending(struct member *member)
+{
+    const struct revalidate *re = run_of(member)->again;
+
+    return re->any || re->items;
+}
+
+static void revalidate_destroy(struct member *member)
+{
+    struct revalidate *re = run_of(member)->again;
+
+    if (!re)
+        return;
+    questions_destroy(re->questions);
+    if (re->timer)
+        net_timer_destroy(re->timer);
+    free(re->rank);
+    free(re);
+    run_of(member)->again = NULL;
+}
+
+static int revalidate_start(struct member *member)
+{
+    struct revalidate *re = calloc(1, sizeof(*re));
+
+    if (!re)
+        return -1;
+    re->member = member;
+    re->rank = calloc(member->job->nranks, sizeof(*re->rank));
+    re->timer = net_timer_create(member->loop, look, re);
+    re->questions = questions_create(member, &ops, re);
+    run_of(member)->again = re;
+    if (re->rank && re->timer && re->questions)
+        return 0;
+    revalidate_destroy(member);
+    return -1;
+}
+
+static void rank_changed(struct member *member, uint32_t rank,
+                         enum member_rank_change change)
+{
+    if (change != MEMBER_RANK_GONE)
+        revalidate_rank(member, rank);
+}
+
+const struct member_module revalidate_module = {
+    .name = "revalidate",
+    .start = revalidate_start,
+    .rank_changed = rank_changed,
+    .destroy = revalidate_destroy,
+};

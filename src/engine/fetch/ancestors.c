@@ -1,0 +1,171 @@
+/*
+ * ancestors.c - a name that may turn out to be below a symbolic link
+ *
+ * "a/b/f" may be asked for while "a" is, or becomes, a link to "c" elsewhere, and the file
+ * is published as "c/b/f". So who waits for a file also waits for the first directory above
+ * it that is not here, and who does not wait asks for it before the answer is no. Once that
+ * is published as a directory, the next one is looked for; once as a link, the link is
+ * brought here and the name is to be resolved again.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/core/member.h"
+
+struct ancestor {
+    struct member *member;
+    const char *below; /* the name; borrowed */
+    uint8_t flags;     /* NET_LOOKUP_WAIT */
+    pid_t pid, tid;
+    consume_fn fn;
+    void *arg;
+    struct dht_lookup *lookup;
+    struct dht_lookup *check; /* for the barrier, beside `lookup` */
+    struct consume *bring;    /* the link, on its way */
+    struct dyad_version seen;
+    size_t len; /* of upath in `below` */
+    char upath[];
+};
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry);
+
+static int look_up(struct ancestor *a)
+{
+    /* Who polls for "a/b/f" asks for "a" each time, too: that answer is kept as well. */
+    uint8_t keep = a->flags & NET_LOOKUP_WAIT ? 0 : NET_LOOKUP_KEEP;
+
+    a->lookup =
+        dht_node_lookup(a->member->dht, a->upath, a->flags | keep, &a->seen, looked_up, a);
+    return a->lookup ? 0 : ENOMEM;
+}
+
+/* Look for the first directory that is missing behind the first `len` bytes of the name.
+ * As ancestor_start(). */
+static int look(struct ancestor *a, size_t len)
+{
+    const struct store_dir *dir = a->member->side[ENGINE_CONSUMER].dir;
+    const char *slash;
+    struct stat st;
+
+    while ((slash = strchr(a->below + len, '/'))) {
+        a->len = (size_t)(slash - a->below);
+        memcpy(a->upath, a->below, a->len);
+        a->upath[a->len] = '\0';
+        a->seen = (struct dyad_version){0};
+        if (store_dir_stat(dir, a->upath, &st) < 0)
+            return look_up(a);
+        if (S_ISLNK(st.st_mode))
+            return ESTALE;
+        len = a->len + 1;
+    }
+    return ENOENT;
+}
+
+static void brought(void *arg, int status)
+{
+    struct ancestor *a = arg;
+
+    a->bring = NULL;
+    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
+    (void)status;
+    a->fn(a->arg, ESTALE);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+
+    a->lookup = NULL;
+    if (entry)
+        a->seen = entry->version;
+    if (status == 0 && S_ISLNK(entry->mode)) {
+        a->bring = consume_start(a->member, a->upath, 0, 0, a->pid, a->tid, brought, a);
+        a->fn(a->arg, a->bring ? EINPROGRESS : ENOMEM);
+        return;
+    }
+    if (status == 0)
+        status = look(a, a->len + 1);
+    else if (status == ENOENT && a->flags) /* a tombstone */
+        status = look_up(a);
+    /* Whatever else became of it, a wait for the name itself goes on. */
+    if (status == ESTALE || (status && !a->flags))
+        a->fn(a->arg, status);
+}
+
+static void check_drop(struct ancestor *a)
+{
+    if (!a->check)
+        return;
+    dht_node_cancel(a->member->dht, a->check);
+    a->check = NULL;
+    a->member->checks--;
+}
+
+static void checked(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct ancestor *a = arg;
+    struct member *member = a->member;
+
+    a->check = NULL;
+    member->checks--;
+    /* If there is something that `lookup` does not know yet, the news is under way to it.
+     */
+    if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+void ancestor_check(struct ancestor *a)
+{
+    check_drop(a); /* of an earlier wave */
+    if (!a->lookup)
+        return;
+    a->check = dht_node_lookup(a->member->dht, a->upath, 0, &a->seen, checked, a);
+    if (a->check)
+        a->member->checks++;
+    else
+        linger_activity(a->member); /* no memory: busy */
+}
+
+bool ancestor_is_link(const struct ancestor *a)
+{
+    return a->bring != NULL;
+}
+
+int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_t pid,
+                   pid_t tid, consume_fn fn, void *arg, struct ancestor **ancestor)
+{
+    struct ancestor *a;
+    int status;
+
+    if (!strchr(upath, '/'))
+        return ENOENT;
+    if (!(a = calloc(1, sizeof(*a) + strlen(upath) + 1)))
+        return ENOMEM;
+    a->member = member;
+    a->below = upath;
+    a->flags = flags;
+    a->pid = pid;
+    a->tid = tid;
+    a->fn = fn;
+    a->arg = arg;
+    status = look(a, 0);
+    if (status == 0)
+        *ancestor = a;
+    else
+        free(a);
+    return status;
+}
+
+void ancestor_stop(struct ancestor *a)
+{
+    check_drop(a);
+    if (a->lookup)
+        dht_node_cancel(a->member->dht, a->lookup);
+    if (a->bring)
+        consume_cancel(a->bring);
+    free(a);
+}

@@ -1,0 +1,131 @@
+/*
+ * consume_owner.c - a consume whose owner cannot be reached
+ *
+ * The owner may come back (exec, a cut link), or another rank take the file over. So the
+ * rank is asked and the file looked up anew, once a second and when a rank comes up
+ * (consume_rank_up()), within a bound; where others may join, for as long as the wait
+ * lasts, with growing pauses. The look-up then begins at the version that was seen before
+ * the one which could not be fetched, or it would wait for a newer one.
+ *
+ * Where a server is on the owner's node (servers.c) that one takes the file over as soon as
+ * the owner has ended, in milliseconds: so first the file is looked up a few times soon.
+ *
+ * All of its node that can be reached were asked for the file by then (transfer.c).
+ */
+#include <errno.h>
+#include <utlist.h>
+
+#include "engine/fetch/consume_impl.h"
+#include "engine/core/module.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* An owner that comes and goes, or with which no connection holds, does not make a wait
+ * endless. */
+#define RETURNS_MAX 1
+#define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
+#define HEIR_SOON   (10 * UTIL_NSEC_PER_MSEC)
+
+void consume_lost_look(void *arg)
+{
+    struct consume *c = arg;
+
+    net_timer_stop(c->lost);
+    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
+        consume_step(c);
+        return;
+    }
+    c->lost_waiting = false;
+    c->lost_version = c->seen;
+    c->seen = c->before_lost;
+    consume_step(c);
+}
+
+/* A home that was out of reach itself when the version was published which its owner cannot
+ * give us now may still say what was so before: that the name had been removed, or never
+ * was. It is not so. */
+bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry)
+{
+    if (status != ENOENT || c->lost_owner == DYAD_RANK_NONE || !c->lost_version.counter ||
+        (entry && dyad_version_cmp(&entry->version, &c->lost_version) >= 0))
+        return false;
+    c->seen = c->lost_version;
+    consume_owner_lost(c, c->lost_owner);
+    return true;
+}
+
+/* In a session directory a process may come to the owner's node that takes the file over:
+ * that is waited for, as for a publish. */
+static bool waits_for_heir(const struct consume *c)
+{
+    return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->late;
+}
+
+/* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
+ * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
+ * file looked up once more in any case, however long ago that was. */
+void consume_owner_lost(struct consume *c, uint32_t owner)
+{
+    struct member *member = c->member;
+    uint64_t now = util_clock_now();
+    uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
+    uint64_t lost = lost_since(member, owner);
+    /* Lost since we began to wait: so that it is connected anew (lost_unserved()), perhaps
+     * by our own last try. That has to have its chance. */
+    bool first = !c->lost_since || c->lost_owner != owner ||
+                 (lost > c->lost_since && c->returns < RETURNS_MAX);
+
+    if (c->late && member->ring) { /* the time of its wait is over */
+        c->lost_owner = owner;
+        consume_deadline_passed(c);
+        return;
+    }
+    if (first) {
+        c->lost_since = lost;
+        if (!c->lost_since)
+            c->lost_since =
+                now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
+        c->lost_owner = owner;
+        c->lost_interval = CONSUME_LOOK_AGAIN;
+        if (c->entry.owner == owner && servers_have(member, c->entry.storage))
+            c->lost_interval = HEIR_SOON;
+    }
+    if (!first && now - c->lost_since >= bound && !waits_for_heir(c)) {
+        log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
+                  c->upath, member_describe(member, owner),
+                  (double)(now - c->lost_since) / 1e9);
+        consume_end(c, EHOSTUNREACH);
+        return;
+    }
+    if (first || c->lost_interval >= CONSUME_LOOK_AGAIN) {
+        member_find_again(member, owner);
+        lost_ask(member, owner);
+    }
+    c->lost_waiting = true;
+    c->awaits_sight = false;
+    net_timer_start(c->lost, now + c->lost_interval);
+    if ((c->lost_interval < CONSUME_LOOK_AGAIN || waits_for_heir(c)) &&
+        (c->lost_interval *= 2) > LOST_MAX)
+        c->lost_interval = LOST_MAX;
+    linger_activity(member); /* it waits, and does not fetch */
+}
+
+void consume_peer_up(struct member *member, const struct net_peer *peer)
+{
+    uint32_t rank = peer->rank;
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (c->lost_owner == rank) {
+            if (c->returns++ < RETURNS_MAX)
+                c->lost_since = 0; /* if it goes again, that is another time */
+        } else if (!c->lost_waiting || !waits_for_heir(c)) {
+            continue;
+        }
+        c->lost_interval = CONSUME_LOOK_AGAIN; /* it may be one that takes the file over */
+        if (c->lost_waiting && !c->posted)
+            net_timer_start(c->lost,
+                            util_clock_now()); /* not from inside the worker's callback */
+    }
+}

@@ -1,0 +1,168 @@
+/*
+ * consume_probe.c - a name that is not published: what says that it will come?
+ *
+ * That a node has it open for writing, or that a rank, which is not at its exit, has
+ * published what differs from it in numbers only, as the files of a series do; and against
+ * it, that a wait for one like it had to be ended already. All ranks are asked (listing.c).
+ * That another rank made the directory says nothing: whole jobs work in directories that
+ * one rank has made.
+ *
+ * It is asked of what the user's DYAD_PROBES match, and of waits of which the barrier may
+ * have to end one (consume_wave.c).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/probes.h"
+#include "engine/core/member.h"
+#include "util/log.h"
+
+#define RANKS_MAX  1024
+#define FAILED_MAX 64
+
+struct consume_probe {
+    struct list_request *list;
+    consume_probe_fn fn;
+    void *arg;
+    struct member *member;
+    unsigned says;
+    uint32_t owner[RANKS_MAX]; /* of what is of its series */
+    uint32_t gone[RANKS_MAX];  /* at their exit, perhaps one of the owners */
+    unsigned owners, goners;
+};
+
+/* Last components of the names whose waits were ended, the last ones. */
+struct consume_failed {
+    char *name[FAILED_MAX];
+    unsigned next;
+};
+
+static const char *last_component(const char *upath)
+{
+    const char *slash = strrchr(upath, '/');
+
+    return slash ? slash + 1 : upath;
+}
+
+/* --- what has failed here --- */
+
+void consume_failed_note(struct member *member, const char *upath)
+{
+    struct consume_failed *failed = member->failed;
+
+    if (consume_failed_like(member, last_component(upath)))
+        return;
+    if (!failed && !(failed = member->failed = calloc(1, sizeof(*failed))))
+        return;
+    free(failed->name[failed->next]);
+    failed->name[failed->next] = strdup(last_component(upath));
+    failed->next = (failed->next + 1) % FAILED_MAX;
+}
+
+bool consume_failed_like(const struct member *member, const char *name)
+{
+    const struct consume_failed *failed = member->failed;
+
+    for (unsigned i = 0; failed && i < FAILED_MAX && failed->name[i]; i++) {
+        if (strcmp(failed->name[i], name) == 0 || probes_is_series(failed->name[i], name))
+            return true;
+    }
+    return false;
+}
+
+void consume_failed_stop(struct member *member)
+{
+    struct consume_failed *failed = member->failed;
+
+    for (unsigned i = 0; failed && i < FAILED_MAX; i++)
+        free(failed->name[i]);
+    free(failed);
+    member->failed = NULL;
+}
+
+/* --- what the ranks say --- */
+
+static void note(uint32_t ranks[RANKS_MAX], unsigned *n, uint32_t rank)
+{
+    for (unsigned i = 0; i < *n; i++) {
+        if (ranks[i] == rank)
+            return;
+    }
+    if (*n < RANKS_MAX)
+        ranks[(*n)++] = rank;
+}
+
+static void probe_page(void *arg, const void *names, size_t len)
+{
+    struct consume_probe *probe = arg;
+    unsigned char type;
+    const char *name;
+    size_t at = 0;
+
+    while ((name = net_list_next(names, len, &at, &type))) {
+        uint32_t rank = (uint32_t)strtoul(name + 1, NULL, 10);
+        if (name[0] == 'w')
+            probe->says |= CONSUME_SAYS_WRITTEN;
+        else if (name[0] == 'f')
+            probe->says |= CONSUME_SAYS_FAILED;
+        else if (name[0] == 'o')
+            note(probe->owner, &probe->owners, rank);
+        else if (name[0] == 'x')
+            note(probe->gone, &probe->goners, rank);
+    }
+}
+
+/* Of the owners, who is still at work? */
+static unsigned series_of(const struct consume_probe *probe)
+{
+    unsigned says = 0;
+
+    for (unsigned i = 0; i < probe->owners; i++) {
+        bool at_work = dht_node_is_live(probe->member->dht, probe->owner[i]);
+        for (unsigned g = 0; g < probe->goners; g++)
+            at_work = at_work && probe->gone[g] != probe->owner[i];
+        if (at_work)
+            says |= probe->owner[i] == probe->member->self.rank ? CONSUME_SAYS_OWN_SERIES
+                                                                : CONSUME_SAYS_SERIES;
+    }
+    return says;
+}
+
+static void probe_done(void *arg, int status)
+{
+    struct consume_probe *probe = arg;
+    consume_probe_fn fn = probe->fn;
+    unsigned says = probe->says | series_of(probe) | (status ? CONSUME_SAYS_UNKNOWN : 0);
+
+    arg = probe->arg;
+    free(probe);
+    fn(arg, says);
+}
+
+struct consume_probe *consume_probe_start(struct member *member, const char *upath,
+                                          consume_probe_fn fn, void *arg)
+{
+    struct consume_probe *probe = calloc(1, sizeof(*probe));
+    const char *name = last_component(upath);
+    char *dir = strndup(upath, name == upath ? 0 : (size_t)(name - 1 - upath));
+
+    if (probe && dir) {
+        probe->fn = fn;
+        probe->arg = arg;
+        probe->member = member;
+        probe->list = list_start(member, dir, name, probe_page, probe_done, probe);
+    }
+    free(dir);
+    if (probe && probe->list)
+        return probe;
+    free(probe);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void consume_probe_cancel(struct consume_probe *probe)
+{
+    list_cancel(probe->list);
+    free(probe);
+}

@@ -1,0 +1,432 @@
+/*
+ * consume_wave.c - the waits of a rank, as the barrier judges them (exit_barrier.c,
+ * boot/wave.h)
+ *
+ * A rank whose processes are all blocked in waits will publish nothing, so it is quiet.
+ * When a wave asks it once more, each wait is looked up anew at all homes, beside the
+ * look-up that waits: a notify, or an answer to that one, may be under way still. And when
+ * the verdict is that nobody is left, a wait ends only after one more look that does not
+ * wait.
+ *
+ * Who goes on without what it waited for may write what others wait for. So a verdict ends
+ * all waits of the job that look like probes; if there are none, those that are like one
+ * that has ended so; and else those for one single name; then the rest is judged anew. It
+ * is, if possible, not one of what a rank could still write that waits itself (a series
+ * goes on, or a file is open), and of those the one that began last: the job has stood
+ * still since. Each rank offers its own best one as a number (kind and age), and the wave
+ * takes the lowest.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "boot/procs.h"
+#include "config/probes.h"
+#include "engine/core/member_impl.h"
+#include "engine/fetch/consume_impl.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* Of so many waits of a rank, the youngest, it is found out whether they are expected. */
+#define EXPECTED_MAX 8
+#define KIND_SHIFT   60
+
+/* For an owner that is gone, and for longer than a server on its node needs. */
+static bool waits_for_owner(const struct consume *c)
+{
+    return c->lost_waiting && !c->awaits_sight && c->member->ring &&
+           c->lost_interval >= CONSUME_LOOK_AGAIN;
+}
+
+bool consume_is_waiting(const struct consume *c)
+{
+    return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
+           (c->lookup || waits_for_owner(c) ||
+            (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
+           !consume_watch_ending(c);
+}
+
+size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max)
+{
+    struct consume *c;
+    size_t n = 0;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (!consume_is_waiting(c))
+            continue;
+        if (n < max)
+            blocked[n] = (struct boot_blocked){.pid = c->pid, .tid = c->tid};
+        n++;
+    }
+    return n;
+}
+
+bool consume_all_blocked(struct member *member)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (!consume_is_waiting(c))
+            return false;
+    }
+    return true;
+}
+
+/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
+ * wait that ended, which the barrier is told by linger_activity(): whatever is answered
+ * then, it is not quiet. */
+void consume_check_drop(struct consume *c)
+{
+    if (c->settle_check) {
+        dht_node_settle_cancel(c->member->dht, c->settle_check);
+        c->settle_check = NULL;
+        c->member->checks--;
+    }
+    if (c->expected) {
+        consume_probe_cancel(c->expected);
+        c->expected = NULL;
+        c->member->checks--;
+    }
+    if (!c->check)
+        return;
+    dht_node_cancel(c->member->dht, c->check);
+    c->check = NULL;
+    c->member->checks--;
+}
+
+/* A newer version; or, where the one that was found has lost its owner, another owner of
+ * it: who has taken it over may be about to leave. */
+static bool is_news(const struct consume *c, const struct dyad_entry *entry)
+{
+    int cmp = dyad_version_cmp(&entry->version, &c->seen);
+
+    return cmp > 0 || (cmp == 0 && c->lost_waiting && entry->owner != c->lost_owner &&
+                       dht_node_is_live(c->member->dht, entry->owner));
+}
+
+/* Its owner was lost, but is here again (after exec), or may yet be: this wait goes on by
+ * itself, and that owner must not leave for its being quiet. */
+static bool owner_returns(const struct consume *c, const struct dyad_entry *entry)
+{
+    return dht_node_is_live(c->member->dht, entry->owner) ||
+           lost_may_return(c->member, entry->owner);
+}
+
+/* What is waited for was found, and its owner is lost: nothing new. */
+static bool is_lost_one(const struct consume *c, int status, const struct dyad_entry *entry)
+{
+    return status == 0 && consume_is_waiting(c) && c->lost_waiting &&
+           dyad_version_cmp(&entry->version, &c->seen) == 0;
+}
+
+static void checked(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+
+    c->check = NULL;
+    member->checks--;
+    if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
+        if (c->lookup)
+            dht_node_cancel(member->dht, c->lookup);
+        if (c->lost_waiting) { /* as consume_lost_look() */
+            c->lost_waiting = false;
+            c->lost_version = c->seen;
+            c->seen = c->before_lost;
+        }
+        net_timer_stop(c->lost);
+        consume_looked_up(c, 0, entry); /* raises the activity */
+        return;
+    }
+    if (is_lost_one(c, status, entry)) {
+        if (owner_returns(c, entry))
+            linger_activity(member);
+    } else if (status != ENOENT && /* not known, unless that has lasted for too long */
+               !(status == EHOSTUNREACH && lost_missing(member, true) != DYAD_RANK_NONE))
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+static void settle_checked(void *arg, int status, uint32_t by,
+                           const struct dyad_version *version)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+
+    (void)by;
+    (void)version;
+    c->settle_check = NULL;
+    member->checks--;
+    if (status != EBUSY) /* the news is on its way, or not known */
+        linger_activity(member);
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+/* --- which wait would be ended --- */
+
+static void is_expected(void *arg, unsigned says)
+{
+    struct consume *c = arg;
+    struct member *member = c->member;
+
+    c->expected = NULL;
+    member->checks--;
+    if (says & (CONSUME_SAYS_WRITTEN | CONSUME_SAYS_SERIES | CONSUME_SAYS_OWN_SERIES))
+        c->kind = CONSUME_EXPECTED;
+    else
+        c->kind = says & CONSUME_SAYS_FAILED ? CONSUME_FAILED : CONSUME_OTHER;
+    if (member->checks == 0)
+        boot_wave_confirmed(member->wave, member->checking);
+}
+
+static bool looks_like_probe(const struct consume *c)
+{
+    struct probes_asker asker = {
+        .pid = c->pid, .dmd = store_dir_path(c->member->side[ENGINE_CONSUMER].dir)};
+
+    return probes_glob(c->member->config->probes, c->upath) ||
+           probes_look_like(&asker, c->upath);
+}
+
+/* For the youngest first; asks every rank. */
+static void find_kinds(struct member *member)
+{
+    struct consume *first = member->consumes, *c = first ? first->prev : NULL;
+    unsigned asked = 0;
+
+    for (; c; c = c == first ? NULL : c->prev) {
+        if (!consume_is_waiting(c) || c->kind == CONSUME_PROBE)
+            continue;
+        if (c->kind == CONSUME_NEW && looks_like_probe(c)) {
+            c->kind = CONSUME_PROBE;
+            continue;
+        }
+        c->kind = c->writer > 0 || c->settle ? CONSUME_EXPECTED : CONSUME_OTHER;
+        if (c->kind == CONSUME_EXPECTED || asked++ >= EXPECTED_MAX)
+            continue;
+        c->expected = consume_probe_start(member, c->upath, is_expected, c);
+        if (c->expected)
+            member->checks++;
+    }
+}
+
+static uint64_t number_of(const struct consume *c, uint64_t now)
+{
+    uint64_t age = (now - c->since) / 1000;
+
+    return (uint64_t)c->kind << KIND_SHIFT | age;
+}
+
+static uint64_t name_of(const struct consume *c)
+{
+    return XXH3_64bits(c->upath, strlen(c->upath));
+}
+
+uint64_t consume_candidate(struct member *member, uint64_t *name)
+{
+    uint64_t now = util_clock_now(), lowest = BOOT_WAVE_NONE;
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        uint64_t number = consume_is_waiting(c) ? number_of(c, now) : BOOT_WAVE_NONE;
+        if (number < lowest) {
+            lowest = number;
+            *name = name_of(c);
+        }
+    }
+    return lowest;
+}
+
+bool consume_confirm(struct member *member, uint64_t number)
+{
+    struct consume *c;
+
+    member->checking = number;
+    DL_FOREACH(member->consumes, c)
+    {
+        consume_check_drop(c); /* of an earlier wave */
+        if (!consume_is_waiting(c))
+            continue;
+        if (c->ancestor)
+            ancestor_check(c->ancestor);
+        if (c->settle) {
+            c->settle_check =
+                dht_node_settle(member->dht, c->upath, false, settle_checked, c);
+            if (c->settle_check)
+                member->checks++;
+            else
+                linger_activity(member);
+            continue;
+        }
+        c->check =
+            dht_node_lookup(member->dht, c->upath, 0,
+                            c->lost_waiting ? &c->before_lost : &c->seen, checked, c);
+        if (c->check)
+            member->checks++;
+        else
+            linger_activity(member); /* no memory: busy */
+    }
+    if (!member->ring)
+        find_kinds(member);
+    return member->checks > 0;
+}
+
+/* --- the verdict --- */
+
+/* Why this one, of all that wait. */
+static const char *chosen_because(const struct consume *c)
+{
+    if (!c->by_choice)
+        return "";
+    switch (c->kind) {
+    case CONSUME_PROBE:
+        return " (waits for what a program can do without end first)";
+    case CONSUME_FAILED:
+        return " (a wait for one like it has ended so already)";
+    case CONSUME_EXPECTED:
+        return " (of the waits that are left it began last, and all are for what a rank "
+               "that waits itself could still write)";
+    default:
+        return " (of the waits of the job it began last; the others are judged anew)";
+    }
+}
+
+/* The last look was in vain. `status`: of it. */
+static void nobody_left(struct consume *c, int status)
+{
+    uint32_t missing = lost_missing(c->member, false);
+    char why[1024];
+
+    if (missing != DYAD_RANK_NONE)
+        snprintf(why, sizeof(why),
+                 "nobody who can be reached could publish it; %s cannot be reached",
+                 member_describe(c->member, missing));
+    else if (c->away)
+        snprintf(why, sizeof(why),
+                 "nobody who can be reached could publish it; another rank misses one that "
+                 "cannot be reached");
+    else if (status == EHOSTUNREACH)
+        snprintf(why, sizeof(why),
+                 "nobody is left who could publish it or say whether it is published");
+    else
+        snprintf(why, sizeof(why),
+                 "nobody is left who could publish it: all processes of the job have ended "
+                 "or wait for files themselves%s%s",
+                 chosen_because(c),
+                 boot_wave_script(c->member->wave)
+                     ? ". A rank's script that runs outside of dyad-run counts as ended "
+                       "when the first dyad-run in it has: start the script itself with "
+                       "dyad-run"
+                     : "");
+    consume_say_nobody(c, why);
+    consume_failed_note(c->member, c->upath);
+    consume_end(c, missing != DYAD_RANK_NONE || c->away || status == EHOSTUNREACH
+                       ? EHOSTUNREACH
+                       : ENOENT);
+}
+
+static void settle_confirmed(void *arg, int status, uint32_t by,
+                             const struct dyad_version *version)
+{
+    struct consume *c = arg;
+
+    c->failing = false;
+    if (status == 0) {
+        consume_settled(arg, status, by, version);
+        return;
+    }
+    c->settle = NULL;
+    nobody_left(c, status);
+}
+
+/* The last look before a wait is given up. */
+static void confirmed(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct consume *c = arg;
+
+    c->failing = false;
+    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0) {
+        consume_looked_up(c, 0, entry);
+        return;
+    }
+    c->lookup = NULL;
+    nobody_left(c, status);
+}
+
+static void fail(struct consume *c, bool away, bool by_choice)
+{
+    struct member *member = c->member;
+
+    /* Told again while the last look is under way: it goes on, with its own bound. */
+    if (c->failing && (c->lookup || c->settle))
+        return;
+    c->failing = true;
+    c->away = away;
+    c->by_choice = by_choice;
+    linger_activity(member); /* until that is over this rank is not quiet */
+    if (c->settle) {
+        dht_node_settle_cancel(member->dht, c->settle);
+        c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
+        if (!c->settle)
+            consume_end(c, ENOMEM);
+        return;
+    }
+    if (c->lookup)
+        dht_node_cancel(member->dht, c->lookup);
+    c->lookup =
+        dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
+    if (!c->lookup)
+        consume_end(c, ENOMEM);
+}
+
+void consume_fail_waiting(struct member *member, bool away)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (consume_is_waiting(c))
+            fail(c, away, false);
+    }
+}
+
+void consume_fail_chosen(struct member *member, bool away)
+{
+    struct consume *c, *tmp;
+    uint64_t number, name, kind;
+
+    if (away) { /* who is missing may be the one that was to write any of them */
+        consume_fail_waiting(member, away);
+        return;
+    }
+    if (!boot_wave_chosen(member->wave, &number, &name))
+        return;
+    kind = number >> KIND_SHIFT;
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (consume_is_waiting(c) &&
+            (kind <= CONSUME_FAILED ? c->kind == kind : name_of(c) == name))
+            fail(c, away, true);
+    }
+}
+
+bool consume_is_failing(struct member *member)
+{
+    const struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (c->failing && (c->lookup || c->settle))
+            return true;
+    }
+    return false;
+}

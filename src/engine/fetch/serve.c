@@ -1,0 +1,553 @@
+/*
+ * serve.c - the other side of a fetch: one chunk per GET
+ *
+ * The file is opened anew for each chunk (a few microseconds against a megabyte), so no
+ * state is kept for a consumer that may die. Before and after the read it must be the file
+ * that was published, and nobody may be writing it; else the answer is ESTALE and the
+ * consumer looks up again. At most MEMBER_SERVE_BUFFERS chunks are in memory; more GETs
+ * wait in `served`, first come first served.
+ *
+ * What another rank of our node has published we serve in its place, if it is dead, or does
+ * not answer (serve_other.c).
+ *
+ * A consumer that was refused waits for a newer version, so one must come. A writer that
+ * has the file open publishes it when it closes, but only if it has changed it: the thread
+ * of a `watch` waits for it and sees. A file that was changed without leaving a mark (by a
+ * program that is not preloaded) is published anew.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/module.h"
+#include "engine/promoted/promoted.h"
+#include "engine/fetch/serve_other.h"
+#include "net/codec.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+#define CHUNK_MAX (64ull << 20)
+
+enum served_state {
+    SERVED_HELD,     /* until a publish of ours has ended */
+    SERVED_SEARCHED, /* for, in the journals of others */
+    SERVED_FOUND,    /* there, or not */
+    SERVED_QUEUED,
+    SERVED_READING,
+    SERVED_SENDING
+};
+
+struct served {
+    struct served *prev, *next; /* utlist */
+    struct engine_io io;
+    struct member *member;
+    struct member_side *side;
+    enum served_state state;
+    uint32_t rank;
+    uint8_t flags; /* of the GET */
+    uint64_t id, offset, length;
+    char *upath;
+    struct dyad_entry entry;    /* that is asked for; entry.upath is upath */
+    bool other;                 /* it is another rank's of our node */
+    struct store_record record; /* entry.upath is upath */
+    void *data;
+    int error;
+    struct net_post post;
+};
+
+static void serve_queue(struct member *member);
+
+static void served_free(struct served *s)
+{
+    DL_DELETE(s->member->served, s);
+    free(s->data);
+    free(s->upath);
+    free(s);
+}
+
+static void served_refuse(struct served *s, int error)
+{
+    struct net_msg reply = {.type = NET_MSG_ERROR, .id = s->id, .status = error};
+
+    member_send(s->member, s->rank, &reply);
+    served_free(s);
+}
+
+/* --- on a pool thread --- */
+
+/* A symbolic link's bytes are its target. */
+static int read_link(struct served *s)
+{
+    char target[PATH_MAX];
+    ssize_t n = store_dir_readlink(s->side->dir, s->upath, target, sizeof(target));
+
+    if (n < 0)
+        return -1;
+    if ((uint64_t)n != s->record.entry.size) {
+        errno = ESTALE;
+        return -1;
+    }
+    memcpy(s->data, target + s->offset, s->length); /* serve_find() has seen the bounds */
+    return 0;
+}
+
+static int read_chunk(struct served *s)
+{
+    if (S_ISLNK(s->record.entry.mode))
+        return read_link(s);
+
+    char *p = s->data;
+    uint64_t at = s->offset, left = s->length;
+    int fd = store_dir_open(s->side->dir, s->upath, O_RDONLY, 0);
+    int rc = -1;
+
+    if (fd < 0)
+        return -1;
+    while (left > 0) {
+        ssize_t n = pread(fd, p, left, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            goto done;
+        if (n == 0) {
+            errno = ESTALE; /* shorter than what was published */
+            goto done;
+        }
+        p += n;
+        at += (uint64_t)n;
+        left -= (uint64_t)n;
+    }
+    rc = 0;
+done:
+    close(fd);
+    return rc;
+}
+
+static void serve_work(void *arg)
+{
+    struct served *s = arg;
+
+    s->error = 0;
+    if (!produce_still_there(s->side, &s->record)) {
+        s->error = ESTALE;
+        return;
+    }
+    if (!(s->data = malloc(s->length ? s->length : 1))) {
+        s->error = ENOMEM;
+        return;
+    }
+    if (read_chunk(s) < 0)
+        s->error = errno == ENOENT ? ESTALE : errno;
+    else if (!produce_still_there(s->side, &s->record))
+        s->error = ESTALE;
+}
+
+/* --- on the loop --- */
+
+static void serve_sent(void *arg, int status)
+{
+    struct served *s = arg;
+    struct member *member = s->member;
+
+    if (status == 0)
+        member->stats.bytes_served += s->length;
+    served_free(s);
+    member->serving--;
+    serve_queue(member);
+}
+
+static void self_sent(void *arg)
+{
+    serve_sent(arg, 0);
+}
+
+/* A rank that fetches from itself (its two DMDs cannot see each other): through memory. */
+static void send_to_self(struct served *s, struct net_msg *reply)
+{
+    reply->source = s->rank;
+    if (transfer_receive(s->member, reply, s->data, s->length))
+        s->data = NULL;
+    net_loop_post(s->member->loop, &s->post, self_sent, s);
+}
+
+/* --- a newer version for whoever was refused --- */
+
+struct serve_watch { /* freed by the pool if the member is gone first */
+    struct engine_io io;
+    struct serve_watch *prev, *next; /* utlist */
+    struct member *member;
+    struct store_marks *marks;
+    store_mark_t mark;
+    int fd;
+    enum engine_side side;
+    struct dyad_version version; /* that was refused */
+    char upath[];
+};
+
+static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+                            const struct dyad_version *version, const char *why);
+
+static void watch_work(void *arg)
+{
+    struct serve_watch *w = arg;
+
+    store_marks_wait(w->marks, w->mark, w->fd);
+    store_marks_destroy(w->marks);
+    close(w->fd);
+}
+
+static void watch_done(void *arg)
+{
+    struct serve_watch *w = arg;
+
+    DL_DELETE(w->member->serve_watches, w);
+    publish_if_same(w->member, w->side, w->upath, &w->version, NULL);
+    linger_activity(w->member);
+    free(w);
+}
+
+/* The thread of such a watch will come back by itself. (It may have closed its descriptor
+ * by now; then it is on its way.) */
+static bool serve_pending(struct member *member)
+{
+    const struct serve_watch *w;
+
+    DL_FOREACH(member->serve_watches, w)
+    {
+        struct store_marks *marks = member->side[w->side].marks;
+        if (!store_marks_stays_dirty(marks, w->mark, 0) ||
+            store_marks_ruling_due(marks, w->mark, w->fd))
+            return true;
+    }
+    return false;
+}
+
+static void watch_start(struct member *member, enum engine_side side, const char *upath,
+                        const struct dyad_version *version, store_mark_t mark)
+{
+    struct serve_watch *w;
+
+    DL_FOREACH(member->serve_watches, w)
+    {
+        if (w->side == side && strcmp(w->upath, upath) == 0)
+            return;
+    }
+    if (!(w = calloc(1, sizeof(*w) + strlen(upath) + 1)))
+        return;
+    w->member = member;
+    w->side = side;
+    w->mark = mark;
+    w->version = *version;
+    strcpy(w->upath, upath);
+    w->fd = store_dir_open(member->side[side].dir, upath, O_RDONLY, 0);
+    /* A mapping of its own: the thread may outlive the member. */
+    w->marks = w->fd >= 0 ? store_marks_create(member->side[side].dir) : NULL;
+    if (!w->marks || engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
+        log_warn("cannot wait for the writer of \"%s\": %m", upath);
+        if (w->marks)
+            store_marks_destroy(w->marks);
+        if (w->fd >= 0)
+            close(w->fd);
+        free(w);
+        return;
+    }
+    DL_APPEND(member->serve_watches, w);
+}
+
+/* The version that was refused is still the last one: publish the file anew once nobody has
+ * it open for writing. `why`: for people, if it is so now. */
+static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+                            const struct dyad_version *version, const char *why)
+{
+    struct member_side *s = &member->side[side];
+    const struct store_record *record;
+    struct store_mark_info info;
+    struct store_identity id;
+    int fd;
+
+    if (member->state == MEMBER_LEAVING || produce_pending(member, upath) ||
+        !(record = store_journal_find(s->journal, upath)) ||
+        dyad_version_cmp(&record->entry.version, version) != 0 ||
+        (fd = store_dir_open(s->dir, upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return;
+    if (store_identity_read(fd, &id) == 0) {
+        if (store_marks_dirty(s->marks, upath, id.ino, id.btime, &info)) {
+            if (info.state != STORE_MARK_ABANDONED)
+                watch_start(member, side, upath, version, info.mark);
+        } else {
+            if (why)
+                log_warn("\"%s\" %s: publishing it anew", upath, why);
+            produce_start(member, side, upath, 0, NULL, NULL);
+        }
+    }
+    close(fd);
+}
+
+static void refused(struct served *s)
+{
+    struct member *member = s->member;
+    if (member->hands_over) /* the asker turns to our member, who sees to it */
+        return;
+    bool producer = s->side == &member->side[ENGINE_PRODUCER];
+
+    publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
+                    &s->entry.version,
+                    "was changed, or given other times, after it was closed");
+}
+
+static void serve_done(void *arg)
+{
+    struct served *s = arg;
+    struct member *member = s->member;
+    struct net_msg reply = {
+        .type = NET_MSG_DATA,
+        .id = s->id,
+        .entry = s->record.entry,
+        .offset = s->offset,
+        .length = s->length,
+    };
+
+    if (s->error) {
+        if (s->error == ESTALE && s->other)
+            s->error = EHOSTUNREACH; /* what becomes of it is not for us to say */
+        else if (s->error == ESTALE)
+            refused(s);
+        member->serving--;
+        served_refuse(s, s->error);
+        serve_queue(member);
+        return;
+    }
+    s->state = SERVED_SENDING;
+    if (s->rank == member->self.rank)
+        send_to_self(s, &reply);
+    else if (net_worker_send(member->worker, s->rank, &reply, s->data, s->length,
+                             serve_sent, s) < 0)
+        serve_sent(s, errno);
+}
+
+static void serve_queue(struct member *member)
+{
+    struct served *s;
+
+    if (member->state == MEMBER_LEAVING)
+        return;
+    DL_FOREACH(member->served, s)
+    {
+        if (member->serving >= MEMBER_SERVE_BUFFERS)
+            return;
+        if (s->state != SERVED_QUEUED)
+            continue;
+        s->state = SERVED_READING;
+        member->serving++;
+        engine_io_submit(member->io, &s->io, serve_work, serve_done, s);
+    }
+}
+
+static bool has_range(const struct served *s)
+{
+    uint64_t size = s->record.entry.size;
+
+    return s->length <= CHUNK_MAX && s->offset <= size && s->length <= size - s->offset;
+}
+
+/* What of ours does the GET mean? 0; or EAGAIN: a publish is under way; or ESTALE; or
+ * ENOENT: nothing. */
+static int find_own(struct served *s)
+{
+    struct member *member = s->member;
+    int status = ENOENT;
+
+    if (produce_pending(member, s->upath))
+        return EAGAIN;
+    for (int i = 1; i >= 0; i--) { /* the producer's directory first */
+        struct member_side *side = &member->side[i];
+        const struct store_record *record;
+        int order;
+        if (!side->journal || !(record = store_journal_find(side->journal, s->upath)))
+            continue;
+        order = dyad_version_cmp(&record->entry.version, &s->entry.version);
+        if (order > 0)
+            status = ESTALE;
+        if (order != 0)
+            continue;
+        s->side = side;
+        s->record = *record;
+        return 0;
+    }
+    return status;
+}
+
+static bool is_same(const struct dyad_entry *a, const struct dyad_entry *b)
+{
+    return strcmp(a->upath, b->upath) == 0 &&
+           dyad_version_cmp(&a->version, &b->version) == 0;
+}
+
+/* As serve_other_find(); it is searched for once. */
+static int find_other(struct served *s)
+{
+    struct served *before;
+
+    DL_FOREACH(s->member->served, before)
+    {
+        if (before != s && before->state == SERVED_SEARCHED &&
+            is_same(&before->entry, &s->entry))
+            return EINPROGRESS;
+    }
+    return serve_other_find(s->member, &s->entry, &s->side, &s->record);
+}
+
+static void serve_try(struct served *s)
+{
+    struct member *member = s->member;
+    int status = find_own(s);
+
+    if (status == EAGAIN) {
+        s->state = SERVED_HELD;
+        return;
+    }
+    if (status == ENOENT) {
+        s->other = s->entry.owner != member->self.rank;
+        status = s->other ? find_other(s) : ESTALE;
+    }
+    if (status == EINPROGRESS) {
+        s->state = SERVED_SEARCHED;
+        return;
+    }
+    s->record.entry.upath = s->upath;
+    if (status == 0 && !has_range(s))
+        status = EINVAL;
+    if (status) {
+        served_refuse(s, status);
+    } else if (!s->other && !(s->flags & NET_GET_OWNER) &&
+               peer_redirect(member, s->rank, s->id, &s->record)) {
+        served_free(s);
+    } else {
+        s->state = SERVED_QUEUED;
+        serve_queue(member);
+    }
+}
+
+static struct served *served_create(struct member *member, const struct net_msg *msg)
+{
+    struct served *s = calloc(1, sizeof(*s));
+    struct net_msg reply = {.type = NET_MSG_ERROR, .id = msg->id, .status = ENOMEM};
+
+    if (!s || !(s->upath = strdup(msg->entry.upath))) {
+        free(s);
+        member_send(member, msg->source, &reply);
+        return NULL;
+    }
+    s->member = member;
+    s->rank = msg->source;
+    s->flags = msg->flags;
+    s->id = msg->id;
+    s->offset = msg->offset;
+    s->length = msg->length;
+    s->entry = msg->entry;
+    s->entry.upath = s->upath;
+    DL_APPEND(member->served, s);
+    return s;
+}
+
+static void serve_get(struct member *member, const struct net_msg *msg)
+{
+    struct served *s = served_create(member, msg);
+
+    DYAD_CRASH_POINT("serve-asked"); /* UCX is in the midst of its progress */
+    if (s)
+        serve_try(s);
+}
+
+/* The asker was told by our member which file it is; whether it is still that one is seen
+ * before and after the read, as with one of the journal. */
+void serve_get_direct(struct member *member, const struct net_msg *msg)
+{
+    struct served *s = served_create(member, msg);
+    struct codec c = codec_reader(msg->blob, msg->blob_len);
+
+    if (!s)
+        return;
+    s->record.entry = msg->entry;
+    s->record.entry.upath = s->upath;
+    codec_u64(&c, &s->record.identity.ino);
+    codec_u64(&c, &s->record.identity.btime);
+    for (int i = 1; i >= 0 && !s->side; i--) {
+        struct member_side *side = &member->side[i];
+        if (side->dir && dyad_storage_equal(msg->entry.storage, store_dir_id(side->dir)))
+            s->side = side;
+    }
+    if (c.failed || !has_range(s)) {
+        served_refuse(s, EINVAL);
+    } else if (!s->side) {
+        served_refuse(s, ESTALE);
+    } else {
+        s->state = SERVED_QUEUED;
+        serve_queue(member);
+    }
+}
+
+static void serve_published(struct member *member, const char *upath)
+{
+    struct served *s, *tmp;
+
+    DL_FOREACH_SAFE(member->served, s, tmp)
+    {
+        if (s->state == SERVED_HELD && strcmp(s->upath, upath) == 0)
+            serve_try(s);
+    }
+}
+
+void serve_searched(struct member *member, const struct dyad_entry *entry, int error)
+{
+    struct served *s, *tmp;
+
+    /* First: nothing is searched for any more. */
+    DL_FOREACH(member->served, s)
+    {
+        if (s->state == SERVED_SEARCHED && is_same(&s->entry, entry))
+            s->state = SERVED_FOUND;
+    }
+    DL_FOREACH_SAFE(member->served, s, tmp)
+    {
+        if (s->state != SERVED_FOUND || !is_same(&s->entry, entry))
+            continue;
+        if (error)
+            served_refuse(s, error);
+        else
+            serve_try(s);
+    }
+}
+
+/* After the pool's threads and the worker are gone. */
+void serve_stop(struct member *member)
+{
+    struct served *s, *tmp;
+
+    DL_FOREACH_SAFE(member->served, s, tmp)
+    {
+        served_free(s);
+    }
+}
+
+static bool get_asked(struct member *member, const struct net_msg *msg, void **payload,
+                      size_t len)
+{
+    (void)payload;
+    (void)len;
+    serve_get(member, msg);
+    return true;
+}
+
+const struct member_module serve_module = {
+    .name = "serve",
+    .messages = (const struct member_message[]){{NET_MSG_GET, get_asked}, {0}},
+    .published = serve_published,
+    .pending = serve_pending,
+    .destroy = serve_stop,
+};

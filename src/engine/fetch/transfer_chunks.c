@@ -1,0 +1,329 @@
+/*
+ * transfer_chunks.c - a file over the network, chunk by chunk
+ *
+ * GETs are sent ahead, DYAD_CHUNKS of them at most are on their way or being written. What
+ * a GET is answered with is the chunk, an error, or the name of a promoted guest of the
+ * rank that is asked: then what has not come is asked of that one, and of the rank again
+ * when the guest fails. If the rank is gone, or another of its node than the owner has the
+ * file not, the next of them is asked for the rest. The deadline is the peer's silence, not
+ * the transfer's length: each arrival moves it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "engine/core/module.h"
+#include "engine/fetch/transfer_impl.h"
+#include "net/codec.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+static void source_lost(struct transfer *t, const char *why);
+
+static void say_broken(const struct transfer *t, const char *why)
+{
+    log_info("the fetch of \"%s\" broke off: %s%s %s", t->upath,
+             t->rank == t->entry.owner ? "its owner, " : "",
+             member_describe(t->member, t->rank), why);
+}
+
+/* Bytes of the largest answer to its GETs. */
+static uint64_t chunk_most(const struct transfer *t)
+{
+    uint64_t most = (uint64_t)t->member->config->chunk_size;
+
+    return t->entry.size < most ? t->entry.size : most;
+}
+
+void transfer_silent(void *arg)
+{
+    struct transfer *t = arg;
+    struct member *member = t->member;
+    uint32_t source = t->source;
+    uint64_t most = chunk_most(t);
+
+    if (net_is_guest(source)) {
+        source_lost(t, "does not answer");
+        return;
+    }
+    /* So may others of its node be. They are asked at the next attempt, which knows that
+     * this one is silent. */
+    say_broken(t, "does not answer");
+    transfer_fail(t, EHOSTUNREACH);
+    lost_unserved(member, source, most); /* last: `t` may be gone */
+}
+
+static void deadline_move(struct transfer *t)
+{
+    net_timer_start(t->deadline,
+                    util_clock_now() + (uint64_t)(t->member->config->peer_timeout *
+                                                  (double)UTIL_NSEC_PER_SEC));
+}
+
+/* The answer is here, or not expected any more. */
+static void chunk_answered(struct chunk *chunk)
+{
+    if (chunk->asked)
+        HASH_DEL(chunk->transfer->member->gets, chunk);
+    chunk->hh.tbl = NULL;
+    chunk->asked = false;
+}
+
+void transfer_chunk_free(struct transfer *t, struct chunk *chunk)
+{
+    chunk_answered(chunk);
+    DL_DELETE(t->chunks, chunk);
+    t->nchunks--;
+    free(chunk->data);
+    free(chunk);
+}
+
+static void chunk_write_work(void *arg)
+{
+    struct chunk *chunk = arg;
+
+    chunk->error = 0;
+    if (store_fetch_write(chunk->transfer->fetch, chunk->offset, chunk->data,
+                          chunk->length) < 0)
+        chunk->error = errno;
+}
+
+static void chunk_written(void *arg)
+{
+    struct chunk *chunk = arg;
+    struct transfer *t = chunk->transfer;
+    int error = chunk->error;
+
+    net_worker_recycle(t->member->worker, chunk->data, chunk->length);
+    chunk->data = NULL;
+    transfer_chunk_free(t, chunk);
+    if (t->failing)
+        transfer_fail(t, t->status);
+    else if (error)
+        transfer_failed_here(t, "written", error);
+    else
+        transfer_ask_chunks(t);
+}
+
+/* Send the chunk's GET; its answer will name this id. */
+static int chunk_send(struct transfer *t, struct chunk *chunk)
+{
+    struct member *member = t->member;
+    uint8_t which[16];
+    struct codec c = codec_writer(which, sizeof(which));
+    struct net_msg get = {
+        .type = t->source == t->rank ? NET_MSG_GET : NET_MSG_GET_DIRECT,
+        .flags = t->source == t->rank && t->rank_only ? NET_GET_OWNER : 0,
+        .id = member->next_id,
+        .entry = t->entry,
+        .offset = chunk->offset,
+        .length = chunk->length,
+        .blob = which,
+        .blob_len = sizeof(which),
+    };
+
+    chunk_answered(chunk); /* by whoever was asked before */
+    chunk->id = member->next_id;
+    HASH_ADD(hh, member->gets, id, sizeof(chunk->id), chunk);
+    if (!(chunk->asked = chunk->hh.tbl != NULL)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    member->next_id += 2;
+    codec_u64(&c, &t->ino);
+    codec_u64(&c, &t->btime);
+    return member_send(member, t->source, &get);
+}
+
+static int chunk_ask(struct transfer *t)
+{
+    struct member *member = t->member;
+    uint64_t left = t->entry.size - t->next_offset;
+    uint64_t length = (uint64_t)member->config->chunk_size;
+    struct chunk *chunk = calloc(1, sizeof(*chunk));
+
+    if (!chunk)
+        return -1;
+    chunk->transfer = t;
+    chunk->offset = t->next_offset;
+    chunk->length = left < length ? left : length;
+    DL_APPEND(t->chunks, chunk);
+    t->nchunks++;
+    if (chunk_send(t, chunk) < 0) {
+        int error = errno;
+        transfer_chunk_free(t, chunk);
+        errno = error;
+        return -1;
+    }
+    t->next_offset += chunk->length;
+    return 0;
+}
+
+/* Whoever was asked until now is not asked any more: what has not come from there. */
+static void source_change(struct transfer *t, uint32_t source)
+{
+    struct chunk *chunk;
+
+    t->source = source;
+    DL_FOREACH(t->chunks, chunk)
+    {
+        if (!chunk->data && chunk_send(t, chunk) < 0) {
+            source_lost(t, "is gone");
+            return;
+        }
+    }
+    transfer_ask_chunks(t);
+}
+
+/* A guest that the rank named may go at any time; the rank has the files, too. */
+static void source_lost(struct transfer *t, const char *why)
+{
+    if (t->failing) {
+        transfer_fail(t, t->status);
+    } else if (t->source != t->rank) {
+        log_info("a promoted guest of %s %s: \"%s\" is fetched from its member",
+                 member_describe(t->member, t->rank), why, t->upath);
+        t->rank_only = true;
+        source_change(t, t->rank);
+    } else {
+        say_broken(t, why);
+        if (transfer_next(t))
+            source_change(t, t->rank);
+        else
+            transfer_fail(t, EHOSTUNREACH);
+    }
+}
+
+/* Ask for what may be asked for; end if all is here. */
+void transfer_ask_chunks(struct transfer *t)
+{
+    if (t->stale) {
+        transfer_fail(t, ESTALE);
+        return;
+    }
+    while (t->next_offset < t->entry.size &&
+           t->nchunks < (unsigned)t->member->config->chunks) {
+        if (chunk_ask(t) < 0) {
+            if (errno == ENOMEM)
+                transfer_failed_here(t, "fetched", ENOMEM);
+            else
+                source_lost(t, "is gone");
+            return;
+        }
+    }
+    if (t->nchunks > 0) {
+        deadline_move(t);
+        return;
+    }
+    /* Not at each chunk: on a connection that was made while its link was cut, small ones
+     * may come, and large ones not. */
+    if (t->entry.size > 0 && !net_is_guest(t->source))
+        lost_served(t->member, t->source, chunk_most(t));
+    transfer_commit(t);
+}
+
+static void redirected(struct transfer *t, const struct net_msg *msg)
+{
+    struct net_peer *info = malloc(sizeof(*info));
+    uint32_t source = t->rank;
+
+    if (info && net_peer_decode(info, msg->blob, msg->blob_len) == 0 &&
+        net_is_guest(info->rank) && net_guest_rank(info->rank) == t->rank &&
+        dyad_version_cmp(&msg->entry.version, &t->entry.version) == 0 && !t->rank_only &&
+        net_worker_set_peer(t->member->worker, info) == 0) {
+        source = info->rank;
+        t->ino = msg->offset;
+        t->btime = msg->length;
+    } else {
+        t->rank_only = true;
+    }
+    free(info);
+    if (!t->failing)
+        source_change(t, source);
+}
+
+static struct chunk *chunk_find(struct member *member, uint64_t id, uint32_t source)
+{
+    struct chunk *chunk;
+
+    HASH_FIND(hh, member->gets, &id, sizeof(id), chunk);
+    return chunk && chunk->transfer->source == source ? chunk : NULL;
+}
+
+bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
+                      size_t len)
+{
+    struct chunk *chunk = chunk_find(member, msg->id, msg->source);
+    struct transfer *t;
+
+    if (!chunk)
+        return false;
+    t = chunk->transfer;
+    deadline_move(t);
+    if (msg->type == NET_MSG_REDIRECT) {
+        redirected(t, msg);
+        return true;
+    }
+    if (msg->type == NET_MSG_ERROR) {
+        if (t->source != t->rank || (t->rank != t->entry.owner && msg->status != ESTALE)) {
+            source_lost(t, "has it not");
+        } else if (msg->status == ESTALE) {
+            transfer_fail(t, ESTALE);
+        } else {
+            log_error("%s cannot serve \"%s\": %s", member_describe(member, t->rank),
+                      t->upath, strerror(msg->status));
+            transfer_fail(t, msg->status > 0 ? msg->status : EIO);
+        }
+        return true;
+    }
+    if (msg->offset != chunk->offset || len != chunk->length) {
+        log_error(
+            "%s answered %zu bytes at %llu of \"%s\" where %llu at %llu were asked for",
+            member_describe(member, t->rank), len, (unsigned long long)msg->offset,
+            t->upath, (unsigned long long)chunk->length, (unsigned long long)chunk->offset);
+        transfer_fail(t, EPROTO);
+        return false;
+    }
+    chunk_answered(chunk);
+    chunk->data = payload;
+    engine_io_submit(member->io, &chunk->io, chunk_write_work, chunk_written, chunk);
+    return true;
+}
+
+void transfer_peer_down(struct member *member, uint32_t rank)
+{
+    struct transfer *t, *tmp;
+
+    HASH_ITER(hh, member->transfers, t, tmp)
+    {
+        if (t->source == rank && !t->local_dmd && t->chunks && !t->failing)
+            source_lost(t, "is gone");
+    }
+}
+
+/* DATA is kept; an answer of another kind, or to another module, is not. */
+static bool answer_received(struct member *member, const struct net_msg *msg,
+                            void **payload, size_t len)
+{
+    bool has_bytes = msg->type == NET_MSG_DATA;
+
+    if (!transfer_receive(member, msg, has_bytes ? *payload : NULL, has_bytes ? len : 0))
+        return false;
+    if (has_bytes)
+        *payload = NULL;
+    return true;
+}
+
+const struct member_module transfer_module = {
+    .name = "transfer",
+    .messages =
+        (const struct member_message[]){
+            {NET_MSG_DATA, answer_received},
+            {NET_MSG_REDIRECT, answer_received},
+            {NET_MSG_ERROR, answer_received},
+            {0},
+        },
+    .peer_down = transfer_peer_down,
+    .destroy = transfer_stop,
+};

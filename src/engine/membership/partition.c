@@ -1,0 +1,271 @@
+/*
+ * partition.c - which side of a cut this rank is on
+ *
+ * The smaller side of a cut must not say that something is not published, the bigger one
+ * must be able to: a job that has lost a node goes on (dht/node_doubt.c). A rank cannot see
+ * a cut, only who is missing (unreachable.c). What is counted is nodes: those that somebody
+ * is missing of and nobody has been heard of since the last loss, against those that were
+ * heard of since, with our own. Unless these are more we may be on the smaller side. Half
+ * and half is no majority: of two nodes both say that they do not know.
+ *
+ * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
+ * at a time. Until their answers can change nothing any more the side is unknown: so the
+ * first loss of a cut does not count as that of a single rank, and a single one not as a
+ * cut. A rank that does not answer the PING is lost in the end, which is counted again. Who
+ * has died is missing until it is asked (unreachable.c), and that is not done sooner
+ * because of this: it may be on its way through exec, and what it is home to is not here
+ * before it, or the owners, have brought it.
+ *
+ * Who was stopped does not know what was cut meanwhile, or is still, nor who has taken it
+ * for dead: until it has heard anew from more than half of the nodes it was in touch with,
+ * its own included, its side is unknown, too. Those who have lost it tell it when they hear
+ * it.
+ *
+ * The same is true of who has joined anew, in place of another member of its rank, and does
+ * not find somebody whom that one knew.
+ *
+ * When the side has been the bigger one for DYAD_JOIN_TIMEOUT after it was not, the table
+ * is told: who has not come back by then is not waited for.
+ *
+ * Where nobody is lost nothing is done and nothing sent.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "util/log.h"
+
+#define AT_ONCE 8 /* ranks that are asked, of as many nodes */
+
+/* What is known of the ranks of a node since the last loss. */
+enum { HEARD = 1, MISSING = 2, ASKED = 4, KNOWN = 8 };
+
+struct count {
+    uint32_t heard, missing; /* nodes */
+    uint32_t open;           /* of those that were not heard of: may be yet */
+    uint32_t lost;           /* missing and not open */
+    uint32_t unproven;       /* none is missing, and nobody was heard */
+};
+
+struct side {
+    struct net_timer *timer;
+    uint64_t last; /* when somebody on another node was lost, or we had stood still */
+    bool proving;  /* not enough was heard since we stood still, or joined anew */
+    bool anew;     /* we joined anew: who is known was known to another before us */
+    enum dht_side is;
+    uint64_t since;       /* it is */
+    bool smaller;         /* it was, and has not been the bigger one for long since */
+    unsigned char node[]; /* [nnodes]: in weigh() */
+};
+
+static struct side *of(const struct member *member)
+{
+    return ((const struct member_run *)member)->side;
+}
+
+static void set(struct member *member, enum dht_side is)
+{
+    struct side *side = of(member);
+
+    if (is == DHT_SIDE_SMALLER && side->is != is)
+        log_info(
+            "half of the nodes or more cannot be reached: this may be the smaller "
+            "side of a cut network");
+    if (side->is != is)
+        side->since = util_clock_now();
+    side->is = is;
+    side->smaller |= is == DHT_SIDE_SMALLER;
+    dht_node_set_side(member->dht, is);
+}
+
+static void tell_if_it_lasts(struct member *member)
+{
+    struct side *side = of(member);
+    uint64_t when = side->since + seconds_ns(member->config->join_timeout);
+
+    if (!side->smaller || side->is != DHT_SIDE_BIGGER)
+        return;
+    if (util_clock_now() < when) {
+        net_timer_start(side->timer, when);
+        return;
+    }
+    side->smaller = false;
+    dht_node_side_lasts(member->dht);
+}
+
+/* Of the others none can have lost us. */
+static bool was_in_touch(const struct member *member, uint32_t rank)
+{
+    return dht_node_is_live(member->dht, rank) &&
+           (net_worker_heard_at(member->worker, rank) != 0 ||
+            (of(member)->anew && net_worker_peer(member->worker, rank)));
+}
+
+static void look(struct member *member)
+{
+    const struct boot_pmix_job *job = member->job;
+    struct side *side = of(member);
+
+    memset(side->node, 0, job->nnodes);
+    for (uint32_t r = 0; r < job->nranks; r++) {
+        unsigned char *node = &side->node[job->node[r]];
+
+        if (r == member->self.rank || net_worker_heard_at(member->worker, r) > side->last)
+            *node |= HEARD;
+        else if (lost_is_missing(member, r))
+            *node |= MISSING;
+        else if (lost_is_suspect(member, r))
+            *node |= ASKED;
+        else if (side->proving && was_in_touch(member, r))
+            *node |= KNOWN;
+    }
+}
+
+static struct count count(struct member *member)
+{
+    const struct side *side = of(member);
+    struct count count = {0};
+
+    for (uint32_t n = 0; n < member->job->nnodes; n++) {
+        unsigned char is = side->node[n];
+        count.heard += (is & HEARD) != 0;
+        count.missing += (is & (HEARD | MISSING)) == MISSING;
+        count.open += !(is & HEARD) && (is & (ASKED | KNOWN));
+        count.unproven += !(is & (HEARD | MISSING)) && (is & (ASKED | KNOWN));
+        count.lost += is == MISSING;
+    }
+    return count;
+}
+
+static bool is_asked(unsigned char node)
+{
+    return (node & ASKED) && !(node & MISSING);
+}
+
+/* One rank of each node of which nothing is known, and whoever may speak for one that
+ * somebody is missing of. */
+static void have_them_speak(struct member *member)
+{
+    const struct boot_pmix_job *job = member->job;
+    struct side *side = of(member);
+    unsigned left = AT_ONCE;
+
+    for (uint32_t i = 1; left > 0 && i < job->nranks; i++) {
+        uint32_t r = (member->self.rank + i) % job->nranks;
+        unsigned char *node = &side->node[job->node[r]];
+
+        if (side->proving && !(*node & MISSING) && !was_in_touch(member, r))
+            continue;
+        if ((*node & HEARD) == 0 && !is_asked(*node) && lost_prove(member, r)) {
+            *node |= ASKED;
+            left--;
+        }
+    }
+}
+
+static void weigh(void *arg)
+{
+    struct member *member = arg;
+    struct side *side = of(member);
+    struct count nodes;
+
+    if (member->state == MEMBER_LEAVING || !member->dht)
+        return;
+    look(member);
+    nodes = count(member);
+    if (side->proving && nodes.missing + nodes.unproven < nodes.heard)
+        side->proving = false;
+    if (side->proving || nodes.missing >= nodes.heard) {
+        have_them_speak(member);
+        nodes = count(member);
+    }
+    set(member, !side->proving && nodes.missing < nodes.heard ? DHT_SIDE_BIGGER
+                : nodes.lost < nodes.heard + nodes.open       ? DHT_SIDE_UNKNOWN
+                                                              : DHT_SIDE_SMALLER);
+    tell_if_it_lasts(member);
+}
+
+void side_changed(struct member *member)
+{
+    net_timer_start(of(member)->timer, util_clock_now());
+}
+
+void side_lost(struct member *member, uint32_t rank)
+{
+    struct side *side = of(member);
+
+    if (member->job->node[rank] == member->job->node[member->self.rank])
+        return;
+    side->last = util_clock_now();
+    if (side->is == DHT_SIDE_BIGGER)
+        set(member, DHT_SIDE_UNKNOWN);
+    side_changed(member);
+}
+
+/* Nothing that was known of the others need hold any more. */
+static void begin_anew(struct member *member)
+{
+    struct side *side = of(member);
+
+    if (member->job->nnodes < 2)
+        return;
+    side->last = util_clock_now();
+    side->proving = true;
+    if (side->is == DHT_SIDE_BIGGER)
+        set(member, DHT_SIDE_UNKNOWN);
+    side_changed(member);
+}
+
+void side_joined_anew(struct member *member)
+{
+    of(member)->anew = true;
+    begin_anew(member);
+}
+
+void side_pong(struct member *member)
+{
+    if (of(member)->is != DHT_SIDE_BIGGER)
+        side_changed(member);
+}
+
+bool side_is_unsure(const struct member *member)
+{
+    return of(member)->is != DHT_SIDE_BIGGER;
+}
+
+static int side_start(struct member *member)
+{
+    struct side *side = calloc(1, sizeof(*side) + member->job->nnodes);
+
+    if (!side)
+        return -1;
+    if (!(side->timer = net_timer_create(member->loop, weigh, member))) {
+        free(side);
+        return -1;
+    }
+    run_of(member)->side = side;
+    return 0;
+}
+
+static void side_destroy(struct member *member)
+{
+    if (!of(member))
+        return;
+    net_timer_destroy(of(member)->timer);
+    free(of(member));
+    run_of(member)->side = NULL;
+}
+
+static void resumed(struct member *member, uint64_t ns)
+{
+    (void)ns;
+    begin_anew(member);
+}
+
+const struct member_module side_module = {
+    .name = "side",
+    .start = side_start,
+    .resumed = resumed,
+    .destroy = side_destroy,
+};

@@ -1,0 +1,57 @@
+/*
+ * engine/promoted/promoted.h - guests that are peers: who reads many files fetches and
+ * serves by itself
+ *
+ * A guest that turns out long-lived and busy is promoted (client_promoted.c): a thread of
+ * its own opens dyad/libdyad_member.so, makes a UCX worker and a line to the rank's member.
+ * What is known of files stays with the member (shard, journal, publishes, look-ups,
+ * waits); what moves are bytes:
+ *
+ * - fetch: the member, asked for a file by a promoted guest, has it fetched by that guest,
+ *   and gets the complete temporary file with its lock; the member alone puts it into place
+ *   and keeps the record, as with its own fetches, so an invalidation in between is seen;
+ * - serve: asked for a large file that a promoted guest produced, the member names the
+ * guest (REDIRECT), and the reader asks that one (GET_DIRECT).
+ *
+ * A guest that ends, execs or is killed breaks its line: the member takes up its fetches
+ * and serves its files. Nothing is known by the guest alone.
+ */
+#ifndef DYAD_ENGINE_PROMOTED_PROMOTED_H
+#define DYAD_ENGINE_PROMOTED_PROMOTED_H
+
+#include "engine/core/member.h"
+
+/* --- promoted_member.c: at the member --- */
+
+struct peer_link;
+struct peer_fetch;
+
+/* status 0: fd is a complete temporary file for store_fetch_adopt(), the callee's. Else fd
+ * is -1: ESTALE, EBUSY as of transfers; any other: somebody else has to fetch it. */
+typedef void (*peer_fetched_fn)(void *arg, int status, int fd);
+
+/* A process asked to be a promoted guest over fd, which becomes the callee's. */
+void peer_link_accept(struct member *member, int fd, pid_t pid);
+/* Have entry fetched by process pid. NULL: it is no promoted guest, or cannot. fn is called
+ * once, not before this returns, unless peer_fetch_forget() is. */
+struct peer_fetch *peer_fetch_start(struct member *member, pid_t pid,
+                                    const struct dyad_entry *entry, peer_fetched_fn fn,
+                                    void *arg);
+void peer_fetch_forget(struct peer_fetch *fetch);
+/* Process pid is about to publish upath. */
+void peer_produces(struct member *member, pid_t pid, const char *upath);
+/* Send the asker of GET `id` to the promoted guest that produced the file. False: there is
+ * none, or it is not worth it. */
+bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
+                   const struct store_record *record);
+
+/* --- promoted_guest.c: in the promoted guest; see member_ops.h --- */
+
+struct member_params;
+struct peer *peer_create(const struct member_params *params);
+int peer_run(struct peer *peer);
+void peer_leave(struct peer *peer, bool image_ends);
+void peer_nudge(struct peer *peer);
+void peer_destroy(struct peer *peer);
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * fd_holders.c - a walk over /proc
+ *
+ * A link's text is looked at before the file behind it is: a stat of a file on a dead
+ * network file system would hang. The pidfd is opened before the process is looked at, so
+ * what it stands for is what was seen, or dead.
+ *
+ * A process counts as ours by what its image was started with: that is true from the first
+ * moment of its exec. Until its main, which may overwrite that (setproctitle); by then the
+ * library is mapped.
+ *
+ * Can go wrong: a process whose /proc/PID/fd may not be read (another user's, one that is
+ * not dumpable, one in the midst of its exec) is not found.
+ */
+#include "engine/publish/fd_holders.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "util/proc.h"
+
+#define WRAPPER "/libdyad_wrapper.so"
+#define KCMP_VM 1 /* linux/kcmp.h is not everywhere */
+
+static bool opens_for_writing(int dir, const char *number)
+{
+    char path[300], text[256];
+    const char *flags;
+    ssize_t n = -1;
+
+    snprintf(path, sizeof(path), "../fdinfo/%s", number);
+    int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, text, sizeof(text) - 1);
+        close(fd);
+    }
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    flags = strstr(text, "flags:");
+    return flags && (strtol(flags + 6, NULL, 8) & O_ACCMODE) != O_RDONLY;
+}
+
+static bool has_open(pid_t pid, const struct stat *st, const char *below)
+{
+    char path[PATH_MAX];
+    size_t len = strlen(below);
+    struct dirent *entry;
+    bool found = false;
+    DIR *stream;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    if (!(stream = opendir(path)))
+        return false;
+    while (!found && (entry = readdir(stream))) {
+        struct stat seen;
+        ssize_t n = readlinkat(dirfd(stream), entry->d_name, path, sizeof(path) - 1);
+        found = n > (ssize_t)len && strncmp(path, below, len) == 0 &&
+                fstatat(dirfd(stream), entry->d_name, &seen, 0) == 0 &&
+                seen.st_ino == st->st_ino && seen.st_dev == st->st_dev &&
+                opens_for_writing(dirfd(stream), entry->d_name);
+    }
+    closedir(stream);
+    return found;
+}
+
+static bool is_in_environment(const char *entry)
+{
+    return strncmp(entry, "LD_PRELOAD=", 11) == 0 && strstr(entry, WRAPPER);
+}
+
+static bool is_mapping(const char *line)
+{
+    return strstr(line, WRAPPER) != NULL;
+}
+
+/* Does what /proc shows of the process have such an entry? True where it cannot be told:
+ * believe the worse. */
+static bool has(pid_t pid, const char *name, int end, bool (*is)(const char *entry))
+{
+    char path[64], *entry = NULL;
+    size_t size = 0;
+    bool found = false;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    if (!(file = fopen(path, "re")))
+        return true;
+    while (!found && getdelim(&entry, &size, end, file) > 0)
+        found = is(entry);
+    free(entry);
+    fclose(file);
+    return found;
+}
+
+static bool has_wrapper(pid_t pid)
+{
+    return has(pid, "environ", '\0', is_in_environment) ||
+           has(pid, "maps", '\n', is_mapping);
+}
+
+/* Is its program one that the loader, and so a preloaded library, comes to? */
+static bool has_loader(pid_t pid)
+{
+    ElfW(Ehdr) head;
+    ElfW(Phdr) part;
+    char path[64];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true;
+    if (pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+        memcmp(head.e_ident, ELFMAG, SELFMAG) == 0)
+        for (unsigned i = 0; !found && i < head.e_phnum; i++)
+            found =
+                pread(fd, &part, sizeof(part), (off_t)(head.e_phoff + i * sizeof(part))) ==
+                    (ssize_t)sizeof(part) &&
+                part.p_type == PT_INTERP;
+    close(fd);
+    return found;
+}
+
+static enum holder_kind kind_of(pid_t pid)
+{
+    pid_t parent = util_proc_parent(pid);
+
+    if (parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0)
+        return HOLDER_TRANSIENT;
+    return has_wrapper(pid) && has_loader(pid) ? HOLDER_OURS : HOLDER_FOREIGN;
+}
+
+size_t holders_find(const struct stat *st, const char *below, struct holder *holders,
+                    size_t max)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+    size_t n = 0;
+
+    while (proc && n < max && (entry = readdir(proc))) {
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        int pidfd;
+        if (pid <= 0 || (pidfd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0)
+            continue;
+        if (has_open(pid, st, below))
+            holders[n++] =
+                (struct holder){.pid = pid, .pidfd = pidfd, .kind = kind_of(pid)};
+        else
+            close(pidfd);
+    }
+    if (proc)
+        closedir(proc);
+    return n;
+}
+
+bool holder_is_dead(const struct holder *holder)
+{
+    struct pollfd p = {.fd = holder->pidfd, .events = POLLIN};
+
+    return poll(&p, 1, 0) == 1;
+}
+
+void holders_close(struct holder *holders, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        close(holders[i].pidfd);
+}

@@ -1,0 +1,89 @@
+/*
+ * journal_retry.c - the journal could not be written: it is tried again until it has all
+ *
+ * The disk was full, or a limit on the process stood in the way. What was published then is
+ * known to the homes and to this process, but not to who takes over what we leave, should
+ * we be killed (adopt_wanted() is for that). What was removed then they find recorded,
+ * without a file; and a record without the journal's label they do not take over at all.
+ * Nobody tells us when there is room again, so for as long as something is missing a timer
+ * tries: a write of a few hundred bytes, mostly.
+ */
+#include <stdlib.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "util/log.h"
+
+#define PAUSE     (25 * UTIL_NSEC_PER_MSEC)
+#define PAUSE_MAX (250 * UTIL_NSEC_PER_MSEC)
+
+struct catch_up {
+    struct member *member;
+    struct net_timer *timer; /* runs if a journal lacks something */
+    uint64_t pause;
+};
+
+static void try_again(void *arg)
+{
+    struct catch_up *up = arg;
+    struct member *member = up->member;
+    bool has_all = true;
+
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].journal && !store_journal_catch_up(member->side[s].journal))
+            has_all = false;
+    if (has_all) {
+        log_info("this node's record of what this rank has can be written again");
+        return;
+    }
+    up->pause = 2 * up->pause < PAUSE_MAX ? 2 * up->pause : PAUSE_MAX;
+    net_timer_start(up->timer, util_clock_now() + up->pause);
+}
+
+static void fell_behind(void *arg)
+{
+    struct catch_up *up = arg;
+
+    up->pause = PAUSE;
+    net_timer_start(up->timer, util_clock_now() + up->pause);
+}
+
+static int catch_up_start(struct member *member)
+{
+    struct catch_up *up = calloc(1, sizeof(*up));
+
+    if (!up || !(up->timer = net_timer_create(member->loop, try_again, up))) {
+        free(up);
+        return -1;
+    }
+    up->member = member;
+    run_of(member)->catch_up = up;
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].journal)
+            store_journal_on_behind(member->side[s].journal, fell_behind, up);
+    return 0;
+}
+
+/* The last chance: a next launch, or the next image, reads what is there. */
+void catch_up_stop(struct member *member)
+{
+    struct catch_up *up = run_of(member)->catch_up;
+
+    if (!up)
+        return;
+    for (int s = 0; s < 2; s++) {
+        struct store_journal *journal = member->side[s].journal;
+        if (!journal)
+            continue;
+        store_journal_on_behind(journal, NULL, NULL);
+        store_journal_catch_up(journal);
+    }
+    net_timer_destroy(up->timer);
+    free(up);
+    run_of(member)->catch_up = NULL;
+}
+
+const struct member_module catch_up_module = {
+    .name = "catch_up",
+    .start = catch_up_start,
+};

@@ -1,0 +1,157 @@
+/*
+ * late_names.c - names that a file got while it was being written
+ *
+ * The last close of a file publishes one name, the one that the descriptor has then. Any
+ * other that a link gave it meanwhile could not be published at once, since the file was
+ * not complete; it is kept here until a close has been published after which nobody writes
+ * the file any more.
+ *
+ * A list without an index: it is empty but for the time between such a link and such a
+ * close. What a killed writer leaves stays in it, so it is bounded. Another rank's closes
+ * do not reach it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/member.h"
+#include "engine/core/module.h"
+#include "util/log.h"
+
+#define LATE_MAX 4096
+
+struct late {
+    struct late *prev, *next; /* utlist */
+    enum engine_side side;
+    uint64_t ino, btime;
+    char upath[];
+};
+
+/* One close with what follows it. */
+struct late_close {
+    struct member *member;
+    produce_fn fn;
+    void *arg;
+    int status;
+    struct late *due; /* utlist */
+};
+
+static bool identify(struct member *member, enum engine_side side, const char *upath,
+                     struct store_identity *id)
+{
+    int fd = store_dir_open(member->side[side].dir, upath, O_PATH | O_NOFOLLOW, 0);
+    bool found = fd >= 0 && store_identity_read(fd, id) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+static void late_free(struct late **list, struct late *late)
+{
+    DL_DELETE(*list, late);
+    free(late);
+}
+
+void late_note(struct member *member, enum engine_side side, const char *upath)
+{
+    struct store_identity id;
+    struct late *late, *tmp;
+    size_t n = 0;
+
+    if (!identify(member, side, upath, &id))
+        return;
+    DL_FOREACH_SAFE(member->late, late, tmp)
+    {
+        if (late->side == side && strcmp(late->upath, upath) == 0)
+            late_free(&member->late, late);
+        else
+            n++;
+    }
+    if (n >= LATE_MAX)
+        late_free(&member->late, member->late);
+    if (!(late = malloc(sizeof(*late) + strlen(upath) + 1))) {
+        log_error("out of memory: \"%s\" will not be published", upath);
+        return;
+    }
+    late->side = side;
+    late->ino = id.ino;
+    late->btime = id.btime;
+    strcpy(late->upath, upath);
+    DL_APPEND(member->late, late);
+}
+
+static void publish_due(void *arg, int status)
+{
+    struct late_close *c = arg;
+    struct late *late;
+
+    if (status && !c->status)
+        c->status = status;
+    while ((late = c->due)) {
+        int rc = produce_start(c->member, late->side, late->upath, 0, publish_due, c);
+        int error = errno;
+
+        late_free(&c->due, late);
+        if (rc == 0)
+            return;
+        if (!c->status)
+            c->status = error;
+    }
+    c->fn(c->arg, c->status);
+    free(c);
+}
+
+/* The close is published: which names were waiting for that? */
+static void closed(void *arg, int status)
+{
+    struct late_close *c = arg;
+    struct late *late, *tmp;
+
+    DL_FOREACH_SAFE(c->member->late, late, tmp)
+    {
+        struct store_identity id;
+
+        if (!identify(c->member, late->side, late->upath, &id) || id.ino != late->ino ||
+            id.btime != late->btime) { /* removed, replaced or renamed since */
+            late_free(&c->member->late, late);
+        } else if (!produce_being_written(&c->member->side[late->side], late->upath)) {
+            DL_DELETE(c->member->late, late);
+            DL_APPEND(c->due, late);
+        }
+    }
+    publish_due(c, status);
+}
+
+int produce_closed(struct member *member, enum engine_side side, const char *upath,
+                   store_mark_t mark, produce_fn fn, void *arg)
+{
+    struct late_close *c;
+    int rc;
+
+    if (!member->late)
+        return produce_start(member, side, upath, mark, fn, arg);
+    if (!(c = calloc(1, sizeof(*c))))
+        return -1;
+    c->member = member;
+    c->fn = fn;
+    c->arg = arg;
+    rc = produce_start(member, side, upath, mark, closed, c);
+    if (rc < 0)
+        free(c);
+    return rc;
+}
+
+static void late_destroy(struct member *member)
+{
+    while (member->late)
+        late_free(&member->late, member->late);
+}
+
+const struct member_module late_module = {
+    .name = "late",
+    .destroy = late_destroy,
+};

@@ -1,0 +1,786 @@
+/*
+ * produce.c - publish, withdraw, and what an earlier member of the rank had published
+ *
+ * Order of a publish: look at the file, write the record to the journal, tell the homes,
+ * clear the mark, answer. So whoever finds the journal of a process that was killed finds
+ * in it all that the homes may know; what they do not know yet is published then
+ * (takeover.c). If the homes refuse the version the record is written once more, with the
+ * next. A consumer's GET may come before the homes have answered us (they notify it first):
+ * serve.c holds it until the publish has ended. Looking at the file is one open and one
+ * stat of what was closed a moment ago; it is done on the loop, because a trip through a
+ * pool thread would cost more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "store/superseded.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+struct produce {
+    struct produce *prev, *next; /* utlist */
+    struct member *member;
+    enum engine_side side;
+    char *upath;
+    store_mark_t mark;
+    produce_fn fn;
+    void *arg;
+    struct store_record record;
+    struct store_record before; /* the journal's, should it fail; kind 0: none */
+    bool ahead;                 /* the record is in the journal ... */
+    int unwritten;              /* but not in its file: why */
+    struct dht_lookup *lookup;
+    struct net_post post;
+    int status;
+    bool early;      /* answer_early is posted: it must find this object */
+    bool ended;      /* meanwhile, or before its directories, it ended with `status` */
+    bool only_here;  /* withdrawn only if it is said to lie here */
+    bool superseded; /* what is here is older than what another node has published */
+    bool awaits;     /* it goes on when what else is under way for this name has ended */
+    struct parent *parents; /* directories that are being published for it */
+};
+
+struct parent {
+    struct parent *prev, *next; /* utlist */
+    struct dirs_wait wait;
+    struct produce *produce;
+};
+
+static struct produce *produce_create(struct member *member, enum engine_side side,
+                                      const char *upath, produce_fn fn, void *arg)
+{
+    struct produce *p = calloc(1, sizeof(*p));
+
+    if (!p || !(p->upath = strdup(upath))) {
+        free(p);
+        errno = ENOMEM;
+        return NULL;
+    }
+    p->member = member;
+    p->side = side;
+    p->fn = fn;
+    p->arg = arg;
+    DL_APPEND(member->produces, p);
+    linger_activity(member);
+    return p;
+}
+
+static void produce_free(struct produce *p)
+{
+    struct parent *parent, *tmp;
+
+    DL_FOREACH_SAFE(p->parents, parent, tmp)
+    {
+        dirs_leave(&parent->wait);
+        free(parent);
+    }
+    DL_DELETE(p->member->produces, p);
+    free(p->upath);
+    free(p);
+}
+
+static void changed_go_on(struct member *member, const char *upath);
+
+static void produce_end(struct produce *p, int status)
+{
+    struct member *member = p->member;
+    produce_fn fn = p->fn;
+    void *arg = p->arg;
+    char *upath = p->upath;
+
+    if (p->early || p->parents) {
+        p->status = status;
+        p->ended = true;
+        modules_published(member, upath);
+        return;
+    }
+    /* Removed, or a link: nobody tells us of what we do ourselves. */
+    bool changes_path = !p->record.entry.mode || S_ISLNK(p->record.entry.mode);
+    p->upath = NULL;
+    produce_free(p);
+    modules_published(member, upath);
+    changed_go_on(member, upath);
+    if (changes_path)
+        modules_path_changed(member, upath);
+    free(upath);
+    linger_activity(member);
+    if (fn)
+        fn(arg, status);
+}
+
+static void end_posted(void *arg)
+{
+    struct produce *p = arg;
+    produce_end(p, p->status);
+}
+
+/* The end, but not from inside the start. */
+static void produce_end_later(struct produce *p, int status)
+{
+    p->status = status;
+    net_loop_post(p->member->loop, &p->post, end_posted, p);
+}
+
+bool produce_pending(struct member *member, const char *upath)
+{
+    struct produce *p;
+
+    DL_FOREACH(member->produces, p)
+    {
+        if (!p->ended && strcmp(p->upath, upath) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void produce_destroy(struct member *member)
+{
+    struct produce *p, *tmp;
+
+    DL_FOREACH_SAFE(member->produces, p, tmp)
+    {
+        produce_free(p);
+    }
+}
+
+/* --- its directories --- */
+
+static void parent_done(void *arg, int status)
+{
+    struct parent *parent = arg;
+    struct produce *p = parent->produce;
+
+    (void)status; /* was logged; the file itself is published */
+    DL_DELETE(p->parents, parent);
+    free(parent);
+    if (p->ended && !p->parents)
+        produce_end(p, p->status);
+}
+
+/* See that the directory of the first `len` bytes of the upath is published. False: it is.
+ */
+static bool parent_start(struct produce *p, size_t len, mode_t mode)
+{
+    struct parent *parent = calloc(1, sizeof(*parent));
+    int rc = -1;
+
+    if (parent) {
+        parent->produce = p;
+        parent->wait.fn = parent_done;
+        parent->wait.arg = parent;
+        DL_APPEND(p->parents, parent);
+        rc = dirs_ensure(p->member, p->side, p->upath, len, mode, &parent->wait);
+    }
+    if (rc < 0)
+        log_error("out of memory: a directory of \"%s\" is not published", p->upath);
+    if (rc != 0 && parent) {
+        DL_DELETE(p->parents, parent);
+        free(parent);
+    }
+    return rc == 0;
+}
+
+/* From the nearest upwards: above one that is known all are. */
+static void parents_start(struct produce *p)
+{
+    for (size_t len = strlen(p->upath); len > 0; len--) {
+        if (p->upath[len] == '/' && !parent_start(p, len, 0))
+            return;
+    }
+}
+
+/* --- publish --- */
+
+static void publish_ahead(void *arg, const struct dyad_version *version)
+{
+    struct produce *p = arg;
+    struct store_journal *journal = p->member->side[p->side].journal;
+    const struct store_record *known = store_journal_find(journal, p->upath);
+
+    if (!p->ahead && known)
+        p->before = *known;
+    p->before.entry.upath = p->upath;
+    p->ahead = true;
+    p->record.entry.version = *version;
+    p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
+    DYAD_CRASH_POINT("produce-recorded");
+}
+
+/* It has failed: the journal says what it said before. */
+static void publish_undo(struct produce *p)
+{
+    struct store_journal *journal = p->member->side[p->side].journal;
+
+    if (!p->ahead)
+        return;
+    if (p->before.kind)
+        store_journal_put(journal, &p->before);
+    else
+        store_journal_delete(journal, p->upath);
+}
+
+static void publish_done(void *arg, int status, const struct dyad_version *version)
+{
+    struct produce *p = arg;
+    struct member *member = p->member;
+    struct member_side *side = &member->side[p->side];
+
+    if (status == EHOSTUNREACH) {
+        /* The table keeps it and tells the homes as soon as one is back. Close() is not to
+         * fail for that. */
+        log_warn("no home of \"%s\" can be reached now: it will be published when one can",
+                 p->upath);
+        status = 0;
+    }
+    if (status == 0) {
+        DYAD_CRASH_POINT("produce-published");
+        if (p->unwritten)
+            log_error(
+                "\"%s\" is published, but this node's record of it could not be written: "
+                "%s",
+                p->upath, strerror(p->unwritten));
+        if (p->mark) {
+            store_marks_clear(side->marks, p->mark);
+            shared_end(member, p->side, p->upath, p->mark, false, NULL, NULL);
+        }
+        DYAD_CRASH_POINT("produce-cleared");
+        member->stats.published++;
+        log_debug("published \"%s\", %llu bytes, version %llu", p->upath,
+                  (unsigned long long)p->record.entry.size,
+                  (unsigned long long)version->counter);
+    } else {
+        publish_undo(p);
+        log_error("\"%s\" could not be published: %s", p->upath, strerror(status));
+    }
+    produce_end(p, status);
+}
+
+/* 0 or -1 with errno. */
+static int publish_start(struct produce *p)
+{
+    return dht_node_publish_ahead(p->member->dht, &p->record.entry, publish_ahead,
+                                  publish_done, p);
+}
+
+/* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
+ * errno. */
+static int look_at_file(struct produce *p)
+{
+    struct member_side *side = &p->member->side[p->side];
+    const struct store_record *known;
+    struct stat st;
+    int fd = store_dir_open(side->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
+    int rc = 1;
+
+    if (fd < 0)
+        return errno == ENOENT ? 1 : -1;
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)
+        rc = -1;
+    else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
+        rc = 0;
+    close(fd);
+    if (rc != 0)
+        return rc;
+    p->record.kind = STORE_RECORD_ORIGINAL;
+    p->record.entry.upath = p->upath;
+    p->record.entry.owner = p->member->self.rank;
+    p->record.entry.state = DYAD_ENTRY_PUBLISHED;
+    p->superseded = produce_is_superseded(side, p->upath, &st);
+    store_dir_describe(side->dir, &st, &p->record.entry);
+    if ((known = store_journal_find(side->journal, p->upath)))
+        p->record.entry.version = known->entry.version;
+    return 0;
+}
+
+/* A publish of the same name is under way, and has looked at the file already. */
+static bool is_behind_another(const struct produce *produce)
+{
+    const struct produce *p;
+
+    DL_FOREACH(produce->member->produces, p)
+    {
+        if (!p->ended && !p->awaits && p != produce &&
+            strcmp(p->upath, produce->upath) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Is the file on disk, down to its ctime, the one that our record says is published? (What
+ * is being published has its record already.) */
+static bool is_published_so(const struct produce *p)
+{
+    const struct store_record *known =
+        store_journal_find(p->member->side[p->side].journal, p->upath);
+
+    return !is_behind_another(p) && known && known->kind == STORE_RECORD_ORIGINAL &&
+           store_identity_equal(&known->identity, &p->record.identity);
+}
+
+static void answer_early(void *arg)
+{
+    struct produce *p = arg;
+    produce_fn fn = p->fn;
+    void *fn_arg = p->arg;
+
+    p->early = false;
+    p->fn = NULL;
+    if (p->ended)
+        produce_end(p, p->status);
+    fn(fn_arg, 0);
+}
+
+int produce_start(struct member *member, enum engine_side side, const char *upath,
+                  store_mark_t mark, produce_fn fn, void *arg)
+{
+    struct produce *p;
+    int rc;
+
+    if (!member->side[side].dir) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (!(p = produce_create(member, side, upath, fn, arg)))
+        return -1;
+    p->mark = mark;
+    rc = look_at_file(p);
+    if (rc < 0)
+        goto error;
+    if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
+        if (mark) {
+            store_marks_clear(member->side[side].marks, mark);
+            shared_end(member, side, upath, mark, false, NULL, NULL);
+        }
+        produce_end_later(p, 0);
+        return 0;
+    }
+    parents_start(p);
+    if (S_ISDIR(p->record.entry.mode)) {
+        parent_start(p, strlen(p->upath), p->record.entry.mode);
+        produce_end_later(p, 0);
+        return 0;
+    }
+    if (!mark && fn && is_published_so(p)) { /* its close has published just this */
+        produce_end_later(p, 0);
+        return 0;
+    }
+    if (p->superseded) /* somebody has written it since, and it is the newest again */
+        store_superseded_clear(member->side[side].dir, member->side[side].session, upath);
+    DYAD_CRASH_POINT("produce-begin");
+    if (publish_start(p) < 0)
+        goto error;
+    if (member->config->async_publish && fn) {
+        p->early = true;
+        net_loop_post(member->loop, &p->post, answer_early, p);
+    }
+    return 0;
+error:
+    rc = errno;
+    produce_free(p);
+    errno = rc;
+    return -1;
+}
+
+/* --- chmod, utimens and the like; mkdir and symlink --- */
+
+bool produce_being_written(struct member_side *side, const char *upath)
+{
+    struct store_identity id;
+    bool dirty = false;
+    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
+    close(fd);
+    return dirty;
+}
+
+/* What an entry tells is as it was when the file was published. */
+static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
+{
+    return a->size == b->size && a->mode == b->mode && a->mtime_sec == b->mtime_sec &&
+           a->mtime_nsec == b->mtime_nsec;
+}
+
+static void changed_publish(struct produce *p)
+{
+    if (publish_start(p) < 0)
+        produce_end(p, errno);
+}
+
+/* Not in our journal: another rank of this node may have published it. */
+static void changed_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct produce *p = arg;
+
+    p->lookup = NULL;
+    if (status != 0 || entry_same(entry, &p->record.entry)) {
+        produce_end(p, status == ENOENT ? 0 : status);
+        return;
+    }
+    p->record.entry.version = entry->version;
+    changed_publish(p);
+}
+
+/* 0: it is under way; -1 with errno. */
+static int changed_step(struct produce *p)
+{
+    struct member_side *side = &p->member->side[p->side];
+    const struct store_record *known;
+    int rc;
+
+    if ((p->awaits = is_behind_another(p)))
+        return 0;
+    if ((rc = look_at_file(p)) < 0)
+        return -1;
+    known = store_journal_find(side->journal, p->upath);
+    if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
+        produce_being_written(side, p->upath) ||
+        (known && known->identity.ino == p->record.identity.ino &&
+         known->identity.btime == p->record.identity.btime &&
+         entry_same(&known->entry, &p->record.entry))) {
+        produce_end_later(p, 0);
+        return 0;
+    }
+    if (known)
+        return publish_start(p);
+    p->lookup = dht_node_lookup(p->member->dht, p->upath, 0, NULL, changed_looked_up, p);
+    return p->lookup ? 0 : -1;
+}
+
+static void changed_go_on(struct member *member, const char *upath)
+{
+    struct produce *p;
+
+    DL_FOREACH(member->produces, p)
+    {
+        if (p->awaits && strcmp(p->upath, upath) == 0) {
+            if (changed_step(p) < 0)
+                produce_end_later(p, errno);
+            return; /* the next one goes on when this one has ended */
+        }
+    }
+}
+
+int produce_changed(struct member *member, enum engine_side side, const char *upath,
+                    produce_fn fn, void *arg)
+{
+    struct produce *p;
+    int rc;
+
+    if (!member->side[side].dir) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (!(p = produce_create(member, side, upath, fn, arg)))
+        return -1;
+    if ((rc = look_at_file(p)) < 0)
+        goto error;
+    if (rc == 0 && !S_ISREG(p->record.entry.mode)) {
+        produce_free(p);
+        return produce_start(member, side, upath, 0, fn, arg);
+    }
+    if (changed_step(p) < 0)
+        goto error;
+    return 0;
+error:
+    rc = errno;
+    produce_free(p);
+    errno = rc;
+    return -1;
+}
+
+/* --- withdraw --- */
+
+/* What is older than `version` (NULL: anything). */
+static void forget(struct member *member, const char *upath,
+                   const struct dyad_version *version)
+{
+    const struct store_record *record;
+
+    for (int s = 0; s < 2; s++) {
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            (!version || dyad_version_cmp(&record->entry.version, version) < 0))
+            store_journal_delete(member->side[s].journal, upath);
+    }
+}
+
+/* Only now the record goes: if we are killed before that, who takes over our journal finds
+ * it without a file, and withdraws it (takeover.c). */
+static void withdraw_done(void *arg, int status, const struct dyad_version *version)
+{
+    struct produce *p = arg;
+
+    DYAD_CRASH_POINT("withdraw-published");
+    forget(p->member, p->upath, version);
+    for (int s = 0; s < 2; s++)
+        if (p->member->side[s].dir)
+            store_superseded_clear(p->member->side[s].dir, p->member->side[s].session,
+                                   p->upath);
+    if (status == 0)
+        p->member->stats.withdrawn++;
+    else
+        log_error("\"%s\" was removed here but could not be withdrawn: %s", p->upath,
+                  strerror(status));
+    produce_end(p, status);
+}
+
+/* `version` of it is published. 0 or -1. */
+static int withdraw_begin(struct produce *p, const struct dyad_version *version)
+{
+    struct dyad_entry gone = {.upath = p->upath,
+                              .state = DYAD_ENTRY_WITHDRAWN,
+                              .owner = p->member->self.rank,
+                              .version = *version};
+
+    DYAD_CRASH_POINT("withdraw-begin");
+    memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);
+    return dht_node_publish(p->member->dht, &gone, withdraw_done, p);
+}
+
+static bool lies_here(const struct member *member, const struct dyad_entry *entry)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct store_dir *dir = member->side[s].dir;
+        if (dir && dyad_storage_equal(entry->storage, store_dir_id(dir)))
+            return true;
+    }
+    return false;
+}
+
+/* Or it may be. */
+static bool is_here(const struct member *member, const char *upath)
+{
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].dir && !store_dir_lacks(member->side[s].dir, upath))
+            return true;
+    return false;
+}
+
+static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct produce *p = arg;
+
+    p->lookup = NULL;
+    dirs_forget(p->member, p->upath);
+    /* What a dead process has left is withdrawn because it was not here: it may have been
+     * made anew since. */
+    if (p->only_here && is_here(p->member, p->upath)) {
+        produce_end(p, ENOENT);
+        return;
+    }
+    /* Only what is published leaves a tombstone: a program's temporary files are no news.
+     */
+    if (status != 0) {
+        forget(p->member, p->upath, NULL);
+        produce_end(p, status);
+        return;
+    }
+    if (p->only_here && !lies_here(p->member, entry)) {
+        forget(p->member, p->upath, &entry->version);
+        produce_end(p, ENOENT);
+        return;
+    }
+    if (withdraw_begin(p, &entry->version) < 0)
+        produce_end(p, errno);
+}
+
+/* What this rank has published, and nobody has told it of a newer version. */
+static const struct store_record *own_record(const struct member *member, const char *upath)
+{
+    const struct store_record *record;
+
+    for (int s = 0; s < 2; s++)
+        if (member->side[s].journal &&
+            (record = store_journal_find(member->side[s].journal, upath)) &&
+            record->kind == STORE_RECORD_ORIGINAL)
+            return record;
+    return NULL;
+}
+
+static int withdraw_start(struct member *member, const char *upath, bool only_here,
+                          produce_fn fn, void *arg)
+{
+    enum engine_side side =
+        member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    struct produce *p = produce_create(member, side, upath, fn, arg);
+    const struct store_record *own = only_here ? NULL : own_record(member, upath);
+
+    if (!p)
+        return -1;
+    /* What is removed here goes, whoever has published it since; of our own the homes need
+     * not be asked: they may be silent, and others take the tombstone in their place. */
+    if (own) {
+        dirs_forget(member, upath);
+        if (withdraw_begin(p, &own->entry.version) == 0)
+            return 0;
+        produce_free(p);
+        errno = ENOMEM;
+        return -1;
+    }
+    p->only_here = only_here;
+    if (!(p->lookup =
+              dht_node_lookup(member->dht, upath, 0, NULL, withdraw_looked_up, p))) {
+        produce_free(p);
+        return -1;
+    }
+    return 0;
+}
+
+int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
+{
+    return withdraw_start(member, upath, false, fn, arg);
+}
+
+int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
+                          void *arg)
+{
+    return withdraw_start(member, upath, true, fn, arg);
+}
+
+/* --- what an earlier member of this rank had published --- */
+
+struct restore {
+    struct member_side *side;
+    struct member *member;
+    char **lost;
+    size_t nlost, nrestored;
+};
+
+bool produce_is_superseded(const struct member_side *side, const char *upath,
+                           const struct stat *st)
+{
+    return store_superseded_may(st->st_mode, st->st_nlink) &&
+           store_superseded(store_dir_real_path(side->dir), side->session, upath,
+                            st->st_ino);
+}
+
+bool produce_is_same(struct member_side *side, const struct store_record *record)
+{
+    struct stat st;
+    struct store_identity id;
+    int fd = store_dir_open(side->dir, record->entry.upath, O_PATH | O_NOFOLLOW, 0);
+    bool same;
+
+    if (fd < 0)
+        return false;
+    /* Of a directory or a link nothing changes as long as it is the same one. */
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+        same = store_identity_read(fd, &id) == 0 && id.ino == record->identity.ino &&
+               id.btime == record->identity.btime &&
+               (st.st_mode & S_IFMT) == (record->entry.mode & S_IFMT);
+        close(fd);
+        return same;
+    }
+    /* Not ctime: chmod, link and rename leave the bytes alone. A writer leaves a mark. */
+    same = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
+           id.ino == record->identity.ino && id.btime == record->identity.btime &&
+           id.size == record->entry.size && st.st_mtim.tv_sec == record->entry.mtime_sec &&
+           (uint32_t)st.st_mtim.tv_nsec == record->entry.mtime_nsec;
+    close(fd);
+    return same;
+}
+
+bool produce_still_there(struct member_side *side, const struct store_record *record)
+{
+    const struct store_identity *id = &record->identity;
+
+    return produce_is_same(side, record) &&
+           !(S_ISREG(record->entry.mode) &&
+             store_marks_dirty(side->marks, NULL, id->ino, id->btime, NULL));
+}
+
+/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
+ * from somebody like that. The record goes when the homes know. */
+static bool is_gone(const struct restore *restore, const struct store_record *record)
+{
+    return record->kind == STORE_RECORD_ORIGINAL &&
+           store_dir_lacks(restore->side->dir, record->entry.upath);
+}
+
+/* Also what its image had begun to publish when it ended. */
+static bool is_restored(struct member_side *side, const struct store_record *record)
+{
+    return record->kind == STORE_RECORD_ORIGINAL
+               ? adopt_here(side, record, NULL) == ADOPT_HERE_SAME
+               : produce_still_there(side, record);
+}
+
+static int restore_one(const struct store_record *record, void *arg)
+{
+    struct restore *restore = arg;
+    struct dyad_entry entry = record->entry;
+    char **lost;
+
+    if (is_restored(restore->side, record)) {
+        entry.owner = restore->member->self.rank;
+        /* Homes that have changed since do not know of the copy. */
+        if (record->kind == STORE_RECORD_COPY)
+            dht_node_hold(restore->member->dht, entry.upath, &entry.version);
+        /* While this rank had no member nobody was told that it is out of date. */
+        if (record->kind == STORE_RECORD_COPY)
+            adopt_check_copy(restore->member,
+                             (enum engine_side)(restore->side - restore->member->side),
+                             record);
+        if (record->kind == STORE_RECORD_ORIGINAL &&
+            dht_node_restore(restore->member->dht, &entry) == 0) {
+            restore->nrestored++;
+            if (S_ISDIR(entry.mode))
+                dirs_restored(restore->member,
+                              (enum engine_side)(restore->side - restore->member->side),
+                              record);
+        }
+        return 0;
+    }
+    if (is_gone(restore, record)) {
+        adopt_gone_add(restore->member,
+                       (enum engine_side)(restore->side - restore->member->side), record);
+        return 0;
+    }
+    if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
+        restore->lost = lost;
+        if ((lost[restore->nlost] = strdup(record->entry.upath)))
+            restore->nlost++;
+    }
+    return 0;
+}
+
+void produce_restore(struct member *member)
+{
+    for (int s = 0; s < 2; s++) {
+        struct restore restore = {.side = &member->side[s], .member = member};
+        if (!restore.side->journal ||
+            (s == 1 && restore.side->journal == member->side[0].journal))
+            continue;
+        store_journal_foreach(restore.side->journal, restore_one, &restore);
+        for (size_t i = 0; i < restore.nlost; i++) {
+            store_journal_delete(restore.side->journal, restore.lost[i]);
+            free(restore.lost[i]);
+        }
+        free(restore.lost);
+        if (restore.nrestored > 0)
+            log_info("serving %zu files that this rank published before it was replaced",
+                     restore.nrestored);
+    }
+}
+
+static bool is_pending(struct member *member)
+{
+    return member->produces != NULL;
+}
+
+const struct member_module produce_module = {
+    .name = "produce",
+    .pending = is_pending,
+    .destroy = produce_destroy,
+};

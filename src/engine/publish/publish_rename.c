@@ -1,0 +1,194 @@
+/*
+ * publish_rename.c - new names for what is published, a whole tree of it if need be
+ *
+ * What is below the new name is found on disk, by a pool thread. Then each new name is
+ * published, a directory before what is in it, and each old one withdrawn, a directory
+ * after what was in it, so that other nodes can make and remove their directories.
+ *
+ * A file that is still being written is published under its new name by its close; until
+ * then that name is to others what it was (late_names.c). One whose writer was killed is
+ * published by nobody: what had its new name is withdrawn, for it is no more, and the
+ * copies of it are out of date. (Of who died just now nobody may have found that yet. A
+ * process that has closed the file, and not yet said so, lives.)
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/core/member.h"
+#include "util/log.h"
+
+struct rename_op {
+    struct engine_io io;
+    struct member *member;
+    enum engine_side side;
+    char *from, *to; /* from "": a link */
+    produce_fn fn;
+    void *arg;
+    char **files; /* parts behind `to`: "" for `to` itself */
+    size_t nfiles, next;
+    bool withdrawing;
+    bool left; /* produce_rename_left() */
+    int status;
+    struct net_post post;
+};
+
+static void rename_free(struct rename_op *op)
+{
+    for (size_t i = 0; i < op->nfiles; i++)
+        free(op->files[i]);
+    free(op->files);
+    free(op->from);
+    free(op->to);
+    free(op);
+}
+
+static int rename_found(const char *upath, const struct stat *st, void *arg)
+{
+    struct rename_op *op = arg;
+    char **files;
+
+    (void)st;
+    if ((op->nfiles & (op->nfiles + 1)) == 0) { /* full at 2^n - 1 */
+        files = realloc(op->files, (2 * op->nfiles + 1) * sizeof(*files));
+        if (!files)
+            return ENOMEM;
+        op->files = files;
+    }
+    if (!(op->files[op->nfiles] = strdup(upath + strlen(op->to))))
+        return ENOMEM;
+    op->nfiles++;
+    return 0;
+}
+
+static void rename_walk(void *arg)
+{
+    struct rename_op *op = arg;
+    struct stat st;
+
+    op->side = ENGINE_PRODUCER;
+    if (!op->member->side[op->side].dir ||
+        store_dir_stat(op->member->side[op->side].dir, op->to, &st) < 0)
+        op->side = ENGINE_CONSUMER;
+    if (!op->member->side[op->side].dir)
+        return;
+    int rc = store_dir_walk(op->member->side[op->side].dir, op->to, rename_found, op);
+    if (rc != 0 && !(rc < 0 && errno == ENOENT))
+        op->status = rc < 0 ? errno : rc;
+}
+
+static void rename_step(struct rename_op *op);
+
+static void rename_stepped(void *arg, int status)
+{
+    struct rename_op *op = arg;
+
+    if (status && status != ENOENT && !op->status)
+        op->status = status;
+    rename_step(op);
+}
+
+/* All who had it open for writing were killed. */
+static bool is_abandoned(struct member_side *side, const char *upath)
+{
+    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    struct store_mark_info info = {.state = STORE_MARK_FREE};
+    struct store_identity id;
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        while (store_marks_dirty(side->marks, NULL, id.ino, id.btime, &info) &&
+               info.state == STORE_MARK_DIRTY && info.pid != getpid() &&
+               store_marks_ruling_due(side->marks, info.mark, fd) &&
+               store_marks_left(side->marks, info.mark) &&
+               store_marks_rule(side->marks, info.mark, fd))
+            ;
+    close(fd);
+    return info.state == STORE_MARK_ABANDONED;
+}
+
+static void rename_step(struct rename_op *op)
+{
+    char name[2 * DYAD_UPATH_MAX + 2];
+
+    for (;;) {
+        if (op->next == op->nfiles) {
+            if (op->withdrawing || !op->from[0]) {
+                op->fn(op->arg, op->status);
+                rename_free(op);
+                return;
+            }
+            op->withdrawing = true;
+            op->next = 0;
+            continue;
+        }
+        /* A directory is made before what is in it, and removed after. */
+        const char *behind =
+            op->files[op->withdrawing ? op->nfiles - 1 - op->next : op->next];
+        op->next++;
+        snprintf(name, sizeof(name), "%s%s", op->withdrawing ? op->from : op->to, behind);
+        int rc;
+        if (op->withdrawing) {
+            rc = op->left ? produce_withdraw_left(op->member, name, rename_stepped, op)
+                          : produce_withdraw(op->member, name, rename_stepped, op);
+        } else if (produce_being_written(&op->member->side[op->side], name)) {
+            late_note(op->member, op->side, name);
+            shared_named(op->member, op->side, name);
+            if (!is_abandoned(&op->member->side[op->side], name))
+                continue;
+            log_debug("\"%s\" is what a killed process has left: withdrawn", name);
+            rc = produce_withdraw(op->member, name, rename_stepped, op);
+        } else {
+            rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
+        }
+        if (rc == 0)
+            return;
+        if (!op->status)
+            op->status = errno;
+    }
+}
+
+static void rename_walked(void *arg)
+{
+    struct rename_op *op = arg;
+
+    if (op->from[0])
+        shared_renamed(op->member, op->from, op->to);
+    rename_step(arg);
+}
+
+static int rename_start(struct member *member, const char *from, const char *to, bool left,
+                        produce_fn fn, void *arg)
+{
+    struct rename_op *op = calloc(1, sizeof(*op));
+
+    if (!op || !(op->from = strdup(from)) || !(op->to = strdup(to))) {
+        if (op)
+            rename_free(op);
+        errno = ENOMEM;
+        return -1;
+    }
+    op->member = member;
+    op->left = left;
+    op->fn = fn;
+    op->arg = arg;
+    engine_io_submit(member->io, &op->io, rename_walk, rename_walked, op);
+    return 0;
+}
+
+int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
+                   void *arg)
+{
+    return rename_start(member, from, to, false, fn, arg);
+}
+
+int produce_rename_left(struct member *member, const char *from, const char *to,
+                        produce_fn fn, void *arg)
+{
+    return rename_start(member, from, to, true, fn, arg);
+}

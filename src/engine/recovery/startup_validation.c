@@ -1,0 +1,226 @@
+/*
+ * startup_validation.c - not before this rank has looked at what was left on its node
+ *
+ * While nobody lived here (or a rank of the node was in exec, or killed) newer versions may
+ * have been published, of which the copies here know nothing. The first look is what
+ * takeover.c does when a member has joined: the journals of the dead are taken over, and
+ * each copy, of theirs or of an earlier member of this rank, is compared with its homes.
+ * What is out of date is removed. As long as that is not over the rank's processes ask
+ * before they open a complete file (client_look.c), and such a request is held here until
+ * this one file is decided: the journals have been read, its own comparison is done, and a
+ * file that had to go is gone. When all are decided the processes are told by the line in
+ * the table of the marks (store/looked.h), and ask no more.
+ *
+ * Another member of the node may have been quicker to take a dead rank's journal: then our
+ * own look finds nothing, and the copies wait for its comparisons. So our look is over when
+ * no other of our session is in the midst of its own (OTHERS_AGAIN: there is no event that
+ * tells, and it is rare); nobody waits for those who wait only for others. If that one is
+ * killed, takeover.c sees its death and looks again, which begins before the line is free
+ * of it or a moment later; nothing of it is ours to wait for then, but that look.
+ *
+ * Bounded from its beginning, whatever it waits for: if homes cannot be reached, by what an
+ * open may take to find that out (DYAD_JOIN_TIMEOUT) beside what a name takes that they do
+ * not know. Then copies are as good as those beyond a cut.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "boot/claim.h"
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "store/looked.h"
+#include "util/log.h"
+
+#define OTHERS_AGAIN (20 * UTIL_NSEC_PER_MSEC)
+
+struct first_look {
+    struct member *member;
+    bool read; /* the journals have been */
+    uint64_t until;
+    bool over;
+    struct net_timer *timer;
+    struct first_look_wait *waits;
+};
+
+static const struct member_side *side_of(const struct first_look *look)
+{
+    return &look->member->side[ENGINE_CONSUMER];
+}
+
+/* upath NULL: anything. */
+static bool is_decided(const struct first_look *look, const char *upath)
+{
+    struct member *member = look->member;
+
+    return look->over || (look->read && !adopt_undecided(member, upath) &&
+                          !invalidate_pending(member, upath) &&
+                          !(side_of(look)->marks &&
+                            store_looked_others(side_of(look)->marks, look->member->line)));
+}
+
+static void set_timer(struct first_look *look, uint64_t now)
+{
+    uint64_t when = look->over ? UINT64_MAX : look->until;
+    struct first_look_wait *wait;
+
+    DL_FOREACH(look->waits, wait)
+    {
+        if (wait->until && wait->until < when)
+            when = wait->until;
+    }
+    if (!look->over && look->read && !adopt_undecided(look->member, NULL) &&
+        now + OTHERS_AGAIN < when)
+        when = now + OTHERS_AGAIN;
+    if (when == UINT64_MAX)
+        net_timer_stop(look->timer);
+    else
+        net_timer_start(look->timer, when);
+}
+
+static void waits_look(struct first_look *look, uint64_t now)
+{
+    struct first_look_wait *wait, *tmp, *ended = NULL;
+
+    /* fn may begin another wait. */
+    DL_FOREACH_SAFE(look->waits, wait, tmp)
+    {
+        bool decided = is_decided(look, wait->upath);
+        if (!decided && (!wait->until || now < wait->until))
+            continue;
+        DL_DELETE(look->waits, wait);
+        wait->error = decided ? 0 : ETIMEDOUT;
+        DL_APPEND(ended, wait);
+    }
+    DL_FOREACH_SAFE(ended, wait, tmp)
+    {
+        wait->fn(wait->arg, wait->error);
+    }
+}
+
+void first_look_step(struct member *member)
+{
+    struct first_look *look = member->first_look;
+    uint64_t now = util_clock_now();
+
+    if (!look || member->state == MEMBER_LEAVING)
+        return;
+    if (!adopt_looking(member))
+        look->read = true;
+    if (!look->over && (look->read || now >= look->until)) {
+        bool own_over = !adopt_undecided(member, NULL) && !invalidate_pending(member, NULL);
+        if (side_of(look)->marks)
+            store_looked_set(side_of(look)->marks, look->member->line,
+                             own_over ? STORE_LOOKED_OWN : STORE_LOOKING);
+        if (!is_decided(look, NULL) && now >= look->until)
+            log_warn(
+                "whether all copies of files on this node are up to date nobody can say "
+                "yet: their homes cannot be reached");
+        else if (!is_decided(look, NULL))
+            goto wait;
+        look->over = true;
+        if (side_of(look)->marks)
+            store_looked_set(side_of(look)->marks, look->member->line, STORE_LOOKED);
+    }
+wait:
+    if (look->waits)
+        waits_look(look, now);
+    set_timer(look, now);
+}
+
+void first_look_read(struct member *member)
+{
+    if (member->first_look)
+        member->first_look->read = true;
+}
+
+static void look_again(void *arg)
+{
+    first_look_step(arg);
+}
+
+int first_look_begin(struct member *member)
+{
+    struct first_look *look = calloc(1, sizeof(*look));
+
+    if (!look || !(look->timer = net_timer_create(member->loop, look_again, member))) {
+        free(look);
+        log_error("cannot look at what was left on this node: %s", strerror(ENOMEM));
+        return -1;
+    }
+    look->member = member;
+    look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
+                  seconds_ns(ADOPT_UNKNOWN_BOUND);
+    member->first_look = look;
+    return 0;
+}
+
+void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,
+                     uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg)
+{
+    struct first_look *look = member->first_look;
+    uint64_t now;
+
+    if (!look || is_decided(look, upath)) {
+        fn(arg, 0);
+        return;
+    }
+    now = util_clock_now();
+    *wait = (struct first_look_wait){
+        .upath = upath,
+        .until = timeout_ms ? now + timeout_ms * UTIL_NSEC_PER_MSEC : 0,
+        .fn = fn,
+        .arg = arg,
+    };
+    DL_APPEND(look->waits, wait);
+    adopt_hurry(member, upath);
+    set_timer(look, now);
+}
+
+bool first_look_must_tell(const struct member *member)
+{
+    return member->first_look && member->first_look->over &&
+           member->first_look->member->line < 0;
+}
+
+static void resumed(struct member *member, uint64_t ns)
+{
+    struct first_look *look = member->first_look;
+    struct first_look_wait *wait;
+
+    if (!look || look->over)
+        return;
+    look->until += ns;
+    DL_FOREACH(look->waits, wait)
+    {
+        if (wait->until)
+            wait->until += ns;
+    }
+    set_timer(look, util_clock_now());
+}
+
+static void first_look_end(struct member *member)
+{
+    struct first_look *look = member->first_look;
+    struct first_look_wait *wait, *tmp, *waits;
+
+    if (!look)
+        return;
+    waits = look->waits;
+    look->waits = NULL;
+    look->over = true;
+    DL_FOREACH_SAFE(waits, wait, tmp)
+    {
+        wait->fn(wait->arg, ESHUTDOWN);
+    }
+    net_timer_destroy(look->timer);
+    free(look);
+    member->first_look = NULL;
+}
+
+const struct member_module first_look_module = {
+    .name = "first_look",
+    .resumed = resumed,
+    .shut = first_look_end,
+};

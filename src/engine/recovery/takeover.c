@@ -1,0 +1,431 @@
+/*
+ * takeover.c - what the dead of this node have left: their files are served on, their
+ * copies are checked
+ *
+ * A rank's journal says what it has published and fetched; it lies in the DMD, where every
+ * member of the node sees it, and names the rank's claim (its label). A rank is certainly
+ * dead if its journal is not open in any process, and nobody holds its claim. A rank in the
+ * midst of exec holds it. Both are looked at with the journal's lock in hand, so of several
+ * who see a death exactly one takes over, and a new member of that rank, should one come
+ * (boot/claim.h), waits for the lock before it reads what is left for it.
+ *
+ * A look (on a pool thread) reads the journals of our session that are left alone and
+ * compares each record with the disk. Then, on the loop, some records at a time:
+ * - published there, and still that file: into our journal, and to the table with ourselves
+ *   as the owner, version unchanged (dht_node_restore());
+ * - published there, and removed (who removed it died before it said so): a tombstone, and
+ *   into our journal until the homes have it (takeover_gone.c);
+ * - published there, or about to be when its rank was killed (the journal has it before the
+ *   homes are told), with the mark of a close that was cut short: the same, for all of it
+ *   was written;
+ * - being written by a process that lives: that one publishes it. (It may be the dead rank
+ *   itself, which has let go of its journal and its claim and ends just now: it is looked
+ * at again.)
+ * - something else: half of a version, its writer killed in the midst of it, or what a
+ *   program without the wrapper has made of it. The version that was published is nowhere
+ *   any more. With a launcher an open fails for that, with a line that names the dead owner
+ *   (EHOSTUNREACH). In a session directory it would wait for somebody of this node to serve
+ *   it, for ever: so there it is withdrawn, too, and an open waits for somebody to write
+ * it. (Not on storage that nodes share, where somebody of another may be writing it.)
+ * - a copy: into our journal, and the homes are asked whether it is still the newest; that
+ *   makes us a holder who is told. If it is not, it goes.
+ * Only then is the journal emptied, in one step. Killed before that, somebody takes over
+ * both journals, and finds the same; what is taken twice is taken once. The file itself
+ * stays: it has the count of the rank's members.
+ *
+ * A journal that could not be written (journal_retry.c) may not know what was published
+ * last. So who is asked for such a file (serve_other.c), or finds it here with a dead
+ * writer's mark, has it looked at in the same way, by the entry in place of a record
+ * (adopt_wanted()).
+ *
+ * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
+ * rank, unless all homes of a name die at one moment (dht/node_leave.c). A record that was
+ * withdrawn is gone from the journal, so nothing comes back to life.
+ *
+ * takeover_look.c is the look, takeover_watch.c hears of deaths, takeover_copies.c checks
+ * copies, takeover_renames.c sees to renames that a death has cut short.
+ *
+ * What the homes ask (INVALIDATE for what a dead or silent rank has) does not wait for any
+ * of this: node_files.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <utlist.h>
+
+#include "boot/claim.h"
+#include "engine/recovery/takeover_impl.h"
+#include "engine/core/module.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+/* Records taken at a time: ~1 ms of the loop. */
+#define BATCH 256
+
+static void look_start(struct adopt *a);
+
+/* --- on the loop: what was found --- */
+
+/* Into our journal, with ourselves as the owner. */
+static void take_record(struct adopt *a, struct left *left,
+                        const struct store_record *found)
+{
+    struct member *member = a->member;
+    struct store_record record = *found;
+
+    if (record.kind == STORE_RECORD_ORIGINAL)
+        record.entry.owner = member->self.rank;
+    if (store_journal_put(member->side[left->side].journal, &record) < 0)
+        left->keep = true; /* was logged */
+    DYAD_CRASH_POINT("adopt-put");
+    if (record.kind == STORE_RECORD_COPY) {
+        adopt_check_copy(member, left->side, &record);
+        left->copies++;
+        return;
+    }
+    if (dht_node_restore(member->dht, &record.entry) < 0)
+        log_error("out of memory: \"%s\" is not published again", record.entry.upath);
+    if (S_ISDIR(record.entry.mode))
+        dirs_restored(member, left->side, &record);
+    left->files++;
+}
+
+/* Nothing is to be taken: we have as much to say of it, or more. A directory is on the disk
+ * of this node once, and all its ranks that use it have a record of it: whoever has not
+ * published it is not its owner for that. */
+static bool is_ours(const struct store_record *own, const struct store_record *found)
+{
+    int order = own ? dyad_version_cmp(&own->entry.version, &found->entry.version) : -1;
+
+    return order > 0 || (order == 0 && (own->kind == STORE_RECORD_ORIGINAL ||
+                                        found->kind == STORE_RECORD_COPY));
+}
+
+/* We have taken it over from a third before, and so has the dead one (its journal could not
+ * be emptied): the homes know whoever told them last. */
+static bool is_ours_too(const struct member *member, const struct store_record *own,
+                        const struct store_record *found)
+{
+    /* Of what is to be withdrawn (takeover_gone.c) the dead one is the owner there, too. */
+    return own && own->kind == STORE_RECORD_ORIGINAL &&
+           own->entry.owner == member->self.rank && found->kind == STORE_RECORD_ORIGINAL &&
+           dyad_version_cmp(&own->entry.version, &found->entry.version) == 0;
+}
+
+/* --- what is being written --- */
+
+/* Its writer may be the dead rank itself, which has closed its journal and its claim, and
+ * ends at this moment. Who lives publishes the file. */
+#define LATER_FIRST (50 * UTIL_NSEC_PER_MSEC)
+#define LATER_TRIES 7 /* 6 s in all */
+
+static struct asked *asked_new(const struct store_record *record, uint32_t rank,
+                               unsigned tries)
+{
+    size_t len = strlen(record->entry.upath);
+    struct asked *asked = calloc(1, sizeof(*asked) + len + 1);
+
+    if (!asked) {
+        log_error("out of memory: \"%s\", which a dead rank had, may not be served",
+                  record->entry.upath);
+        return NULL;
+    }
+    asked->record = *record;
+    asked->record.entry.upath = memcpy(asked->upath, record->entry.upath, len + 1);
+    asked->rank = rank;
+    asked->tries = tries;
+    return asked;
+}
+
+static void look_later(void *arg)
+{
+    struct adopt *a = arg;
+
+    LL_CONCAT(a->asked, a->later);
+    a->later = NULL;
+    adopt_look(a->member);
+}
+
+static void item_later(struct adopt *a, const struct left *left, const struct item *item)
+{
+    struct asked *asked;
+
+    if (item->tries >= LATER_TRIES ||
+        !(asked = asked_new(item->record, left->rank, item->tries + 1)))
+        return;
+    if (!a->later_timer &&
+        !(a->later_timer = net_timer_create(a->member->loop, look_later, a))) {
+        free(asked);
+        return;
+    }
+    if (!a->later || item->tries == 0)
+        net_timer_start(a->later_timer, util_clock_now() + (LATER_FIRST << item->tries));
+    LL_APPEND(a->later, asked);
+}
+
+static void take_item(struct adopt *a, struct left *left, const struct item *item)
+{
+    const struct store_record *found = item->record, *own;
+
+    own = store_journal_find(a->member->side[left->side].journal, found->entry.upath);
+    if (is_ours(own, found) || produce_pending(a->member, found->entry.upath)) {
+        if (is_ours_too(a->member, own, found) &&
+            dht_node_restore(a->member->dht, &own->entry) < 0)
+            log_error("out of memory: \"%s\" is not published again", own->entry.upath);
+        return;
+    }
+    if (item->as == FOUND_SAME) {
+        take_record(a, left, found);
+    } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {
+        if (adopt_gone_add(a->member, left->side, found) < 0)
+            left->keep = true;
+        left->removed++;
+    } else if (item->as == FOUND_LOST &&
+               !shared_storage(a->member, (enum engine_side)left->side)) {
+        adopt_gone_lost(a->member, left->side, found);
+        left->removed++;
+    } else {
+        log_debug("\"%s\", which a dead rank of this node had, was changed since",
+                  found->entry.upath);
+        if (item->as == FOUND_WRITTEN)
+            item_later(a, left, item);
+    }
+}
+
+static void take_some(void *arg);
+
+static void look_end(struct adopt *a)
+{
+    struct asked *asked, *tmp, *answering = a->answering;
+
+    a->answering = NULL;
+    LL_FOREACH_SAFE(answering, asked, tmp)
+    {
+        free(asked);
+    }
+    linger_activity(a->member);
+    a->phase = IDLE; /* not before: what is asked for from inside is the next look */
+    first_look_read(a->member);
+    if (a->again || a->asked)
+        look_start(a);
+    first_look_step(a->member);
+}
+
+static void empty_work(void *arg)
+{
+    struct adopt *a = arg;
+    struct left *left = a->left;
+
+    if (store_journal_clear(left->journal) < 0)
+        log_warn("journal %s, which was taken over, cannot be emptied: %m", left->name);
+    DYAD_CRASH_POINT("adopt-emptied");
+}
+
+static void take_next(struct adopt *a)
+{
+    if (!a->left) {
+        look_end(a);
+        return;
+    }
+    a->phase = TAKING;
+    net_loop_post(a->member->loop, &a->post, take_some, a);
+}
+
+static void empty_done(void *arg)
+{
+    struct adopt *a = arg;
+    struct left *left = a->left;
+
+    DL_DELETE(a->left, left);
+    adopt_left_free(left);
+    take_next(a);
+}
+
+static void take_some(void *arg)
+{
+    struct adopt *a = arg;
+    struct left *left = a->left;
+
+    for (int i = 0; i < BATCH && left->at < left->nitems; i++)
+        take_item(a, left, &left->items[left->at++]);
+    if (left->at < left->nitems) {
+        net_loop_post(a->member->loop, &a->post, take_some, a);
+        return;
+    }
+    DYAD_CRASH_POINT("adopt-taken");
+    if (left->nitems > left->nasked || left->files > 0 || left->removed > 0)
+        log_info(
+            "a rank of this node is dead: of what it left (journal %s) this one serves %zu "
+            "files and keeps %zu copies; %zu had been removed",
+            left->name, left->files, left->copies, left->removed);
+    if (left->keep && left->journal) {
+        DL_DELETE(a->left, left);
+        DL_APPEND(a->kept, left);
+        take_next(a);
+        return;
+    }
+    if (!left->journal || store_journal_count(left->journal) == 0) {
+        DL_DELETE(a->left, left);
+        adopt_left_free(left);
+        take_next(a);
+        return;
+    }
+    a->phase = EMPTYING;
+    engine_io_submit(a->member->io, &a->io, empty_work, empty_done, a);
+}
+
+static void look_done(void *arg)
+{
+    struct adopt *a = arg;
+
+    adopt_watch_found(a); /* may ask for another look: the next, and not beside this one */
+    DYAD_CRASH_POINT("adopt-begin");
+    adopt_renames_settle(a);
+    take_next(a);
+}
+
+static void look_start(struct adopt *a)
+{
+    a->again = false;
+    a->watches = a->fd >= 0; /* if it ends meanwhile there is another look */
+    a->phase = LOOKING;
+    a->answering = a->asked;
+    a->asked = NULL;
+    linger_activity(a->member);
+    engine_io_submit(a->member->io, &a->io, adopt_look_work, look_done, a);
+}
+
+/* --- the member's side --- */
+
+static struct adopt *adopt_get(struct member *member)
+{
+    struct adopt *a = member->adopt;
+
+    if (a)
+        return a;
+    if (!(a = calloc(1, sizeof(*a))))
+        return NULL;
+    a->member = member;
+    a->fd = a->neighbour_fd = -1;
+    a->prefix_len = member_sides_journal_name(member, a->name, sizeof(a->name));
+    a->claim_len =
+        boot_claim_address(member->identity, member->config->kvs_namespace, &a->claim);
+    member->adopt = a;
+    return a;
+}
+
+void adopt_look(struct member *member)
+{
+    struct adopt *a;
+
+    if ((member->state != MEMBER_JOINED && member->state != MEMBER_EXITING) ||
+        !(a = adopt_get(member)))
+        return;
+    if (a->phase != IDLE)
+        a->again = true;
+    else
+        look_start(a);
+}
+
+void adopt_wanted(struct member *member, const struct dyad_entry *entry)
+{
+    const struct store_record record = {.kind = STORE_RECORD_ORIGINAL, .entry = *entry};
+    struct adopt *a = adopt_get(member);
+    struct asked *asked;
+
+    if (!a || entry->owner == member->self.rank ||
+        !(asked = asked_new(&record, entry->owner, 0)))
+        return;
+    LL_APPEND(a->asked, asked);
+    adopt_look(member);
+}
+
+bool adopt_looking(const struct member *member)
+{
+    return member->adopt && member->adopt->phase != IDLE;
+}
+
+bool adopt_undecided(const struct member *member, const char *upath)
+{
+    return adopt_looking(member) || adopt_copies_undecided(member, upath);
+}
+
+static bool adopt_pending(struct member *member)
+{
+    return adopt_looking(member) || (member->adopt && member->adopt->later) ||
+           adopt_copies_pending(member) || adopt_gone_pending(member) ||
+           adopt_renames_pending(member);
+}
+
+static void lefts_free(struct left *list)
+{
+    struct left *left, *tmp;
+
+    DL_FOREACH_SAFE(list, left, tmp)
+    {
+        adopt_left_free(left);
+    }
+}
+
+static void asked_free(struct asked *list)
+{
+    struct asked *asked, *tmp;
+
+    LL_FOREACH_SAFE(list, asked, tmp)
+    {
+        free(asked);
+    }
+}
+
+static void adopt_destroy(struct member *member)
+{
+    struct adopt *a = member->adopt;
+
+    adopt_gone_stop(member);
+    adopt_copies_stop(member);
+    if (!a)
+        return;
+    adopt_renames_stop(a);
+    adopt_watch_stop(a);
+    asked_free(a->asked);
+    asked_free(a->answering);
+    asked_free(a->later);
+    if (a->later_timer)
+        net_timer_destroy(a->later_timer);
+    lefts_free(a->left);
+    lefts_free(a->kept);
+    free(a->absent);
+    free(a);
+    member->adopt = NULL;
+}
+
+static void adopt_joined(struct member *member)
+{
+    first_look_begin(member);
+    produce_restore(member);
+    adopt_look(member);
+    first_look_step(member);
+}
+
+static void adopt_peer_down(struct member *member, uint32_t rank)
+{
+    if (!net_is_guest(rank) &&
+        member->job->node[rank] == member->job->node[member->self.rank])
+        adopt_look(member);
+}
+
+/* A server of the node takes over what a step of a workflow leaves (servers.c). */
+static void adopt_peer_left(struct member *member, const struct net_peer *peer)
+{
+    if (member->self.serves && strcmp(peer->node, member->self.node) == 0)
+        adopt_watch(member, peer->pid);
+}
+
+const struct member_module adopt_module = {
+    .name = "adopt",
+    .joined = adopt_joined,
+    .peer_down = adopt_peer_down,
+    .peer_left = adopt_peer_left,
+    .pending = adopt_pending,
+    .destroy = adopt_destroy,
+};

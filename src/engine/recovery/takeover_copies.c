@@ -1,0 +1,201 @@
+/*
+ * takeover_copies.c - copies of which this rank was not told for some time: are they still
+ * what is published?
+ *
+ * Copies that a dead rank of the node has left, and those of an earlier member of this rank
+ * (takeover.c, produce_restore()). Each is looked up, which makes us a holder who is told,
+ * and goes if a newer version is known, or if nobody knows it for some time: then nobody
+ * would tell us of the next version either. As long as its homes cannot be reached it is
+ * asked for again (retry_queue.c).
+ *
+ * The rule of what nobody knows is that of revalidate.c, too.
+ */
+#include <errno.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/retry_queue.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+/* The first pause when they do not know it; they double, up to MEMBER_ASK_AGAIN. */
+#define CHECKS_SOON (50 * UTIL_NSEC_PER_MSEC)
+#define CHECKS_TICK (CHECKS_SOON / 2)
+/* Between two questions that nobody could be asked. Those whose return would bring an
+ * answer bring up the copy as well (revalidate.c). */
+#define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
+
+struct check {
+    struct question question;
+    enum engine_side side;
+    struct dyad_version version;
+    uint64_t begun;
+    struct adopt_unknown unknown;
+};
+
+/* --- the rule --- */
+
+bool adopt_unknown_is_sure(struct adopt_unknown *unknown)
+{
+    uint64_t now = util_clock_now();
+
+    if (!unknown->since)
+        unknown->since = now;
+    return ++unknown->answers >= ADOPT_UNKNOWN_EACH &&
+           now >= unknown->since + ADOPT_UNKNOWN_TIME;
+}
+
+uint64_t adopt_unknown_by(const struct adopt_unknown *unknown)
+{
+    uint64_t sure = unknown->since + ADOPT_UNKNOWN_TIME;
+
+    return unknown->since && util_clock_now() < sure ? sure : 0;
+}
+
+void adopt_drop_unknown(struct member *member, const char *upath,
+                        const struct dyad_version *version)
+{
+    struct dyad_entry entry = {
+        .upath = upath, .state = DYAD_ENTRY_WITHDRAWN, .version = *version};
+
+    log_info(
+        "no home knows of the version of \"%s\" that this node has a copy of: it is "
+        "removed",
+        upath);
+    entry.version.incarnation++;
+    produce_invalidate(member, &entry, 0);
+    dht_node_let_go(member->dht, &entry);
+}
+
+/* --- looking them up --- */
+
+/* Still the copy that it was. */
+static bool is_wanted(const struct question *question)
+{
+    const struct check *c = (const struct check *)question;
+    const struct member *member = questions_arg(question);
+    const struct store_record *record =
+        store_journal_find(member->side[c->side].journal, question->upath);
+
+    return record && record->kind == STORE_RECORD_COPY &&
+           dyad_version_cmp(&record->entry.version, &c->version) == 0;
+}
+
+/* The homes were asked, and do not know it, or not this version. Its owner may be on its
+ * way, too: all who know of it may have left at once, and a launch that joins as a whole
+ * has a copy's home up before the owner has restored the file. True: that is the last word.
+ */
+static bool is_sure(struct check *c, struct question_pause *pause)
+{
+    if (!c->unknown.since)
+        c->question.pause = 0;
+    pause->first = CHECKS_SOON;
+    pause->most = seconds_ns(MEMBER_ASK_AGAIN);
+    if (adopt_unknown_is_sure(&c->unknown))
+        return true;
+    pause->by = adopt_unknown_by(&c->unknown);
+    return false;
+}
+
+/* That nobody could be asked is no answer. It is asked for on, ever less often once the
+ * first look does not wait for it any more (startup_validation.c). */
+static void nobody_answers(struct check *c, struct question_pause *pause)
+{
+    const struct member *member = questions_arg(&c->question);
+    uint64_t bound =
+        seconds_ns(member->config->join_timeout) + seconds_ns(ADOPT_UNKNOWN_BOUND);
+
+    c->unknown = (struct adopt_unknown){0};
+    pause->first = pause->most = seconds_ns(MEMBER_ASK_AGAIN);
+    if (util_clock_now() - c->begun > bound)
+        pause->most = CHECKS_PAUSE_MAX;
+}
+
+static enum question_next answered(struct question *question, int status,
+                                   const struct dyad_entry *entry,
+                                   struct question_pause *pause)
+{
+    struct check *c = (struct check *)question;
+    struct member *member = questions_arg(question);
+    int order = entry ? dyad_version_cmp(&entry->version, &c->version) : -1;
+    /* An older one is what homes say that have not heard of it again yet. */
+    bool known =
+        (status == 0 && order >= 0) || (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
+
+    if (!is_wanted(question))
+        return QUESTION_OVER;
+    if (!known && status != 0 && status != ENOENT) {
+        nobody_answers(c, pause);
+        return QUESTION_PUT_OFF;
+    }
+    if (!known && !is_sure(c, pause))
+        return QUESTION_PUT_OFF;
+    if (order > 0)
+        produce_invalidate(member, entry, 0);
+    else if (status != 0 || order != 0)
+        adopt_drop_unknown(member, question->upath, &c->version);
+    return QUESTION_OVER;
+}
+
+static void stepped(void *arg)
+{
+    struct member *member = arg;
+
+    if (!adopt_copies_pending(member))
+        linger_activity(member);
+    first_look_step(member);
+}
+
+static const struct questions_ops ops = {
+    .size = sizeof(struct check),
+    .window = 64,
+    .flags = NET_LOOKUP_COPY,
+    .tick = CHECKS_TICK,
+    .is_wanted = is_wanted,
+    .answered = answered,
+    .stepped = stepped,
+};
+
+void adopt_check_copy(struct member *member, enum engine_side side,
+                      const struct store_record *record)
+{
+    struct member_run *run = run_of(member);
+    struct check *c;
+
+    if (!run->copies)
+        run->copies = questions_create(member, &ops, member);
+    if (!(c = questions_add(run->copies, record->entry.upath))) {
+        log_error("out of memory: \"%s\" is not compared with what is published",
+                  record->entry.upath);
+        return;
+    }
+    c->side = side;
+    c->version = record->entry.version;
+    c->begun = util_clock_now();
+    questions_go_on(run->copies);
+}
+
+bool adopt_copies_undecided(const struct member *member, const char *upath)
+{
+    const struct questions *copies = run_of((struct member *)member)->copies;
+
+    return upath ? questions_find(copies, upath) != NULL : questions_any(copies);
+}
+
+void adopt_hurry(struct member *member, const char *upath)
+{
+    struct question *question = questions_find(run_of(member)->copies, upath);
+
+    if (question)
+        question_hurry(question);
+}
+
+bool adopt_copies_pending(struct member *member)
+{
+    return questions_asking(run_of(member)->copies);
+}
+
+void adopt_copies_stop(struct member *member)
+{
+    questions_destroy(run_of(member)->copies);
+    run_of(member)->copies = NULL;
+}

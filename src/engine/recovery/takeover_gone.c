@@ -1,0 +1,239 @@
+/*
+ * takeover_gone.c - what a dead rank had published and was removed: its withdrawal, by us
+ *
+ * Who removed the file died before it had said so. The tombstone has the place behind the
+ * version that the dead rank had published, which we know from its journal, and so before
+ * whatever was published later: as long as the homes knew that version, for who publishes
+ * anew is raised above what they know. If they have died meanwhile they may not, and then a
+ * newer file may have a lower version; the tombstone would take that one away. So the homes
+ * are asked first, and it is withdrawn only if exactly that version is in force. If nothing
+ * is, or another version, nothing of the dead rank is to be seen, and nobody is left who
+ * would publish it again.
+ *
+ * Between the answer and the tombstone somebody may publish: at homes that know the dead
+ * version, so above the tombstone, which they refuse. It could take a newer file away only
+ * if all of them died at that moment, as any owner's republication could (docs/dht.md).
+ *
+ * As long as no home can be reached it is asked again (retry_queue.c), and when a rank was
+ * lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
+ * as it was, until all homes have the tombstone or it turns out that none is needed. So if
+ * we die, too, whoever adopts ours finds a record without a file, and does the same; so
+ * does the next member of this rank (produce_restore()), which finds there also what an
+ * earlier one of its own had no time to withdraw.
+ *
+ * In a session directory the same is done about what is here, but not as it was published
+ * (takeover.c), without a record: that would say that it can be served.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/retry_queue.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+#define STEPS 4
+
+struct gone {
+    struct question question;
+    struct gone *prev, *next; /* utlist: settling */
+    struct member *member;
+    enum engine_side side;
+    struct dyad_version version; /* the dead rank's */
+    uint8_t storage[DYAD_STORAGE_ID_LEN];
+};
+
+struct adopt_gone {
+    struct questions *questions;
+    struct gone *settling; /* not all homes have the tombstone yet */
+};
+
+static const struct store_record *own_record(const struct gone *gone)
+{
+    return store_journal_find(gone->member->side[gone->side].journal, gone->question.upath);
+}
+
+/* Has this rank had something newer to say of it since? */
+static bool is_ours(const struct gone *gone)
+{
+    const struct store_record *own = own_record(gone);
+
+    return (own && dyad_version_cmp(&own->entry.version, &gone->version) > 0) ||
+           produce_pending(gone->member, gone->question.upath);
+}
+
+/* It is withdrawn, or need not be: nobody need find it in our journal. */
+static void gone_end(struct gone *gone)
+{
+    const struct store_record *own = own_record(gone);
+
+    if (own && own->kind == STORE_RECORD_ORIGINAL &&
+        dyad_version_cmp(&own->entry.version, &gone->version) == 0 &&
+        !produce_pending(gone->member, gone->question.upath))
+        store_journal_delete(gone->member->side[gone->side].journal, gone->question.upath);
+    free(gone);
+}
+
+/* False: not to be told, for want of memory. */
+static bool withdraw(const struct gone *gone)
+{
+    struct dyad_entry entry = {
+        .upath = gone->question.upath,
+        .state = DYAD_ENTRY_WITHDRAWN,
+        .owner = gone->member->self.rank,
+        .version = gone->version,
+    };
+
+    DYAD_CRASH_POINT("adopt-gone");
+    entry.version.incarnation++;
+    memcpy(entry.storage, gone->storage, sizeof(entry.storage));
+    if (dht_node_restore(gone->member->dht, &entry) == 0)
+        return true;
+    log_error("out of memory: \"%s\", which was removed, is not withdrawn",
+              gone->question.upath);
+    return false;
+}
+
+static void table_changed(struct member *member)
+{
+    struct adopt_gone *all = run_of(member)->gone;
+    struct gone *gone;
+
+    for (int i = 0; all && i < STEPS && (gone = all->settling); i++) {
+        DL_DELETE(all->settling, gone);
+        if (dht_node_is_unsettled(member->dht,
+                                  gone->question.upath)) /* the others have their turn */
+            DL_APPEND(all->settling, gone);
+        else
+            gone_end(gone);
+    }
+}
+
+static enum question_next answered(struct question *question, int status,
+                                   const struct dyad_entry *entry,
+                                   struct question_pause *pause)
+{
+    struct gone *gone = (struct gone *)question;
+
+    (void)pause;
+    if (status != 0 && status != ENOENT && !is_ours(gone))
+        return QUESTION_PUT_OFF;
+    if (status == 0 && dyad_version_cmp(&entry->version, &gone->version) == 0 &&
+        !is_ours(gone) && withdraw(gone))
+        DL_APPEND(run_of(gone->member)->gone->settling, gone);
+    else
+        gone_end(gone);
+    return QUESTION_KEPT;
+}
+
+static void stepped(void *arg)
+{
+    if (!adopt_gone_pending(arg))
+        linger_activity(arg);
+}
+
+static const struct questions_ops ops = {
+    .size = sizeof(struct gone),
+    .window = 64,
+    .tick = UTIL_NSEC_PER_SEC / 4,
+    .pause = {.first = MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC,
+              .most = 60 * UTIL_NSEC_PER_SEC},
+    .answered = answered,
+    .stepped = stepped,
+};
+
+static struct adopt_gone *get(struct member *member)
+{
+    struct adopt_gone *all = run_of(member)->gone;
+
+    if (all)
+        return all;
+    if (!(all = calloc(1, sizeof(*all))) ||
+        !(all->questions = questions_create(member, &ops, member))) {
+        free(all);
+        return NULL;
+    }
+    return run_of(member)->gone = all;
+}
+
+static struct gone *add(struct member *member, enum engine_side side,
+                        const struct store_record *found)
+{
+    struct adopt_gone *all = get(member);
+    struct gone *gone = all ? questions_add(all->questions, found->entry.upath) : NULL;
+
+    if (!gone) {
+        log_error("out of memory: \"%s\", which is not here any more, is not withdrawn",
+                  found->entry.upath);
+        return NULL;
+    }
+    gone->member = member;
+    gone->side = side;
+    gone->version = found->entry.version;
+    memcpy(gone->storage, found->entry.storage, sizeof(gone->storage));
+    return gone;
+}
+
+int adopt_gone_add(struct member *member, enum engine_side side,
+                   const struct store_record *found)
+{
+    const struct gone *gone = add(member, side, found);
+    const struct store_record *own;
+    int rc = 0;
+
+    if (!gone)
+        return -1;
+    own = own_record(gone);
+    if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
+        rc = store_journal_put(member->side[side].journal, found); /* was logged */
+    questions_go_on(run_of(member)->gone->questions);
+    return rc;
+}
+
+void adopt_gone_lost(struct member *member, enum engine_side side,
+                     const struct store_record *found)
+{
+    if (!add(member, side, found))
+        return;
+    log_info(
+        "\"%s\" is withdrawn: who had published it was killed, and what is here is "
+        "not what it was",
+        found->entry.upath);
+    questions_go_on(run_of(member)->gone->questions);
+}
+
+static void homes_changed(struct member *member)
+{
+    if (run_of(member)->gone)
+        questions_again(run_of(member)->gone->questions);
+}
+
+bool adopt_gone_pending(struct member *member)
+{
+    return run_of(member)->gone && questions_asking(run_of(member)->gone->questions);
+}
+
+void adopt_gone_stop(struct member *member)
+{
+    struct adopt_gone *all = run_of(member)->gone;
+    struct gone *gone, *tmp;
+
+    if (!all)
+        return;
+    questions_destroy(all->questions);
+    DL_FOREACH_SAFE(all->settling, gone, tmp)
+    {
+        free(gone);
+    }
+    free(all);
+    run_of(member)->gone = NULL;
+}
+
+const struct member_module adopt_gone_module = {
+    .name = "adopt_gone",
+    .table_changed = table_changed,
+    .homes_changed = homes_changed,
+};

@@ -1,0 +1,108 @@
+/*
+ * engine/recovery/takeover_impl.h - between takeover.c, takeover_look.c and
+ * takeover_watch.c, for nobody else
+ */
+#ifndef DYAD_ENGINE_RECOVERY_TAKEOVER_IMPL_H
+#define DYAD_ENGINE_RECOVERY_TAKEOVER_IMPL_H
+
+#include "engine/core/member_impl.h"
+
+enum found_as {
+    FOUND_SAME,
+    FOUND_GONE,
+    FOUND_CHANGED,
+    FOUND_LOST,
+    FOUND_WRITTEN /* by a process that lives, or is about to be dead */
+};
+
+struct item {
+    const struct store_record *record; /* the journal's */
+    enum found_as as;
+    unsigned tries; /* of an `asked` */
+};
+
+/* The journal of a dead rank: ours, as long as we have it open. */
+struct left {
+    struct left *prev, *next; /* utlist */
+    enum engine_side side;
+    struct store_journal *journal; /* NULL: in `kept` */
+    char *name;
+    uint32_t rank;
+    struct item *items;
+    size_t nitems, nasked, at, files, copies, removed; /* `nasked`: not in its journal */
+    bool keep; /* not all of it could be written to our own */
+};
+
+/* A dead rank's file that waits for a look: its journal may not know it, and it may lie
+ * here; or it was written when it was looked at. */
+struct asked {
+    struct asked *next; /* utlist */
+    uint32_t rank;
+    unsigned tries;
+    struct store_record record; /* the identity is set when it is known */
+    char upath[];
+};
+
+struct dying;
+struct rename_left;
+
+enum phase { IDLE, LOOKING, TAKING, EMPTYING };
+
+struct adopt {
+    struct member *member;
+    char name[256]; /* of our journal; what begins with as much of it is our session's */
+    size_t prefix_len;
+    struct sockaddr_un claim; /* our own */
+    socklen_t claim_len;
+    enum phase phase;
+    bool again; /* something happened since the look began */
+    struct engine_io io;
+    struct net_post post;
+    struct asked *asked, *answering; /* since the look began; before it */
+    struct asked *later;             /* when the timer is over */
+    struct net_timer *later_timer;
+    uint64_t later_pause;
+    struct left *left;           /* being taken over: the first */
+    struct rename_left *renames; /* found by the look, utlist */
+    bool looked_before;
+    bool renames_unread; /* the look has given some back, for want of memory */
+    bool renames_again;  /* something was given back: the timer runs */
+    struct net_timer *renames_timer;
+    uint64_t renames_pause; /* the next; 0: the first */
+    struct left *kept;      /* locked for as long as we live: `keep` */
+    /* The look's: whom to watch. */
+    bool watches; /* `fd` is open: no other is looked for */
+    int neighbour_fd;
+    pid_t neighbour;
+    pid_t *absent; /* hold their claim, but no journal */
+    size_t nabsent;
+    /* The connection, and who is at its other end. */
+    int fd;
+    pid_t pid;
+    struct net_watch *watch;
+    struct dying *dying;
+};
+
+/* --- takeover_look.c --- */
+
+/* On a pool thread: fill a->left, and find a neighbour. */
+void adopt_look_work(void *arg);
+void adopt_left_free(struct left *left);
+
+/* --- takeover_watch.c --- */
+
+/* What the look has found: whom to watch. */
+void adopt_watch_found(struct adopt *a);
+void adopt_watch_stop(struct adopt *a);
+
+/* --- takeover_renames.c --- */
+
+/* Part of the look: into a->renames. */
+void adopt_renames_look(struct adopt *a, enum engine_side side);
+/* Behind it, on the loop. */
+void adopt_renames_settle(struct adopt *a);
+/* Parts of adopt_pending() and adopt_stop(). */
+bool adopt_renames_pending(const struct member *member);
+void adopt_renames_stop(struct adopt *a);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * takeover_renames.c - names that a process was giving or taking away when it was killed
+ *
+ * Who renames, links or removes a file says so in the table of the marks before
+ * (store/renames.h), and takes it back when all homes know. What is found there of a dead
+ * process of our session is seen to by whichever member of the node looks first: it has
+ * taken the place in the table, and whoever finds us dead takes it from us.
+ *
+ * What has happened is seen by the inode. If the new name has it, the rename was done: the
+ * new name is published as if we had just been told (publish_rename.c), and the old one
+ * withdrawn, a directory with all that is below it; of an exchange both are published. If
+ * it was not done both names are what they were, but for what others have done since, and
+ * they have told. Only an old name of which there is nothing here any more may still be
+ * published (somebody has renamed the file on, or it was removed): it is withdrawn if it
+ * is. Some time may have passed, and who has published the old name on another node since
+ * is to keep it: withdrawn is only what is said to lie here. All of this may be done twice,
+ * and beside the adoption of what the dead one's journal says.
+ *
+ * Not seen: that it was a copy of a file of another node whose name was taken away, which
+ * stays published; and the names below a directory that was exchanged with another one,
+ * which only one of the two has.
+ *
+ * A guest's death is heard of by the connection that it makes before it renames: it ends
+ * without a request (adopt_watch()). Where no home can be reached, or there is no memory,
+ * the place is given back, and the next look takes it again: any member's, and one of ours
+ * after pauses that double, and when a rank was lost or is back (revalidate.c).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <utlist.h>
+
+#include "engine/recovery/takeover_impl.h"
+#include "engine/core/module.h"
+#include "store/renames.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
+
+struct rename_left {
+    struct rename_left *prev, *next; /* utlist */
+    struct member *member;
+    enum engine_side side;
+    store_rename_t place;
+    bool done;      /* the new name is the file */
+    bool from_here; /* the old name is something */
+    bool second;    /* of an exchange */
+    char *from, *to;
+};
+
+struct look {
+    struct adopt *a;
+    enum engine_side side;
+};
+
+static void left_free(struct rename_left *left)
+{
+    free(left->from);
+    free(left->to);
+    free(left);
+}
+
+/* --- on a pool thread --- */
+
+static bool look_at(const struct store_rename *rename, store_rename_t place, void *arg)
+{
+    const struct look *look = arg;
+    const struct store_dir *dir = look->a->member->side[look->side].dir;
+    struct rename_left *left = calloc(1, sizeof(*left));
+    struct stat st;
+
+    if (!left || !(left->from = strdup(rename->from)) || !(left->to = strdup(rename->to))) {
+        if (left)
+            left_free(left);
+        look->a->renames_unread = true;
+        return false;
+    }
+    left->member = look->a->member;
+    left->side = look->side;
+    left->place = place;
+    if ((*left->from && store_dir_check(left->from) < 0) ||
+        (*left->to && store_dir_check(left->to) < 0))
+        *left->from = *left->to = '\0'; /* nothing of ours has written that */
+    left->done = *left->to && store_dir_stat(dir, left->to, &st) == 0 &&
+                 (uint64_t)st.st_ino == rename->ino;
+    left->from_here = *left->from && (store_dir_stat(dir, left->from, &st) == 0 ||
+                                      (errno != ENOENT && errno != ENOTDIR));
+    DL_APPEND(look->a->renames, left);
+    return true;
+}
+
+void adopt_renames_look(struct adopt *a, enum engine_side side)
+{
+    const struct member *member = a->member;
+    const char *session =
+        member->config->session_dir ? member->config->session_dir : member->session;
+    struct look look = {a, side};
+
+    store_renames_left(member->side[side].marks, store_renames_session(session),
+                       !a->looked_before, look_at, &look);
+}
+
+/* --- on the loop --- */
+
+static void look_again(void *arg)
+{
+    struct adopt *a = arg;
+
+    a->renames_again = false;
+    adopt_look(a->member);
+}
+
+/* Something was given back, and nobody else may come to look for it. */
+static void again_later(struct adopt *a)
+{
+    if (!a->renames_timer &&
+        !(a->renames_timer = net_timer_create(a->member->loop, look_again, a))) {
+        log_error(
+            "out of memory: what a process that was killed has renamed or removed "
+            "may not be told to the others");
+        return;
+    }
+    if (a->renames_again)
+        return;
+    a->renames_again = true;
+    if (!a->renames_pause)
+        a->renames_pause = seconds_ns(MEMBER_ASK_AGAIN);
+    net_timer_start(a->renames_timer, util_clock_now() + a->renames_pause);
+    a->renames_pause = 2 * a->renames_pause < PAUSE_MAX ? 2 * a->renames_pause : PAUSE_MAX;
+}
+
+static void homes_changed(struct member *member)
+{
+    struct adopt *a = member->adopt;
+
+    if (!a)
+        return;
+    a->renames_pause = 0;
+    if (!a->renames_again)
+        return;
+    net_timer_stop(a->renames_timer);
+    look_again(a);
+}
+
+static void left_end(struct rename_left *left, int status)
+{
+    struct member *member = left->member;
+    struct store_marks *marks = member->side[left->side].marks;
+
+    if (status == 0 || status == ENOENT) {
+        store_renames_end(marks, left->place);
+    } else {
+        log_debug("what was to become of \"%s\" and \"%s\" the homes cannot be told: %s",
+                  left->from, left->to, strerror(status));
+        store_renames_give_back(marks, left->place);
+        again_later(member->adopt);
+    }
+    DL_DELETE(run_of(member)->renames, left);
+    left_free(left);
+    linger_activity(member);
+}
+
+static void stepped(void *arg, int status)
+{
+    struct rename_left *left = arg;
+
+    if ((status == 0 || status == ENOENT) && left->done && left->from_here &&
+        !left->second) {
+        left->second = true;
+        if (produce_rename(left->member, "", left->from, stepped, left) == 0)
+            return;
+        status = errno;
+    }
+    left_end(left, status);
+}
+
+static void left_start(struct rename_left *left)
+{
+    struct member *member = left->member;
+    int rc = 0;
+
+    DL_APPEND(run_of(member)->renames, left);
+    if (left->done) {
+        log_info("\"%s\" got its name from a process that was killed: it is published",
+                 left->to);
+        rc = produce_rename_left(member, left->from_here ? "" : left->from, left->to,
+                                 stepped, left);
+    } else if (*left->from && !left->from_here) {
+        rc = produce_withdraw_left(member, left->from, stepped, left);
+    } else {
+        left_end(left, 0);
+    }
+    if (rc < 0)
+        left_end(left, errno);
+}
+
+void adopt_renames_settle(struct adopt *a)
+{
+    struct rename_left *left, *tmp, *found = a->renames;
+
+    a->renames = NULL;
+    a->looked_before = true;
+    if (a->renames_unread)
+        again_later(a);
+    a->renames_unread = false;
+    DL_FOREACH_SAFE(found, left, tmp)
+    {
+        left_start(left);
+    }
+}
+
+bool adopt_renames_pending(const struct member *member)
+{
+    return run_of((struct member *)member)->renames != NULL;
+}
+
+static void give_back(struct member *member, struct rename_left *list)
+{
+    struct rename_left *left, *tmp;
+
+    DL_FOREACH_SAFE(list, left, tmp)
+    {
+        store_renames_give_back(member->side[left->side].marks, left->place);
+        left_free(left);
+    }
+}
+
+void adopt_renames_stop(struct adopt *a)
+{
+    struct member *member = a->member;
+
+    give_back(member, a->renames);
+    give_back(member, run_of(member)->renames);
+    a->renames = run_of(member)->renames = NULL;
+    if (a->renames_timer)
+        net_timer_destroy(a->renames_timer);
+}
+
+const struct member_module adopt_renames_module = {
+    .name = "adopt_renames",
+    .homes_changed = homes_changed,
+};

@@ -1,0 +1,122 @@
+/*
+ * takeover_watch.c - hearing of the death of a member of our node
+ *
+ * Each member keeps a connection to the claim of one other of its node, the first that
+ * lives: one of the two hears of it when the other goes. Members and connections are one
+ * connected graph (who joins connects to one that is there, and who has lost his neighbour
+ * connects to the first that lives), so among the neighbours of whoever died is one who
+ * lives, if any does. A process's descriptors are closed before it is dead: that is waited
+ * for (pidfd), and then looked.
+ */
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/recovery/takeover_impl.h"
+
+/* Its process closed a connection: when it has ended, we look. */
+struct dying {
+    struct dying *prev, *next; /* utlist */
+    struct adopt *adopt;
+    pid_t pid;
+    int fd;
+    struct net_watch *watch;
+};
+
+static void dying_free(struct dying *dying)
+{
+    DL_DELETE(dying->adopt->dying, dying);
+    if (dying->watch)
+        net_watch_destroy(dying->watch);
+    if (dying->fd >= 0)
+        close(dying->fd);
+    free(dying);
+}
+
+static void process_ended(void *arg, int fd, uint32_t events)
+{
+    struct dying *dying = arg;
+    struct adopt *a = dying->adopt;
+
+    (void)fd;
+    (void)events;
+    dying_free(dying);
+    adopt_look(a->member);
+}
+
+void adopt_watch(struct member *member, pid_t pid)
+{
+    struct adopt *a = member->adopt;
+    struct dying *dying;
+
+    if (!a || pid <= 0 || pid == getpid())
+        return;
+    DL_FOREACH(a->dying, dying)
+    {
+        if (dying->pid == pid)
+            return;
+    }
+    if (!(dying = calloc(1, sizeof(*dying))))
+        return;
+    dying->adopt = a;
+    dying->pid = pid;
+    dying->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    DL_APPEND(a->dying, dying);
+    if (dying->fd >= 0 && (dying->watch = net_loop_watch(member->loop, dying->fd, EPOLLIN,
+                                                         process_ended, dying)))
+        return;
+    dying_free(dying);
+    adopt_look(member); /* ended by now */
+}
+
+static void unwatch(struct adopt *a)
+{
+    if (a->watch)
+        net_watch_destroy(a->watch);
+    a->watch = NULL;
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
+}
+
+/* It has ended, or is about to, or its member leaves by exec: we need another neighbour. */
+static void neighbour_gone(void *arg, int fd, uint32_t events)
+{
+    struct adopt *a = arg;
+    pid_t pid = a->pid;
+
+    (void)fd;
+    (void)events;
+    unwatch(a);
+    adopt_watch(a->member, pid);
+    adopt_look(a->member);
+}
+
+void adopt_watch_found(struct adopt *a)
+{
+    if (a->neighbour_fd >= 0 && a->fd < 0) {
+        a->fd = a->neighbour_fd;
+        a->pid = a->neighbour;
+        a->watch =
+            net_loop_watch(a->member->loop, a->fd, EPOLLIN | EPOLLRDHUP, neighbour_gone, a);
+        if (!a->watch)
+            unwatch(a);
+    } else if (a->neighbour_fd >= 0) {
+        close(a->neighbour_fd);
+    }
+    a->neighbour_fd = -1;
+    for (size_t i = 0; i < a->nabsent; i++)
+        adopt_watch(a->member, a->absent[i]);
+    a->nabsent = 0;
+}
+
+void adopt_watch_stop(struct adopt *a)
+{
+    unwatch(a);
+    if (a->neighbour_fd >= 0)
+        close(a->neighbour_fd);
+    while (a->dying)
+        dying_free(a->dying);
+}

@@ -1,0 +1,507 @@
+/*
+ * run.c - a member's life: join, serve, leave
+ *
+ * member_run() is the loop's thread. The order of joining: a private descriptor table, the
+ * DMD and its journals, PMIx (on its own thread), then, when the size of the job is known,
+ * UCX, the table and our blob; with DYAD_SESSION_DIR the directory comes before the DMD
+ * (session_member.c). Requests of the rank's processes are queued meanwhile.
+ * `lock` guards only what leave() writes from a program's thread: `leave_wanted`,
+ * `leave_how`, and whether the loop is there to be told.
+ */
+#include "engine/core/member_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "boot/abort.h"
+#include "boot/claim.h"
+#include "boot/fdtable.h"
+#include "boot/modules.h"
+#include "engine/core/module.h"
+#include "engine/module_table.h"
+#include "engine/promoted/promoted.h"
+#include "net/auth.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+#define IO_THREADS 4
+
+static struct member *member_create(const struct member_params *params)
+{
+    struct member_run *run = calloc(1, sizeof(*run));
+    struct member *member;
+
+    if (!run)
+        return NULL;
+    pthread_mutex_init(&run->lock, NULL);
+    member = &run->member;
+    member->config = params->config;
+    member->identity = params->identity;
+    member->session = params->session;
+    member->launch = params->launch;
+    member->thread_enter = params->thread_enter;
+    run->table_ready = params->table_ready;
+    run->tell_lost = params->lost;
+    run->apart = params->apart;
+    run->table_own = params->table_own;
+    run->may_rejoin = params->may_rejoin;
+    member->claim_fd = params->claim_fd;
+    member->joined_tail = &member->joined;
+    member->next_id = 1;
+    member->state = MEMBER_JOINING;
+    member->line = -1;
+    member->modules = engine_modules;
+    return member;
+}
+
+static void member_destroy(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    if (run->wrecked) {
+        wreck_keep(run);
+        return;
+    }
+    pthread_mutex_destroy(&run->lock);
+    free(run);
+}
+
+/* --- joining --- */
+
+static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
+{
+    struct member *member = arg;
+    unsigned char blob[NET_PEER_BLOB_MAX];
+    int n;
+
+    if (error) {
+        log_error("the launcher's PMIx server cannot be reached: %s", strerror(error));
+        member_join_failed(member);
+        return;
+    }
+    member->job = job;
+    if (modules_sized(member) < 0) {
+        member_join_failed(member);
+        return;
+    }
+    /* Before anybody can ask us: the member before us took with it what it was home to, and
+     * that happens when links fail, so that the other homes may not be there to correct us.
+     * (An image that was executed has the same empty table, but then all of a job may have
+     * been replaced, and ranks that never join would be waited for.) */
+    for (uint32_t r = 0;
+         run_of(member)->table_own && job->nranks <= PREFETCH_RANKS && r < job->nranks; r++)
+        dht_node_set_untold(member->dht, r, true);
+    n = net_peer_encode(&member->self, 1, blob, sizeof(blob));
+    if (n < 0 || boot_pmix_commit(member->pmix, blob, (size_t)n) < 0) {
+        log_error("cannot give this rank's address to the launcher: %m");
+        member_join_failed(member);
+    }
+}
+
+static void pmix_committed(void *arg, int status)
+{
+    struct member *member = arg;
+
+    if (member->state != MEMBER_JOINING)
+        return;
+    if (status) {
+        log_error("the launcher does not take this rank's address: %s", strerror(status));
+        member_join_failed(member);
+        return;
+    }
+    if (member->job->nranks <= PREFETCH_RANKS) {
+        for (uint32_t r = 0; r < member->job->nranks; r++) {
+            if (r != member->self.rank)
+                absent_ask(member, r);
+        }
+        boot_pmix_release(member->pmix);
+    }
+    member_has_joined(member);
+}
+
+/* We follow another member of this rank: whoever knew that one learns of us by our first
+ * message. Where the link is cut, or the address is out of date, it will not be answered,
+ * and then that rank is lost, and asked as others that are (unreachable.c). */
+static void introduce(struct member *member, uint32_t rank)
+{
+    if (member->self.incarnation > 0 && member->job->nranks <= PREFETCH_RANKS)
+        lost_prove(member, rank);
+}
+
+static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
+                      int error)
+{
+    struct member *member = arg;
+    struct net_peer *peer;
+
+    if (!member->worker)
+        return;
+    if (error) {
+        absent_unanswered(member, rank, error);
+        return;
+    }
+    if (!(peer = malloc(sizeof(*peer))))
+        return;
+    if (net_peer_decode(peer, blob, len) < 0 || peer->rank != rank) {
+        log_error(
+            "rank %u gave an address that cannot be read: %m; do all ranks run one version "
+            "of "
+            "dyad?",
+            rank);
+        member_set_live(member, rank, false);
+        net_worker_peer_down(member->worker, rank, EPROTO);
+    } else if (net_worker_set_peer(member->worker, peer) < 0) {
+        if (errno != EHOSTUNREACH) /* else it is lost, and asked (unreachable.c) */
+            member_set_live(member, rank, false);
+    } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
+        introduce(member, rank);
+        if (kept && !net_worker_heard_at(member->worker, rank)) {
+            lost_kept(member, rank, true);
+            side_joined_anew(member);
+        }
+    }
+    if (!kept) /* the newest, though it may be lost already */
+        lost_kept(member, rank, false);
+    free(peer);
+}
+
+static const struct boot_pmix_ops pmix_ops = {
+    .ready = pmix_ready,
+    .committed = pmix_committed,
+    .blob = pmix_blob,
+};
+
+/* --- running --- */
+
+/* On the loop, because a program's thread wants us gone. */
+static void leave_begin(void *arg)
+{
+    struct member_run *run = arg;
+
+    pthread_mutex_lock(&run->lock);
+    run->leave_posted = false;
+    pthread_mutex_unlock(&run->lock);
+    member_leave_as_wanted(&run->member);
+}
+
+static void member_leave(struct member *member, enum member_leave how, bool image_ends)
+{
+    struct member_run *run = run_of(member);
+
+    pthread_mutex_lock(&run->lock);
+    run->leave_wanted = true;
+    run->leave_how = how;
+    run->image_ends = image_ends;
+    if (run->running && !run->leave_posted) {
+        run->leave_posted = true;
+        net_loop_post(member->loop, &run->leave_post, leave_begin, run);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void member_nudge(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    pthread_mutex_lock(&run->lock);
+    if (run->running && run->leave_posted)
+        net_loop_ring(member->loop);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void stats_log(const struct member *member)
+{
+    const struct member_stats *s = &member->stats;
+    static const struct dht_node_stats none;
+    const struct dht_node_stats *table =
+        member->dht ? dht_node_get_stats(member->dht) : &none;
+
+    util_log(
+        member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
+        "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
+        "copied "
+        "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
+        "%llu, node %llu; %llu promoted guests, which fetched %llu files (%llu bytes); "
+        "%llu requests "
+        "sent on to them",
+        (unsigned long long)s->published, (unsigned long long)s->withdrawn,
+        (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
+        (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
+        (unsigned long long)table->asked, (unsigned long long)table->answered,
+        (unsigned long long)table->kept, (unsigned long long)table->node,
+        (unsigned long long)s->promoted, (unsigned long long)s->peer_fetches,
+        (unsigned long long)s->peer_bytes, (unsigned long long)s->redirected);
+}
+
+static int member_start(struct member *member)
+{
+    static const char prefix[] = "dyad";
+
+    if (!(member->loop = net_loop_create())) {
+        log_error("cannot make an event loop: %m");
+        return -1;
+    }
+    if (!(member->io =
+              engine_iopool_create(member->loop, IO_THREADS, member->thread_enter)))
+        return -1;
+    if (member->config->session_dir)
+        return request_start(member) < 0 ? -1 : member_session_start(member);
+    if (member_sides_open(member) < 0)
+        return -1;
+    member_sides_describe(member);
+    if (request_start(member) < 0)
+        return -1;
+    /* It is because the program may use PMIx, too, in a copy that ours does not see: a
+     * PMIx_Finalize of ours would make the server remove what MPI has below /dev/shm. */
+    if (run_of(member)->apart)
+        boot_pmix_hold_ns = UINT64_MAX / 2;
+    member->pmix = boot_pmix_create(
+        member->loop, member->identity,
+        member->config->kvs_namespace ? member->config->kvs_namespace : prefix,
+        seconds_ns(member->config->join_timeout), absent_patience(member), &pmix_ops,
+        member);
+    return member->pmix ? 0 : -1;
+}
+
+static void worker_end(void *arg)
+{
+    struct member *member = arg;
+
+    DYAD_CRASH_POINT("worker-end");
+    net_worker_destroy(member->worker, run_of(member)->image_ends);
+}
+
+static bool leaves_in_mpi(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    pthread_mutex_lock(&run->lock);
+    bool in_mpi = run->leave_wanted && run->leave_how == MEMBER_LEAVE_IN_MPI;
+    pthread_mutex_unlock(&run->lock);
+    return in_mpi;
+}
+
+static void member_teardown(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    member->state = MEMBER_LEAVING;
+    member_joined_waits_end(member);
+    modules_disclaim(member);
+    modules_shut(member);
+    request_stop(member); /* cancels what the guests asked */
+    modules_stop(member);
+    engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
+    if (boot_abort_catch(worker_end, member) < 0) { /* as if the image ended: it stays */
+        log_info("UCX has found a fault in itself while this rank left");
+        run->wrecked = true;
+    }
+    if (member->pmix)
+        boot_pmix_destroy(member->pmix, !leaves_in_mpi(member));
+    member_session_destroy(member, member_leaves_for_good(member));
+    modules_destroy(member);
+    dht_node_destroy(member->dht);
+    boot_wave_destroy(member->wave);
+    if (member->dht_timer)
+        net_timer_destroy(member->dht_timer);
+    catch_up_stop(member);
+    member_sides_close(member);
+    net_loop_destroy(member->loop);
+    if (member->claim_fd >= 0)
+        close(member->claim_fd);
+    if (run->wrecked) /* its connections */
+        boot_fdtable_close_all();
+}
+
+/* This library has its own copy of util/log.c. */
+static void log_setup(const struct member *member)
+{
+    char tag[64];
+
+    if (member->identity->solo)
+        snprintf(tag, sizeof(tag), "%.60s", member->identity->nspace);
+    else if (member->config->session_dir) /* ranks of several launches in one log file */
+        snprintf(tag, sizeof(tag), "rank %u of %.40s", member->identity->rank,
+                 member->identity->nspace);
+    else
+        snprintf(tag, sizeof(tag), "rank %u", member->identity->rank);
+    util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
+                   tag);
+}
+
+static void live(void *arg)
+{
+    struct member *member = arg;
+    struct member_run *run = run_of(member);
+
+    if (member_start(member) < 0) {
+        log_error(
+            "rank %u could not join: files below its managed directory are not shared",
+            member->identity->rank);
+        run->rc = -1;
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    run->running = true;
+    if (run->leave_wanted && !run->leave_posted) {
+        run->leave_posted = true;
+        net_loop_post(member->loop, &run->leave_post, leave_begin, run);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (net_loop_run(member->loop) < 0) {
+        log_error("the event loop of rank %u failed: %m", member->identity->rank);
+        run->rc = -1;
+    }
+}
+
+static void not_running(struct member_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    run->running = false;
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* For the calling thread, and those that come of it. */
+static int table_get(struct member *member)
+{
+    struct member_run *run = run_of(member);
+    int rc = run->table_own ? boot_fdtable_take(&member->claim_fd)
+                            : boot_fdtable_unshare(&member->claim_fd, 1);
+
+    if (rc < 0) {
+        log_error("cannot have a descriptor table of our own: %m");
+        /* Whichever table this thread has by now, the number is the claim's or nobody's. */
+        boot_claim_shut(member->claim_fd);
+        member->claim_fd = -1;
+    } else {
+        member_sides_drop_stdio(member);
+    }
+    run->table_ready();
+    return rc;
+}
+
+/* The loop's thread, after boot_abort_catch() was left by an abort(). */
+static void wrecked(struct member *member)
+{
+    struct member_run *run = run_of(member);
+    bool execs;
+
+    pthread_mutex_lock(&run->lock);
+    run->running = false;
+    execs = run->leave_wanted && run->leave_how == MEMBER_LEAVE_EXEC;
+    pthread_mutex_unlock(&run->lock);
+    run->wrecked = true;
+    run->followed = run->may_rejoin || execs;
+    if (run->followed)
+        log_warn(
+            "UCX has found a fault in itself: rank %u leaves, and joins anew with another "
+            "copy of it",
+            member->identity->rank);
+    else
+        log_error(
+            "UCX has found a fault in itself: files below the managed directory of rank %u "
+            "are no longer shared by its processes, and what they ask for fails; the "
+            "program goes on. What it has published is served by another rank of its "
+            "node, if there is one. To share again it must be started anew",
+            member->identity->rank);
+    stats_log(member);
+    if (!run->followed)
+        run->tell_lost(); /* before anybody is refused */
+    wreck_leave(member, run->followed);
+}
+
+static void run_here(struct member *member)
+{
+    struct member_run *run = run_of(member);
+
+    if (member->thread_enter)
+        member->thread_enter();
+    prctl(PR_SET_NAME, "dyad-loop");
+    member->started = util_clock_now();
+    net_auth_prepare(); /* before the program, which may use libcrypto, can end */
+    if (boot_abort_catch(live, member) < 0) {
+        wrecked(member);
+        run->rc = run->followed ? MEMBER_WRECKED : -1;
+        return;
+    }
+    not_running(run);
+    if (run->rc == 0)
+        stats_log(member);
+    if (run->rc < 0 && member->claim_fd >= 0)
+        boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
+    member_teardown(member);
+}
+
+static void *run_main(void *member)
+{
+    run_here(member);
+    return NULL;
+}
+
+/* A libc has prepared only the threads that it made itself for its use. */
+static int run_apart(struct member *member)
+{
+    pthread_t thread;
+    int error;
+
+    if ((error = pthread_create(&thread, NULL, run_main, member)) != 0) {
+        log_error("no thread for the member of rank %u: %s", member->identity->rank,
+                  strerror(error));
+        boot_claim_shut(member->claim_fd);
+        return -1;
+    }
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static int member_run(struct member *member, int *claim_fd)
+{
+    struct member_run *run = run_of(member);
+
+    log_setup(member);
+    if (table_get(member) < 0)
+        return -1;
+    if (!run->apart)
+        run_here(member);
+    else if (run_apart(member) < 0)
+        return -1;
+    if (run->rc == MEMBER_WRECKED) {
+        *claim_fd = boot_fdtable_move(member->claim_fd);
+        if (*claim_fd < 0) { /* as if nobody followed */
+            run->tell_lost();
+            log_error("rank %u cannot join anew: %m", member->identity->rank);
+            boot_claim_shut(member->claim_fd);
+            boot_fdtable_close_all();
+            run->rc = -1;
+        }
+    }
+    return run->rc;
+}
+
+static const struct member_ops member_table = {
+    .abi = MEMBER_ABI,
+    .create = member_create,
+    .run = member_run,
+    .leave = member_leave,
+    .nudge = member_nudge,
+    .destroy = member_destroy,
+    .peer_create = peer_create,
+    .peer_run = peer_run,
+    .peer_leave = peer_leave,
+    .peer_nudge = peer_nudge,
+    .peer_destroy = peer_destroy,
+};
+
+__attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
+    unsigned abi);
+
+const struct member_ops *dyad_member_ops(unsigned abi)
+{
+    boot_modules_settle();
+    return abi == MEMBER_ABI ? &member_table : NULL;
+}

@@ -1,0 +1,485 @@
+/*
+ * cache_table.c - answers of look-ups that the members of a node share
+ *
+ * A table of fixed slots, ANSWERS_WAYS of which a name (with its session) can be in.  No
+ * lock that anybody waits for, no system call after the start.
+ *
+ * A slot is a word and data.  The word names one use of the slot: it never has one value
+ * twice (the count in it rises with every change).
+ *
+ *   put   word: anything -> WRITING, by compare-and-swap; the data; word: -> FULL
+ *   drop  word: this put's FULL -> empty, by compare-and-swap
+ *   get   word is FULL; the data; word is still the same
+ *
+ * - Two that put at once: one swaps, the other finds WRITING and gives up, or another slot.
+ * - Put during a get: data are stored with release and loaded with acquire, so who has
+ * loaded any of the new data then finds the new word: the get sees nothing.
+ * - Put against the drop of what was there: whichever swaps first.  If the put does, the
+ * drop fails, and what it was for is gone: WRITING never goes back to what was FULL before.
+ * - Killed in the midst of a put: WRITING stays, which no get takes.  The word says which
+ *   keeper writes, so the next put takes the slot over once that keeper is dead; a dead one
+ *   writes no more.  One that was stopped and goes on still has its slot.
+ * - Killed in the midst of a drop: it is one swap.
+ *
+ * Keepers.  A member that may keep answers takes an entry in `keepers` and holds the life
+ * in it (store/life.h) as long as it lives.  The kernel marks that before it closes the
+ * descriptors of the process: another rank that knows of the death by a broken connection,
+ * and does not wait for a dead keeper any more, knows it later than the mark is here.  So a
+ * get is a look at it.
+ *
+ * An entry is used again: its generation says whose it is, a slot names the generation that
+ * it belongs to, and none comes twice.  A claimer changes the generation first (odd: being
+ * claimed, by exactly one) and takes the mutex then, so nobody finds the old generation and
+ * the new one's life: alive() looks for the generation before and behind the word.  A
+ * claimer that is killed in between leaves an entry that is not used again.
+ *
+ * What members were told.  An answer and its contradiction are both true while a publish is
+ * under way: one home has it, and the keepers of the other have not heard of it.  Who has
+ * seen the newer of the two must not see the other afterwards, nor may who has heard of it
+ * from him (mkdir says EEXIST, and stat that nothing is there).  So each home's word is
+ * noted with its time, for the whole node, and an answer that says otherwise counts only if
+ * it was asked for later.  Names share places; that costs a question now and then.
+ *
+ * The name of the file has the boot and the time namespace in it, since other nodes may see
+ * the directory, and the clock must be the same to all who use the table.  It is made in
+ * full under another name, and with all its blocks, as the table of the marks is
+ * (marks_table.c says why).
+ */
+#include "store/answers_table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/life.h"
+
+#define PREFIX "answers-"
+
+/* ---- keepers ---- */
+
+/* Does this generation of a keeper live? */
+static bool alive(struct answer_keeper *keeper, uint64_t generation)
+{
+    return atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation &&
+           store_life_is_on(&keeper->life) &&
+           atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation;
+}
+
+/* Take an entry that nobody lives in. False: there is none. */
+static bool claim(struct store_answers *answers, unsigned i)
+{
+    struct answers_table *table = answers->table;
+    struct answer_keeper *keeper = &table->keepers[i];
+    uint64_t old = atomic_load(&keeper->generation), fresh;
+
+    if ((old & 1) != 0 || store_life_is_on(&keeper->life))
+        return false;
+    fresh = (atomic_fetch_add(&table->generations, 1) + 1) * 2;
+    if (!atomic_compare_exchange_strong(&keeper->generation, &old, fresh | 1))
+        return false;
+    /* Whoever sees us in the mutex sees that its generation is over. */
+    __sync_synchronize();
+    if (!store_life_begin(&keeper->life))
+        return false;
+    for (int s = 0; s < 2; s++)
+        atomic_store(&keeper->session[s], answers->session[s]);
+    atomic_store(&keeper->generation, fresh);
+    answers->keeper = i;
+    answers->generation = fresh;
+    return true;
+}
+
+/* ---- answers ---- */
+
+static uint64_t hash_of(const struct store_answers *answers, const char *upath, size_t len)
+{
+    return XXH3_64bits_withSeed(upath, len, answers->session[0]);
+}
+
+static struct answer_slot *bucket_of(struct answers_table *table, uint64_t hash)
+{
+    return &table->slots[hash % (ANSWERS_SLOTS / ANSWERS_WAYS) * ANSWERS_WAYS];
+}
+
+static void load_words(struct answer_slot *slot, size_t from, size_t to,
+                       struct answer_data *data)
+{
+    uint64_t words[ANSWER_WORDS];
+
+    for (size_t i = from; i < to; i++)
+        words[i] = atomic_load_explicit(&slot->data[i], memory_order_acquire);
+    memcpy((char *)data + from * sizeof(uint64_t), words + from,
+           (to - from) * sizeof(uint64_t));
+}
+
+static size_t words_for(uint32_t len)
+{
+    return ANSWER_FIXED + (len + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
+/* The whole content of a slot for this name; false: it is something else, or changing. */
+static bool read_slot(struct store_answers *answers, struct answer_slot *slot,
+                      uint64_t hash, const char *upath, size_t len,
+                      struct answer_data *data)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+
+    if ((word & ANSWER_FULL) == 0)
+        return false;
+    load_words(slot, 0, ANSWER_FIXED, data);
+    if (data->hash != hash || data->len != len)
+        return false;
+    load_words(slot, ANSWER_FIXED, words_for(data->len), data);
+    return atomic_load_explicit(&slot->word, memory_order_acquire) == word &&
+           memcmp(data->upath, upath, len) == 0 && data->keeper < ANSWERS_KEEPERS &&
+           data->nhomes <= DYAD_ANSWER_HOMES &&
+           atomic_load(&answers->table->keepers[data->keeper].session[0]) ==
+               answers->session[0] &&
+           atomic_load(&answers->table->keepers[data->keeper].session[1]) ==
+               answers->session[1] &&
+           alive(&answers->table->keepers[data->keeper], data->generation);
+}
+
+static _Atomic uint64_t *told_of(const struct store_answers *answers, uint64_t hash,
+                                 bool published)
+{
+    return &answers->table->told[published][hash / ANSWERS_SLOTS % ANSWERS_TOLD];
+}
+
+void store_answers_told(struct store_answers *answers, const char *upath, uint64_t now,
+                        bool published)
+{
+    _Atomic uint64_t *told =
+        told_of(answers, hash_of(answers, upath, strlen(upath)), published);
+    uint64_t before = atomic_load(told);
+
+    while (before < now && !atomic_compare_exchange_weak(told, &before, now))
+        ;
+}
+
+uint64_t store_answers_told_at(const struct store_answers *answers, const char *upath,
+                               bool published)
+{
+    return atomic_load(told_of(answers, hash_of(answers, upath, strlen(upath)), published));
+}
+
+bool store_answers_get(struct store_answers *answers, const char *upath, uint64_t now,
+                       struct dyad_answer *answer)
+{
+    size_t len = strlen(upath);
+    struct answer_slot *bucket;
+    struct answer_data data;
+    uint64_t hash;
+
+    if (len > STORE_ANSWERS_UPATH_MAX)
+        return false;
+    hash = hash_of(answers, upath, len);
+    bucket = bucket_of(answers->table, hash);
+    for (unsigned i = 0; i < ANSWERS_WAYS; i++) {
+        if (!read_slot(answers, &bucket[i], hash, upath, len, &data) || data.since > now ||
+            data.until <= now ||
+            data.since <= atomic_load(told_of(answers, hash, data.status != 0)))
+            continue;
+        *answer = (struct dyad_answer){
+            .status = data.status,
+            .entry = {.version = data.version,
+                      .owner = data.owner,
+                      .state = (enum dyad_entry_state)data.state,
+                      .size = data.size,
+                      .mode = data.mode,
+                      .mtime_sec = data.mtime_sec,
+                      .mtime_nsec = data.mtime_nsec},
+            .keeper = data.rank,
+            .since = data.since,
+            .until = data.until,
+            .nhomes = data.nhomes,
+        };
+        memcpy(answer->entry.storage, data.storage, sizeof(data.storage));
+        memcpy(answer->homes, data.homes, sizeof(data.homes));
+        return true;
+    }
+    return false;
+}
+
+/* How well a slot would do for a new answer; the lowest is the best. */
+static uint64_t slot_worth(struct store_answers *answers, struct answer_slot *slot,
+                           uint64_t word, uint64_t hash, uint64_t now)
+{
+    struct answer_data data;
+    struct answer_keeper *keeper;
+
+    /* Under our number it was an earlier one that has died: we are not in the midst of it.
+     */
+    if (word & ANSWER_WRITING)
+        return ANSWER_WRITER(word) != answers->keeper &&
+                       store_life_is_on(&answers->table->keepers[ANSWER_WRITER(word)].life)
+                   ? UINT64_MAX /* it will be done in a moment */
+                   : 1;
+    if ((word & ANSWER_FULL) == 0)
+        return 1;
+    load_words(slot, 0, ANSWER_FIXED, &data);
+    if (data.hash == hash)
+        return 0; /* the name is in one slot only, if it can be */
+    keeper = &answers->table->keepers[data.keeper % ANSWERS_KEEPERS];
+    if (data.until <= now || !alive(keeper, data.generation))
+        return 1;
+    return data.until; /* the oldest */
+}
+
+uint64_t store_answers_put(struct store_answers *answers, const char *upath,
+                           const struct dyad_answer *answer)
+{
+    size_t len = strlen(upath);
+    uint64_t hash, best = UINT64_MAX, old = 0, count, words[ANSWER_WORDS];
+    struct answer_slot *bucket, *slot = NULL;
+    struct answer_data data;
+
+    if (len > STORE_ANSWERS_UPATH_MAX || answers->keeper == ANSWERS_KEEPERS ||
+        answer->nhomes > DYAD_ANSWER_HOMES)
+        return 0;
+    hash = hash_of(answers, upath, len);
+    bucket = bucket_of(answers->table, hash);
+    for (unsigned i = 0; i < ANSWERS_WAYS; i++) {
+        uint64_t word = atomic_load(&bucket[i].word);
+        uint64_t worth = slot_worth(answers, &bucket[i], word, hash, answer->since);
+        if (worth < best) {
+            best = worth;
+            slot = &bucket[i];
+            old = word;
+        }
+    }
+    if (slot == NULL)
+        return 0;
+
+    memset(&data, 0, sizeof(data));
+    data.hash = hash;
+    data.generation = answers->generation;
+    data.since = answer->since;
+    data.until = answer->until;
+    data.version = answer->entry.version;
+    data.size = answer->entry.size;
+    data.mtime_sec = answer->entry.mtime_sec;
+    memcpy(data.storage, answer->entry.storage, sizeof(data.storage));
+    memcpy(data.homes, answer->homes, sizeof(data.homes));
+    data.nhomes = answer->nhomes;
+    data.mtime_nsec = answer->entry.mtime_nsec;
+    data.owner = answer->entry.owner;
+    data.mode = answer->entry.mode;
+    data.state = answer->entry.state;
+    data.keeper = answers->keeper;
+    data.rank = answer->keeper;
+    data.status = answer->status;
+    data.len = (uint32_t)len;
+    memcpy(data.upath, upath, len);
+    memcpy(words, &data, sizeof(words));
+
+    unsigned number = (unsigned)(slot - answers->table->slots);
+    count = ANSWER_COUNT(old) + 1;
+    if (!atomic_compare_exchange_strong(
+            &slot->word, &old, ANSWER_WORD(count, answers->keeper, number, ANSWER_WRITING)))
+        return 0;
+    for (size_t i = 0; i < words_for(data.len); i++)
+        atomic_store_explicit(&slot->data[i], words[i], memory_order_release);
+    uint64_t full = ANSWER_WORD(count, answers->keeper, number, ANSWER_FULL);
+    atomic_store(&slot->word, full);
+    return full;
+}
+
+void store_answers_drop(struct store_answers *answers, uint64_t put)
+{
+    struct answer_slot *slot = &answers->table->slots[ANSWER_SLOT(put)];
+
+    atomic_compare_exchange_strong(
+        &slot->word, &put,
+        ANSWER_WORD(ANSWER_COUNT(put) + 1, ANSWER_WRITER(put), ANSWER_SLOT(put), 0));
+}
+
+/* ---- the file ---- */
+
+static struct answers_table *map(int fd, const char *boot, int protection)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return NULL;
+    if ((uint64_t)st.st_size != sizeof(struct answers_table)) {
+        errno = EUCLEAN;
+        return NULL;
+    }
+    struct answers_table *table = mmap(NULL, sizeof(*table), protection, MAP_SHARED, fd, 0);
+    if (table == MAP_FAILED)
+        return NULL;
+    if (table->magic != ANSWERS_MAGIC || table->size != sizeof(*table) ||
+        (boot && memcmp(table->boot, boot, STORE_BOOT_LEN) != 0)) {
+        munmap(table, sizeof(*table));
+        errno = EUCLEAN;
+        return NULL;
+    }
+    return table;
+}
+
+/* Remove the tables of this node's earlier boots. */
+static void remove_earlier(int control, const char *boot, const char *node)
+{
+    int fd = openat(control, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+
+    if (!stream) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(stream))) {
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        int file =
+            openat(fd, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (file < 0)
+            continue;
+        struct answers_table *old = map(file, NULL, PROT_READ);
+        close(file);
+        if (!old)
+            continue;
+        if (strncmp(old->node, node, sizeof(old->node)) == 0 &&
+            memcmp(old->boot, boot, STORE_BOOT_LEN) != 0)
+            unlinkat(fd, entry->d_name, 0);
+        munmap(old, sizeof(*old));
+    }
+    closedir(stream);
+}
+
+static int init_keepers(struct answers_table *table)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < ANSWERS_KEEPERS && rc == 0; i++)
+        rc = store_life_init(&table->keepers[i].life);
+    errno = rc;
+    return rc ? -1 : 0;
+}
+
+static int make(const struct store_dir *dir, int control, const char *name,
+                const char *boot)
+{
+    char temp[STORE_TEMP_NAME_SIZE];
+    int saved, rc = -1;
+
+    int tmpdir = store_control_subdir(dir, "tmp");
+    if (tmpdir < 0)
+        return -1;
+    int fd = store_control_temp(tmpdir, temp);
+    if (fd < 0)
+        goto out_tmpdir;
+    if (ftruncate(fd, sizeof(struct answers_table)) < 0 ||
+        store_control_reserve(fd, 0, sizeof(struct answers_table)) < 0)
+        goto out_temp;
+    struct answers_table *table =
+        mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (table == MAP_FAILED)
+        goto out_temp;
+    table->magic = ANSWERS_MAGIC;
+    table->size = sizeof(*table);
+    memcpy(table->boot, boot, STORE_BOOT_LEN);
+    gethostname(table->node, sizeof(table->node) - 1);
+    rc = init_keepers(table);
+    if (rc == 0) {
+        rc = store_control_rename_new(tmpdir, temp, control, name);
+        if (rc == 0)
+            remove_earlier(control, boot, table->node);
+        else if (errno == EEXIST)
+            rc = 0;
+    }
+    saved = errno;
+    munmap(table, sizeof(*table));
+    errno = saved;
+out_temp:
+    saved = errno;
+    unlinkat(tmpdir, temp, 0);
+    close(fd);
+    errno = saved;
+out_tmpdir:
+    saved = errno;
+    close(tmpdir);
+    errno = saved;
+    return rc;
+}
+
+/* Boot and time namespace (empty where the kernel has none). */
+static int file_name(char *name, size_t size, char boot[STORE_BOOT_LEN + 1])
+{
+    char id[STORE_BOOT_LEN + 65];
+    ssize_t n;
+
+    if (store_control_boot(boot) < 0)
+        return -1;
+    memcpy(id, boot, STORE_BOOT_LEN);
+    n = readlink("/proc/self/ns/time", id + STORE_BOOT_LEN, sizeof(id) - STORE_BOOT_LEN);
+    snprintf(name, size, PREFIX "%016llx",
+             (unsigned long long)XXH3_64bits(id, STORE_BOOT_LEN + (size_t)(n > 0 ? n : 0)));
+    return 0;
+}
+
+static struct answers_table *table_map(const struct store_dir *dir)
+{
+    char name[64], boot[STORE_BOOT_LEN + 1];
+    struct answers_table *table = NULL;
+    int saved, control;
+
+    if (file_name(name, sizeof(name), boot) < 0 || (control = store_control_open(dir)) < 0)
+        return NULL;
+    int fd = store_control_open_made(dir, control, name, boot, make);
+    if (fd >= 0) {
+        table = map(fd, boot, PROT_READ | PROT_WRITE);
+        saved = errno;
+        close(fd);
+        errno = saved;
+    }
+    saved = errno;
+    close(control);
+    errno = saved;
+    return table;
+}
+
+struct store_answers *store_answers_create(const struct store_dir *dir, const void *session,
+                                           size_t len)
+{
+    struct store_answers *answers = calloc(1, sizeof(*answers));
+    XXH128_hash_t hash = XXH3_128bits(session, len);
+
+    if (!answers)
+        return NULL;
+    answers->session[0] = hash.low64;
+    answers->session[1] = hash.high64;
+    answers->keeper = ANSWERS_KEEPERS;
+    if (!(answers->table = table_map(dir))) {
+        int saved = errno;
+        free(answers);
+        errno = saved;
+        return NULL;
+    }
+    /* A child has no part in it, and need not have it in its memory. */
+    madvise(answers->table, sizeof(*answers->table), MADV_DONTFORK);
+    for (unsigned i = 0; i < ANSWERS_KEEPERS && !claim(answers, i); i++)
+        ;
+    return answers;
+}
+
+void store_answers_destroy(struct store_answers *answers)
+{
+    if (!answers)
+        return;
+    if (answers->keeper < ANSWERS_KEEPERS)
+        store_life_end(&answers->table->keepers[answers->keeper].life);
+    munmap(answers->table, sizeof(*answers->table));
+    free(answers);
+}

@@ -1,0 +1,124 @@
+/*
+ * store/dmd.h - the node-local disk below one DMD
+ *
+ * All access by upath goes through a directory descriptor with openat2(RESOLVE_BENEATH |
+ * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel
+ * has no openat2 (ENOSYS, or a seccomp filter's EPERM), a walk component by component with
+ * O_NOFOLLOW does the same. Thread-safe: a struct store_dir is immutable after creation
+ * (and store_dir_detach, store_dir_set_shared). No result depends on the umask, and umask()
+ * is never called.
+ *
+ * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
+ * (store/marks.h), answers (store/cache_table.h), owner/ (store/journal.h), tmp/ (files
+ * being fetched). It is made again if it was removed.
+ */
+#ifndef DYAD_STORE_DMD_H
+#define DYAD_STORE_DMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "util/entry.h"
+#include "util/path.h"
+
+#define STORE_CONTROL_DIR UTIL_PATH_CONTROL_DIR
+
+struct store_dir;
+
+/* What a file was when it was looked at; two equal ones mean the file was not replaced or
+ * rewritten between (ctime is part of it). */
+struct store_identity {
+    uint64_t dev, ino;
+    uint64_t btime; /* ns; 0 where the file system has none */
+    uint64_t ctime; /* ns */
+    uint64_t size;
+};
+
+/* Open the DMD at an absolute path and make its control directory. NULL: ENOENT, ENOTDIR,
+ * EACCES, EROFS..., each with a log line that names the path and what to do. */
+struct store_dir *store_dir_create(const char *path);
+void store_dir_destroy(struct store_dir *dir);
+
+const char *store_dir_path(const struct store_dir *dir);      /* as given */
+const char *store_dir_real_path(const struct store_dir *dir); /* symlinks resolved */
+const uint8_t *store_dir_id(const struct store_dir *dir); /* DYAD_STORAGE_ID_LEN bytes */
+int store_dir_fd(
+    const struct store_dir *dir); /* O_PATH descriptor, the dir's own; -1 detached */
+
+/* Give up the descriptor: from now on each call opens the DMD by its path for its own
+ * duration (~1 us). For a process whose descriptor table is the program's (a guest):
+ * nothing of ours stays in it, and nothing breaks if the program closes what it did not
+ * open. Before other threads use dir. */
+void store_dir_detach(struct store_dir *dir);
+
+/* May programs of other kernels see the same files? Then no lock and no memory below it is
+ * common with them. True on every file system but those that one kernel alone has mounted
+ * (ext4, xfs, btrfs, tmpfs, ...), and as store_dir_set_shared() says. */
+bool store_dir_shared(const struct store_dir *dir);
+/* Told by the user. Before other threads use dir, and before its marks are made. */
+void store_dir_set_shared(struct store_dir *dir, bool shared);
+
+/* The storage id at another path (another DMD seen from this node), without creating
+ * anything. 0, or -1 with errno (ENOENT: no DMD there). */
+int store_dir_read_id(const char *path, uint8_t id[DYAD_STORAGE_ID_LEN]);
+
+/* 0 if upath is normalised and below the DMD, else -1: EXDEV (absolute, ".."), ENOENT (in
+ * the control directory), EINVAL (empty, "." or empty component), ENAMETOOLONG. All
+ * functions below check so. */
+int store_dir_check(const char *upath);
+
+/* open(2) below the DMD; flags | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW. Returns a descriptor or
+ * -1 with errno (EXDEV or ELOOP: it would leave the DMD, or passes a symbolic link, even
+ * one that points inside). Gives regular files only, or a directory if O_DIRECTORY is asked
+ * for, or anything with O_PATH; else EISDIR, or EINVAL for a FIFO, socket or device (opened
+ * with O_NONBLOCK, so it cannot block, and closed again). A file that it creates gets
+ * exactly `mode`, whatever the umask. */
+int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode);
+int store_dir_stat(const struct store_dir *dir, const char *upath,
+                   struct stat *st); /* no follow */
+/* It is certain that nothing has that name; not so if it cannot be looked at. */
+bool store_dir_lacks(const struct store_dir *dir, const char *upath);
+int store_dir_unlink(const struct store_dir *dir,
+                     const char *upath); /* EISDIR: a directory */
+int store_dir_rmdir(const struct store_dir *dir, const char *upath);
+/* Make a directory, with `mode` whatever the umask, and those above it. One that is there
+ * stays as it is. *identity (may be NULL) gets what it is. 0, or -1: EEXIST it is something
+ * else. */
+int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
+                    struct store_identity *identity);
+/* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
+ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
+                           size_t size);
+/* The mtime of the directory `at`, read before a copy is put into it and given back
+ * afterwards: to bring here what is published is no change of a directory. (Who compares
+ * times would take it for one, as make and tar do.) A change by somebody else between the
+ * two is then dated too early. */
+struct timespec store_dir_mtime_get(int at);
+void store_dir_mtime_put(int at, struct timespec mtime);
+
+/* Have the kernel ask a network file system anew for the names in the directory of upath
+ * and in those above it: opening a directory does, looking up a name may be answered with
+ * an absence that was true some time ago. */
+void store_dir_refresh(const struct store_dir *dir, const char *upath);
+/* Make the directories above upath, 0755. */
+int store_dir_make_parents(const struct store_dir *dir, const char *upath);
+/* Call fn for each regular file, directory and symbolic link at or below upath ("": all
+ * but the DMD itself), a directory before what is in it, control directory left out, until
+ * it returns non-zero. Returns that, or -1 with errno. What vanishes meanwhile or may not
+ * be read below upath is passed over. fn may open, remove and make files. One descriptor at
+ * a time, any depth. */
+int store_dir_walk(const struct store_dir *dir, const char *upath,
+                   int (*fn)(const char *upath, const struct stat *st, void *arg),
+                   void *arg);
+
+int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
+bool store_identity_equal(const struct store_identity *a, const struct store_identity *b);
+
+/* Fill size, mode, mtime, storage of an entry from a stat. A directory's size is 0. */
+void store_dir_describe(const struct store_dir *dir, const struct stat *st,
+                        struct dyad_entry *entry);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * store/fetch_impl.h - between fetch.c and fetch_old.c, for nobody else
+ */
+#ifndef DYAD_STORE_FETCH_IMPL_H
+#define DYAD_STORE_FETCH_IMPL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "store/fetch.h"
+
+#define FETCH_NAME_SIZE 40
+
+struct store_fetch {
+    const struct store_dir *dir;
+    int fd, tmpdir;
+    struct dyad_entry entry;
+    _Atomic uint64_t written; /* bytes, to find a caller that forgot some */
+    atomic_bool logged;
+    char name[FETCH_NAME_SIZE];
+    char upath[];
+};
+
+/* What a temporary file of upath is called. */
+void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE]);
+/* The directory above upath, and the start of the last component. */
+int fetch_open_parent(const struct store_dir *dir, const char *upath, const char **base);
+/* Mode and mtime, as the entry has them. 0 or -1. */
+int fetch_set_metadata(struct store_fetch *fetch);
+/* Log errno, once. Keeps it. */
+void fetch_report(struct store_fetch *fetch, const char *doing);
+
+#endif

@@ -1,0 +1,163 @@
+/*
+ * marks_written.c - was a file written while a description of it was open?
+ *
+ * How the file looks at the open is kept beside the mark, for whoever closes it last, in
+ * whatever process. A change sets mtime and ctime to the kernel's clock, which moves on in
+ * ticks of some ms: CLOCK_REALTIME_COARSE says where it is. What the open finds decides:
+ *
+ *   ctime is of an earlier tick         any change will set another: times tell
+ *   of this tick, and it is short       times may stay as they are: the content is compared
+ *   long (or cannot be read), mtime old the tick's end is waited for; then times tell
+ *   else                                it counts as written, at the price of a version
+ *
+ * A copy that was just fetched has the mtime of the original and a ctime of now. A file
+ * that this open has made, or emptied, counts as written, and so does one that was mapped
+ * for writing: its times need not change then (tmpfs). A link or a removed name changes
+ * the ctime as well, and the count of links: then the other signs tell.
+ */
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/marks_slot.h"
+
+#define CONTENT_MAX   (1u << 20)
+#define BUFFER        8192       /* on the stack of a signal handler, perhaps */
+#define TICK_MAX      200000000  /* ns; of a machine that is not let run, perhaps */
+#define CLOCKS_DIFFER 20000000   /* ns; the times are those of another node's clock */
+#define WHOLE_SECONDS 2000000000 /* ns; the file system keeps no finer times */
+
+static struct marks_look *look_of(struct store_marks *marks, store_mark_t mark)
+{
+    return marks->table->header.nlooks ? &marks->table->looks[marks_index_of(mark)] : NULL;
+}
+
+static uint64_t ns(struct timespec ts)
+{
+    return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+    return ns(ts);
+}
+
+/* By how much a file's times may be behind the clock that says now(). */
+static uint64_t slack(const struct store_marks *marks, const struct stat *st)
+{
+    uint64_t slack = store_marks_shared(marks) ? CLOCKS_DIFFER : 0;
+
+    return st->st_mtim.tv_nsec || st->st_ctim.tv_nsec ? slack : slack + WHOLE_SECONDS;
+}
+
+/* 0, or -1: it is too long, or cannot be read. */
+static int content(int fd, uint64_t size, uint64_t hash[2])
+{
+    char buf[BUFFER];
+    XXH3_state_t state;
+    XXH128_hash_t sum;
+    uint64_t at = 0;
+
+    if (size > CONTENT_MAX)
+        return -1;
+    XXH3_128bits_reset(&state);
+    while (at < size) {
+        ssize_t n = pread(fd, buf, sizeof(buf), (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        XXH3_128bits_update(&state, buf, (size_t)n);
+        at += (uint64_t)n;
+    }
+    sum = XXH3_128bits_digest(&state);
+    hash[0] = sum.high64;
+    hash[1] = sum.low64;
+    return 0;
+}
+
+/* Until the clock is beyond `when`; false: it takes longer than a tick. */
+static bool await_tick(uint64_t when)
+{
+    struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t until = util_clock_now() + TICK_MAX;
+
+    while (now() <= when && util_clock_now() < until)
+        nanosleep(&pause, NULL);
+    return now() > when;
+}
+
+void marks_look_begin(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_look *look = look_of(marks, mark);
+
+    if (look) {
+        look->begun = now();
+        atomic_store(&look->kind, MARKS_LOOK_NONE);
+    }
+}
+
+void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
+{
+    struct marks_look *look = look_of(marks, mark);
+    uint64_t word, soon;
+    int saved = errno;
+    struct stat st;
+
+    if (!look || !marks_find(marks, mark, &word) || fstat(fd, &st) < 0)
+        goto out;
+    look->size = (uint64_t)st.st_size;
+    look->mtime = ns(st.st_mtim);
+    look->ctime = ns(st.st_ctim);
+    look->mode = st.st_mode;
+    look->nlink = (uint32_t)st.st_nlink;
+    soon = slack(marks, &st);
+    /* Made by this open, as far as can be told? */
+    if (st.st_size == 0 &&
+        (store_marks_shared(marks) ||
+         (look->mtime == look->ctime && look->ctime + soon >= look->begun)))
+        goto out;
+    if (look->ctime + soon < now())
+        atomic_store(&look->kind, MARKS_LOOK_TIMES);
+    else if (content(fd, look->size, look->hash) == 0)
+        atomic_store(&look->kind, MARKS_LOOK_CONTENT);
+    else if (!soon && look->mtime < now() && await_tick(look->ctime))
+        atomic_store(&look->kind, MARKS_LOOK_TIMES);
+out:
+    errno = saved;
+}
+
+void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_look *look = look_of(marks, mark);
+    uint64_t word;
+
+    if (look && marks_find(marks, mark, &word))
+        atomic_store(&look->kind, MARKS_LOOK_NONE);
+}
+
+bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd)
+{
+    struct marks_look *look = look_of(marks, mark);
+    int kind, saved = errno;
+    bool written = true;
+    uint64_t hash[2];
+    struct stat st;
+
+    if (!look || (kind = (int)atomic_load(&look->kind)) == MARKS_LOOK_NONE || fd < 0 ||
+        fstat(fd, &st) < 0 || look->size != (uint64_t)st.st_size ||
+        look->mtime != ns(st.st_mtim) || look->mode != st.st_mode)
+        goto out;
+    if (kind == MARKS_LOOK_TIMES)
+        written = look->ctime != ns(st.st_ctim) && look->nlink == st.st_nlink;
+    else
+        written = content(fd, look->size, hash) < 0 || hash[0] != look->hash[0] ||
+                  hash[1] != look->hash[1];
+out:
+    errno = saved;
+    return written;
+}

@@ -1,0 +1,29 @@
+/*
+ * store/marks_written.h - was a file written through a description? Private to the marks:
+ * what the table keeps of how the file looked.
+ */
+#ifndef DYAD_STORE_MARKS_WRITTEN_H
+#define DYAD_STORE_MARKS_WRITTEN_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* All but `kind` is written by the opener only, before the open returns. */
+struct marks_look {
+    uint64_t begun; /* when the open began: CLOCK_REALTIME_COARSE, ns */
+    uint64_t size, mtime, ctime;
+    uint64_t hash[2]; /* of the content, with MARKS_LOOK_CONTENT */
+    uint32_t mode, nlink;
+    _Atomic uint32_t kind; /* enum marks_look_kind */
+    uint32_t unused;
+};
+
+enum marks_look_kind {
+    MARKS_LOOK_NONE, /* it counts as written */
+    MARKS_LOOK_TIMES,
+    MARKS_LOOK_CONTENT,
+};
+
+_Static_assert(sizeof(struct marks_look) == 64, "one cache line");
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * superseded.c - a second link that says that a file is out of date
+ *
+ * The link is made from a descriptor whose inode has been looked at: so whoever is killed
+ * between two steps has not marked a file that had just got the name.
+ */
+#include "store/superseded.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "store/control.h"
+
+#define SUBDIR    "old"
+#define NAME_SIZE 56
+
+static void link_name(uint64_t session, const char *upath, char name[NAME_SIZE])
+{
+    XXH128_hash_t hash = XXH3_128bits(upath, strlen(upath));
+
+    snprintf(name, NAME_SIZE, "%016llx.%016llx%016llx", (unsigned long long)session,
+             (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+}
+
+bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
+{
+    char name[NAME_SIZE], path[PATH_MAX];
+    int saved = errno, n;
+    struct stat st;
+    bool is;
+
+    link_name(session, upath, name);
+    n = snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/" SUBDIR "/%s", dmd, name);
+    is = n > 0 && (size_t)n < sizeof(path) &&
+         fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
+    errno = saved;
+    return is;
+}
+
+static bool is_identity(int fd, const struct store_identity *identity)
+{
+    struct store_identity found;
+
+    return store_identity_read(fd, &found) == 0 && found.ino == identity->ino &&
+           found.btime == identity->btime;
+}
+
+static int set(int old, const char *name, int file, const struct store_identity *identity)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", file);
+    for (int tries = 0; tries < 8; tries++) {
+        if (linkat(AT_FDCWD, path, old, name, AT_SYMLINK_FOLLOW) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return -1;
+        int there = openat(old, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        bool done = there >= 0 && is_identity(there, identity);
+        if (there >= 0)
+            close(there);
+        if (done)
+            return 0;
+        if (unlinkat(old, name, 0) < 0 && errno != ENOENT) /* of an earlier version */
+            return -1;
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                         const struct store_identity *identity)
+{
+    char name[NAME_SIZE];
+    int rc = -1, old = -1, saved;
+    int file = store_dir_open(dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (file < 0)
+        return -1;
+    link_name(session, upath, name);
+    if (!is_identity(file, identity))
+        errno = ESTALE;
+    else if ((old = store_control_subdir(dir, SUBDIR)) >= 0)
+        rc = set(old, name, file, identity);
+    saved = errno;
+    if (old >= 0)
+        close(old);
+    close(file);
+    errno = saved;
+    return rc;
+}
+
+/* As it is if nothing was ever marked: no directory is made. */
+static int open_existing(const struct store_dir *dir)
+{
+    int control = store_control_open(dir), fd = -1;
+
+    if (control >= 0) {
+        fd = openat(control, SUBDIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        close(control);
+    }
+    return fd;
+}
+
+void store_superseded_clear(const struct store_dir *dir, uint64_t session,
+                            const char *upath)
+{
+    char name[NAME_SIZE];
+    int saved = errno, old = open_existing(dir);
+
+    if (old >= 0) {
+        link_name(session, upath, name);
+        unlinkat(old, name, 0);
+        close(old);
+    }
+    errno = saved;
+}
+
+void store_superseded_clean(const struct store_dir *dir, uint64_t session, bool all)
+{
+    char prefix[NAME_SIZE];
+    int saved = errno, old = open_existing(dir);
+    DIR *stream = old >= 0 ? fdopendir(old) : NULL;
+    struct dirent *entry;
+    struct stat st;
+
+    snprintf(prefix, sizeof(prefix), "%016llx.", (unsigned long long)session);
+    if (old >= 0 && !stream)
+        close(old);
+    while (stream && (entry = readdir(stream))) {
+        if (fstatat(old, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) &&
+            (st.st_nlink == 1 ||
+             (all && strncmp(entry->d_name, prefix, strlen(prefix)) == 0)))
+            unlinkat(old, entry->d_name, 0);
+    }
+    if (stream)
+        closedir(stream);
+    errno = saved;
+}

@@ -1,0 +1,21 @@
+/*
+ * util/loader.h - the dynamic loader's locks, which are not to be had from outside
+ *
+ * Who runs a library's constructor or destructor holds one. If it waits for another thread
+ * of the process, and that one loads a library, both wait for ever.
+ */
+#ifndef DYAD_UTIL_LOADER_H
+#define DYAD_UTIL_LOADER_H
+
+#include <stdbool.h>
+
+/* Does the calling thread hold a lock of the loader? Some microseconds. False also if that
+ * cannot be told. From anywhere, also a signal handler; keeps errno. */
+bool util_loader_held(void);
+
+/* Does a thread of this process wait for a lock of the loader which the calling thread has?
+ * Looks at each thread below /proc, with one descriptor more for the time of the call.
+ * False also if that cannot be told. From anywhere; keeps errno. */
+bool util_loader_awaited(void);
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * open_write.c - opens for writing
+ *
+ * The mark comes before the real open, so that nobody on this node can see the file
+ * unmarked.
+ *
+ * With O_CREAT: never waits. The parent directory may have been made on another node: it is
+ * brought here when the real open does not find it.
+ *
+ * Without O_CREAT the open can only have what is there, so it waits as one for reading
+ * does: for what is not here, and for what another process is making (write_begin() says of
+ * whom; write_opened() asks again, of the file that was opened). But not where it is a
+ * library's look whether the file exists, before it makes it (caller.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "wrapper/caller.h"
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/gate.h"
+#include "wrapper/open_impl.h"
+#include "wrapper/real.h"
+
+/* fd, marked by token, could not be entered in the table, and is closed or stays unknown:
+ * the file is not published. */
+static void untracked(const struct engine_ops *ops, engine_token token)
+{
+    struct engine_closing closing;
+
+    ENGINE_CALL_VOID(ops->write_closing(token, -1, &closing));
+    ENGINE_CALL(ops->write_closed(&closing, EMFILE, false));
+}
+
+/* The thread was cancelled in the real open. */
+static void open_cancelled(void *token)
+{
+    ENGINE_CALL_VOID(
+        wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
+}
+
+/* From the real open until the descriptor is known. */
+static int open_tracked(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                        engine_token token)
+{
+    const struct wrapper_path *where = opener->where;
+    enum engine_side side = wrapper_path_side(where);
+    int fd, error;
+
+    pthread_cleanup_push(open_cancelled, &token);
+    fd = opener->open(opener->arg);
+    pthread_cleanup_pop(0);
+    error = errno;
+    if (fd < 0 || !wrapper_open_is_regular(fd)) {
+        ENGINE_CALL_VOID(ops->write_opened(token, -1, opener->flags));
+        errno = error;
+        return fd;
+    }
+    if (ENGINE_CALL(ops->write_opened(token, fd, opener->flags)) < 0) {
+        error = errno;
+        opener->undo(opener->arg, fd);
+        errno = error;
+        return -1;
+    }
+    if (token && wrapper_fd_add(fd, token, side) < 0) {
+        opener->undo(opener->arg, fd);
+        untracked(ops, token);
+        errno = EMFILE;
+        return -1;
+    }
+    return fd;
+}
+
+/* The same inside of the gate. */
+static int open_gated(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                      engine_token token)
+{
+    int fd;
+
+    wrapper_gate_enter();
+    pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
+    fd = open_tracked(ops, opener, token);
+    pthread_cleanup_pop(1);
+    return fd;
+}
+
+/* The open of a FIFO or a device may block until another process acts, which the program
+ * may be about to fork. Its descriptor is not tracked. What becomes one between this look
+ * and the open delays a fork by the gate's bound, and no more. */
+static bool may_block(const struct wrapper_opener *opener)
+{
+    struct stat st;
+
+    return !(opener->flags & O_EXCL) && REAL(stat)(opener->where->text, &st) == 0 &&
+           (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode));
+}
+
+/* Does not wait. What is published was fetched by write_begin. EINPROGRESS: only with
+ * `waits`, and as write_begin and write_opened say. */
+static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener,
+                       bool waits)
+{
+    enum engine_side side = wrapper_path_side(opener->where);
+    engine_token token = 0;
+    int saved = errno, fd;
+
+    if (ENGINE_CALL(ops->write_begin(side, opener->where->upath[side], opener->flags, waits,
+                                     &token)) < 0)
+        return -1;
+    fd = may_block(opener) ? open_tracked(ops, opener, token)
+                           : open_gated(ops, opener, token);
+    if (fd >= 0)
+        errno = saved;
+    return fd;
+}
+
+int wrapper_open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    struct wrapper_path *where = opener->where;
+    int fd = open_marked(ops, opener, false), unknown;
+
+    /* The second time the directories are here. A link among them may have led elsewhere.
+     */
+    if (fd >= 0 || errno != ENOENT || opener->once || !wrapper_open_awaited(where))
+        return fd;
+    unknown = wrapper_open_bring_parents(ops, where);
+    if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
+        return opener->open(opener->arg);
+    fd = open_marked(ops, opener, false);
+    if (fd < 0 && errno == ENOENT && unknown)
+        errno = unknown;
+    return fd;
+}
+
+int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    struct wrapper_path *where = opener->where;
+    int vanished = 0, links = 0, saved = errno;
+
+    for (;;) {
+        int fd, error, moved;
+
+        if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
+            return wrapper_open_real(opener); /* a link has led elsewhere */
+        fd = open_marked(ops, opener, true);
+        error = errno;
+        if (fd >= 0)
+            errno = saved;
+        if (fd >= 0 || (error != ENOENT && error != EINPROGRESS))
+            return fd;
+        if (!wrapper_open_awaited(where) || wrapper_caller_is_looking()) {
+            errno = error;
+            return error == EINPROGRESS ? open_marked(ops, opener, false) : -1;
+        }
+        if (error == ENOENT && ++vanished > WRAPPER_OPEN_VANISHED) {
+            errno = ENOENT;
+            return -1;
+        }
+        wrapper_open_bring_parents(ops, where);
+        moved = wrapper_open_consume(ops, where, ENGINE_CONSUME_UPDATE);
+        if (moved < 0)
+            return -1;
+        if (moved && ++links > WRAPPER_OPEN_LINKS_MAX) {
+            errno = ELOOP;
+            return -1;
+        }
+        if (moved)
+            vanished = 0;
+    }
+}
+
+void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
+{
+    const struct engine_ops *ops = wrapper_engine();
+    enum engine_side side = wrapper_path_side(where);
+    engine_token token = 0;
+    int saved = errno;
+
+    if (ops && ENGINE_CALL(
+                   ops->write_begin(side, where->upath[side], flags, false, &token)) == 0) {
+        wrapper_gate_enter();
+        ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
+        if (token && wrapper_fd_add(fd, token, side) < 0)
+            untracked(ops, token);
+        wrapper_gate_leave();
+    }
+    errno = saved;
+}

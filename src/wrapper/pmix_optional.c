@@ -1,0 +1,170 @@
+/*
+ * pmix_optional.c - the program's PMIx_Get in a process where a member uses PMIx as well
+ *
+ * A client of PMIx 4.2.2 does not ask the server for a rank while it waits for an answer
+ * about the same rank: one answer is to serve both. In looking for such a request it takes
+ * the wildcard rank for equal to any rank; when the answer comes it does not. So a question
+ * about the whole job (the wildcard rank) that is asked while a Get of a peer's address is
+ * out is neither sent nor ever answered, and as long as it waits no other is sent. Open MPI
+ * asks one in MPI_Init, for the node's topology: mpirun has told it at PMIx_Init, Slurm has
+ * not, and MPI_Init hangs (PMIx_Get below opal_hwloc_base_get_topology).
+ *
+ * What a server knows of the whole job it tells at PMIx_Init. So, in a member's process,
+ * such a question about the own job is answered from that: asked with PMIX_OPTIONAL, it
+ * needs no server. Everything else passes through unchanged.
+ *
+ * PMIx may be in nobody's scope but its caller's (Open MPI's plugins are opened
+ * RTLD_LOCAL), so the real definition is looked for where the caller would have found it.
+ *
+ * No state but the two addresses, the same whoever stores them.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pmix.h>
+
+#include "wrapper/core.h"
+#include "wrapper/environment.h"
+#include "wrapper/member_thread.h"
+#include "util/env.h"
+
+typedef pmix_status_t get_fn(const pmix_proc_t *proc, const char key[],
+                             const pmix_info_t info[], size_t ninfo, pmix_value_t **value);
+typedef pmix_status_t get_nb_fn(const pmix_proc_t *proc, const char key[],
+                                const pmix_info_t info[], size_t ninfo,
+                                pmix_value_cbfunc_t fn, void *arg);
+
+struct nonblocking { /* lives until the callback */
+    pmix_value_cbfunc_t fn;
+    void *arg;
+    pmix_info_t *info;
+};
+
+static _Atomic(void *) real_get, real_get_nb;
+
+static void *find_in(const char *object, const char *name)
+{
+    void *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD), *fn;
+
+    if (!handle)
+        return NULL;
+    fn = dlsym(handle, name);
+    dlclose(handle);
+    return fn;
+}
+
+static void *find(_Atomic(void *) *cache, const char *name, const void *caller)
+{
+    void *fn = atomic_load_explicit(cache, memory_order_relaxed);
+    struct link_map *map = NULL;
+    int saved = errno;
+    Dl_info info;
+
+    if (fn)
+        return fn;
+    fn = dlsym(RTLD_NEXT, name);
+    if (!fn && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        *map->l_name)
+        fn = find_in(map->l_name, name);
+    if (!fn) /* a tail call: the address is the caller's caller's */
+        fn = find_in("libpmix.so.2", name);
+    atomic_store_explicit(cache, fn, memory_order_relaxed);
+    errno = saved;
+    return fn;
+}
+
+static bool is_true(const pmix_info_t *info)
+{
+    return info->value.type == PMIX_UNDEF || info->value.data.flag;
+}
+
+/* Could the question wait for the answer to one of ours? */
+static bool is_in_our_way(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo)
+{
+    const char *job;
+
+    if (!proc || proc->rank != PMIX_RANK_WILDCARD || !wrapper_active() ||
+        wrapper_member_claim() < 0)
+        return false;
+    job = util_env_get(wrapper_env, "PMIX_NAMESPACE");
+    if (!job || (proc->nspace[0] && strncmp(proc->nspace, job, PMIX_MAX_NSLEN) != 0))
+        return false;
+    for (size_t i = 0; i < ninfo; i++)
+        if (strncmp(info[i].key, PMIX_OPTIONAL, PMIX_MAX_KEYLEN) == 0 && is_true(&info[i]))
+            return false; /* PMIx calls itself by its public names */
+    return true;
+}
+
+/* A copy of info[] that has *ninfo elements and asks no server. NULL: no memory. */
+static pmix_info_t *optional(const pmix_info_t info[], size_t *ninfo)
+{
+    pmix_info_t *copy = calloc(*ninfo + 1, sizeof(*copy));
+    size_t n = 0;
+
+    if (!copy)
+        return NULL;
+    strcpy(copy[n].key, PMIX_OPTIONAL);
+    copy[n].value.type = PMIX_BOOL;
+    copy[n++].value.data.flag = true;
+    for (size_t i = 0; i < *ninfo; i++)
+        if (strncmp(info[i].key, PMIX_OPTIONAL, PMIX_MAX_KEYLEN) != 0 &&
+            strncmp(info[i].key, PMIX_GET_REFRESH_CACHE, PMIX_MAX_KEYLEN) != 0)
+            copy[n++] = info[i]; /* what it points to stays the caller's */
+    *ninfo = n;
+    return copy;
+}
+
+pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
+                       size_t ninfo, pmix_value_t **value)
+{
+    get_fn *real = (get_fn *)find(&real_get, "PMIx_Get", __builtin_return_address(0));
+    pmix_info_t *local;
+    pmix_status_t rc;
+
+    if (!real)
+        return PMIX_ERR_NOT_SUPPORTED;
+    if (!is_in_our_way(proc, info, ninfo))
+        return real(proc, key, info, ninfo, value);
+    if (!(local = optional(info, &ninfo)))
+        return PMIX_ERR_NOMEM;
+    rc = real(proc, key, local, ninfo, value);
+    free(local);
+    return rc;
+}
+
+static void answered(pmix_status_t status, pmix_value_t *value, void *arg)
+{
+    struct nonblocking *call = arg;
+
+    call->fn(status, value, call->arg);
+    free(call->info);
+    free(call);
+}
+
+pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
+                          const pmix_info_t info[], size_t ninfo, pmix_value_cbfunc_t fn,
+                          void *arg)
+{
+    get_nb_fn *real =
+        (get_nb_fn *)find(&real_get_nb, "PMIx_Get_nb", __builtin_return_address(0));
+    struct nonblocking *call;
+    pmix_status_t rc;
+
+    if (!real)
+        return PMIX_ERR_NOT_SUPPORTED;
+    if (!fn || !is_in_our_way(proc, info, ninfo))
+        return real(proc, key, info, ninfo, fn, arg);
+    if (!(call = malloc(sizeof(*call))))
+        return PMIX_ERR_NOMEM;
+    *call = (struct nonblocking){.fn = fn, .arg = arg, .info = optional(info, &ninfo)};
+    rc = call->info ? real(proc, key, call->info, ninfo, answered, call) : PMIX_ERR_NOMEM;
+    if (rc != PMIX_SUCCESS) {
+        free(call->info);
+        free(call);
+    }
+    return rc;
+}

@@ -1,0 +1,221 @@
+/* store/marks.h: was a file written while it was open? Whatever the clock's tick. */
+#include "scratch.h"
+
+#include <time.h>
+
+#include "store/marks.h"
+
+#define TRIES 40 /* of what happens within one tick, or not */
+#define LONG  ((1u << 20) + 1)
+
+static struct scratch *scratch;
+static struct store_marks *marks;
+
+static int setup(void **state)
+{
+    if (scratch_setup(state) < 0)
+        return -1;
+    scratch = *state;
+    marks = store_marks_create(scratch->dir);
+    return marks ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    store_marks_destroy(marks);
+    return scratch_teardown(state);
+}
+
+static const struct timespec past[2] = {{.tv_sec = 1000000000, .tv_nsec = 5},
+                                        {.tv_sec = 1000000000, .tv_nsec = 5}};
+
+/* As a fetch leaves it: the mtime of the original, a ctime of now. */
+static void make_copy(const char *name, size_t size)
+{
+    unlink(scratch_path(scratch, name));
+    int fd = open(scratch_path(scratch, name), O_RDWR | O_CREAT | O_TRUNC, 0644);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    assert_int_equal(futimens(fd, past), 0);
+    close(fd);
+}
+
+static store_mark_t mark_of_open;
+
+static int begin(const char *name, int flags)
+{
+    mark_of_open = store_marks_begin(marks, name);
+    assert_true(mark_of_open != 0);
+    int fd = open(scratch_path(scratch, name), flags, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(store_marks_opened(marks, mark_of_open, fd, false), 0);
+    errno = EXDEV;
+    store_marks_look(marks, mark_of_open, fd);
+    assert_int_equal(errno, EXDEV);
+    return fd;
+}
+
+static bool end(const char *name, int fd)
+{
+    int probe = open(scratch_path(scratch, name), O_RDONLY);
+    bool written;
+
+    close(fd);
+    assert_true(store_marks_closed(marks, mark_of_open, probe, false));
+    written = store_marks_written(marks, mark_of_open, probe);
+    close(probe);
+    store_marks_clear(marks, mark_of_open);
+    return written;
+}
+
+static void test_copy_unchanged(void **state)
+{
+    static const size_t sizes[] = {0, 1, 100000, LONG};
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        size_t size = sizes[i % 4];
+        int flags = i / 4 % 2 ? O_RDWR | O_CREAT : O_RDWR;
+        make_copy("copy", size);
+        assert_false(end("copy", begin("copy", flags)));
+        assert_false(end("copy", begin("copy", O_WRONLY | O_APPEND)));
+    }
+}
+
+/* Of the same length, and with its time given back. */
+static void test_copy_rewritten(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        make_copy("copy", i % 2 ? 100 : LONG);
+        int fd = begin("copy", i / 2 % 2 ? O_RDWR : O_WRONLY);
+        assert_int_equal(pwrite(fd, "x", 1, 50), 1);
+        if (i / 4 % 2)
+            assert_int_equal(futimens(fd, past), 0);
+        assert_true(end("copy", fd));
+    }
+}
+
+static void test_changed_otherwise(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        make_copy("copy", 100);
+        int fd = begin("copy", O_RDWR);
+        switch (i % 3) {
+        case 0:
+            assert_int_equal(fchmod(fd, 0600), 0);
+            break;
+        case 1:
+            assert_int_equal(futimens(fd, NULL), 0);
+            break;
+        case 2:
+            assert_int_equal(ftruncate(fd, 99), 0);
+        }
+        assert_true(end("copy", fd));
+    }
+}
+
+/* What was written a moment before the open, so that its times may be those of a write that
+ * follows. */
+static void test_original(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        int fd = open(scratch_path(scratch, "own"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+        assert_int_equal(write(fd, "abc", 3), 3);
+        close(fd);
+        assert_false(end("own", begin("own", O_RDWR)));
+        fd = begin("own", O_RDWR);
+        assert_int_equal(pwrite(fd, "x", 1, 1), 1);
+        assert_true(end("own", fd));
+    }
+}
+
+static void test_made(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        unlink(scratch_path(scratch, "made"));
+        assert_true(end("made", begin("made", O_WRONLY | O_CREAT | O_APPEND)));
+        nanosleep(&(struct timespec){.tv_nsec = 100000 * (i % 9)}, NULL);
+    }
+}
+
+static void test_not_looked_at(void **state)
+{
+    (void)state;
+    make_copy("copy", 10);
+    mark_of_open = store_marks_begin(marks, "copy");
+    int fd = open(scratch_path(scratch, "copy"), O_RDWR);
+    assert_int_equal(store_marks_opened(marks, mark_of_open, fd, false), 0);
+    assert_true(end("copy", fd));
+    fd = begin("copy", O_RDWR);
+    store_marks_set_written(marks, mark_of_open);
+    assert_true(end("copy", fd));
+    /* The slot's next use knows nothing of it. */
+    assert_false(end("copy", begin("copy", O_RDWR)));
+    /* Nothing to look at is no proof. */
+    fd = begin("copy", O_RDWR);
+    assert_true(store_marks_written(marks, mark_of_open, -1));
+    assert_false(end("copy", fd));
+}
+
+/* Who was not there at the open. */
+static void test_another_process(void **state)
+{
+    (void)state;
+    for (int writes = 0; writes < 2; writes++) {
+        make_copy("copy", 10);
+        int fd = begin("copy", O_RDWR), closed[2];
+        assert_int_equal(pipe(closed), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            char byte;
+            close(closed[1]);
+            CHILD_CHECK(!writes || pwrite(fd, "x", 1, 0) == 1);
+            CHILD_CHECK(read(closed[0], &byte, 1) == 0);
+            int probe = open(scratch_path(scratch, "copy"), O_RDONLY);
+            close(fd);
+            CHILD_CHECK(store_marks_closed(marks, mark_of_open, probe, false));
+            CHILD_CHECK(store_marks_written(marks, mark_of_open, probe) == writes);
+            store_marks_clear(marks, mark_of_open);
+            _exit(0);
+        }
+        close(fd);
+        close(closed[0]);
+        close(closed[1]);
+        scratch_join(pid);
+    }
+}
+
+/* A second name changes the ctime, and nothing else. */
+static void test_linked(void **state)
+{
+    (void)state;
+    make_copy("copy", LONG);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    int fd = begin("copy", O_RDWR);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    char other[PATH_MAX];
+    snprintf(other, sizeof(other), "%s/second", scratch->path);
+    assert_int_equal(link(scratch_path(scratch, "copy"), other), 0);
+    assert_false(end("copy", fd));
+    unlink(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copy_unchanged),
+        cmocka_unit_test(test_copy_rewritten),
+        cmocka_unit_test(test_changed_otherwise),
+        cmocka_unit_test(test_original),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_not_looked_at),
+        cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_linked),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
