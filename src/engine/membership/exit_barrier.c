@@ -425,7 +425,8 @@ static void linger_begin(struct member *member)
         l->leave_at = util_clock_now() + 1 +
                       (uint64_t)(member->config->linger * (double)UTIL_NSEC_PER_SEC);
     l->activity++;
-    linger_look(l);
+    look_soon(
+        l); /* when every module has been told of the exit: what it has to do yet counts */
 }
 
 static void linger_leave_soon(struct member *member)
@@ -438,7 +439,7 @@ static void linger_leave_soon(struct member *member)
     }
     l->leaving_soon = true;
     l->leave_at = util_clock_now() + LEAVE_SOON;
-    linger_look(l);
+    look_soon(l);
 }
 
 static void exiting(struct member *member, bool soon)
