@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # lib.sh - for test scripts: a cluster, jobs on it, and what must not be left of them
 #
-# Sourced by bash. Reads DYAD_BUILD_DIR (the build tree; default build/dev) and DYAD_TEST_LONG. Gives:
+# Sourced by bash. Reads DYAD_BUILD_DIR (the build tree; default build/dev) and DYAD_TEST_LEVEL. Gives:
 #   $WORK           a directory that all nodes see, removed at the end
 #   $SSD            the managed directory: the same path on each node, private to it
 #   $LIB $BIN $PROGS
@@ -27,7 +27,8 @@ for variable in $(compgen -e); do
     esac
 done
 # Ours stay out of it, too: dyad-run warns of DYAD_ variables that it does not know.
-export -n DYAD_BUILD_DIR DYAD_TEST_LONG DYAD_TEST_KEEP DYAD_TEST_LOGS DYAD_TEST_NO_SKIP
+export -n DYAD_BUILD_DIR DYAD_TEST_LEVEL DYAD_TEST_KEEP DYAD_TEST_LOGS DYAD_TEST_NO_SKIP
+LEVEL=${DYAD_TEST_LEVEL:-short} # or long, or soak
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export LC_ALL=C.UTF-8
 

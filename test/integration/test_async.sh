@@ -5,7 +5,7 @@
 cluster_up 2
 
 N=300
-[ -z "${DYAD_TEST_LONG:-}" ] || N=3000
+[ $LEVEL != soak ] || N=3000
 job_ok 60 1@n0 bash -c '"$0" storm "$1" $2 && "$0" cancel "$1" && "$0" interrupt "$1" && exec "$0" wait "$1"' "$PROGS/async" "$SSD" $N -- \
     1@n1 bash -c '"$0" serve "$1" && exec env DYAD_TIMEOUT=20 "$0" check "$1" $2' "$PROGS/async" "$SSD" $N
 

@@ -65,7 +65,7 @@ writer() {
     died 0
 }
 
-LONG=${DYAD_TEST_LONG:-}
+LONG=$([ $LEVEL != soak ] || echo 1)
 for point in produce-begin:5 produce-published:15 produce-recorded:15 produce-cleared:5 withdraw-begin withdraw-published \
     journal-written:2 journal-renamed:2 \
     ${LONG:+produce-begin:15 produce-published:5 produce-recorded:5 produce-cleared:15 produce-published:30 produce-recorded:30}; do

@@ -391,7 +391,9 @@ S
     done
     ! grep 'in the list' "$WORK/storm0.out" || fail "listing and look-up differ"
 }
-for ((seed = 1; seed <= ${DYAD_TEST_LONG:+98+}2; seed++)); do
+storms=2
+[ $LEVEL != soak ] || storms=100
+for ((seed = 1; seed <= storms; seed++)); do
     storm $seed
 done
 

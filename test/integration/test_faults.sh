@@ -3,8 +3,8 @@
 # right and what is wrong stands at the top of test/cluster/faults.py, docs/reliability.md says how to repeat a run.
 #
 # FAULTS_SEED (default 2; or "random"; with ":kill,stop,cut,full,limit,writer" or some of these behind it: only such faults),
-# FAULTS_COUNT (200; 5000 with DYAD_TEST_LONG), FAULTS_LAUNCH (only that launch), FAULTS_JOBS (launches at the same time: 3; 4
-# with DYAD_TEST_LONG), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
+# FAULTS_COUNT (60; with --long 200, with --soak 5000), FAULTS_LAUNCH (only that launch), FAULTS_JOBS (launches at the same time: 3; 4
+# with --soak), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
 #
 # A launch is a process of its own, this script with "launch NUMBER DIRECTORY", with a cluster of its own. Most of its time it
 # sleeps, so several go on at once. What it says is shown when it is over, in the order of the numbers. It ends with this script: a
@@ -84,8 +84,12 @@ fi
 # --- all of them ------------------------------------------------------------------------
 
 [ "$seed" != random ] || seed=$RANDOM$RANDOM
-[ -n "$wanted" ] || wanted=$([ -n "${DYAD_TEST_LONG:-}" ] && echo 5000 || echo 200)
-[ -n "$at_once" ] || at_once=$([ -n "${DYAD_TEST_LONG:-}" ] && echo 4 || echo 3)
+case $LEVEL in
+short) : "${wanted:=60}" ;;
+long) : "${wanted:=200}" ;;
+soak) : "${wanted:=5000}" ;;
+esac
+[ -n "$at_once" ] || at_once=$([ $LEVEL = soak ] && echo 4 || echo 3)
 [[ $wanted =~ ^[0-9]+$ && $at_once =~ ^[1-9][0-9]*$ ]] || fail "FAULTS_COUNT and FAULTS_JOBS are numbers"
 if [ -n "$only" ]; then
     say "seed $seed, launch $only"
@@ -148,7 +152,7 @@ needed() {
 }
 
 # What hangs is found by each launch itself, in bounded time; so this is only for a machine that is far too slow.
-bound=$([ -n "${DYAD_TEST_LONG:-}" ] && echo 5000 || echo 600)
+bound=$([ $LEVEL = soak ] && echo 5000 || echo 600)
 while :; do
     [ $SECONDS -lt "$bound" ] || fail "only $faults faults within $bound s: launches ${!pids[*]} are under way"
     while [ ${#pids[@]} -lt "$at_once" ] && needed; do

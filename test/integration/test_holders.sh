@@ -7,7 +7,7 @@ cluster_up 2
 
 # Children of posix_spawn and vfork hold, for a moment, whatever is open.
 FILES=400
-[ -z "${DYAD_TEST_LONG:-}" ] || FILES=4000
+[ $LEVEL != soak ] || FILES=4000
 job_ok 60 1@n0 "$PROGS/spawn_storm" write "$SSD" $FILES -- \
     1@n1 env DYAD_TIMEOUT=20 "$PROGS/spawn_storm" read "$SSD" $FILES
 

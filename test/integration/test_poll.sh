@@ -5,7 +5,7 @@
 cluster_up 3
 JOB_ENV+=(DYAD_STATS=1)
 rounds=200
-[ -z "${DYAD_TEST_LONG:-}" ] || rounds=3000
+[ $LEVEL != soak ] || rounds=3000
 
 # Four processes on two nodes poll for what a third node makes and removes.
 mkdir "$WORK/sync"

@@ -8,7 +8,7 @@ SSD=$WORK/shared
 SYNC=$WORK/sync
 BASE_ENV=("${JOB_ENV[@]}" DYAD_STATS=1 "SYNC=$SYNC" "D=$SSD")
 rounds=60
-[ -z "${DYAD_TEST_LONG:-}" ] || rounds=1000
+[ $LEVEL != soak ] || rounds=1000
 
 # What the ranks have in common: come and await are signals between nodes, past the managed directory.
 cat >"$WORK/rank.sh" <<'RANK'

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Every way in which bash, dash and busybox sh write a file: complete for a reader on the other node, never empty, never
-# in part, whether it asks before the writer or after. 20 runs each; 500 with DYAD_TEST_LONG.
+# in part, whether it asks before the writer or after. 20 runs each; 500 with --soak.
 # shellcheck source=test/cluster/lib.sh
 . "$(dirname "$0")/../cluster/lib.sh"
 need mpirun bash dash busybox cmp
 HERE=$SOURCE_DIR/test/integration/progs
 export CASES=$HERE/shell_cases.sh
 runs=20
-[ -z "${DYAD_TEST_LONG:-}" ] || runs=500
+[ $LEVEL != soak ] || runs=500
 
 seq -f 'line %g of the first' 1 900 >"$WORK/A"
 seq -f 'and line %g of the second' 1 900 >"$WORK/B"
@@ -33,7 +33,7 @@ for shell in bash dash busybox; do
 done
 JOB_ENV+=("CASES=$CASES" DYAD_TIMEOUT=60 DYAD_LOG=warn)
 seconds=100
-[ -z "${DYAD_TEST_LONG:-}" ] || seconds=2400
+[ $LEVEL != soak ] || seconds=2400
 local_job_ok $seconds "${job[@]:1}" || exit 1
 for shell in bash dash busybox; do
     here=$(find "$(dmd_of n1)" -name "$shell.*.[0-9]*" | wc -l)

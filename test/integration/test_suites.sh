@@ -1,14 +1,14 @@
 #!/bin/bash
 # Real programs, twice: in a plain directory, and preloaded below the managed one with their build trees, data and
 # temporary files there. What they print and leave must be the same, and readable on another node.
-# DYAD_TEST_LONG: larger data, and all of this project built by cmake and ninja.
+# With --soak: larger data, and all of this project built by cmake and ninja.
 # shellcheck source=test/cluster/lib.sh
 . "$(dirname "$0")/../cluster/lib.sh"
 need mpirun sqlite3 git gcc make tar zip unzip rsync perl bzip2 h5repack h5import nccopy ncgen cmake ninja
 [ -n "$PYTHON" ] || skip "needs python3"
 suites=(sqlite git make archives rsync edit sort python hdf5)
 SCALE=1 CMAKE_TARGETS=
-if [ -n "${DYAD_TEST_LONG:-}" ]; then
+if [ $LEVEL = soak ]; then
     suites+=(cmake) SCALE=10
 fi
 export SOURCE=$SOURCE_DIR SCALE CMAKE_TARGETS PYTHON
@@ -30,7 +30,7 @@ xargs -d '\n' -n 50 sh -c 'for f; do cmp "$f" "$DYAD_PATH/$f" || echo "$f" >>"$W
 EOT
 JOB_ENV+=(DYAD_WAIT=none DYAD_LOG=warn "WORK=$WORK" "SOURCE=$SOURCE" "SCALE=$SCALE" "PYTHON=$PYTHON" "CMAKE_TARGETS=$CMAKE_TARGETS")
 seconds=100
-[ -z "${DYAD_TEST_LONG:-}" ] || seconds=900
+[ $LEVEL != soak ] || seconds=900
 local_job_ok $seconds 1@n0 bash -c 'bash "$0" "$DYAD_PATH" "$@"; : >"$WORK/over"' "$RUN" "$WORK/results.dmd" "${suites[@]}" -- \
     1@n1 bash "$WORK/read"
 bad=0

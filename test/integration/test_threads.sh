@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../cluster/lib.sh"
 cluster_up 2
 rounds=7 # each thread has gone through all ways of making a file
-[ -z "${DYAD_TEST_LONG:-}" ] || rounds=70
+[ $LEVEL != soak ] || rounds=70
 job_ok 200 1@n0 "$PROGS/many_threads" "$SSD" a b 64 $rounds -- 1@n1 "$PROGS/many_threads" "$SSD" b a 64 $rounds
 [ "$(grep -c "64 threads, $rounds rounds" "$OUT")" -eq 2 ] || fail "a rank did not get to its end"
 ! grep -q ': error:' "$LOG" || fail "something was logged as an error: $(grep -m1 ': error:' "$LOG")"
