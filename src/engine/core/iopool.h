@@ -1,0 +1,45 @@
+/*
+ * engine/core/iopool.h - disk work, away from the loop
+ *
+ * The loop's thread submits a job; a pool thread runs work(); the loop then runs done().
+ * The thread that answers look-ups thus never waits for a disk.
+ */
+#ifndef DYAD_ENGINE_CORE_IOPOOL_H
+#define DYAD_ENGINE_CORE_IOPOOL_H
+
+#include "net/loop.h"
+
+struct engine_iopool;
+
+/* Part of the caller's object; it must live until done() has run. */
+struct engine_io {
+    struct engine_io *next;
+    void (*work)(void *arg); /* on a pool thread */
+    void (*done)(void *arg); /* on the loop's thread */
+    void *arg;
+    struct net_post post;
+    struct engine_iopool *pool;
+};
+
+/* Loop thread. Threads are made at the first jobs, at most max_threads, by the loop's
+ * thread, whose descriptor table they share; thread_enter (may be NULL) runs first in each.
+ * NULL with errno. */
+struct engine_iopool *engine_iopool_create(struct net_loop *loop, unsigned max_threads,
+                                           void (*thread_enter)(void));
+/* Let queued jobs finish, join the threads; done() of jobs that finish here is not called
+ * any more. Threads of engine_io_spawn() are left behind: their work touches nothing but
+ * its own job. */
+void engine_iopool_destroy(struct engine_iopool *pool);
+
+/* Loop thread. Run io->work, then io->done. */
+void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
+                      void (*work)(void *arg), void (*done)(void *arg), void *arg);
+
+/* As above on a thread of its own, for work that may block without bound (a lock of another
+ * process). After engine_iopool_destroy() `done` is not called, and `io` (the start of a
+ * malloc'ed object that holds all that work uses) is freed with free(). 0 or -1 with errno:
+ * nothing was started. */
+int engine_io_spawn(struct engine_iopool *pool, struct engine_io *io,
+                    void (*work)(void *arg), void (*done)(void *arg), void *arg);
+
+#endif

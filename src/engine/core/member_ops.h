@@ -1,0 +1,87 @@
+/*
+ * engine/core/member_ops.h - what libdyad.so.1 asks of dyad/libdyad_member.so
+ *
+ * The member half (UCX, PMIx, OpenSSL) is opened only in a process that is its rank's
+ * member, or a promoted guest (promoted.h). Threads of the program reach it as guests do,
+ * with a message over the claim's socket, so there is one way in.
+ */
+#ifndef DYAD_ENGINE_CORE_MEMBER_OPS_H
+#define DYAD_ENGINE_CORE_MEMBER_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "boot/identity.h"
+#include "config/config.h"
+
+#define MEMBER_ABI        8
+#define MEMBER_OPS_SYMBOL "dyad_member_ops"
+#define MEMBER_LIBRARY    "libdyad_member.so"
+
+#define MEMBER_WRECKED 1 /* see run() */
+
+enum member_leave {
+    MEMBER_LEAVE_EXEC,   /* at once: the next image, or another process, takes its place */
+    MEMBER_LEAVE_LINGER, /* for good, after the exit barrier */
+    MEMBER_LEAVE_FAILED, /* for good, at once: the program has failed */
+    MEMBER_LEAVE_IN_MPI, /* the same, and without PMIx_Finalize: MPI is initialised and not
+                          * finalised, which the launcher is to see as it would without us
+                          */
+};
+
+struct peer;
+struct sockaddr_un;
+struct member; /* one running member; belongs to its own threads */
+
+struct member_params {
+    const struct engine_config *config;   /* must outlive the member */
+    const struct boot_identity *identity; /* likewise */
+    const char *session; /* name of the session on this node, for people and files */
+    uint64_t launch;     /* tells launches apart whose job names are alike */
+    int claim_fd;        /* listening socket; duplicated */
+    const struct sockaddr_un *claim; /* of a promoted guest: its member's */
+    unsigned claim_len;
+    bool apart;      /* this library is in a name space of its own */
+    bool table_own;  /* the calling thread has been left by a member that was wrecked */
+    bool may_rejoin; /* there may be another member after MEMBER_WRECKED */
+    void (*thread_enter)(void); /* may be NULL; called first in each thread */
+    void (*table_ready)(
+        void); /* called when no descriptor of the program's is held any more */
+    /* Called before the claim is shut because a library of ours has ended itself, and no
+     * member can follow. It does not call back. Unused by a promoted guest. */
+    void (*lost)(void);
+};
+
+struct member_ops {
+    unsigned abi;
+    /* Make a member. Does no I/O. NULL with errno. */
+    struct member *(*create)(const struct member_params *params);
+    /* Join and serve until leave(). The calling thread (all signals blocked), or if apart a
+     * new one, becomes the loop's thread; both get a descriptor table of our own. 0, or -1
+     * after a log line: it could not join, and the claim is shut. MEMBER_WRECKED: a library
+     * of ours has ended itself, and nothing of this copy must be used again but destroy();
+     * the claim lives on as *claim_fd, which is all that is in the calling thread's table,
+     * beside 0-2, and is the caller's. */
+    int (*run)(struct member *member, int *claim_fd);
+    /* Ask to leave. Any thread, any number of times; returns at once; run() then returns.
+     * `image_ends`: the process exits or execs then. Once run() was entered it is bounded
+     * but for MEMBER_LEAVE_LINGER. */
+    void (*leave)(struct member *member, enum member_leave how, bool image_ends);
+    /* To be called about once a second by who waits for run() to return. */
+    void (*nudge)(struct member *member);
+    /* After run() has returned. */
+    void (*destroy)(struct member *member);
+
+    /* The same for a promoted guest (engine/promoted/promoted.h): run() returns after
+     * leave(), or when its member is gone (0), or -1: it cannot be one. With `image_ends`
+     * leaving is a matter of milliseconds, and destroy() is not to be called. */
+    struct peer *(*peer_create)(const struct member_params *params);
+    int (*peer_run)(struct peer *peer);
+    void (*peer_leave)(struct peer *peer, bool image_ends);
+    void (*peer_nudge)(struct peer *peer);
+    void (*peer_destroy)(struct peer *peer);
+};
+
+typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi);
+
+#endif

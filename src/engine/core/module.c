@@ -1,0 +1,172 @@
+/*
+ * module.c - events, from a module to all that are above it
+ *
+ * A promoted guest has no table (promoted_guest.c): there nothing is called.
+ */
+#include "engine/core/module.h"
+
+#include "engine/core/member.h"
+#include "net/msg.h"
+
+#define FOREACH(member, m) \
+    for (const struct member_module *const *m = (member)->modules; m && *m; m++)
+
+#define CALL(member, event, ...)      \
+    FOREACH(member, m)                \
+    {                                 \
+        if ((*m)->event)              \
+            (*m)->event(__VA_ARGS__); \
+    }
+
+/* The last that was entered is the first that is left. */
+#define CALL_REVERSED(member, event, ...)                           \
+    do {                                                            \
+        const struct member_module *const *all = (member)->modules; \
+        size_t n = 0;                                               \
+        while (all && all[n])                                       \
+            n++;                                                    \
+        while (n-- > 0) {                                           \
+            if (all[n]->event)                                      \
+                all[n]->event(__VA_ARGS__);                         \
+        }                                                           \
+    } while (0)
+
+int modules_sized(struct member *member)
+{
+    FOREACH(member, m)
+    {
+        if ((*m)->sized && (*m)->sized(member) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int modules_start(struct member *member)
+{
+    FOREACH(member, m)
+    {
+        if ((*m)->start && (*m)->start(member) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void modules_joined(struct member *member)
+{
+    CALL(member, joined, member);
+}
+
+void modules_exiting(struct member *member, bool soon)
+{
+    CALL(member, exiting, member, soon);
+}
+
+bool modules_leave(struct member *member, bool for_good)
+{
+    FOREACH(member, m)
+    {
+        if ((*m)->leave && (*m)->leave(member, for_good))
+            return true;
+    }
+    return false;
+}
+
+bool modules_receive(struct member *member, const struct net_msg *msg, void **payload,
+                     size_t len)
+{
+    FOREACH(member, m)
+    {
+        const struct member_message *message = (*m)->messages;
+        for (; message && message->type; message++) {
+            if (message->type == msg->type && message->fn(member, msg, payload, len))
+                return true;
+        }
+    }
+    return false;
+}
+
+void modules_peer_up(struct member *member, const struct net_peer *peer)
+{
+    CALL(member, peer_up, member, peer);
+}
+
+void modules_peer_down(struct member *member, uint32_t rank)
+{
+    CALL(member, peer_down, member, rank);
+}
+
+void modules_peer_left(struct member *member, const struct net_peer *peer)
+{
+    CALL(member, peer_left, member, peer);
+}
+
+void modules_rank_changed(struct member *member, uint32_t rank,
+                          enum member_rank_change change)
+{
+    CALL(member, rank_changed, member, rank, change);
+}
+
+void modules_homes_changed(struct member *member)
+{
+    CALL(member, homes_changed, member);
+}
+
+void modules_resumed(struct member *member, uint64_t ns)
+{
+    CALL(member, resumed, member, ns);
+}
+
+void modules_table_changed(struct member *member)
+{
+    CALL(member, table_changed, member);
+}
+
+void modules_published(struct member *member, const char *upath)
+{
+    CALL(member, published, member, upath);
+}
+
+void modules_path_changed(struct member *member, const char *upath)
+{
+    CALL(member, path_changed, member, upath);
+}
+
+bool modules_pending(struct member *member)
+{
+    FOREACH(member, m)
+    {
+        if ((*m)->pending && (*m)->pending(member))
+            return true;
+    }
+    return false;
+}
+
+bool modules_urgent(struct member *member)
+{
+    FOREACH(member, m)
+    {
+        if ((*m)->urgent && (*m)->urgent(member))
+            return true;
+    }
+    return false;
+}
+
+void modules_disclaim(struct member *member)
+{
+    CALL(member, disclaim, member);
+}
+
+void modules_shut(struct member *member)
+{
+    CALL_REVERSED(member, shut, member);
+}
+
+void modules_stop(struct member *member)
+{
+    CALL_REVERSED(member, stop, member);
+}
+
+void modules_destroy(struct member *member)
+{
+    CALL_REVERSED(member, destroy, member);
+}

@@ -1,0 +1,264 @@
+/*
+ * retry_queue.c - see retry_queue.h
+ *
+ * A question is in the list of its state, but for the time in which its `answered` runs:
+ * then it is in none, and nothing that this calls finds it.
+ *
+ * Each has its own pauses. There is one timer, set to the first that is due; then all that
+ * are put off are looked at, and that is why they become due at ticks.
+ *
+ * That a look-up cannot be made for want of memory is an answer like that of homes which
+ * cannot be reached: its user has it asked again later.
+ */
+#include "engine/core/retry_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "engine/core/member.h"
+#include "net/loop.h"
+#include "util/clock.h"
+
+struct questions {
+    struct member *member;
+    const struct questions_ops *ops;
+    void *arg;
+    struct question *list[QUESTION_LATER + 1];
+    unsigned nasked;
+    struct net_timer *timer;
+    uint64_t timer_at; /* UINT64_MAX: it is not set */
+};
+
+static void move(struct question *q, int state)
+{
+    struct questions *qs = q->of;
+
+    if (q->state != QUESTION_NONE)
+        DL_DELETE(qs->list[q->state], q);
+    qs->nasked -= q->state == QUESTION_ASKED;
+    qs->nasked += state == QUESTION_ASKED;
+    q->state = state;
+    if (state != QUESTION_NONE)
+        DL_APPEND(qs->list[state], q);
+}
+
+static void end(struct question *q)
+{
+    move(q, QUESTION_NONE);
+    if (q->lookup)
+        dht_node_cancel(q->of->member->dht, q->lookup);
+    if (q->of->ops->freed)
+        q->of->ops->freed(q);
+    free(q);
+}
+
+static void set_timer(struct questions *qs, uint64_t due)
+{
+    if (due >= qs->timer_at)
+        return;
+    qs->timer_at = due;
+    net_timer_start(qs->timer, due);
+}
+
+static void put_off(struct question *q, const struct question_pause *pause)
+{
+    uint64_t tick = q->of->ops->tick;
+
+    if (q->pause < pause->first)
+        q->pause = pause->first;
+    else
+        q->pause = 2 * q->pause < pause->most ? 2 * q->pause : pause->most;
+    q->due = util_clock_now() + q->pause;
+    if (pause->by && q->due > pause->by)
+        q->due = pause->by;
+    q->due += tick - 1;
+    q->due -= q->due % tick;
+    move(q, QUESTION_LATER);
+    set_timer(q->of, q->due);
+}
+
+static void answer(struct question *q, int status, const struct dyad_entry *entry)
+{
+    struct question_pause pause = q->of->ops->pause;
+    enum question_next next;
+
+    move(q, QUESTION_NONE);
+    next = q->of->ops->answered(q, status, entry, &pause);
+    if (next == QUESTION_KEPT)
+        return;
+    if (q->again)
+        move(q, QUESTION_TODO);
+    else if (next == QUESTION_PUT_OFF)
+        put_off(q, &pause);
+    else
+        end(q);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct question *q = arg;
+    struct questions *qs = q->of;
+
+    q->lookup = NULL;
+    answer(q, status, entry);
+    questions_go_on(qs);
+    qs->ops->stepped(qs->arg);
+}
+
+void questions_go_on(struct questions *qs)
+{
+    struct question *q;
+
+    while (qs && qs->nasked < qs->ops->window && (q = qs->list[QUESTION_TODO])) {
+        q->again = false;
+        if (qs->ops->is_wanted && !qs->ops->is_wanted(q)) {
+            end(q);
+            continue;
+        }
+        q->lookup =
+            dht_node_lookup(qs->member->dht, q->upath, qs->ops->flags, NULL, looked_up, q);
+        if (q->lookup)
+            move(q, QUESTION_ASKED);
+        else
+            answer(q, ENOMEM, NULL);
+    }
+}
+
+static void later(void *arg)
+{
+    struct questions *qs = arg;
+    uint64_t now = util_clock_now();
+    struct question *q, *tmp;
+
+    qs->timer_at = UINT64_MAX;
+    DL_FOREACH_SAFE(qs->list[QUESTION_LATER], q, tmp)
+    {
+        if (q->due <= now)
+            move(q, QUESTION_TODO);
+        else
+            set_timer(qs, q->due);
+    }
+    questions_go_on(qs);
+    qs->ops->stepped(qs->arg);
+}
+
+struct questions *questions_create(struct member *member, const struct questions_ops *ops,
+                                   void *arg)
+{
+    struct questions *qs = calloc(1, sizeof(*qs));
+
+    if (!qs || !(qs->timer = net_timer_create(member->loop, later, qs))) {
+        free(qs);
+        return NULL;
+    }
+    qs->member = member;
+    qs->ops = ops;
+    qs->arg = arg;
+    qs->timer_at = UINT64_MAX;
+    return qs;
+}
+
+void questions_destroy(struct questions *qs)
+{
+    if (!qs)
+        return;
+    for (int i = 0; i <= QUESTION_LATER; i++)
+        while (qs->list[i])
+            end(qs->list[i]);
+    net_timer_destroy(qs->timer);
+    free(qs);
+}
+
+void *questions_arg(const struct question *q)
+{
+    return q->of->arg;
+}
+
+void *questions_add(struct questions *qs, const char *upath)
+{
+    size_t len = strlen(upath);
+    struct question *q = qs ? calloc(1, qs->ops->size + len + 1) : NULL;
+
+    if (!q)
+        return NULL;
+    q->of = qs;
+    q->state = QUESTION_NONE;
+    q->upath = memcpy((char *)q + qs->ops->size, upath, len + 1);
+    move(q, QUESTION_TODO);
+    return q;
+}
+
+void question_again(struct question *q)
+{
+    q->pause = 0;
+    if (q->state == QUESTION_LATER)
+        move(q, QUESTION_TODO);
+    q->again = true; /* until it is asked: of no matter where it is not under way */
+}
+
+void questions_again(struct questions *qs)
+{
+    struct question *q, *tmp;
+
+    if (!qs)
+        return;
+    for (int i = 0; i <= QUESTION_LATER; i++) {
+        DL_FOREACH_SAFE(qs->list[i], q, tmp)
+        {
+            q->pause = 0;
+            if (i == QUESTION_LATER)
+                move(q, QUESTION_TODO);
+        }
+    }
+    questions_go_on(qs);
+}
+
+void question_hurry(struct question *q)
+{
+    struct questions *qs = q->of;
+
+    if (q->state == QUESTION_TODO) {
+        DL_DELETE(qs->list[QUESTION_TODO], q);
+        DL_PREPEND(qs->list[QUESTION_TODO], q);
+    } else if (q->state == QUESTION_LATER) {
+        q->due = util_clock_now(); /* here somebody may be in the midst of it */
+        set_timer(qs, q->due);
+    }
+}
+
+void question_drop(struct question *q)
+{
+    struct questions *qs = q->of;
+    bool was_asked = q->state == QUESTION_ASKED;
+
+    end(q);
+    if (was_asked)
+        questions_go_on(qs);
+}
+
+struct question *questions_find(const struct questions *qs, const char *upath)
+{
+    static const int order[] = {QUESTION_TODO, QUESTION_LATER, QUESTION_ASKED};
+    struct question *q;
+
+    for (size_t i = 0; qs && i < sizeof(order) / sizeof(order[0]); i++) {
+        DL_FOREACH(qs->list[order[i]], q)
+        {
+            if (strcmp(q->upath, upath) == 0)
+                return q;
+        }
+    }
+    return NULL;
+}
+
+bool questions_asking(const struct questions *qs)
+{
+    return qs && (qs->list[QUESTION_TODO] || qs->list[QUESTION_ASKED]);
+}
+
+bool questions_any(const struct questions *qs)
+{
+    return questions_asking(qs) || (qs && qs->list[QUESTION_LATER]);
+}
