@@ -9,7 +9,14 @@
  *
  * `lock` guards what leave() reads and writes from a program's thread.
  */
+#include "engine/core/member_impl.h"
+#include "engine/core/storage.h"
+#include "engine/core/wreck.h"
+#include "engine/fetch/serve.h"
+#include "engine/fetch/transfer.h"
 #include "engine/promoted/promoted.h"
+#include "engine/promoted/promoted_line.h"
+#include "engine/publish/shared_storage.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -26,8 +33,6 @@
 #include "boot/abort.h"
 #include "boot/claim.h"
 #include "boot/fdtable.h"
-#include "engine/core/member_impl.h"
-#include "engine/promoted/promoted_line.h"
 #include "util/crash.h"
 #include "util/log.h"
 

@@ -9,6 +9,17 @@
  * `leave_how`, and whether the loop is there to be told.
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/storage.h"
+#include "engine/core/wreck.h"
+#include "engine/membership/partition.h"
+#include "engine/membership/session_member.h"
+#include "engine/membership/unjoined.h"
+#include "engine/membership/unreachable.h"
+#include "engine/module_table.h"
+#include "engine/promoted/promoted.h"
+#include "engine/publish/journal_retry.h"
+#include "engine/requests.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,9 +33,6 @@
 #include "boot/claim.h"
 #include "boot/fdtable.h"
 #include "boot/modules.h"
-#include "engine/core/module.h"
-#include "engine/module_table.h"
-#include "engine/promoted/promoted.h"
 #include "net/auth.h"
 #include "util/crash.h"
 #include "util/log.h"

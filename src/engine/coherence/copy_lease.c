@@ -33,11 +33,13 @@
  * is.
  */
 #include "engine/coherence/copy_lease.h"
+#include "engine/coherence/copy_lease_impl.h"
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/revalidate.h"
+#include "engine/core/module.h"
 
 #include <stdlib.h>
 
-#include "engine/coherence/copy_lease_impl.h"
-#include "engine/core/module.h"
 #include "store/lease_table.h"
 #include "util/log.h"
 

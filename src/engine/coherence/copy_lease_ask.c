@@ -30,9 +30,13 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
+#include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
+#include "engine/coherence/invalidate.h"
 #include "engine/core/module.h"
+#include "engine/core/storage.h"
 #include "engine/publish/node_files.h"
+#include "engine/publish/produce.h"
 #include "store/lease_table.h"
 #include "store/looked.h"
 #include "util/log.h"

@@ -5,6 +5,7 @@
 #ifndef DYAD_ENGINE_COHERENCE_COPY_LEASE_IMPL_H
 #define DYAD_ENGINE_COHERENCE_COPY_LEASE_IMPL_H
 
+#include "engine/coherence/copy_lease.h"
 #include "engine/core/member_impl.h"
 
 struct lease_home {

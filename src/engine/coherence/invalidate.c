@@ -22,8 +22,16 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/restock.h"
+#include "engine/fetch/transfer.h"
+#include "engine/namespace/directories.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/startup_validation.h"
 #include "util/crash.h"
 #include "util/log.h"
 

@@ -36,7 +36,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/coherence/outdated.h"
 #include "engine/core/member.h"
+#include "engine/publish/produce.h"
 #include "store/fetch.h"
 #include "store/superseded.h"
 #include "util/crash.h"

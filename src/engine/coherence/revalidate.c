@@ -37,9 +37,13 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/revalidate.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/retry_queue.h"
+#include "engine/membership/unreachable.h"
+#include "engine/recovery/takeover_copies.h"
 #include "util/log.h"
 
 #define SETTLE (1 * UTIL_NSEC_PER_SEC)

@@ -2,6 +2,10 @@
  * storage.c - the DMDs of a member: directories, marks, journals
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/storage.h"
+#include "engine/membership/session_member.h"
+#include "engine/publish/shared_storage.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +18,6 @@
 
 #include "boot/claim.h"
 #include "boot/fdtable.h"
-#include "engine/core/module.h"
 #include "store/fetch.h"
 #include "store/looked.h"
 #include "store/renames.h"

@@ -28,11 +28,12 @@
  */
 #include "boot/fdtable.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/wreck.h"
 
 #include <unistd.h>
 
 #include "boot/claim.h"
-#include "engine/core/module.h"
 #include "store/journal.h"
 
 static void journals_close(struct member *member)

@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 
 #include "engine/core/member.h"
+#include "engine/fetch/ancestors.h"
+#include "engine/fetch/consume.h"
+#include "engine/membership/exit_barrier.h"
 
 struct ancestor {
     struct member *member;

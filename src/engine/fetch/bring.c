@@ -17,6 +17,9 @@
 #include <utlist.h>
 
 #include "engine/core/member.h"
+#include "engine/fetch/bring.h"
+#include "engine/fetch/consume.h"
+#include "engine/namespace/listing.h"
 #include "util/log.h"
 
 #define AT_ONCE 8

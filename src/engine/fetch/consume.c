@@ -27,8 +27,17 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/fetch/consume_impl.h"
 #include "engine/core/module.h"
+#include "engine/fetch/ancestors.h"
+#include "engine/fetch/bring.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/consume_impl.h"
+#include "engine/fetch/consume_probe.h"
+#include "engine/fetch/transfer.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
+#include "engine/recovery/takeover.h"
 #include "util/clock.h"
 #include "util/log.h"
 

@@ -12,6 +12,9 @@
 #define DYAD_ENGINE_FETCH_CONSUME_IMPL_H
 
 #include "engine/core/member.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/transfer.h"
+#include "engine/membership/unreachable.h"
 
 /* Between two looks at something that cannot be waited for otherwise. */
 #define CONSUME_LOOK_AGAIN (UTIL_NSEC_PER_SEC)

@@ -15,8 +15,11 @@
 #include <errno.h>
 #include <utlist.h>
 
-#include "engine/fetch/consume_impl.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume_impl.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/servers.h"
+#include "engine/membership/unreachable.h"
 #include "util/clock.h"
 #include "util/log.h"
 

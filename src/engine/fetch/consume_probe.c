@@ -16,6 +16,8 @@
 
 #include "config/probes.h"
 #include "engine/core/member.h"
+#include "engine/fetch/consume_probe.h"
+#include "engine/namespace/listing.h"
 #include "util/log.h"
 
 #define RANKS_MAX  1024

@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "engine/fetch/consume_impl.h"
+#include "engine/membership/unreachable.h"
 #include "util/clock.h"
 #include "util/log.h"
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 
 #include "engine/fetch/consume_impl.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/shared_storage.h"
 #include "util/clock.h"
 #include "util/log.h"
 

@@ -27,7 +27,11 @@
 #include "boot/procs.h"
 #include "config/probes.h"
 #include "engine/core/member_impl.h"
+#include "engine/fetch/ancestors.h"
 #include "engine/fetch/consume_impl.h"
+#include "engine/fetch/consume_probe.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/unreachable.h"
 #include "util/clock.h"
 #include "util/log.h"
 

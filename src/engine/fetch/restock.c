@@ -31,8 +31,14 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/restock.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
 #include "util/log.h"
 
 #define QUIET     (100 * UTIL_NSEC_PER_MSEC)

@@ -25,8 +25,12 @@
 #include <utlist.h>
 
 #include "engine/core/module.h"
-#include "engine/promoted/promoted.h"
+#include "engine/fetch/serve.h"
 #include "engine/fetch/serve_other.h"
+#include "engine/fetch/transfer.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/promoted/promoted.h"
+#include "engine/publish/produce.h"
 #include "net/codec.h"
 #include "util/crash.h"
 #include "util/log.h"

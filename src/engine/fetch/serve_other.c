@@ -15,16 +15,19 @@
  * Which file a version is does not change: the last few are remembered, for each chunk is
  * asked for by itself.
  */
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/fetch/serve.h"
 #include "engine/fetch/serve_other.h"
+#include "engine/publish/node_files.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/takeover.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-#include "engine/core/member_impl.h"
-#include "engine/core/module.h"
-#include "engine/publish/node_files.h"
 #include "util/log.h"
 
 #define FOUND_MAX 16

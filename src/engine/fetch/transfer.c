@@ -25,9 +25,14 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/coherence/outdated.h"
 #include "engine/core/member_impl.h"
-#include "engine/promoted/promoted.h"
+#include "engine/fetch/restock.h"
+#include "engine/fetch/transfer.h"
 #include "engine/fetch/transfer_impl.h"
+#include "engine/membership/unreachable.h"
+#include "engine/promoted/promoted.h"
+#include "engine/publish/produce.h"
 #include "util/clock.h"
 #include "store/superseded.h"
 #include "util/crash.h"

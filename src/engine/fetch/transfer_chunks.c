@@ -14,7 +14,9 @@
 #include <utlist.h>
 
 #include "engine/core/module.h"
+#include "engine/fetch/transfer.h"
 #include "engine/fetch/transfer_impl.h"
+#include "engine/membership/unreachable.h"
 #include "net/codec.h"
 #include "util/clock.h"
 #include "util/log.h"

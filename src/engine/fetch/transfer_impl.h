@@ -16,6 +16,7 @@
 #include <uthash.h>
 
 #include "engine/core/member.h"
+#include "engine/fetch/transfer.h"
 #include "store/fetch.h"
 
 struct chunk {

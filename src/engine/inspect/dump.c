@@ -13,9 +13,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/inspect/dump.h"
 #include "engine/core/gather.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume.h"
+#include "engine/inspect/dump.h"
+#include "engine/inspect/dump_impl.h"
+#include "engine/publish/produce.h"
 #include "util/clock.h"
 #include "util/log.h"
 

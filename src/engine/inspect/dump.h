@@ -1,34 +1,21 @@
 /*
- * engine/inspect/dump.h - between dump.c and dump_check.c, for nobody else
+ * engine/inspect/dump.h - what dyad-dht-dump asks for
  */
 #ifndef DYAD_ENGINE_INSPECT_DUMP_H
 #define DYAD_ENGINE_INSPECT_DUMP_H
 
-#include <jansson.h>
-
 #include "engine/core/member.h"
 
-/* Text of a page up to which another item is added: one of any size still fits behind it.
- */
-#define DUMP_PAGE_MAX (NET_MSG_BLOB_MAX - 12288)
-
-/* --- dump.c: parts of a page (docs/dht-dump.md) --- */
-
-/* "upath", or "upath_hex" where it is not UTF-8. */
-void dump_set_name(json_t *object, const char *upath);
-/* "homes", as this rank computes them. */
-void dump_set_homes(struct member *member, json_t *object, const char *upath);
-json_t *dump_version_json(const struct dyad_version *version);
-/* What the member says of itself, and what the flags of `ask` want of its shard. `more` may
- * be NULL where no entries are asked for. */
-json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more);
-/* Send the page (taken) to who asked. */
-void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, bool more);
-
-/* --- dump_check.c --- */
-
-/* A DUMP with NET_DUMP_CHECK or NET_DUMP_WRITER: answered when the disk was looked at. 0 or
- * -1 ENOMEM. */
-int dump_check_serve(struct member *member, const struct net_msg *msg);
+/* Gather for dyad-dht-dump: page() for each page, in any order of ranks; `error` != 0: that
+ * rank does not answer. */
+typedef void (*dump_page_fn)(void *arg, uint32_t rank, int error, const void *json,
+                             size_t len, bool more);
+typedef void (*dump_done_fn)(void *arg);
+struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
+                                dump_page_fn page, dump_done_fn done, void *arg);
+void dump_cancel(struct dump_request *dump);
+void dump_stop(struct member *member);
+/* dump_check.c; after the pool's threads were joined */
+void dump_check_stop(struct member *member);
 
 #endif

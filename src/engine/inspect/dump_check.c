@@ -23,6 +23,8 @@
 
 #include "boot/procs.h"
 #include "engine/inspect/dump.h"
+#include "engine/inspect/dump_impl.h"
+#include "engine/publish/produce.h"
 
 /* Of the text of a page; one item of any size still fits behind it. */
 #define ITEMS_MAX 512

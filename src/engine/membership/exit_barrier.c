@@ -21,6 +21,10 @@
 #include "boot/procs.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/nested.h"
+#include "engine/membership/servers.h"
+#include "engine/membership/unreachable.h"
 #include "util/clock.h"
 #include "util/log.h"
 

@@ -7,12 +7,19 @@
  * came and who broke off, and a rank that broke off may be on its way through exec.
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/nested.h"
+#include "engine/membership/partition.h"
+#include "engine/membership/servers.h"
+#include "engine/membership/session_member.h"
+#include "engine/membership/unjoined.h"
+#include "engine/membership/unreachable.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/core/module.h"
 #include "util/log.h"
 
 static int table_send(void *arg, uint32_t rank, struct net_msg *msg)

@@ -22,6 +22,10 @@
  * given twice.
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/nested.h"
+#include "engine/membership/servers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +33,6 @@
 #include <unistd.h>
 
 #include "boot/procs.h"
-#include "engine/core/module.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/proc.h"

@@ -34,6 +34,8 @@
 
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/partition.h"
+#include "engine/membership/unreachable.h"
 #include "util/log.h"
 
 #define AT_ONCE 8 /* ranks that are asked, of as many nodes */

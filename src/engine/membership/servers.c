@@ -18,6 +18,8 @@
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/servers.h"
 
 #include <string.h>
 

@@ -25,6 +25,10 @@
  * LEAVE_BOUND. If all are at exit there is nobody to hand over to.
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/storage.h"
+#include "engine/membership/session_member.h"
+#include "engine/membership/unreachable.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +38,6 @@
 #include <utlist.h>
 
 #include "boot/session.h"
-#include "engine/core/module.h"
 #include "util/log.h"
 
 #define LEAVE_BOUND (2 * UTIL_NSEC_PER_SEC)

@@ -28,6 +28,10 @@
  * decided again: it comes, or, with the network there again, is one that never joins.
  */
 #include "engine/core/member_impl.h"
+#include "engine/membership/partition.h"
+#include "engine/membership/session_member.h"
+#include "engine/membership/unjoined.h"
+#include "engine/membership/unreachable.h"
 
 #include <errno.h>
 #include <string.h>

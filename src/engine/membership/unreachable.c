@@ -41,6 +41,9 @@
 
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/partition.h"
+#include "engine/membership/unjoined.h"
+#include "engine/membership/unreachable.h"
 #include "util/log.h"
 
 #define ASK_FIRST   (1 * UTIL_NSEC_PER_SEC) /* at a job's end all is over by then */

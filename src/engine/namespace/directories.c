@@ -23,6 +23,7 @@
 
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/namespace/directories.h"
 #include "util/log.h"
 
 struct known_dir {

@@ -26,6 +26,9 @@
 #include "engine/core/gather.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/unreachable.h"
+#include "engine/namespace/listing.h"
 #include "util/clock.h"
 #include "util/log.h"
 

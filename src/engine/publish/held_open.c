@@ -36,9 +36,14 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "engine/publish/fd_holders.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/fd_holders.h"
+#include "engine/publish/held_open.h"
+#include "engine/publish/late_names.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
 #include "util/clock.h"
 #include "util/log.h"
 

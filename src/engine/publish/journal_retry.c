@@ -12,6 +12,7 @@
 
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/publish/journal_retry.h"
 #include "util/log.h"
 
 #define PAUSE     (25 * UTIL_NSEC_PER_MSEC)

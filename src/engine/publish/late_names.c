@@ -19,6 +19,8 @@
 
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/publish/late_names.h"
+#include "engine/publish/produce.h"
 #include "util/log.h"
 
 #define LATE_MAX 4096

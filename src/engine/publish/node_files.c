@@ -6,6 +6,11 @@
  * that of a dead rank to that of who takes it over (takeover.c). Who does compares it with
  * the homes afterwards, and has no lease until then; and our own journal is looked at last.
  */
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/storage.h"
 #include "engine/publish/node_files.h"
 
 #include <errno.h>
@@ -13,8 +18,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "engine/core/member_impl.h"
-#include "engine/core/module.h"
 #include "util/log.h"
 
 struct node_files {

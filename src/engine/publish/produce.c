@@ -20,6 +20,12 @@
 
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/namespace/directories.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_gone.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"

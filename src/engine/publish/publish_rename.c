@@ -20,6 +20,10 @@
 #include <unistd.h>
 
 #include "engine/core/member.h"
+#include "engine/publish/late_names.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/publish_rename.h"
+#include "engine/publish/shared_storage.h"
 #include "util/log.h"
 
 struct rename_op {

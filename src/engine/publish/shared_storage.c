@@ -35,6 +35,9 @@
 
 #include "engine/core/member.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
 #include "util/log.h"
 
 struct shared_mark {

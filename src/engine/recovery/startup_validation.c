@@ -28,8 +28,11 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
+#include "engine/coherence/invalidate.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/recovery/startup_validation.h"
+#include "engine/recovery/takeover.h"
 #include "store/looked.h"
 #include "util/log.h"
 

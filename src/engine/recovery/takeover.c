@@ -54,8 +54,17 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
-#include "engine/recovery/takeover_impl.h"
 #include "engine/core/module.h"
+#include "engine/core/storage.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/namespace/directories.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
+#include "engine/recovery/startup_validation.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_copies.h"
+#include "engine/recovery/takeover_gone.h"
+#include "engine/recovery/takeover_impl.h"
 #include "util/crash.h"
 #include "util/log.h"
 

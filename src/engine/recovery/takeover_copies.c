@@ -12,8 +12,13 @@
  */
 #include <errno.h>
 
+#include "engine/coherence/invalidate.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/retry_queue.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/recovery/startup_validation.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_copies.h"
 #include "util/clock.h"
 #include "util/log.h"
 

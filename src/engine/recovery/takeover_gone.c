@@ -32,6 +32,9 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/retry_queue.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/takeover_gone.h"
 #include "util/crash.h"
 #include "util/log.h"
 

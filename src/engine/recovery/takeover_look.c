@@ -16,8 +16,11 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
-#include "engine/recovery/takeover_impl.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/storage.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_impl.h"
 #include "store/fetch.h"
 #include "util/log.h"
 

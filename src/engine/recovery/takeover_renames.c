@@ -31,8 +31,12 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
-#include "engine/recovery/takeover_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/publish_rename.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_impl.h"
 #include "store/renames.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/recovery/takeover.h"
 #include "engine/recovery/takeover_impl.h"
 
 /* Its process closed a connection: when it has ended, we look. */

@@ -14,6 +14,11 @@
 
 #include "boot/fdtable.h"
 #include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/nested.h"
+#include "engine/membership/servers.h"
+#include "engine/membership/session_member.h"
+#include "engine/membership/unreachable.h"
 #include "util/log.h"
 
 /* Much of what follows looks at none of its arguments. */

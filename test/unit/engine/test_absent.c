@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "engine/membership/unjoined.h"
+#include "engine/membership/unreachable.h"
 #include "fake_links.h"
 
 #define ASKED 3

@@ -14,7 +14,12 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/invalidate.h"
 #include "engine/core/member_impl.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/recovery/startup_validation.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_copies.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/log.h"

@@ -13,11 +13,14 @@
 #include <cmocka.h>
 
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/takeover_gone.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/crash.h"
 #include "util/log.h"
-#include "engine/core/module.h"
 
 extern const struct member_module adopt_gone_module;
 

@@ -13,11 +13,15 @@
 
 #include <cmocka.h>
 
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/publish_rename.h"
+#include "engine/recovery/takeover.h"
 #include "engine/recovery/takeover_impl.h"
 #include "fake_clock.h"
 #include "store/renames.h"
 #include "util/log.h"
-#include "engine/core/module.h"
 
 extern const struct member_module adopt_renames_module;
 

@@ -14,8 +14,19 @@
 #include <string.h>
 
 #include "boot/procs.h"
-#include "engine/fetch/consume_impl.h"
 #include "engine/core/member_impl.h"
+#include "engine/fetch/ancestors.h"
+#include "engine/fetch/bring.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/consume_impl.h"
+#include "engine/fetch/consume_probe.h"
+#include "engine/fetch/transfer.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/servers.h"
+#include "engine/membership/unreachable.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/shared_storage.h"
+#include "engine/recovery/takeover.h"
 #include "unit/store/scratch.h"
 
 #define QUIET BOOT_WAVE_QUIET

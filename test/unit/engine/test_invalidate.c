@@ -14,9 +14,17 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
 #include "engine/core/member.h"
-#include "store/fetch.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/restock.h"
+#include "engine/fetch/transfer.h"
+#include "engine/namespace/directories.h"
+#include "engine/publish/produce.h"
+#include "engine/recovery/startup_validation.h"
+#include "store/fetch.h"
 
 #define SELF  3
 #define OTHER 4

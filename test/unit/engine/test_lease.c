@@ -12,11 +12,14 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/revalidate.h"
+#include "engine/core/module.h"
 #include "fake_clock.h"
 #include "store/lease_table.h"
 #include "util/log.h"
-#include "engine/core/module.h"
 
 extern const struct member_module lease_module;
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "engine/membership/unreachable.h"
 #include "fake_links.h"
 
 #define KIB 1024ull

@@ -13,9 +13,12 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
 #include "engine/core/member_impl.h"
-#include "engine/publish/node_files.h"
 #include "engine/core/module.h"
+#include "engine/core/storage.h"
+#include "engine/publish/node_files.h"
 
 extern const struct member_module node_files_module;
 

@@ -12,9 +12,15 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/outdated.h"
 #include "engine/core/member.h"
-#include "fake_clock.h"
 #include "engine/core/module.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/restock.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/produce.h"
+#include "fake_clock.h"
 
 extern const struct member_module restock_module;
 

@@ -14,11 +14,16 @@
 
 #include <cmocka.h>
 
+#include "engine/coherence/invalidate.h"
+#include "engine/coherence/revalidate.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/membership/unreachable.h"
+#include "engine/recovery/startup_validation.h"
 #include "fake_clock.h"
 #include "fake_lookups.h"
 #include "util/log.h"
-#include "engine/core/module.h"
 
 extern const struct member_module revalidate_module;
 

@@ -13,6 +13,7 @@
 
 #include "fake_links.h"
 #include "engine/core/module.h"
+#include "engine/membership/partition.h"
 
 extern const struct member_module side_module;
 

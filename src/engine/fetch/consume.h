@@ -1,0 +1,32 @@
+/*
+ * engine/fetch/consume.h - make a file present and complete on this node, or say why not
+ */
+#ifndef DYAD_ENGINE_FETCH_CONSUME_H
+#define DYAD_ENGINE_FETCH_CONSUME_H
+
+#include "engine/core/member.h"
+
+typedef void (*consume_fn)(void *arg, int status);
+/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0:
+ * none. pid and tid: who is blocked in it. fn is not called before this returns. NULL:
+ * ENOMEM. */
+struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
+                              uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
+                              void *arg);
+void consume_cancel(struct consume *consume);
+void consume_stop(struct member *member);
+/* upath has a newer version: what was found of it, and is not fetched yet, must not be. */
+void consume_invalidate(struct member *member, const struct dyad_entry *newer);
+/* For dump: fn for each that waits. home DYAD_RANK_NONE: no look-up is out. */
+struct consume_info {
+    const char *upath;
+    pid_t pid;
+    uint64_t since;
+    uint32_t home;
+    uint64_t timeout_ms;
+    pid_t writer; /* > 0: being written here by this process */
+};
+void consume_foreach(struct member *member,
+                     void (*fn)(const struct consume_info *info, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * engine/fetch/restock.h - what this node has made and another has published anew is
+ * brought here again
+ */
+#ifndef DYAD_ENGINE_FETCH_RESTOCK_H
+#define DYAD_ENGINE_FETCH_RESTOCK_H
+
+#include "engine/core/member.h"
+
+/* What this node has made under that name another one has published anew: bring it here, in
+ * a moment in which nothing else is heard of it. */
+void restock_want(struct member *member, const char *upath);
+bool restock_wants(const struct member *member, const char *upath);
+/* It was withdrawn. */
+void restock_forget(struct member *member, const char *upath);
+
+#endif

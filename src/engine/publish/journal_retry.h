@@ -1,0 +1,12 @@
+/*
+ * engine/publish/journal_retry.h - a journal that could not be written
+ */
+#ifndef DYAD_ENGINE_PUBLISH_JOURNAL_RETRY_H
+#define DYAD_ENGINE_PUBLISH_JOURNAL_RETRY_H
+
+#include "engine/core/member.h"
+
+/* Before they are closed. */
+void catch_up_stop(struct member *member);
+
+#endif
