@@ -31,6 +31,7 @@
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
 #include "engine/publish/shared_storage.h"
+#include "engine/publish/withdraw.h"
 #include "engine/recovery/startup_validation.h"
 #include "engine/recovery/takeover.h"
 #include "engine/requests.h"

@@ -33,6 +33,7 @@
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
 #include "engine/coherence/invalidate.h"
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
 #include "engine/publish/node_files.h"
@@ -243,7 +244,7 @@ static void copy_found(struct node_file *file, struct member_side *side, uint32_
 {
     struct lease_read *read = (struct lease_read *)file;
 
-    if (record->kind != STORE_RECORD_COPY || !produce_still_there(side, record))
+    if (record->kind != STORE_RECORD_COPY || !local_file_still_there(side, record))
         return;
     read->found = true;
     read->version = record->entry.version;

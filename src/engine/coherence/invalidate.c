@@ -24,6 +24,7 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
@@ -84,7 +85,7 @@ static void invalidate_work(void *arg)
         if (inv->remove[s])
             DYAD_CRASH_POINT("invalidate-begin");
         if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
-            if (produce_still_there(side, &inv->record[s]))
+            if (local_file_still_there(side, &inv->record[s]))
                 remove_directory(side, inv->upath);
             continue;
         }
@@ -215,7 +216,7 @@ static bool is_written_over(const struct member *member, const struct dyad_entry
             (record->entry.size != newer->size ||
              record->entry.mtime_sec != newer->mtime_sec ||
              record->entry.mtime_nsec != newer->mtime_nsec) &&
-            produce_still_there((struct member_side *)side, record))
+            local_file_still_there((struct member_side *)side, record))
             return true;
     }
     return false;

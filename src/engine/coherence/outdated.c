@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/publish/produce.h"
 #include "store/fetch.h"
@@ -86,7 +87,7 @@ static enum outdated {
     const char *upath = newer->upath;
     struct outdated_file o = {.side = side, .record = record, .upath = upath};
 
-    if (S_ISDIR(record->entry.mode) || !produce_is_same(side, record))
+    if (S_ISDIR(record->entry.mode) || !local_file_is_same(side, record))
         return NONE;
     if (is_kept(&o, newer))
         return KEPT;
@@ -115,7 +116,7 @@ void outdated_withdrawn(struct member_side *side, const char *upath)
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &identity) == 0 &&
-        produce_is_superseded(side, upath, &st) &&
+        local_file_is_superseded(side, upath, &st) &&
         (store_fetch_discard(side->dir, upath, &identity) == 0 || errno == ENOENT))
         store_superseded_clear(side->dir, side->session, upath);
     close(fd);
@@ -125,7 +126,7 @@ void outdated_withdrawn(struct member_side *side, const char *upath)
 static void discard_directory(struct member_side *side, const struct dyad_entry *newer,
                               const struct store_record *record)
 {
-    if (newer->state == DYAD_ENTRY_WITHDRAWN && produce_still_there(side, record))
+    if (newer->state == DYAD_ENTRY_WITHDRAWN && local_file_still_there(side, record))
         store_dir_rmdir(side->dir, newer->upath);
 }
 

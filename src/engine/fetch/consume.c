@@ -27,6 +27,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/fetch/ancestors.h"
 #include "engine/fetch/bring.h"
@@ -373,7 +374,7 @@ static int look_here(struct consume *c)
         rc = EAGAIN;
         c->writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
         c->abandoned = info.state == STORE_MARK_ABANDONED;
-    } else if (produce_is_superseded(side, c->upath, &st)) {
+    } else if (local_file_is_superseded(side, c->upath, &st)) {
         rc = ENOENT; /* what is fetched comes in its place */
     }
     close(fd);

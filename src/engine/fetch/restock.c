@@ -33,6 +33,7 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
@@ -107,7 +108,7 @@ static bool is_missing(struct member *member, const char *upath)
 
     return store_dir_stat(side->dir, upath, &st) < 0
                ? errno == ENOENT
-               : produce_is_superseded(side, upath, &st);
+               : local_file_is_superseded(side, upath, &st);
 }
 
 static void failed(struct item *item, int status)

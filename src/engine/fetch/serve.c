@@ -24,6 +24,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/fetch/serve.h"
 #include "engine/fetch/serve_other.h"
@@ -137,7 +138,7 @@ static void serve_work(void *arg)
     struct served *s = arg;
 
     s->error = 0;
-    if (!produce_still_there(s->side, &s->record)) {
+    if (!local_file_still_there(s->side, &s->record)) {
         s->error = ESTALE;
         return;
     }
@@ -147,7 +148,7 @@ static void serve_work(void *arg)
     }
     if (read_chunk(s) < 0)
         s->error = errno == ENOENT ? ESTALE : errno;
-    else if (!produce_still_there(s->side, &s->record))
+    else if (!local_file_still_there(s->side, &s->record))
         s->error = ESTALE;
 }
 

@@ -15,6 +15,7 @@
  * Which file a version is does not change: the last few are remembered, for each chunk is
  * asked for by itself.
  */
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/fetch/serve.h"
@@ -87,7 +88,7 @@ static void record_found(struct node_file *file, struct member_side *side, uint3
 
     (void)rank;
     if (s->side || dyad_version_cmp(&record->entry.version, &s->entry.version) != 0 ||
-        !produce_still_there(side, record))
+        !local_file_still_there(side, record))
         return;
     s->side = side;
     s->record = *record;

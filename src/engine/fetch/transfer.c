@@ -26,6 +26,7 @@
 #include <utlist.h>
 
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/fetch/restock.h"
 #include "engine/fetch/transfer.h"
@@ -174,7 +175,7 @@ static bool counts_as_missing(struct left *left)
     if (fd < 0)
         return false;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &left->file) == 0) {
-        left->superseded = produce_is_superseded(side, left->t->upath, &st);
+        left->superseded = local_file_is_superseded(side, left->t->upath, &st);
         missing = !is_wanted(left);
     }
     close(fd);
@@ -319,7 +320,7 @@ static bool replaces_made(const struct transfer *t)
 
     return restock_wants(t->member, t->upath) ||
            (store_dir_stat(side->dir, t->upath, &st) == 0 &&
-            produce_is_superseded(side, t->upath, &st));
+            local_file_is_superseded(side, t->upath, &st));
 }
 
 void transfer_commit(struct transfer *t)

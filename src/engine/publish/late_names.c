@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/publish/late_names.h"
@@ -120,7 +121,7 @@ static void closed(void *arg, int status)
         if (!identify(c->member, late->side, late->upath, &id) || id.ino != late->ino ||
             id.btime != late->btime) { /* removed, replaced or renamed since */
             late_free(&c->member->late, late);
-        } else if (!produce_being_written(&c->member->side[late->side], late->upath)) {
+        } else if (!local_file_being_written(&c->member->side[late->side], late->upath)) {
             DL_DELETE(c->member->late, late);
             DL_APPEND(c->due, late);
         }

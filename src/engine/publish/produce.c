@@ -1,5 +1,5 @@
 /*
- * produce.c - publish, withdraw, and what an earlier member of the rank had published
+ * produce.c - publish what this node has made
  *
  * Order of a publish: look at the file, write the record to the journal, tell the homes,
  * clear the mark, answer. So whoever finds the journal of a process that was killed finds
@@ -22,45 +22,16 @@
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
+#include "engine/core/local_file.h"
 #include "engine/publish/produce.h"
+#include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
-#include "engine/recovery/takeover.h"
-#include "engine/recovery/takeover_gone.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"
 
-struct produce {
-    struct produce *prev, *next; /* utlist */
-    struct member *member;
-    enum engine_side side;
-    char *upath;
-    store_mark_t mark;
-    produce_fn fn;
-    void *arg;
-    struct store_record record;
-    struct store_record before; /* the journal's, should it fail; kind 0: none */
-    bool ahead;                 /* the record is in the journal ... */
-    int unwritten;              /* but not in its file: why */
-    struct dht_lookup *lookup;
-    struct net_post post;
-    int status;
-    bool early;      /* answer_early is posted: it must find this object */
-    bool ended;      /* meanwhile, or before its directories, it ended with `status` */
-    bool only_here;  /* withdrawn only if it is said to lie here */
-    bool superseded; /* what is here is older than what another node has published */
-    bool awaits;     /* it goes on when what else is under way for this name has ended */
-    struct parent *parents; /* directories that are being published for it */
-};
-
-struct parent {
-    struct parent *prev, *next; /* utlist */
-    struct dirs_wait wait;
-    struct produce *produce;
-};
-
-static struct produce *produce_create(struct member *member, enum engine_side side,
-                                      const char *upath, produce_fn fn, void *arg)
+struct produce *produce_create(struct member *member, enum engine_side side,
+                               const char *upath, produce_fn fn, void *arg)
 {
     struct produce *p = calloc(1, sizeof(*p));
 
@@ -78,7 +49,7 @@ static struct produce *produce_create(struct member *member, enum engine_side si
     return p;
 }
 
-static void produce_free(struct produce *p)
+void produce_free(struct produce *p)
 {
     struct parent *parent, *tmp;
 
@@ -94,7 +65,7 @@ static void produce_free(struct produce *p)
 
 static void changed_go_on(struct member *member, const char *upath);
 
-static void produce_end(struct produce *p, int status)
+void produce_end(struct produce *p, int status)
 {
     struct member *member = p->member;
     produce_fn fn = p->fn;
@@ -298,7 +269,7 @@ static int look_at_file(struct produce *p)
     p->record.entry.upath = p->upath;
     p->record.entry.owner = p->member->self.rank;
     p->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    p->superseded = produce_is_superseded(side, p->upath, &st);
+    p->superseded = local_file_is_superseded(side, p->upath, &st);
     store_dir_describe(side->dir, &st, &p->record.entry);
     if ((known = store_journal_find(side->journal, p->upath)))
         p->record.entry.version = known->entry.version;
@@ -396,20 +367,6 @@ error:
 
 /* --- chmod, utimens and the like; mkdir and symlink --- */
 
-bool produce_being_written(struct member_side *side, const char *upath)
-{
-    struct store_identity id;
-    bool dirty = false;
-    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
-
-    if (fd < 0)
-        return false;
-    if (store_identity_read(fd, &id) == 0)
-        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
-    close(fd);
-    return dirty;
-}
-
 /* What an entry tells is as it was when the file was published. */
 static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
 {
@@ -450,7 +407,7 @@ static int changed_step(struct produce *p)
         return -1;
     known = store_journal_find(side->journal, p->upath);
     if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
-        produce_being_written(side, p->upath) ||
+        local_file_being_written(side, p->upath) ||
         (known && known->identity.ino == p->record.identity.ino &&
          known->identity.btime == p->record.identity.btime &&
          entry_same(&known->entry, &p->record.entry))) {
@@ -503,281 +460,6 @@ error:
     produce_free(p);
     errno = rc;
     return -1;
-}
-
-/* --- withdraw --- */
-
-/* What is older than `version` (NULL: anything). */
-static void forget(struct member *member, const char *upath,
-                   const struct dyad_version *version)
-{
-    const struct store_record *record;
-
-    for (int s = 0; s < 2; s++) {
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
-            (!version || dyad_version_cmp(&record->entry.version, version) < 0))
-            store_journal_delete(member->side[s].journal, upath);
-    }
-}
-
-/* Only now the record goes: if we are killed before that, who takes over our journal finds
- * it without a file, and withdraws it (takeover.c). */
-static void withdraw_done(void *arg, int status, const struct dyad_version *version)
-{
-    struct produce *p = arg;
-
-    DYAD_CRASH_POINT("withdraw-published");
-    forget(p->member, p->upath, version);
-    for (int s = 0; s < 2; s++)
-        if (p->member->side[s].dir)
-            store_superseded_clear(p->member->side[s].dir, p->member->side[s].session,
-                                   p->upath);
-    if (status == 0)
-        p->member->stats.withdrawn++;
-    else
-        log_error("\"%s\" was removed here but could not be withdrawn: %s", p->upath,
-                  strerror(status));
-    produce_end(p, status);
-}
-
-/* `version` of it is published. 0 or -1. */
-static int withdraw_begin(struct produce *p, const struct dyad_version *version)
-{
-    struct dyad_entry gone = {.upath = p->upath,
-                              .state = DYAD_ENTRY_WITHDRAWN,
-                              .owner = p->member->self.rank,
-                              .version = *version};
-
-    DYAD_CRASH_POINT("withdraw-begin");
-    memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);
-    return dht_node_publish(p->member->dht, &gone, withdraw_done, p);
-}
-
-static bool lies_here(const struct member *member, const struct dyad_entry *entry)
-{
-    for (int s = 0; s < 2; s++) {
-        const struct store_dir *dir = member->side[s].dir;
-        if (dir && dyad_storage_equal(entry->storage, store_dir_id(dir)))
-            return true;
-    }
-    return false;
-}
-
-/* Or it may be. */
-static bool is_here(const struct member *member, const char *upath)
-{
-    for (int s = 0; s < 2; s++)
-        if (member->side[s].dir && !store_dir_lacks(member->side[s].dir, upath))
-            return true;
-    return false;
-}
-
-static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct produce *p = arg;
-
-    p->lookup = NULL;
-    dirs_forget(p->member, p->upath);
-    /* What a dead process has left is withdrawn because it was not here: it may have been
-     * made anew since. */
-    if (p->only_here && is_here(p->member, p->upath)) {
-        produce_end(p, ENOENT);
-        return;
-    }
-    /* Only what is published leaves a tombstone: a program's temporary files are no news.
-     */
-    if (status != 0) {
-        forget(p->member, p->upath, NULL);
-        produce_end(p, status);
-        return;
-    }
-    if (p->only_here && !lies_here(p->member, entry)) {
-        forget(p->member, p->upath, &entry->version);
-        produce_end(p, ENOENT);
-        return;
-    }
-    if (withdraw_begin(p, &entry->version) < 0)
-        produce_end(p, errno);
-}
-
-/* What this rank has published, and nobody has told it of a newer version. */
-static const struct store_record *own_record(const struct member *member, const char *upath)
-{
-    const struct store_record *record;
-
-    for (int s = 0; s < 2; s++)
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
-            record->kind == STORE_RECORD_ORIGINAL)
-            return record;
-    return NULL;
-}
-
-static int withdraw_start(struct member *member, const char *upath, bool only_here,
-                          produce_fn fn, void *arg)
-{
-    enum engine_side side =
-        member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
-    struct produce *p = produce_create(member, side, upath, fn, arg);
-    const struct store_record *own = only_here ? NULL : own_record(member, upath);
-
-    if (!p)
-        return -1;
-    /* What is removed here goes, whoever has published it since; of our own the homes need
-     * not be asked: they may be silent, and others take the tombstone in their place. */
-    if (own) {
-        dirs_forget(member, upath);
-        if (withdraw_begin(p, &own->entry.version) == 0)
-            return 0;
-        produce_free(p);
-        errno = ENOMEM;
-        return -1;
-    }
-    p->only_here = only_here;
-    if (!(p->lookup =
-              dht_node_lookup(member->dht, upath, 0, NULL, withdraw_looked_up, p))) {
-        produce_free(p);
-        return -1;
-    }
-    return 0;
-}
-
-int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg)
-{
-    return withdraw_start(member, upath, false, fn, arg);
-}
-
-int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
-                          void *arg)
-{
-    return withdraw_start(member, upath, true, fn, arg);
-}
-
-/* --- what an earlier member of this rank had published --- */
-
-struct restore {
-    struct member_side *side;
-    struct member *member;
-    char **lost;
-    size_t nlost, nrestored;
-};
-
-bool produce_is_superseded(const struct member_side *side, const char *upath,
-                           const struct stat *st)
-{
-    return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_superseded(store_dir_real_path(side->dir), side->session, upath,
-                            st->st_ino);
-}
-
-bool produce_is_same(struct member_side *side, const struct store_record *record)
-{
-    struct stat st;
-    struct store_identity id;
-    int fd = store_dir_open(side->dir, record->entry.upath, O_PATH | O_NOFOLLOW, 0);
-    bool same;
-
-    if (fd < 0)
-        return false;
-    /* Of a directory or a link nothing changes as long as it is the same one. */
-    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
-        same = store_identity_read(fd, &id) == 0 && id.ino == record->identity.ino &&
-               id.btime == record->identity.btime &&
-               (st.st_mode & S_IFMT) == (record->entry.mode & S_IFMT);
-        close(fd);
-        return same;
-    }
-    /* Not ctime: chmod, link and rename leave the bytes alone. A writer leaves a mark. */
-    same = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
-           id.ino == record->identity.ino && id.btime == record->identity.btime &&
-           id.size == record->entry.size && st.st_mtim.tv_sec == record->entry.mtime_sec &&
-           (uint32_t)st.st_mtim.tv_nsec == record->entry.mtime_nsec;
-    close(fd);
-    return same;
-}
-
-bool produce_still_there(struct member_side *side, const struct store_record *record)
-{
-    const struct store_identity *id = &record->identity;
-
-    return produce_is_same(side, record) &&
-           !(S_ISREG(record->entry.mode) &&
-             store_marks_dirty(side->marks, NULL, id->ino, id->btime, NULL));
-}
-
-/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
- * from somebody like that. The record goes when the homes know. */
-static bool is_gone(const struct restore *restore, const struct store_record *record)
-{
-    return record->kind == STORE_RECORD_ORIGINAL &&
-           store_dir_lacks(restore->side->dir, record->entry.upath);
-}
-
-/* Also what its image had begun to publish when it ended. */
-static bool is_restored(struct member_side *side, const struct store_record *record)
-{
-    return record->kind == STORE_RECORD_ORIGINAL
-               ? adopt_here(side, record, NULL) == ADOPT_HERE_SAME
-               : produce_still_there(side, record);
-}
-
-static int restore_one(const struct store_record *record, void *arg)
-{
-    struct restore *restore = arg;
-    struct dyad_entry entry = record->entry;
-    char **lost;
-
-    if (is_restored(restore->side, record)) {
-        entry.owner = restore->member->self.rank;
-        /* Homes that have changed since do not know of the copy. */
-        if (record->kind == STORE_RECORD_COPY)
-            dht_node_hold(restore->member->dht, entry.upath, &entry.version);
-        /* While this rank had no member nobody was told that it is out of date. */
-        if (record->kind == STORE_RECORD_COPY)
-            adopt_check_copy(restore->member,
-                             (enum engine_side)(restore->side - restore->member->side),
-                             record);
-        if (record->kind == STORE_RECORD_ORIGINAL &&
-            dht_node_restore(restore->member->dht, &entry) == 0) {
-            restore->nrestored++;
-            if (S_ISDIR(entry.mode))
-                dirs_restored(restore->member,
-                              (enum engine_side)(restore->side - restore->member->side),
-                              record);
-        }
-        return 0;
-    }
-    if (is_gone(restore, record)) {
-        adopt_gone_add(restore->member,
-                       (enum engine_side)(restore->side - restore->member->side), record);
-        return 0;
-    }
-    if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
-        restore->lost = lost;
-        if ((lost[restore->nlost] = strdup(record->entry.upath)))
-            restore->nlost++;
-    }
-    return 0;
-}
-
-void produce_restore(struct member *member)
-{
-    for (int s = 0; s < 2; s++) {
-        struct restore restore = {.side = &member->side[s], .member = member};
-        if (!restore.side->journal ||
-            (s == 1 && restore.side->journal == member->side[0].journal))
-            continue;
-        store_journal_foreach(restore.side->journal, restore_one, &restore);
-        for (size_t i = 0; i < restore.nlost; i++) {
-            store_journal_delete(restore.side->journal, restore.lost[i]);
-            free(restore.lost[i]);
-        }
-        free(restore.lost);
-        if (restore.nrestored > 0)
-            log_info("serving %zu files that this rank published before it was replaced",
-                     restore.nrestored);
-    }
 }
 
 static bool is_pending(struct member *member)

@@ -19,11 +19,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/publish/late_names.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
 #include "engine/publish/shared_storage.h"
+#include "engine/publish/withdraw.h"
 #include "util/log.h"
 
 struct rename_op {
@@ -140,7 +142,7 @@ static void rename_step(struct rename_op *op)
         if (op->withdrawing) {
             rc = op->left ? produce_withdraw_left(op->member, name, rename_stepped, op)
                           : produce_withdraw(op->member, name, rename_stepped, op);
-        } else if (produce_being_written(&op->member->side[op->side], name)) {
+        } else if (local_file_being_written(&op->member->side[op->side], name)) {
             late_note(op->member, op->side, name);
             shared_named(op->member, op->side, name);
             if (!is_abandoned(&op->member->side[op->side], name))

@@ -3,7 +3,7 @@
  * what is published?
  *
  * Copies that a dead rank of the node has left, and those of an earlier member of this rank
- * (takeover.c, produce_restore()). Each is looked up, which makes us a holder who is told,
+ * (takeover.c, restore_start()). Each is looked up, which makes us a holder who is told,
  * and goes if a newer version is known, or if nobody knows it for some time: then nobody
  * would tell us of the next version either. As long as its homes cannot be reached it is
  * asked for again (retry_queue.c).

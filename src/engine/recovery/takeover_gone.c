@@ -18,7 +18,7 @@
  * lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
  * as it was, until all homes have the tombstone or it turns out that none is needed. So if
  * we die, too, whoever adopts ours finds a record without a file, and does the same; so
- * does the next member of this rank (produce_restore()), which finds there also what an
+ * does the next member of this rank (restore_start()), which finds there also what an
  * earlier one of its own had no time to withdraw.
  *
  * In a session directory the same is done about what is here, but not as it was published

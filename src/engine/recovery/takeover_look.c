@@ -16,6 +16,7 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/storage.h"
 #include "engine/publish/produce.h"
@@ -163,7 +164,7 @@ enum adopt_here adopt_here(struct member_side *side, const struct store_record *
                                                         : ADOPT_HERE_UNKNOWN;
     read = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0;
     close(fd);
-    if (known && produce_still_there(side, record))
+    if (known && local_file_still_there(side, record))
         return ADOPT_HERE_SAME;
     if (!read || S_ISDIR(st.st_mode) || is_being_written(side, entry->upath, &id))
         return ADOPT_HERE_UNKNOWN;
@@ -187,7 +188,7 @@ static enum found_as find_out(const struct adopt *a, struct member_side *side,
                               struct store_identity *identity)
 {
     if (record->kind == STORE_RECORD_COPY || S_ISDIR(record->entry.mode))
-        return produce_still_there(side, record)                 ? FOUND_SAME
+        return local_file_still_there(side, record)              ? FOUND_SAME
                : store_dir_lacks(side->dir, record->entry.upath) ? FOUND_GONE
                                                                  : FOUND_CHANGED;
     switch (adopt_here(side, record, identity)) {

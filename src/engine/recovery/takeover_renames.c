@@ -35,6 +35,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
+#include "engine/publish/withdraw.h"
 #include "engine/recovery/takeover.h"
 #include "engine/recovery/takeover_impl.h"
 #include "store/renames.h"

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "boot/procs.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/fetch/ancestors.h"
 #include "engine/fetch/bring.h"
@@ -251,7 +252,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     return -1;
 }
 
-bool produce_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_side *side, const char *upath,
                            const struct stat *st)
 {
     (void)side;

@@ -16,6 +16,7 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
@@ -170,7 +171,7 @@ bool restock_wants(const struct member *m, const char *upath)
     return nwanted > 0;
 }
 
-bool produce_still_there(struct member_side *side, const struct store_record *r)
+bool local_file_still_there(struct member_side *side, const struct store_record *r)
 {
     (void)side;
     (void)r;

@@ -14,6 +14,7 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
@@ -103,7 +104,7 @@ const char *store_dir_path(const struct store_dir *dir)
     return "/dmd";
 }
 
-bool produce_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_side *side, const char *upath,
                            const struct stat *st)
 {
     (void)side;

@@ -1,0 +1,70 @@
+/*
+ * local_file.c - a file of this node, and what a record or a mark says of it
+ *
+ * Each looks at the disk with a descriptor of its own: what a name is may change in
+ * between.
+ */
+#include "engine/core/local_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/superseded.h"
+
+bool local_file_is_superseded(const struct member_side *side, const char *upath,
+                              const struct stat *st)
+{
+    return store_superseded_may(st->st_mode, st->st_nlink) &&
+           store_superseded(store_dir_real_path(side->dir), side->session, upath,
+                            st->st_ino);
+}
+
+bool local_file_is_same(struct member_side *side, const struct store_record *record)
+{
+    struct stat st;
+    struct store_identity id;
+    int fd = store_dir_open(side->dir, record->entry.upath, O_PATH | O_NOFOLLOW, 0);
+    bool same;
+
+    if (fd < 0)
+        return false;
+    /* Of a directory or a link nothing changes as long as it is the same one. */
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+        same = store_identity_read(fd, &id) == 0 && id.ino == record->identity.ino &&
+               id.btime == record->identity.btime &&
+               (st.st_mode & S_IFMT) == (record->entry.mode & S_IFMT);
+        close(fd);
+        return same;
+    }
+    /* Not ctime: chmod, link and rename leave the bytes alone. A writer leaves a mark. */
+    same = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
+           id.ino == record->identity.ino && id.btime == record->identity.btime &&
+           id.size == record->entry.size && st.st_mtim.tv_sec == record->entry.mtime_sec &&
+           (uint32_t)st.st_mtim.tv_nsec == record->entry.mtime_nsec;
+    close(fd);
+    return same;
+}
+
+bool local_file_still_there(struct member_side *side, const struct store_record *record)
+{
+    const struct store_identity *id = &record->identity;
+
+    return local_file_is_same(side, record) &&
+           !(S_ISREG(record->entry.mode) &&
+             store_marks_dirty(side->marks, NULL, id->ino, id->btime, NULL));
+}
+
+bool local_file_being_written(struct member_side *side, const char *upath)
+{
+    struct store_identity id;
+    bool dirty = false;
+    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
+    close(fd);
+    return dirty;
+}

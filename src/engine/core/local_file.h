@@ -1,0 +1,22 @@
+/*
+ * engine/core/local_file.h - a file of this node, and what a record or a mark says of it
+ */
+#ifndef DYAD_ENGINE_CORE_LOCAL_FILE_H
+#define DYAD_ENGINE_CORE_LOCAL_FILE_H
+
+#include "engine/core/member.h"
+
+/* Is the file on disk still the one of the record, and is nobody writing it? Any thread. */
+bool local_file_still_there(struct member_side *side, const struct store_record *record);
+/* The same, whether somebody has it open for writing or not. Any thread. */
+bool local_file_is_same(struct member_side *side, const struct store_record *record);
+/* Is the file of that inode, which is at upath, out of date, and keeps its name until it is
+ * replaced (store/superseded.h)? As far as its mode and count of links tell, for nothing.
+ * Any thread. */
+bool local_file_is_superseded(const struct member_side *side, const char *upath,
+                              const struct stat *st);
+/* True if a description still writes to the file: its last close will publish it under its
+ * name of then. */
+bool local_file_being_written(struct member_side *side, const char *upath);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * restore.c - what an earlier member of this rank had published
+ *
+ * Its journals are ours now. What is here as they say is published again (the homes may
+ * have changed since), a copy is checked, what was removed is withdrawn, and the record of
+ * anything else goes. Loop only.
+ */
+#include "engine/recovery/restore.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/core/local_file.h"
+#include "engine/namespace/directories.h"
+#include "engine/recovery/takeover.h"
+#include "engine/recovery/takeover_gone.h"
+#include "util/log.h"
+
+struct restore {
+    struct member_side *side;
+    struct member *member;
+    char **lost;
+    size_t nlost, nrestored;
+};
+
+/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
+ * from somebody like that. The record goes when the homes know. */
+static bool is_gone(const struct restore *restore, const struct store_record *record)
+{
+    return record->kind == STORE_RECORD_ORIGINAL &&
+           store_dir_lacks(restore->side->dir, record->entry.upath);
+}
+
+/* Also what its image had begun to publish when it ended. */
+static bool is_restored(struct member_side *side, const struct store_record *record)
+{
+    return record->kind == STORE_RECORD_ORIGINAL
+               ? adopt_here(side, record, NULL) == ADOPT_HERE_SAME
+               : local_file_still_there(side, record);
+}
+
+static int restore_one(const struct store_record *record, void *arg)
+{
+    struct restore *restore = arg;
+    struct dyad_entry entry = record->entry;
+    char **lost;
+
+    if (is_restored(restore->side, record)) {
+        entry.owner = restore->member->self.rank;
+        /* Homes that have changed since do not know of the copy. */
+        if (record->kind == STORE_RECORD_COPY)
+            dht_node_hold(restore->member->dht, entry.upath, &entry.version);
+        /* While this rank had no member nobody was told that it is out of date. */
+        if (record->kind == STORE_RECORD_COPY)
+            adopt_check_copy(restore->member,
+                             (enum engine_side)(restore->side - restore->member->side),
+                             record);
+        if (record->kind == STORE_RECORD_ORIGINAL &&
+            dht_node_restore(restore->member->dht, &entry) == 0) {
+            restore->nrestored++;
+            if (S_ISDIR(entry.mode))
+                dirs_restored(restore->member,
+                              (enum engine_side)(restore->side - restore->member->side),
+                              record);
+        }
+        return 0;
+    }
+    if (is_gone(restore, record)) {
+        adopt_gone_add(restore->member,
+                       (enum engine_side)(restore->side - restore->member->side), record);
+        return 0;
+    }
+    if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
+        restore->lost = lost;
+        if ((lost[restore->nlost] = strdup(record->entry.upath)))
+            restore->nlost++;
+    }
+    return 0;
+}
+
+void restore_start(struct member *member)
+{
+    for (int s = 0; s < 2; s++) {
+        struct restore restore = {.side = &member->side[s], .member = member};
+        if (!restore.side->journal ||
+            (s == 1 && restore.side->journal == member->side[0].journal))
+            continue;
+        store_journal_foreach(restore.side->journal, restore_one, &restore);
+        for (size_t i = 0; i < restore.nlost; i++) {
+            store_journal_delete(restore.side->journal, restore.lost[i]);
+            free(restore.lost[i]);
+        }
+        free(restore.lost);
+        if (restore.nrestored > 0)
+            log_info("serving %zu files that this rank published before it was replaced",
+                     restore.nrestored);
+    }
+}
