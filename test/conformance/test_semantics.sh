@@ -3,7 +3,7 @@
 #   test_semantics.sh SOURCE-DIR CTEST CONFORM
 set -eu
 doc=$1/docs/semantics.md bad=0
-tests=$("$2" -N | sed -n 's/^ *Test *#[0-9]*: //p')
+tests=$("$2" -N -C soak | sed -n 's/^ *Test *#[0-9]*: //p')
 groups=$("$3" --list | sed 's/\..*//' | sort -u)
 
 for name in $(grep -o '\<\(unit\|integration\|conformance\)/[a-z0-9_/]*[a-z0-9_]' "$doc" | sort -u); do

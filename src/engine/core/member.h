@@ -2,7 +2,7 @@
  * engine/core/member.h - the member of a rank: what its modules share
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
- * Which module does what stands in docs/architecture.md; what it hears of, in
+ * Which module does what stands in docs/engine.md; what it hears of, in
  * core/module.h.
  */
 #ifndef DYAD_ENGINE_CORE_MEMBER_H
