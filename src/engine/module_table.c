@@ -19,7 +19,7 @@
     /* fetch */      X(serve_other) X(serve) X(transfer) X(consume)                     \
     /* coherence */  X(node_files) X(restock) X(invalidate) X(revalidate)               \
                      X(lease) X(lease_ask)                                              \
-    /* recovery */   X(first_look) X(adopt_gone) X(adopt_renames) X(adopt)              \
+    /* recovery */   X(first_look) X(restore) X(adopt_gone) X(adopt_renames) X(adopt)   \
     /* inspect */    X(dump)
 /* clang-format on */
 

@@ -19,7 +19,7 @@
 #include "engine/module_table.h"
 #include "engine/promoted/promoted.h"
 #include "engine/publish/journal_retry.h"
-#include "engine/requests.h"
+#include "engine/requests/requests.h"
 
 #include <errno.h>
 #include <stdio.h>

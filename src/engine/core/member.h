@@ -102,7 +102,7 @@ struct produce;
 struct late;
 struct served;
 struct serve_watch;
-struct guest;
+struct guest_listener;
 struct gather;
 struct dump_request;
 struct dump_check;
@@ -150,9 +150,7 @@ struct member {
     uint64_t
         next_id; /* of requests that are not the table's: odd ones, the table's are even */
 
-    struct net_watch *claim_watch;
-    bool claim_full; /* too many connections: not watched */
-    struct guest *guests;
+    struct guest_listener *listener;
     uint64_t checking;             /* number of the wave that consume_confirm() works for */
     unsigned checks;               /* its look-ups under way */
     struct consume_said *said;     /* consume_say.c */

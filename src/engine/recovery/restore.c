@@ -5,13 +5,12 @@
  * have changed since), a copy is checked, what was removed is withdrawn, and the record of
  * anything else goes. Loop only.
  */
-#include "engine/recovery/restore.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "engine/core/local_file.h"
+#include "engine/core/module.h"
 #include "engine/namespace/directories.h"
 #include "engine/recovery/takeover.h"
 #include "engine/recovery/takeover_gone.h"
@@ -79,7 +78,7 @@ static int restore_one(const struct store_record *record, void *arg)
     return 0;
 }
 
-void restore_start(struct member *member)
+static void restore_joined(struct member *member)
 {
     for (int s = 0; s < 2; s++) {
         struct restore restore = {.side = &member->side[s], .member = member};
@@ -97,3 +96,8 @@ void restore_start(struct member *member)
                      restore.nrestored);
     }
 }
+
+const struct member_module restore_module = {
+    .name = "restore",
+    .joined = restore_joined,
+};

@@ -143,20 +143,20 @@ static void look_again(void *arg)
     first_look_step(arg);
 }
 
-int first_look_begin(struct member *member)
+/* We are about to look at what was left on this node. */
+static void begin(struct member *member)
 {
     struct first_look *look = calloc(1, sizeof(*look));
 
     if (!look || !(look->timer = net_timer_create(member->loop, look_again, member))) {
         free(look);
         log_error("cannot look at what was left on this node: %s", strerror(ENOMEM));
-        return -1;
+        return;
     }
     look->member = member;
     look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
                   seconds_ns(ADOPT_UNKNOWN_BOUND);
     member->first_look = look;
-    return 0;
 }
 
 void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,
@@ -224,6 +224,7 @@ static void first_look_end(struct member *member)
 
 const struct member_module first_look_module = {
     .name = "first_look",
+    .joined = begin,
     .resumed = resumed,
     .shut = first_look_end,
 };

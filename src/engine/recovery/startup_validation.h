@@ -15,8 +15,6 @@ struct first_look_wait {
     void (*fn)(void *arg, int error);
     void *arg;
 };
-/* We have joined, and are about to look at what was left on this node. 0 or -1, logged. */
-int first_look_begin(struct member *member);
 /* Something has ended that it waits for. */
 void first_look_step(struct member *member);
 /* takeover.c has been through all journals. */

@@ -60,7 +60,6 @@
 #include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
-#include "engine/recovery/restore.h"
 #include "engine/recovery/startup_validation.h"
 #include "engine/recovery/takeover.h"
 #include "engine/recovery/takeover_copies.h"
@@ -411,8 +410,6 @@ static void adopt_destroy(struct member *member)
 
 static void adopt_joined(struct member *member)
 {
-    first_look_begin(member);
-    restore_start(member);
     adopt_look(member);
     first_look_step(member);
 }

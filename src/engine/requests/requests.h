@@ -1,8 +1,8 @@
 /*
- * engine/requests.h - the requests of the processes of this node
+ * engine/requests/requests.h - the requests of the processes of this node
  */
-#ifndef DYAD_ENGINE_REQUESTS_H
-#define DYAD_ENGINE_REQUESTS_H
+#ifndef DYAD_ENGINE_REQUESTS_REQUESTS_H
+#define DYAD_ENGINE_REQUESTS_REQUESTS_H
 
 #include "engine/core/member.h"
 

@@ -1,0 +1,512 @@
+/*
+ * requests.c - what the rank's processes ask their member
+ *
+ * One table says what is done with each request (below). Those that publish go on when who
+ * asked has gone; those that wait end with him.
+ */
+#include "engine/requests/requests.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "engine/coherence/copy_lease.h"
+#include "engine/fetch/bring.h"
+#include "engine/fetch/consume.h"
+#include "engine/fetch/consume_probe.h"
+#include "engine/inspect/dump.h"
+#include "engine/namespace/listing.h"
+#include "engine/promoted/promoted.h"
+#include "engine/publish/held_open.h"
+#include "engine/publish/late_names.h"
+#include "engine/publish/produce.h"
+#include "engine/publish/publish_rename.h"
+#include "engine/publish/shared_storage.h"
+#include "engine/publish/withdraw.h"
+#include "engine/recovery/startup_validation.h"
+#include "engine/recovery/takeover.h"
+#include "engine/requests/guest.h"
+#include "store/fetch.h"
+#include "util/log.h"
+
+/* Descriptors that waiting processes may not use up. */
+#define FDS_FREE 64
+
+/* Of a guest: what it waits for. */
+struct request {
+    struct first_look_wait look;
+    struct lease_wait lease;
+    struct consume *consume;
+    struct consume_probe *probe; /* NET_CONSUME_PROBE: will it come? */
+    bool probed;
+    struct dump_request *dump;
+    struct list_request *list;
+    struct bring *bring;
+    struct dht_lookup *lookup;
+    int list_status;   /* a page of names could not be queued */
+    uint64_t ino, dev; /* for the answer to a STAT */
+};
+
+static struct request *request_of(const struct guest *guest)
+{
+    return guest->request;
+}
+
+static void request_cancel(struct guest *guest)
+{
+    struct request *r = guest->request;
+
+    if (r->consume)
+        consume_cancel(r->consume);
+    if (r->probe)
+        consume_probe_cancel(r->probe);
+    if (r->dump)
+        dump_cancel(r->dump);
+    if (r->list)
+        list_cancel(r->list);
+    if (r->bring)
+        bring_cancel(r->bring);
+    if (r->lookup)
+        dht_node_cancel(guest->member->dht, r->lookup);
+}
+
+static void answer(struct guest *guest, int status, const struct dyad_entry *entry)
+{
+    const struct request *r = guest->request;
+    struct net_msg done = {
+        .type = NET_MSG_DONE, .status = status, .offset = r->ino, .length = r->dev};
+
+    if (entry)
+        done.entry = *entry;
+    guest_answer(guest, &done);
+}
+
+static void published(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    guest->pending--;
+    answer(guest, status, NULL);
+}
+
+/* Is it not known yet whether it is to be waited for? */
+static bool is_probe(const struct guest *guest)
+{
+    return (guest->msg.flags & NET_CONSUME_PROBE) && !request_of(guest)->probed;
+}
+
+static void consume_begin(struct guest *guest);
+
+static void probed(void *arg, unsigned says)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->probe = NULL;
+    request_of(guest)->probed = true;
+    /* Where it is not known it is waited for. */
+    if (says & (CONSUME_SAYS_WRITTEN | CONSUME_SAYS_SERIES | CONSUME_SAYS_UNKNOWN))
+        consume_begin(guest);
+    else
+        answer(guest, ENOENT, NULL);
+}
+
+static void consumed(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->consume = NULL;
+    if (status == ENOENT && is_probe(guest) &&
+        (request_of(guest)->probe =
+             consume_probe_start(guest->member, guest->msg.entry.upath, probed, guest)))
+        return;
+    if (first_look_must_tell(guest->member))
+        request_of(guest)->ino = NET_CONSUME_LOOKED; /* the offset */
+    answer(guest, status, NULL);
+}
+
+/* cp compares the inode that stat told with that of what it opens. */
+static void reserve_inode(struct guest *guest)
+{
+    struct member_side *side = &guest->member->side[ENGINE_CONSUMER];
+    struct stat st;
+
+    if (side->dir && store_fetch_reserve(side->dir, guest->msg.entry.upath, &st) == 0) {
+        request_of(guest)->ino = st.st_ino;
+        request_of(guest)->dev = st.st_dev;
+    }
+}
+
+/* EHOSTUNREACH is for a process that cannot reach us. */
+static int nobody_can_say(const char *upath, const char *why)
+{
+    log_info("whether \"%s\" is published nobody can say: %s", upath, why);
+    return EIO;
+}
+
+/* It may be below a link that nobody has followed on this node yet: not found is not known
+ * to be true if that is not known. */
+static void stat_brought(void *arg, int status)
+{
+    struct guest *guest = arg;
+    const char *upath = guest->msg.entry.upath;
+
+    request_of(guest)->bring = NULL;
+    switch (status) {
+    case 0: /* they are directories */
+        status = ENOENT;
+        break;
+    case ENOENT:
+    case ENOTDIR:
+    case ESTALE:
+        break;
+    case EHOSTUNREACH:
+        status = nobody_can_say(upath, "what is above it cannot be reached");
+        break;
+    default:
+        log_warn("the directory of \"%s\" cannot be made here: %s", upath,
+                 strerror(status));
+        status = EIO;
+    }
+    answer(guest, status, NULL);
+}
+
+static void looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct guest *guest = arg;
+    const char *upath = guest->msg.entry.upath;
+
+    request_of(guest)->lookup = NULL;
+    if (status == ENOENT && !entry && guest->member->side[ENGINE_CONSUMER].dir &&
+        !bring_parent_here(guest->member, upath)) {
+        request_of(guest)->bring =
+            bring_start(guest->member, upath, true, guest->pid, stat_brought, guest);
+        if (request_of(guest)->bring)
+            return;
+    }
+    if (status == 0 && S_ISREG(entry->mode))
+        reserve_inode(guest);
+    if (status == EHOSTUNREACH)
+        status = nobody_can_say(upath, "its homes cannot be reached");
+    answer(guest, status, status == 0 ? entry : NULL);
+}
+
+static void dump_page(void *arg, uint32_t rank, int error, const void *json, size_t len,
+                      bool more)
+{
+    struct guest *guest = arg;
+    struct net_msg page = {
+        .type = NET_MSG_DUMP_REPLY,
+        .status = error,
+        .flags = more ? NET_DUMP_MORE : 0,
+        .entry = {.upath = "", .owner = rank},
+        .blob = json,
+        .blob_len = len,
+    };
+    if (guest_page(guest, &page) < 0)
+        log_warn("a page of rank %u's shard was dropped: %m", rank);
+}
+
+static void dump_done(void *arg)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->dump = NULL;
+    answer(guest, 0, NULL);
+}
+
+static void list_page(void *arg, const void *names, size_t len)
+{
+    struct guest *guest = arg;
+    struct net_msg page = {.type = NET_MSG_LIST_REPLY, .blob = names, .blob_len = len};
+
+    if (request_of(guest)->list_status)
+        return;
+    if (guest_page(guest, &page) < 0)
+        request_of(guest)->list_status = ENOMEM;
+}
+
+static void list_done(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->list = NULL;
+    answer(guest, status ? status : request_of(guest)->list_status, NULL);
+}
+
+static void brought(void *arg, int status)
+{
+    struct guest *guest = arg;
+
+    request_of(guest)->bring = NULL;
+    answer(guest, status, NULL);
+}
+
+/* Waits are the requests that pile up. The rest of the descriptors is for requests that end
+ * by themselves, on which the waits may depend, and for UCX, which aborts the program when
+ * it gets none. A new descriptor has the lowest free number, so the guest's tells how many
+ * there are. */
+static bool too_many_wait(const struct guest *guest)
+{
+    struct rlimit limit;
+
+    return guest->fd >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           limit.rlim_cur < INT_MAX && guest->fd + FDS_FREE > (int)limit.rlim_cur;
+}
+
+/* The connection is another's from now on. */
+static void guest_becomes_peer(struct guest *guest)
+{
+    struct member *member = guest->member;
+    pid_t pid = guest->pid;
+    int fd = guest_take(guest);
+
+    if (fd >= 0)
+        peer_link_accept(member, fd, pid);
+}
+
+static int guest_writing(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+    enum engine_side side =
+        msg->flags & NET_WRITING_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    unsigned what = msg->flags & NET_WRITING_WHAT;
+
+    if ((what == NET_WRITING_BEGIN && !msg->entry.upath) ||
+        !guest->member->side[side].dir) {
+        errno = EPROTO;
+        return -1;
+    }
+    guest->pending++;
+    if (what != NET_WRITING_BEGIN) {
+        shared_end(guest->member, side, msg->entry.upath, msg->length,
+                   what == NET_WRITING_ABANDONED, published, guest);
+        return 0;
+    }
+    if (shared_begin(guest->member, side, msg->entry.upath, msg->length, published,
+                     guest) == 0)
+        return 0;
+    guest->pending--;
+    return -1;
+}
+
+static void consume_begin(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+    uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER |
+                                  NET_CONSUME_SETTLE | NET_CONSUME_UPDATE);
+
+    if ((flags & NET_CONSUME_WRITER) || is_probe(guest))
+        flags &= (uint8_t)~NET_LOOKUP_WAIT;
+    request_of(guest)->consume =
+        consume_start(guest->member, msg->entry.upath, flags, msg->length, guest->pid,
+                      (pid_t)msg->offset, consumed, guest);
+    if (!request_of(guest)->consume)
+        answer(guest, errno, NULL);
+}
+
+/* What is here of it may be waited for, now that it is known to be right. */
+static void guest_consume(void *arg, int error)
+{
+    struct guest *guest = arg;
+
+    guest->pending--;
+    if (guest->gone || error)
+        answer(guest, error, NULL);
+    else
+        consume_begin(guest);
+}
+
+/* This rank has looked at what was left: is it covered by a lease? */
+static void guest_looked(void *arg, int error)
+{
+    struct guest *guest = arg;
+
+    if (guest->gone || error)
+        guest_consume(guest, error);
+    else
+        lease_wait(guest->member, &request_of(guest)->lease, guest->msg.entry.upath,
+                   guest->msg.length, guest_consume, guest);
+}
+
+/* --- what is done with each request --- */
+
+static enum engine_side side_of(const struct net_msg *msg)
+{
+    return msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+}
+
+/* Handlers answer 0 if it is under way, or was answered; else -1 with errno. */
+
+static int serve_peer_join(struct guest *guest)
+{
+    guest_becomes_peer(guest);
+    return 0;
+}
+
+/* With a callback pending that keeps the guest, also when its process has gone. */
+static int pends(struct guest *guest, int rc)
+{
+    guest->pending += rc == 0;
+    return rc;
+}
+
+static int serve_produce(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+
+    peer_produces(guest->member, guest->pid, msg->entry.upath);
+    return pends(guest, produce_closed(guest->member, side_of(msg), msg->entry.upath,
+                                       msg->length, published, guest));
+}
+
+static int serve_withdraw(struct guest *guest)
+{
+    return pends(guest,
+                 produce_withdraw(guest->member, guest->msg.entry.upath, published, guest));
+}
+
+/* The decoder has seen that the blob is a upath with its NUL. */
+static int serve_rename(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+
+    return pends(guest, produce_rename(guest->member, msg->blob_len ? msg->blob : "",
+                                       msg->entry.upath, published, guest));
+}
+
+static int serve_changed(struct guest *guest)
+{
+    return pends(guest, produce_changed(guest->member, side_of(&guest->msg),
+                                        guest->msg.entry.upath, published, guest));
+}
+
+static int serve_watch(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+
+    return pends(guest,
+                 orphan_watch(guest->member, side_of(msg), msg->entry.upath, msg->length,
+                              guest->pid, (int)msg->offset, published, guest));
+}
+
+static int serve_consume(struct guest *guest)
+{
+    const struct net_msg *msg = &guest->msg;
+
+    if (guest->gone) {
+        answer(guest, 0, NULL);
+        return 0;
+    }
+    if (too_many_wait(guest)) {
+        log_error(
+            "process %d cannot wait for \"%s\": so many processes and threads of this "
+            "rank do already that descriptors run out; raise their limit (ulimit -n)",
+            (int)guest->pid, msg->entry.upath);
+        errno = EMFILE;
+        return -1;
+    }
+    guest->pending++;
+    if ((msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_SETTLE)) != NET_LOOKUP_WAIT)
+        guest_consume(guest, 0);
+    else
+        first_look_wait(guest->member, &request_of(guest)->look, msg->entry.upath,
+                        msg->length, guest_looked, guest);
+    return 0;
+}
+
+static int serve_stat(struct guest *guest)
+{
+    struct request *r = guest->request;
+
+    r->lookup = dht_node_lookup(guest->member->dht, guest->msg.entry.upath, NET_LOOKUP_KEEP,
+                                NULL, looked_up, guest);
+    return r->lookup ? 0 : -1;
+}
+
+static int serve_list(struct guest *guest)
+{
+    struct request *r = guest->request;
+    const char *upath = guest->msg.entry.upath;
+
+    r->list =
+        list_start(guest->member, upath ? upath : "", NULL, list_page, list_done, guest);
+    return r->list ? 0 : -1;
+}
+
+static int serve_bring(struct guest *guest)
+{
+    struct request *r = guest->request;
+    const struct net_msg *msg = &guest->msg;
+
+    r->bring =
+        bring_start(guest->member, msg->entry.upath ? msg->entry.upath : "",
+                    (msg->flags & NET_BRING_PARENTS) != 0, guest->pid, brought, guest);
+    return r->bring ? 0 : -1;
+}
+
+/* We have joined: that is the answer. */
+static int serve_ping(struct guest *guest)
+{
+    if (guest->msg.flags & NET_PING_LEASE)
+        lease_want(guest->member);
+    answer(guest, 0, NULL);
+    return 0;
+}
+
+static int serve_dump(struct guest *guest)
+{
+    struct request *r = guest->request;
+
+    r->dump = dump_start(guest->member, &guest->msg, dump_page, dump_done, guest);
+    return r->dump ? 0 : -1;
+}
+
+static const struct {
+    uint8_t type;
+    int (*serve)(struct guest *guest);
+} requests[] = {
+    {NET_MSG_PEER_JOIN, serve_peer_join},   {NET_MSG_PING, serve_ping},
+    {NET_MSG_GUEST_PRODUCE, serve_produce}, {NET_MSG_GUEST_WITHDRAW, serve_withdraw},
+    {NET_MSG_GUEST_RENAME, serve_rename},   {NET_MSG_GUEST_CHANGED, serve_changed},
+    {NET_MSG_GUEST_CONSUME, serve_consume}, {NET_MSG_GUEST_BRING, serve_bring},
+    {NET_MSG_GUEST_STAT, serve_stat},       {NET_MSG_GUEST_LIST, serve_list},
+    {NET_MSG_GUEST_WATCH, serve_watch},     {NET_MSG_GUEST_WRITING, guest_writing},
+    {NET_MSG_GUEST_DUMP, serve_dump},
+};
+
+static void request_serve(struct guest *guest, int error)
+{
+    int (*serve)(struct guest *) = NULL;
+
+    if (error) {
+        answer(guest, guest->gone && guest->msg.type == NET_MSG_GUEST_CONSUME ? 0 : error,
+               NULL);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        if (requests[i].type == guest->msg.type)
+            serve = requests[i].serve;
+    }
+    errno = EPROTO;
+    if (!serve || serve(guest) < 0)
+        answer(guest, errno, NULL);
+}
+
+static const struct guest_ops ops = {
+    .size = sizeof(struct request),
+    .serve = request_serve,
+    .cancel = request_cancel,
+    .unasked = adopt_watch, /* a member of this node, which watches us and we it */
+};
+
+int request_start(struct member *member)
+{
+    return guest_listen(member, &ops);
+}
+
+void request_stop(struct member *member)
+{
+    guest_stop(member);
+}
