@@ -14,10 +14,10 @@
     /* core */       X(sides) X(answers) X(gather)                                      \
     /* membership */ X(links) X(session) X(lost) X(side) X(servers) X(within) X(linger) \
     /* namespace */  X(dirs) X(list)                                                    \
-    /* publish */    X(catch_up) X(shared) X(orphan) X(late) X(produce)                 \
+    /* publish */    X(catch_up) X(shared) X(orphan) X(late) X(produce) X(node_files)   \
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_other) X(serve) X(transfer) X(consume)                     \
-    /* coherence */  X(node_files) X(restock) X(invalidate) X(revalidate)               \
+    /* coherence */  X(node_invalidate) X(restock) X(invalidate) X(revalidate)          \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(first_look) X(restore) X(adopt_gone) X(adopt_renames) X(adopt)   \
     /* inspect */    X(dump)

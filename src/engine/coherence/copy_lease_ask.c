@@ -36,6 +36,7 @@
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
+#include "engine/coherence/node_invalidate.h"
 #include "engine/publish/node_files.h"
 #include "engine/publish/produce.h"
 #include "store/lease_table.h"
@@ -144,7 +145,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     if (wait->rank == member->self.rank)
         produce_invalidate(member, entry, 0);
     else
-        node_files_invalidate(member, entry, wait->rank, 0);
+        node_invalidate(member, entry, wait->rank, 0);
     set_timer(member);
 }
 
@@ -299,7 +300,7 @@ static void go_on(struct lease_wait *wait)
         end(wait, wait->timeout);
     } else if (wait->asks == LEASE_REMOVES) {
         if (!invalidate_pending(member, wait->upath) &&
-            !node_files_pending(member, wait->upath))
+            !node_invalidate_pending(member, wait->upath))
             end(wait, 0);
     } else if (wait->asks == LEASE_NEIGHBOURS && !wait->job) {
         if (others_leases_hold(member)) {

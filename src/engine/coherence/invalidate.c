@@ -32,7 +32,6 @@
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"
-#include "engine/recovery/startup_validation.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -146,7 +145,7 @@ static void invalidate_end(struct invalidate *inv)
     modules_path_changed(member, inv->upath);
     free(inv->upath);
     free(inv);
-    first_look_step(member);
+    modules_invalidated(member);
 }
 
 static void invalidate_done(void *arg)

@@ -8,7 +8,8 @@
 
 /* dht_node_ops.invalidate: an older version is no longer to be used on this node. */
 void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token);
-/* Is upath (NULL: anything) still to go because of one? Its end: first_look_step(). */
+/* Is upath (NULL: anything) still to go because of one? Its end: member_module.invalidated.
+ */
 bool invalidate_pending(const struct member *member, const char *upath);
 /* The record of what was replaced goes, unless something new was recorded since. */
 void invalidate_forget(struct member *member, const char *upath);

@@ -39,11 +39,11 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/revalidate.h"
+#include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/retry_queue.h"
 #include "engine/membership/unreachable.h"
-#include "engine/recovery/takeover_copies.h"
 #include "util/log.h"
 
 #define SETTLE (1 * UTIL_NSEC_PER_SEC)
@@ -51,7 +51,7 @@
 struct item {
     struct question question;
     UT_hash_handle hh;
-    struct adopt_unknown unknown;
+    struct unknown_version unknown;
 };
 
 struct revalidate {
@@ -116,7 +116,7 @@ static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
 /* The homes could be asked, and do not know of `copies`. True: they never will. */
 static bool is_unknown_for_good(struct item *item, const struct copies *copies)
 {
-    bool sure = adopt_unknown_is_sure(&item->unknown);
+    bool sure = unknown_version_is_sure(&item->unknown);
 
     return owner_is_silent_on_it(item, copies->owner) && sure;
 }
@@ -137,12 +137,12 @@ static enum question_next answered(struct question *question, int status,
     if (question->again || !copies.newer)
         return QUESTION_OVER; /* or to be asked once more */
     if (!heard) {
-        item->unknown = (struct adopt_unknown){0};
+        item->unknown = (struct unknown_version){0};
     } else if (is_unknown_for_good(item, &copies)) {
-        adopt_drop_unknown(re->member, question->upath, &copies.version);
+        unknown_version_drop(re->member, question->upath, &copies.version);
         return QUESTION_OVER;
     }
-    pause->by = adopt_unknown_by(&item->unknown);
+    pause->by = unknown_version_by(&item->unknown);
     return QUESTION_PUT_OFF;
 }
 
@@ -199,7 +199,7 @@ static bool want(struct revalidate *re, const char *upath)
             return false;
         }
     }
-    item->unknown = (struct adopt_unknown){0};
+    item->unknown = (struct unknown_version){0};
     question_again(&item->question);
     return true;
 }

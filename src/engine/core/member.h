@@ -136,6 +136,7 @@ struct member {
     struct net_peer self;
     struct boot_pmix *pmix;
     struct member_session *ring; /* DYAD_SESSION_DIR; NULL: PMIx */
+    const char *ring_id;         /* its name, for file names */
     const struct boot_pmix_job *job;
     struct net_worker *worker;
     struct dht_node *dht;

@@ -131,6 +131,11 @@ void modules_path_changed(struct member *member, const char *upath)
     CALL(member, path_changed, member, upath);
 }
 
+void modules_invalidated(struct member *member)
+{
+    CALL(member, invalidated, member);
+}
+
 bool modules_pending(struct member *member)
 {
     FOREACH(member, m)

@@ -66,6 +66,9 @@ struct member_module {
     void (*table_changed)(struct member *member);
     void (*published)(struct member *member, const char *upath);
     void (*path_changed)(struct member *member, const char *upath);
+    /* What another node has published anew, or withdrawn, is no longer used here: one such
+     * invalidation has ended. */
+    void (*invalidated)(struct member *member);
 
     /* Is something under way that other ranks, or this one's program, count on? The exit
      * barrier waits for it; its end is told by linger_activity(). */
@@ -102,6 +105,7 @@ void modules_resumed(struct member *member, uint64_t ns);
 void modules_table_changed(struct member *member);
 void modules_published(struct member *member, const char *upath);
 void modules_path_changed(struct member *member, const char *upath);
+void modules_invalidated(struct member *member);
 bool modules_pending(struct member *member);
 bool modules_urgent(struct member *member);
 void modules_peer_left(struct member *member, const struct net_peer *peer);

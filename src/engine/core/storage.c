@@ -4,7 +4,6 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
-#include "engine/membership/session_member.h"
 #include "engine/publish/shared_storage.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@ size_t member_sides_journal_name(const struct member *member, char *name, size_t
     unsigned n = 0;
 
     if (member->ring)
-        snprintf(name, size, "session.%s.%u", member_session_id(member), member->self.rank);
+        snprintf(name, size, "session.%s.%u", member->ring_id, member->self.rank);
     else
         snprintf(name, size, "%s.%016llx.%u", member->session,
                  (unsigned long long)member->launch, member->identity->rank);

@@ -342,11 +342,6 @@ void member_session_get(struct member *member, uint32_t slot)
         net_worker_peer_down(member->worker, slot, ENOMEM);
 }
 
-const char *member_session_id(const struct member *member)
-{
-    return member->ring->id;
-}
-
 const char *member_session_empty_nodes(struct member *member)
 {
     return member->ring ? boot_session_empty_nodes(member->ring->boot) : "";
@@ -519,6 +514,7 @@ int member_session_start(struct member *member)
     if (!s)
         return -1;
     member->ring = s;
+    member->ring_id = s->id;
     snprintf(member->self.launch, sizeof(member->self.launch), "%s",
              member->identity->nspace);
     if (!(s->timer = net_timer_create(member->loop, session_look, member)))
@@ -556,6 +552,7 @@ void member_session_destroy(struct member *member, bool leave)
     free(s->end);
     free(s);
     member->ring = NULL;
+    member->ring_id = NULL;
 }
 
 const struct member_module session_module = {

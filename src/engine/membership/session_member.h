@@ -11,8 +11,6 @@
 int member_session_start(struct member *member);
 /* `leave`: for good, so the slot is free again. */
 void member_session_destroy(struct member *member, bool leave);
-/* Name of the session for file names. */
-const char *member_session_id(const struct member *member);
 /* Ask for the blob of a slot, as boot_pmix_get(). */
 void member_session_get(struct member *member, uint32_t slot);
 /* The connection to it broke. True: it is not to be waited for, as one on its way through

@@ -6,8 +6,6 @@
  * that of a dead rank to that of who takes it over (takeover.c). Who does compares it with
  * the homes afterwards, and has no lease until then; and our own journal is looked at last.
  */
-#include "engine/coherence/invalidate.h"
-#include "engine/coherence/outdated.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
@@ -147,73 +145,26 @@ void node_files_look(struct member *member, struct node_file *file)
         read_start(all);
 }
 
-/* --- what is out of date --- */
-
-struct outdated {
-    struct node_file file;
-    struct dyad_entry newer;
-    uint64_t token;
-    char upath[];
-};
-
-/* On storage that nodes share there are journals of others, whose writers' marks we do not
- * see: there only that rank's counts, which is of our node. */
-static void outdated_found(struct node_file *file, struct member_side *side, uint32_t rank,
-                           const struct store_record *record)
-{
-    if (rank == file->rank || !store_dir_shared(side->dir))
-        outdated_discard(side, &((struct outdated *)file)->newer, rank, record);
-}
-
-static void outdated_done(struct member *member, struct node_file *file)
-{
-    struct outdated *o = (struct outdated *)file;
-
-    if (!file->seen)
-        dht_node_unseen(member->dht, o->token);
-    /* Where a journal could not be read nobody is answered: another will be asked. */
-    produce_invalidate(member, &o->newer, file->failed ? 0 : o->token);
-    free(o);
-}
-
-void node_files_invalidate(void *arg, const struct dyad_entry *newer, uint32_t rank,
-                           uint64_t token)
-{
-    struct member *member = arg;
-    size_t len = strlen(newer->upath);
-    struct outdated *o = calloc(1, sizeof(*o) + len + 1);
-
-    if (!o) {
-        log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
-                  newer->upath);
-        return; /* no answer: the home will find us silent */
-    }
-    o->newer = *newer;
-    o->newer.upath = o->file.upath = memcpy(o->upath, newer->upath, len + 1);
-    o->token = token;
-    o->file.rank = rank;
-    o->file.found = outdated_found;
-    o->file.done = outdated_done;
-    node_files_look(member, &o->file);
-}
-
-static bool is_among(const struct node_file *list, const char *upath)
+static bool is_among(const struct node_file *list, const char *upath,
+                     void (*done)(struct member *, struct node_file *))
 {
     const struct node_file *file;
 
     DL_FOREACH(list, file)
     {
-        if (file->done == outdated_done && strcmp(file->upath, upath) == 0)
+        if (file->done == done && strcmp(file->upath, upath) == 0)
             return true;
     }
     return false;
 }
 
-bool node_files_pending(const struct member *member, const char *upath)
+bool node_files_looks(const struct member *member, const char *upath,
+                      void (*done)(struct member *, struct node_file *))
 {
     const struct node_files *all = run_of((struct member *)member)->node_files;
 
-    return all && (is_among(all->asked, upath) || is_among(all->reading, upath));
+    return all &&
+           (is_among(all->asked, upath, done) || is_among(all->reading, upath, done));
 }
 
 static void files_free(struct node_file *list)
@@ -238,14 +189,7 @@ static void node_files_destroy(struct member *member)
     run_of(member)->node_files = NULL;
 }
 
-static int node_files_start(struct member *member)
-{
-    member->table_ops.invalidate_node = node_files_invalidate;
-    return 0;
-}
-
 const struct member_module node_files_module = {
     .name = "node_files",
-    .start = node_files_start,
     .destroy = node_files_destroy,
 };

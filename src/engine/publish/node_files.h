@@ -30,12 +30,8 @@ struct node_file {
  * found was so at some moment since the call. Costs a reading of the journals of the node,
  * once for all that are asked for meanwhile. */
 void node_files_look(struct member *member, struct node_file *file);
-/* dht_node_ops.invalidate_node: remove what any journal of this node has of newer->upath
- * that is older, our own included. `rank`: who is known to have it. If it has no journal in
- * our sight dht_node_unseen() says so. */
-void node_files_invalidate(void *arg, const struct dyad_entry *newer, uint32_t rank,
-                           uint64_t token);
-/* Is one of upath under way? */
-bool node_files_pending(const struct member *member, const char *upath);
+/* Is a look for upath with that `done` under way? */
+bool node_files_looks(const struct member *member, const char *upath,
+                      void (*done)(struct member *, struct node_file *));
 
 #endif

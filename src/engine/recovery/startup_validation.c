@@ -29,6 +29,7 @@
 
 #include "boot/claim.h"
 #include "engine/coherence/invalidate.h"
+#include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/recovery/startup_validation.h"
@@ -155,7 +156,7 @@ static void begin(struct member *member)
     }
     look->member = member;
     look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
-                  seconds_ns(ADOPT_UNKNOWN_BOUND);
+                  seconds_ns(UNKNOWN_VERSION_BOUND);
     member->first_look = look;
 }
 
@@ -225,6 +226,7 @@ static void first_look_end(struct member *member)
 const struct member_module first_look_module = {
     .name = "first_look",
     .joined = begin,
+    .invalidated = first_look_step,
     .resumed = resumed,
     .shut = first_look_end,
 };

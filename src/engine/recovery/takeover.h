@@ -19,8 +19,6 @@ void adopt_wanted(struct member *member, const struct dyad_entry *entry);
 /* A copy of our journal was no holder's for some time: is it still what is published? */
 void adopt_check_copy(struct member *member, enum engine_side side,
                       const struct store_record *record);
-/* Seconds after which a copy goes that its homes do not know. */
-#define ADOPT_UNKNOWN_BOUND 15.0
 /* Is it not known yet what there is to be taken over? May upath, a copy (NULL: any), be out
  * of date, because the homes have not been heard about it? The end of either:
  * first_look_step(). */

@@ -3,16 +3,15 @@
  * what is published?
  *
  * Copies that a dead rank of the node has left, and those of an earlier member of this rank
- * (takeover.c, restore_start()). Each is looked up, which makes us a holder who is told,
+ * (takeover.c, restore.c). Each is looked up, which makes us a holder who is told,
  * and goes if a newer version is known, or if nobody knows it for some time: then nobody
  * would tell us of the next version either. As long as its homes cannot be reached it is
  * asked for again (retry_queue.c).
- *
- * The rule of what nobody knows is that of revalidate.c, too.
  */
 #include <errno.h>
 
 #include "engine/coherence/invalidate.h"
+#include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/retry_queue.h"
 #include "engine/membership/exit_barrier.h"
@@ -34,42 +33,8 @@ struct check {
     enum engine_side side;
     struct dyad_version version;
     uint64_t begun;
-    struct adopt_unknown unknown;
+    struct unknown_version unknown;
 };
-
-/* --- the rule --- */
-
-bool adopt_unknown_is_sure(struct adopt_unknown *unknown)
-{
-    uint64_t now = util_clock_now();
-
-    if (!unknown->since)
-        unknown->since = now;
-    return ++unknown->answers >= ADOPT_UNKNOWN_EACH &&
-           now >= unknown->since + ADOPT_UNKNOWN_TIME;
-}
-
-uint64_t adopt_unknown_by(const struct adopt_unknown *unknown)
-{
-    uint64_t sure = unknown->since + ADOPT_UNKNOWN_TIME;
-
-    return unknown->since && util_clock_now() < sure ? sure : 0;
-}
-
-void adopt_drop_unknown(struct member *member, const char *upath,
-                        const struct dyad_version *version)
-{
-    struct dyad_entry entry = {
-        .upath = upath, .state = DYAD_ENTRY_WITHDRAWN, .version = *version};
-
-    log_info(
-        "no home knows of the version of \"%s\" that this node has a copy of: it is "
-        "removed",
-        upath);
-    entry.version.incarnation++;
-    produce_invalidate(member, &entry, 0);
-    dht_node_let_go(member->dht, &entry);
-}
 
 /* --- looking them up --- */
 
@@ -95,9 +60,9 @@ static bool is_sure(struct check *c, struct question_pause *pause)
         c->question.pause = 0;
     pause->first = CHECKS_SOON;
     pause->most = seconds_ns(MEMBER_ASK_AGAIN);
-    if (adopt_unknown_is_sure(&c->unknown))
+    if (unknown_version_is_sure(&c->unknown))
         return true;
-    pause->by = adopt_unknown_by(&c->unknown);
+    pause->by = unknown_version_by(&c->unknown);
     return false;
 }
 
@@ -107,9 +72,9 @@ static void nobody_answers(struct check *c, struct question_pause *pause)
 {
     const struct member *member = questions_arg(&c->question);
     uint64_t bound =
-        seconds_ns(member->config->join_timeout) + seconds_ns(ADOPT_UNKNOWN_BOUND);
+        seconds_ns(member->config->join_timeout) + seconds_ns(UNKNOWN_VERSION_BOUND);
 
-    c->unknown = (struct adopt_unknown){0};
+    c->unknown = (struct unknown_version){0};
     pause->first = pause->most = seconds_ns(MEMBER_ASK_AGAIN);
     if (util_clock_now() - c->begun > bound)
         pause->most = CHECKS_PAUSE_MAX;
@@ -137,7 +102,7 @@ static enum question_next answered(struct question *question, int status,
     if (order > 0)
         produce_invalidate(member, entry, 0);
     else if (status != 0 || order != 0)
-        adopt_drop_unknown(member, question->upath, &c->version);
+        unknown_version_drop(member, question->upath, &c->version);
     return QUESTION_OVER;
 }
 

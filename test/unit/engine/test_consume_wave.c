@@ -253,7 +253,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 }
 
 bool local_file_is_superseded(const struct member_side *side, const char *upath,
-                           const struct stat *st)
+                              const struct stat *st)
 {
     (void)side;
     (void)upath;

@@ -218,11 +218,6 @@ void dirs_forget(struct member *m, const char *upath)
     (void)upath;
 }
 
-void first_look_step(struct member *m)
-{
-    (void)m;
-}
-
 void dht_node_invalidated(struct dht_node *node, uint64_t token)
 {
     (void)node;

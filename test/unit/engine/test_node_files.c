@@ -18,6 +18,7 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
+#include "engine/coherence/node_invalidate.h"
 #include "engine/publish/node_files.h"
 
 extern const struct member_module node_files_module;
@@ -153,7 +154,7 @@ static void invalidate(const char *upath, uint32_t rank, uint64_t t)
 {
     struct dyad_entry newer = {.upath = upath, .version.counter = 100};
 
-    node_files_invalidate(member, &newer, rank, t);
+    node_invalidate(member, &newer, rank, t);
 }
 
 /* All journals count but our own, which produce_invalidate() looks at, behind them. */
@@ -161,8 +162,8 @@ static void test_all_journals(void **state)
 {
     (void)state;
     invalidate("a", 0, 7);
-    assert_true(node_files_pending(member, "a"));
-    assert_false(node_files_pending(member, "b"));
+    assert_true(node_invalidate_pending(member, "a"));
+    assert_false(node_invalidate_pending(member, "b"));
     assert_int_equal(ninvalidated, 0);
     assert_true(work());
     assert_int_equal(nreads, 3);
@@ -170,7 +171,7 @@ static void test_all_journals(void **state)
     assert_int_equal(ninvalidated, 1);
     assert_int_equal(token, 7);
     assert_int_equal(nunseen, 0);
-    assert_false(node_files_pending(member, "a"));
+    assert_false(node_invalidate_pending(member, "a"));
     assert_false(work());
 }
 

@@ -105,7 +105,7 @@ const char *store_dir_path(const struct store_dir *dir)
 }
 
 bool local_file_is_superseded(const struct member_side *side, const char *upath,
-                           const struct stat *st)
+                              const struct stat *st)
 {
     (void)side;
     (void)upath;

@@ -1,7 +1,7 @@
 /*
  * test_revalidate.c - until when is a copy looked up whose homes have changed?
  *
- * revalidate.c, with the rule of takeover_copies.c, and a clock, a journal and a table of
+ * revalidate.c, with the rule of unknown_version.c, and a clock, a journal and a table of
  * our own. Every rank is a home of every name, unless a test says otherwise.
  */
 #include <errno.h>
@@ -133,11 +133,6 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
 }
 
 void linger_activity(struct member *m)
-{
-    (void)m;
-}
-
-void first_look_step(struct member *m)
 {
     (void)m;
 }
