@@ -51,11 +51,11 @@ static const struct {
     [NET_MSG_LOOKUP_REPLY] = {lookup_or_copy_reply, false},
     [NET_MSG_NOTIFY] = {lookup_or_copy_reply, false},
     [NET_MSG_INVALIDATE] = {incoming_invalidate, true},
-    [NET_MSG_INVALIDATE_REPLY] = {told_reply, false},
+    [NET_MSG_INVALIDATE_REPLY] = {invalidation_reply, false},
     [NET_MSG_WRITING] = {home_writing, true},
     [NET_MSG_WRITING_REPLY] = {writing_reply, true},
-    [NET_MSG_SETTLE] = {doubt_settle, false},
-    [NET_MSG_SETTLED] = {doubt_settled, false},
+    [NET_MSG_SETTLE] = {resync_request, false},
+    [NET_MSG_SETTLED] = {resync_done, false},
 };
 
 static uint64_t timer_length(const struct dht_node *node, enum timer_class class)
@@ -133,7 +133,7 @@ void node_rearm(struct dht_node *node)
     for (int i = 0; i < TIMER_CLASSES; i++)
         if (node->timers[i] != NULL && node->timers[i]->when < when)
             when = node->timers[i]->when;
-    if (node->ready != NULL || node->ask_untold ||
+    if (node->ready != NULL || node->resync_soon ||
         ((node->reviewing || leave_has_more(node)) && node->nrepair < DHT_REPAIR_WINDOW) ||
         (node->copies_reviewing && node->ncopies_asking < DHT_REPAIR_WINDOW))
         when = node->ops->now(node->arg);
@@ -157,7 +157,7 @@ static void node_run(struct dht_node *node)
     own_review_step(node);
     copies_review_step(node);
     leave_step(node);
-    doubt_step(node);
+    resync_step(node);
     node->running = false;
     node_rearm(node);
 }
@@ -256,7 +256,7 @@ static bool rank_live_or_missing(const void *arg, uint32_t rank)
 
     return node_rank_live(node, rank) ||
            (node->missing != NULL && node->missing[rank] != DHT_GONE) ||
-           buried_is(node, rank);
+           unrecovered_is(node, rank);
 }
 
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
@@ -265,8 +265,8 @@ unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
     struct dht_ring ring = node->ring;
 
     ring.live = rank_live_or_missing;
-    if (node->nmissing > 0 || node->ndoubted > 0) /* or nobody is buried, either */
-        ring.nfew = 0;                            /* these are the live ones only */
+    if (node->nmissing > 0 || node->nunsynced > 0) /* or nobody is unrecovered, either */
+        ring.nfew = 0;                             /* these are the live ones only */
     return dht_homes_find(&ring, key, homes);
 }
 
@@ -349,7 +349,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     node->sweep_timer.fn = home_sweep;
     node->orphan_timer.fn = leave_orphans_removed;
     node->copy_timer.fn = copies_timer;
-    node->doubt_timer.fn = doubt_timer;
+    node->resync_timer.fn = resync_timer;
     if (config->absent) {
         node->death = malloc(config->nranks * sizeof(*node->death));
         if (node->death == NULL)
@@ -389,7 +389,7 @@ void dht_node_destroy(struct dht_node *node)
         node->timers[i] = NULL;
     }
     node_ready_free(node, self_msg_deliver);
-    kept_drop_all(node);
+    cache_drop_all(node);
     leave_destroy(node);
     lookup_destroy(node);
     copies_destroy(node);
@@ -400,8 +400,8 @@ void dht_node_destroy(struct dht_node *node)
     own_destroy(node);
     home_destroy(node);
     dht_shard_destroy(node->shard);
-    doubt_destroy(node);
-    buried_destroy(node);
+    resync_destroy(node);
+    unrecovered_destroy(node);
     lease_destroy(node);
     free(node->missing);
     free(node->death);
@@ -490,22 +490,22 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live)
         if (node->death == NULL)
             return; /* it stays "unknown": requests to it fail or time out one by one */
     }
-    kept_drop_all(node);
-    node->kept_floor = node->ops->now(node->arg);
+    cache_drop_all(node);
+    node->cache_floor = node->ops->now(node->arg);
     if (live) {
         leave_rank_live(node, rank);
         node->death[rank] &= ~1u;
         few_update(node, rank, true);
-        doubt_rank_live(node, rank);
+        tentative_rank_live(node, rank);
         lookup_rank_live(node);
     } else {
         node->death[rank] = ++node->epoch << 1 | 1;
         few_update(node, rank, false);
         lease_rank_dead(node, rank);
-        doubt_rank_dead(node, rank);
+        tentative_rank_dead(node, rank);
         publish_rank_dead(node, rank);
         lookup_rank_dead(node, rank);
-        told_rank_dead(node, rank);
+        invalidation_rank_dead(node, rank);
         home_writers_rank_dead(node, rank);
         if (!node->sweep_timer.active)
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
@@ -533,7 +533,7 @@ void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing
 {
     if (rank >= node->config.nranks)
         return;
-    doubt_missing(node, rank, missing);
+    tentative_missing(node, rank, missing);
     node_rearm(node);
 }
 

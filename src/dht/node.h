@@ -168,7 +168,7 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
  * answer needs all homes that are live, and one that has been a home all along
  * (dht_node_set_missing()). With KEEP (no WAIT, no newer_than) the answer may be one that
  * was kept, here or by another member of this node, and is kept: it is as true as one of
- * the homes' (node_kept.c); with KEEP and COPY only that there is nothing. With
+ * the homes' (node_lookup_cache.c); with KEEP and COPY only that there is nothing. With
  * DHT_LOOKUP_SURE (alone) all homes are asked at once, and "nothing" (newer) is believed
  * only if also each of them has answered that is not known to be lost: not if one is
  * silent; else EHOSTUNREACH. NULL: ENOMEM. After fn the handle is gone. */
@@ -235,10 +235,11 @@ enum dht_missing {
  * Say it before dht_node_set_live(false), which ends what waits for the rank. When it is
  * live again it is DHT_GONE; if it was not until then it is taken for the same incarnation,
  * which must say that all it has published is with us before we are believed
- * (node_doubt.c). */
+ * (node_tentative.c). */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
 /* Which side of a cut are we on, if some are missing? On any but the bigger one nothing is
- * "not published" in our eyes (node_doubt.c). DHT_SIDE_UNKNOWN: it is being found out. */
+ * "not published" in our eyes (node_tentative.c). DHT_SIDE_UNKNOWN: it is being found out.
+ */
 enum dht_side { DHT_SIDE_BIGGER, DHT_SIDE_UNKNOWN, DHT_SIDE_SMALLER };
 void dht_node_set_side(struct dht_node *node, enum dht_side side);
 /* It has been the bigger one for so long that who is DHT_MISSING_LONG, or will be, has not
@@ -247,7 +248,7 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side);
 void dht_node_side_lasts(struct dht_node *node);
 /* We have joined without the word of this rank that what belongs to us is with us. Until
  * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
- * published" is not believed (node_doubt.c). `untold` false: it has given it. */
+ * published" is not believed (node_tentative.c). `untold` false: it has given it. */
 void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);

@@ -323,7 +323,7 @@ void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
 
     if (copy == NULL || dyad_version_cmp(&newer->version, &copy->version) <= 0)
         return;
-    /* Of a directory its homes go on to count us: told_take_ranks(). */
+    /* Of a directory its homes go on to count us: invalidation_take_holders(). */
     if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
         copy->version = newer->version;
     else
@@ -425,7 +425,7 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
             home[homes[i]] = true;
             here = here || copy_is_known_to(node, copy, homes[i]);
             sure = sure ||
-                   !(homes[i] == node->config.self ? doubt_is(node) : unsure[homes[i]]);
+                   !(homes[i] == node->config.self ? tentative_is(node) : unsure[homes[i]]);
         }
         if (!here || !sure)
             *known = false;

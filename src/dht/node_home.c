@@ -11,7 +11,7 @@
  *
  * Coherence: who was given an entry to copy is a holder of it. When a newer version is
  * taken, its holders and the superseded owner are told, and the publisher gets its answer
- * when they have answered or been given up (node_told.c).
+ * when they have answered or been given up (node_invalidate.c).
  *
  * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
  * is told of the next version in the same way, before that is acknowledged. Holders of
@@ -143,7 +143,7 @@ static bool is_asked_for(const struct dyad_version *version,
 /* What a rank has already it still has if it is only out of our reach. */
 static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
 {
-    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? told_holder_is_gone(node, waiter->rank)
+    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_holder_is_gone(node, waiter->rank)
                                                   : !dht_node_is_live(node, waiter->rank);
 }
 
@@ -210,7 +210,7 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
                           const struct net_msg *msg)
 {
     bool other = msg->entry.owner != record->entry.owner;
-    struct told *told;
+    struct invalidation *inv;
 
     if (msg->entry.state != record->entry.state ||
         (other && (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
@@ -224,10 +224,10 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
     else if (msg->source == msg->entry.owner &&
              msg->source_incarnation >= record->owner_incarnation)
         record_set(record, msg);
-    DL_FOREACH((struct told *)record->user, told)
+    DL_FOREACH((struct invalidation *)record->user, inv)
     {
-        if (dyad_version_cmp(&told->version, &msg->entry.version) == 0) {
-            told_add_reply(told, msg->source, msg->id); /* ENOMEM: it is silent */
+        if (dyad_version_cmp(&inv->version, &msg->entry.version) == 0) {
+            invalidation_add_reply(inv, msg->source, msg->id); /* ENOMEM: it is silent */
             return;
         }
     }
@@ -237,7 +237,7 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
 void home_publish(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
-    struct told *told;
+    struct invalidation *inv;
     struct dht_key key;
     int order;
 
@@ -260,18 +260,18 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
         publish_again(node, record, msg);
         return;
     }
-    told = NULL;
+    inv = NULL;
     if (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
         dht_shard_set_listed(node->shard, record, true) == 0)
-        told = told_create(node, record, msg);
-    if (told == NULL) {
+        inv = invalidation_create(node, record, msg);
+    if (inv == NULL) {
         if (record->entry.state != DYAD_ENTRY_PUBLISHED)
             dht_shard_set_listed(node->shard, record, false);
         record_remove_empty(node, record);
         home_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
         return;
     }
-    told_take_ranks(node, told, msg);
+    invalidation_take_holders(node, inv, msg);
     noted_free(node, record);
     record_set(record, msg);
     home_written(node, record->upath);
@@ -279,7 +279,7 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
     leave_note(node, &record->entry);
-    told_start(node, told);
+    invalidation_start(node, inv);
 }
 
 void home_lookup(struct dht_node *node, const struct net_msg *msg)
@@ -297,7 +297,7 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
-    if (doubt_is(node) || buried_stands_in(node, &key))
+    if (tentative_is(node) || unrecovered_stands_in(node, &key))
         reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record != NULL &&
@@ -317,7 +317,7 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
             else if (dht_shard_add_holder(record, msg->source) < 0)
                 reply.status = ENOMEM;
         }
-        /* The owner is told as well: told_take_ranks(). */
+        /* The owner is told as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && noted_add(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
@@ -370,7 +370,7 @@ static int sweep_record(struct dht_record *record, void *arg)
     uint32_t left = 0;
 
     for (uint32_t i = 0; i < record->nholders; i++)
-        if (!told_holder_is_gone(sweep->node, record->holders[i]))
+        if (!node_holder_is_gone(sweep->node, record->holders[i]))
             left++;
     if (left < record->nholders) {
         /* Built anew: the array's size follows from the number in it. */
@@ -378,7 +378,7 @@ static int sweep_record(struct dht_record *record, void *arg)
         record->holders = NULL;
         record->nholders = 0;
         for (uint32_t i = 0; i < n; i++)
-            if (!told_holder_is_gone(sweep->node, old[i]) &&
+            if (!node_holder_is_gone(sweep->node, old[i]) &&
                 dht_shard_add_holder(record, old[i]) < 0)
                 log_warn("out of memory: a holder of %s is forgotten", record->upath);
         free(old);
@@ -424,7 +424,7 @@ void home_destroy(struct dht_node *node)
 {
     struct noted *noted, *tmp;
 
-    told_destroy(node);
+    invalidation_destroy(node);
     HASH_ITER(hh, node->noted, noted, tmp)
     {
         noted_free(node, noted->record);

@@ -1,14 +1,14 @@
 /*
  * dht/node_impl.h - what the parts of node.c share; private to dht/
  *
- * node.c: life, timers, queue, liveness. node_home.c: the home role. node_told.c: whom a
- * home tells of a newer version. node_own.c: our own entries. node_publish.c: publish and
- * withdraw. node_incoming.c: what homes tell us. node_passed.c: homes that cannot be told.
- * node_lookup.c: our lookups. node_kept.c: their answers, kept. node_copies.c: who knows of
- * our copies. node_lease.c: how long who is lost is waited for. node_leave.c: giving the
- * shard away. node_doubt.c: when our "not published" may not be true. node_buried.c: the
- * dead of whom heirs do not know all. node_writing.c: who writes what, on storage that
- * nodes share; node_writers.c: as homes know it.
+ * node.c: life, timers, queue, liveness. node_home.c: the home role. node_invalidate.c:
+ * whom a home tells of a newer version. node_own.c: our own entries. node_publish.c:
+ * publish and withdraw. node_incoming.c: what homes tell us. node_proxy.c: homes that
+ * cannot be told. node_lookup.c: our lookups. node_lookup_cache.c: their answers, kept.
+ * node_copies.c: who knows of our copies. node_lease.c: how long who is lost is waited for.
+ * node_leave.c: giving the shard away. node_tentative.c: when our "not published" may not
+ * be true. node_unrecovered.c: the dead of whom heirs do not know all. node_writing.c: who
+ * writes what, on storage that nodes share; node_writers.c: as homes know it.
  */
 #ifndef DYAD_DHT_NODE_IMPL_H
 #define DYAD_DHT_NODE_IMPL_H
@@ -23,7 +23,7 @@
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
 #define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
 #define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
-#define DHT_PASSED_MAX    8  /* ranks in whose place a publisher asks others */
+#define DHT_PROXIED_MAX   8  /* ranks in whose place a publisher asks others */
 #define DHT_REPAIR_WINDOW 64 /* republications in flight */
 
 /* Timers of one class all run for the same time, so each class is a list in order of
@@ -61,13 +61,13 @@ struct ready {
 struct ask {
     uint64_t sent;
     uint32_t rank;
-    bool pending;  /* no answer yet */
-    bool answered; /* publish: acknowledged; lookup: nothing there */
-    bool unsure;   /* lookup: as far as it knows */
-    bool failed;   /* silent, dead or in error: passed over */
-    bool refused;  /* ... it said so: it is no home */
-    bool wait;     /* it was asked to keep a waiter */
-    bool waiter;   /* it keeps one */
+    bool pending;   /* no answer yet */
+    bool answered;  /* publish: acknowledged; lookup: nothing there */
+    bool tentative; /* lookup: as far as it knows */
+    bool failed;    /* silent, dead or in error: passed over */
+    bool refused;   /* ... it said so: it is no home */
+    bool wait;      /* it was asked to keep a waiter */
+    bool waiter;    /* it keeps one */
 };
 
 struct asks {
@@ -77,7 +77,7 @@ struct asks {
 
 /* A home that a publish has passed over, or another rank that cannot be reached, and that
  * may have something older. */
-struct passed {
+struct proxied {
     uint32_t rank;
     uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
     unsigned asked, pending; /* how many were; of these, without an answer */
@@ -93,9 +93,9 @@ struct publish {
     UT_hash_handle hh;
     struct timer timer;
     struct asks asks;
-    struct passed passed[DHT_PASSED_MAX];
-    unsigned npassed, passed_step; /* of the time for it: 0 the first half */
-    struct timer passed_timer;
+    struct proxied proxied[DHT_PROXIED_MAX];
+    unsigned nproxied, proxy_step; /* of the time for it: 0 the first half */
+    struct timer proxy_timer;
     unsigned attempts;
     uint32_t epoch; /* deaths that it knew of when it was sent */
     bool repair;    /* of an entry that was published before: same version */
@@ -162,8 +162,8 @@ struct dht_lookup {
     uint32_t home;
     int status;
     uint64_t since;         /* when it began */
-    bool untold;            /* KEEP: a home that answered will not tell us of a change */
-    bool unsure;            /* a home that answered may have missed something */
+    bool uncacheable;       /* KEEP: a home that answered will not tell us of a change */
+    bool tentative;         /* a home that answered may have missed something */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
     void *arg;
@@ -171,10 +171,10 @@ struct dht_lookup {
 };
 
 /* Holders of older versions that a home has told and that have not answered yet. */
-struct told {
+struct invalidation {
     uint64_t id;
     UT_hash_handle hh;
-    struct told *prev, *next; /* record->user: those of one record */
+    struct invalidation *prev, *next; /* record->user: those of one record */
     struct dht_record *record;
     struct dyad_version version;
     struct timer timer;
@@ -183,13 +183,13 @@ struct told {
         uint64_t id;
     } * replies; /* PUBLISHes to be acknowledged */
     unsigned nreplies;
-    struct told_rank *ranks; /* still to answer */
-    unsigned nranks;
+    struct stale_holder *holders; /* still to answer */
+    unsigned nholders;
     uint32_t publisher;
     unsigned step; /* of the time for it: 0 the first half */
 };
 
-struct told_rank {
+struct stale_holder {
     uint32_t rank;           /* has something older */
     uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
     unsigned asked, pending; /* how many were; of these, without an answer */
@@ -205,10 +205,10 @@ struct noted {
 };
 
 /* An answer that we keep, or (lookup != 0) will keep. */
-struct kept {
-    UT_hash_handle hh;        /* by upath */
-    struct kept *prev, *next; /* node->kept_order, the oldest first */
-    uint64_t lookup;          /* id of the lookup that brings it; 0: it is here */
+struct cached {
+    UT_hash_handle hh;          /* by upath */
+    struct cached *prev, *next; /* node->cache_order, the oldest first */
+    uint64_t lookup;            /* id of the lookup that brings it; 0: it is here */
     uint64_t since;
     uint64_t put; /* what ops->answer_put() said */
     int status;
@@ -230,14 +230,14 @@ struct dht_node {
     uint64_t *lost_at;                 /* NULL: none yet; [rank]: node_lease.c */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
 
-    uint8_t *doubt; /* NULL: none yet; [rank]: see node_doubt.c */
-    uint32_t ndoubted, nback, nmissing, nmissing_short;
-    struct buried *buried; /* NULL: nobody has died */
+    uint8_t *unsynced; /* NULL: none yet; [rank]: see node_tentative.c */
+    uint32_t nunsynced, nasked, nmissing, nmissing_short;
+    struct unrecovered *unrecovered; /* NULL: nobody has died */
     enum dht_side side;
-    bool side_lasts;           /* dht_node_side_lasts() */
-    bool ask_untold;           /* at the end of this turn */
-    struct settling *settling; /* ranks that have asked us */
-    struct timer doubt_timer;
+    bool side_lasts;        /* dht_node_side_lasts() */
+    bool resync_soon;       /* at the end of this turn */
+    struct resync *resyncs; /* ranks that have asked us */
+    struct timer resync_timer;
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -260,11 +260,11 @@ struct dht_node {
     struct dht_lookup *lookups; /* all but those that are done */
     struct dht_lookup *lookups_by_id;
 
-    struct told *told;   /* by id */
-    struct noted *noted; /* by record */
+    struct invalidation *invalidations; /* by id */
+    struct noted *noted;                /* by record */
 
-    struct kept *kept, *kept_order;
-    uint64_t kept_floor; /* when homes moved last: what was asked before is not true */
+    struct cached *cache, *cache_order;
+    uint64_t cache_floor; /* when homes moved last: what was asked before is not true */
 
     struct copy *copies, *copy_next; /* next to be looked at */
     struct note *notes;              /* homes that are to know of one, by id */
@@ -319,7 +319,7 @@ void node_silent(struct dht_node *node, uint32_t rank);
 /* Homes of a key without those that `asks` (may be NULL) has passed over. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
-/* Homes of a key if all who are missing, or buried, were live. */
+/* Homes of a key if all who are missing, or unrecovered, were live. */
 unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 struct ask *asks_find(struct asks *asks, uint32_t rank);
@@ -337,55 +337,56 @@ void home_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int s
 void home_sweep(struct dht_node *node, struct timer *timer);
 void home_destroy(struct dht_node *node);
 
-/* node_told.c */
+/* node_invalidate.c */
 /* The PUBLISH is to be acknowledged when all holders have been told. NULL: ENOMEM */
-struct told *told_create(struct dht_node *node, struct dht_record *record,
-                         const struct net_msg *msg);
+struct invalidation *invalidation_create(struct dht_node *node, struct dht_record *record,
+                                         const struct net_msg *msg);
 /* So is this one; false: ENOMEM. */
-bool told_add_reply(struct told *told, uint32_t rank, uint64_t id);
+bool invalidation_add_reply(struct invalidation *inv, uint32_t rank, uint64_t id);
 /* Move the ranks that hold something older from the record, which has not the new version
- * yet, to `told`. */
-void told_take_ranks(struct dht_node *node, struct told *told, const struct net_msg *msg);
+ * yet, to it. */
+void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
+                               const struct net_msg *msg);
 /* The record has the new version. May end and free it. */
-void told_start(struct dht_node *node, struct told *told);
+void invalidation_start(struct dht_node *node, struct invalidation *inv);
 /* What the holder has is nobody's any more, or its heir's. */
-bool told_holder_is_gone(const struct dht_node *node, uint32_t rank);
-void told_reply(struct dht_node *node, const struct net_msg *msg);
-void told_rank_dead(struct dht_node *node, uint32_t rank);
-void told_destroy(struct dht_node *node);
+bool node_holder_is_gone(const struct dht_node *node, uint32_t rank);
+void invalidation_reply(struct dht_node *node, const struct net_msg *msg);
+void invalidation_rank_dead(struct dht_node *node, uint32_t rank);
+void invalidation_destroy(struct dht_node *node);
 
-/* node_kept.c */
+/* node_lookup_cache.c */
 /* The answer that is kept for a upath, or NULL. */
-const struct kept *kept_find(struct dht_node *node, const char *upath);
+const struct cached *cache_find(struct dht_node *node, const char *upath);
 /* The answer that another member of this node keeps for the lookup; false: none that counts
  * for us. */
-bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
-                  struct dyad_answer *answer);
+bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
+                   struct dyad_answer *answer);
 /* A lookup has begun that would bring one. */
-void kept_expect(struct dht_node *node, const struct dht_lookup *l);
+void cache_expect(struct dht_node *node, const struct dht_lookup *l);
 /* It has ended with `best` and `status`; `whole`: all who answered will tell us. */
-void kept_settle(struct dht_node *node, const struct dht_lookup *l, bool whole);
+void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole);
 /* The homes have answered this one (status 0 or ENOENT): what is kept and says otherwise
  * may be older. */
-void kept_told(struct dht_node *node, const struct dht_lookup *l);
+void cache_answered(struct dht_node *node, const struct dht_lookup *l);
 /* The same of an INVALIDATE. */
-void kept_newer(struct dht_node *node, const struct dyad_entry *newer);
+void cache_newer(struct dht_node *node, const struct dyad_entry *newer);
 /* Something happened to the upath: what is kept or on its way is not true any more. */
-void kept_drop(struct dht_node *node, const char *upath);
+void cache_drop(struct dht_node *node, const char *upath);
 /* Homes may have moved. */
-void kept_drop_all(struct dht_node *node);
+void cache_drop_all(struct dht_node *node);
 
-/* node_passed.c */
+/* node_proxy.c */
 /* All homes that could be asked have answered: have somebody see to what those have that
  * could not. True: that is waited for, and publish_advance() called when it has changed. */
-bool passed_see_to(struct dht_node *node, struct publish *op);
+bool proxy_see_to(struct dht_node *node, struct publish *op);
 /* The publish ends, or begins anew with another version. */
-void passed_forget(struct dht_node *node, struct publish *op);
+void proxy_forget(struct dht_node *node, struct publish *op);
 /* That rank is dead: was it asked in the place of a home? */
-bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank);
+bool proxy_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank);
 /* Both may end and free it. */
-void passed_timeout(struct dht_node *node, struct timer *timer);
-void passed_reply(struct dht_node *node, const struct net_msg *msg);
+void proxy_timeout(struct dht_node *node, struct timer *timer);
+void proxy_reply(struct dht_node *node, const struct net_msg *msg);
 
 /* node_copies.c */
 /* The home has noted us as a holder of that version (DYAD_RANK_NONE: none has); the others
@@ -413,7 +414,7 @@ struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash);
 bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank);
 /* After an operation or an invalidation: go on with what waited for its end. `own` may be
  * gone then. */
-void own_settle(struct dht_node *node, struct own *own);
+void own_go_on(struct dht_node *node, struct own *own);
 bool own_under_way(struct dht_node *node, const char *upath);
 /* Look whether each is in place; `all`: publish each again in any case. */
 void own_review(struct dht_node *node, bool all);
@@ -452,39 +453,39 @@ void incoming_route_all(struct dht_node *node, struct incoming *list);
 void incoming_list_free(struct incoming *list);
 void incoming_destroy(struct dht_node *node);
 
-/* node_doubt.c */
+/* node_tentative.c */
 /* May we have missed what others published? */
-bool doubt_is(const struct dht_node *node);
+bool tentative_is(const struct dht_node *node);
 /* ... and may that be over soon? */
-bool doubt_may_end(const struct dht_node *node);
-void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
+bool tentative_may_end(const struct dht_node *node);
+void tentative_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
 /* It is live again, or dead; homes are found accordingly by now. */
-void doubt_rank_live(struct dht_node *node, uint32_t rank);
-void doubt_rank_dead(struct dht_node *node, uint32_t rank);
-void doubt_settle(struct dht_node *node, const struct net_msg *msg);
-void doubt_settled(struct dht_node *node, const struct net_msg *msg);
+void tentative_rank_live(struct dht_node *node, uint32_t rank);
+void tentative_rank_dead(struct dht_node *node, uint32_t rank);
+void resync_request(struct dht_node *node, const struct net_msg *msg);
+void resync_done(struct dht_node *node, const struct net_msg *msg);
 /* An entry of ours has not got to that rank; a review begins that tries it again. */
-void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id);
-void doubt_review_begins(struct dht_node *node);
+void resync_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id);
+void resync_review_begins(struct dht_node *node);
 /* Answer who has asked and can be answered. */
-void doubt_step(struct dht_node *node);
-void doubt_timer(struct dht_node *node, struct timer *timer);
-void doubt_destroy(struct dht_node *node);
+void resync_step(struct dht_node *node);
+void resync_timer(struct dht_node *node, struct timer *timer);
+void resync_destroy(struct dht_node *node);
 
-/* node_buried.c */
+/* node_unrecovered.c */
 /* The rank, which was missing, is dead, or another incarnation. */
-void buried_died(struct dht_node *node, uint32_t rank);
+void unrecovered_died(struct dht_node *node, uint32_t rank);
 /* One more is missing. */
-void buried_missing(struct dht_node *node);
+void unrecovered_missing(struct dht_node *node);
 /* Fewer may be missing, or in doubt. */
-void buried_look(struct dht_node *node);
+void unrecovered_look(struct dht_node *node);
 /* Dead, or back with an empty shard: not all that it was told is with its heirs. */
-bool buried_is(const struct dht_node *node, uint32_t rank);
+bool unrecovered_is(const struct dht_node *node, uint32_t rank);
 /* ... back, and not to be believed. */
-bool buried_is_empty(const struct dht_node *node, uint32_t rank);
-/* As a home of the key we stand in for some that are missing, or buried. */
-bool buried_stands_in(const struct dht_node *node, const struct dht_key *key);
-void buried_destroy(struct dht_node *node);
+bool unrecovered_is_empty(const struct dht_node *node, uint32_t rank);
+/* As a home of the key we stand in for some that are missing, or unrecovered. */
+bool unrecovered_stands_in(const struct dht_node *node, const struct dht_key *key);
+void unrecovered_destroy(struct dht_node *node);
 
 /* node_lease.c */
 void lease_rank_dead(struct dht_node *node, uint32_t rank);

@@ -103,7 +103,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct own *own;
     struct dht_key key;
 
-    kept_newer(node, &in->newer);
+    cache_newer(node, &in->newer);
     shard_newer(node, &in->newer);
     copies_newer(node, &in->newer);
     dht_key_init(&key, in->upath, 0);
@@ -124,7 +124,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             return;
         }
         own->entry.state = DYAD_ENTRY_NONE;
-        own_settle(node, own);
+        own_go_on(node, own);
         /* Its publisher may have died before it had told all homes. */
         if (node->epoch > 0)
             publish_relay(node, &in->newer);

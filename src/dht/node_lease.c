@@ -7,7 +7,7 @@
  * so by then the holder has been told, or its lease is over. Two cases are left, in which
  * nobody waits by itself, since somebody is taken for dead: it may be beyond a cut, and its
  * lease last.
- * - The holder, to its home (node_told.c). It is not told, but waited for until
+ * - The holder, to its home (node_invalidate.c). It is not told, but waited for until
  *   config.lease after the moment in which it was lost: what it asked before that was
  *   answered before that, and nothing was answered since.
  * - All homes, to the publisher (node_publish.c): those who stand in for them do not know
@@ -73,7 +73,7 @@ uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
 
 bool dht_node_is_unsure(const struct dht_node *node)
 {
-    return doubt_is(node) || node->joining || node->leaving;
+    return tentative_is(node) || node->joining || node->leaving;
 }
 
 bool dht_node_is_bigger_side(const struct dht_node *node)

@@ -201,7 +201,7 @@ int dht_node_hand_over(struct dht_node *node)
         node->leaving = false;
         return -1;
     }
-    kept_drop_all(node);
+    cache_drop_all(node);
     own_review(node, false);
     node_rearm(node);
     return 0;

@@ -16,8 +16,8 @@
  * them can be reached it is asked again for request_timeout (owners that know of a death
  * publish again at once), and then the answer is that nobody can say: EHOSTUNREACH. Nor is
  * one believed that was cut off, or that somebody who was cut off has not told yet what it
- * published meanwhile (node_doubt.c); and none if it is we who may be on the smaller side
- * of a cut, for whoever answers is there, too. What such a home does have may be
+ * published meanwhile (node_tentative.c); and none if it is we who may be on the smaller
+ * side of a cut, for whoever answers is there, too. What such a home does have may be
  * superseded: the others are asked for something newer, as after a negative answer. All
  * this holds for a tombstone, too: who has stood in for homes keeps what they were not told
  * of, and when they fall silent is asked once more. A wait, which a tombstone would end,
@@ -83,13 +83,13 @@ static void lookup_done(struct dht_node *node, struct ready *ready)
 
 static void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status)
 {
-    bool whole = !l->untold;
+    bool whole = !l->uncacheable;
 
     for (unsigned i = 0; i < l->asks.n; i++)
         whole = whole && !l->asks.ask[i].failed;
     l->status = status;
-    kept_told(node, l);
-    kept_settle(node, l, whole);
+    cache_answered(node, l);
+    cache_fill(node, l, whole);
     lookup_unlink(node, l);
     l->home = DYAD_RANK_NONE;
     node_ready_push(node, &l->ready, lookup_done);
@@ -104,18 +104,18 @@ static bool negative_is_sure(struct dht_node *node, struct dht_lookup *l, bool *
     *soon = false;
     for (unsigned i = 0; i < n; i++) {
         const struct ask *ask = asks_find(&l->asks, homes[i]);
-        if (ask != NULL && ask->answered && !ask->unsure && node->side == DHT_SIDE_BIGGER &&
-            !buried_is_empty(node, homes[i]))
+        if (ask != NULL && ask->answered && !ask->tentative &&
+            node->side == DHT_SIDE_BIGGER && !unrecovered_is_empty(node, homes[i]))
             return true;
-        if (buried_is(node, homes[i]))
-            *soon |= doubt_may_end(node);
+        if (unrecovered_is(node, homes[i]))
+            *soon |= tentative_may_end(node);
         else if ((homes[i] != node->config.self || ask == NULL || !ask->answered) &&
                  (node_rank_live(node, homes[i]) || node->missing[homes[i]] == DHT_MISSING))
             *soon = true;
     }
     /* We are one of those who do not know. */
-    if (node->side == DHT_SIDE_SMALLER || (doubt_is(node) && !*soon))
-        *soon = doubt_may_end(node);
+    if (node->side == DHT_SIDE_SMALLER || (tentative_is(node) && !*soon))
+        *soon = tentative_may_end(node);
     return false;
 }
 
@@ -126,7 +126,8 @@ static bool must_be_sure(struct dht_node *node, struct dht_lookup *l)
     bool silent = false;
     unsigned n;
 
-    if (l->best.state != DYAD_ENTRY_WITHDRAWN || l->unsure || node->side != DHT_SIDE_BIGGER)
+    if (l->best.state != DYAD_ENTRY_WITHDRAWN || l->tentative ||
+        node->side != DHT_SIDE_BIGGER)
         return true;
     /* It is news where a home has it, and may be an old story where those are silent. */
     n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
@@ -171,7 +172,7 @@ static void lookup_again(struct dht_node *node, struct timer *timer)
         if (l->asks.ask[i].waiter)
             lookup_send_cancel(node, l, l->asks.ask[i].rank);
     l->asks.n = 0; /* all have answered or failed */
-    l->unsure = false;
+    l->tentative = false;
     l->state = (l->flags & DHT_LOOKUP_SURE) != 0 ? LOOKUP_ALL : LOOKUP_FIRST;
     lookup_advance(node, l);
 }
@@ -430,8 +431,8 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
 
     ask->pending = ask->waiter = ask->wait = false;
     ask->answered = true;
-    ask->unsure = (msg->flags & NET_LOOKUP_UNSURE) != 0;
-    l->unsure |= ask->unsure;
+    ask->tentative = (msg->flags & NET_LOOKUP_UNSURE) != 0;
+    l->tentative |= ask->tentative;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
     if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry)) {
@@ -439,7 +440,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
             copies_note(
                 node, l->upath, &entry->version,
                 (msg->flags & NET_LOOKUP_UNNOTED) != 0 ? DYAD_RANK_NONE : ask->rank);
-        if (ask->unsure)
+        if (ask->tentative)
             lookup_ask_all(node, l);
         else
             lookup_finish(node, l, 0);
@@ -464,8 +465,8 @@ void lookup_reply(struct dht_node *node, const struct net_msg *msg)
     if (l == NULL || !ask->pending)
         return;
     newer = dyad_version_cmp(&msg->entry.version, &l->newer_than) > 0;
-    l->untold = l->untold || (msg->flags & NET_LOOKUP_KEEP) == 0 ||
-                (msg->flags & NET_LOOKUP_UNSURE) != 0;
+    l->uncacheable = l->uncacheable || (msg->flags & NET_LOOKUP_KEEP) == 0 ||
+                     (msg->flags & NET_LOOKUP_UNSURE) != 0;
     if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN && ask->wait) {
         ask->pending = false;
         lookup_registered(node, l, ask);
@@ -549,24 +550,24 @@ void lookup_stood_still(struct dht_node *node, uint64_t ns)
 }
 
 /* End a lookup before it has begun. */
-static bool lookup_is_kept(struct dht_node *node, struct dht_lookup *l)
+static bool lookup_is_cached(struct dht_node *node, struct dht_lookup *l)
 {
-    const struct kept *kept;
+    const struct cached *cached;
     struct dyad_answer answer;
 
     if ((l->flags & NET_LOOKUP_KEEP) == 0)
         return false;
-    kept = kept_find(node, l->upath);
-    if (kept == NULL && !kept_of_node(node, l, &answer))
+    cached = cache_find(node, l->upath);
+    if (cached == NULL && !cache_of_node(node, l, &answer))
         return false;
-    l->status = kept != NULL ? kept->status : answer.status;
+    l->status = cached != NULL ? cached->status : answer.status;
     /* That this rank is known as a holder must be as of now. */
     if (l->status == 0 && (l->flags & NET_LOOKUP_COPY) != 0)
         return false;
-    l->best = kept != NULL ? kept->entry : answer.entry;
+    l->best = cached != NULL ? cached->entry : answer.entry;
     l->best.upath = l->upath;
-    node->stats.kept += kept != NULL;
-    node->stats.node += kept == NULL;
+    node->stats.kept += cached != NULL;
+    node->stats.node += cached == NULL;
     node_ready_push(node, &l->ready, lookup_done);
     return true;
 }
@@ -596,7 +597,7 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
     l->fn = fn;
     l->arg = arg;
     dht_key_init(&l->key, upath, node->config.depth);
-    if (lookup_is_kept(node, l)) {
+    if (lookup_is_cached(node, l)) {
         node_rearm(node);
         return l;
     }
@@ -607,7 +608,7 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         return NULL;
     }
     DL_APPEND(node->lookups, l);
-    kept_expect(node, l);
+    cache_expect(node, l);
     if ((flags & DHT_LOOKUP_SURE) != 0)
         l->state = LOOKUP_ALL;
     lookup_advance(node, l);
@@ -620,7 +621,7 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
     if (lookup->ready.queued) {
         node_ready_remove(node, &lookup->ready);
     } else {
-        kept_settle(node, lookup, false);
+        cache_fill(node, lookup, false);
         lookup_unlink(node, lookup);
     }
     free(lookup);

@@ -11,7 +11,7 @@
  * tombstone also at a home that is new.
  *
  * An entry lives as long as something of ours is published or withdrawn, or an operation on
- * it is under way (own_settle() frees it).
+ * it is under way (own_go_on() frees it).
  */
 #include "dht/node_impl.h"
 
@@ -111,7 +111,7 @@ bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
            (own->queue != NULL || own->deferred != NULL || !own_is_in_place(node, own));
 }
 
-void own_settle(struct dht_node *node, struct own *own)
+void own_go_on(struct dht_node *node, struct own *own)
 {
     struct incoming *deferred = own->deferred;
 
@@ -184,7 +184,7 @@ void own_review(struct dht_node *node, bool all)
     } else {
         node->reviewing = true;
         node->review = node->own;
-        doubt_review_begins(node);
+        resync_review_begins(node);
     }
 }
 
@@ -198,7 +198,7 @@ void own_review_step(struct dht_node *node)
             node->review_all &= node->reviewing;
             node->review = node->own;
             if (node->reviewing)
-                doubt_review_begins(node);
+                resync_review_begins(node);
             continue;
         }
         if (node->nrepair >= DHT_REPAIR_WINDOW)

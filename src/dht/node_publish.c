@@ -18,7 +18,7 @@
  *
  * A home that is silent or dead is passed over: the homes are found again without it, and
  * who is new among them is asked. What comes to it later: node_own.c. What it has itself
- * that is older, others of its node see to: node_passed.c.
+ * that is older, others of its node see to: node_proxy.c.
  *
  * An owner that is refused in a republication has been superseded while it was out of
  * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
@@ -68,7 +68,7 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
         if (!node->leaving) /* else we may have been called from there */
-            own_settle(node, own);
+            own_go_on(node, own);
         return;
     }
     op->repair = op->repair_all = op->relay = true;
@@ -95,12 +95,12 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     if (op->hh.tbl != NULL)
         HASH_DEL(node->publishes, op);
     node_timer_stop(node, &op->timer);
-    passed_forget(node, op);
+    proxy_forget(node, op);
     LL_DELETE(own->queue, op);
     op->status = status;
-    for (unsigned i = 0; node->settling != NULL && i < op->asks.n; i++)
+    for (unsigned i = 0; node->resyncs != NULL && i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
-            doubt_publish_failed(node, op->asks.ask[i].rank, op->id);
+            resync_publish_failed(node, op->asks.ask[i].rank, op->id);
 
     /* What no home could be told is kept as well: the review tries again. */
     if (!op->repair && (status == 0 || status == EHOSTUNREACH)) {
@@ -132,7 +132,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
         op->entry.upath = NULL; /* own may go before fn is called */
         node_ready_push(node, &op->ready, publish_done);
     }
-    own_settle(node, own);
+    own_go_on(node, own);
 }
 
 /* Ask the homes that have not been asked; end when no answer is outstanding. */
@@ -176,7 +176,7 @@ void publish_advance(struct dht_node *node, struct publish *op)
     }
     for (unsigned i = 0; i < op->asks.n; i++) {
         if (op->asks.ask[i].answered) {
-            if (!passed_see_to(node, op))
+            if (!proxy_see_to(node, op))
                 publish_finish(node, op, 0);
             return;
         }
@@ -194,7 +194,7 @@ static void publish_send(struct dht_node *node, struct publish *op)
             op->asks.ask[left++] = op->asks.ask[i];
     op->asks.n = left;
     node_timer_stop(node, &op->timer);
-    passed_forget(node, op);
+    proxy_forget(node, op);
     if (op->hh.tbl != NULL)
         HASH_DEL(node->publishes, op);
     memset(&op->hh, 0, sizeof(op->hh));
@@ -237,7 +237,7 @@ void publish_start(struct dht_node *node, struct publish *op)
     struct own *own = op->own;
     struct dht_record *record;
 
-    kept_drop(node, own->upath);
+    cache_drop(node, own->upath);
     if (op->repair) {
         publish_send(node, op);
         return;
@@ -305,7 +305,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
         if (own->queue == NULL)
-            own_settle(node, own);
+            own_go_on(node, own);
         errno = ENOMEM;
         return -1;
     }
@@ -373,7 +373,7 @@ void publish_rank_dead(struct dht_node *node, uint32_t rank)
     HASH_ITER(hh, node->publishes, op, tmp)
     {
         struct ask *ask = asks_find(&op->asks, rank);
-        bool asked_instead = passed_rank_dead(node, op, rank);
+        bool asked_instead = proxy_rank_dead(node, op, rank);
         if (ask != NULL && !ask->failed) {
             ask->pending = ask->answered = false;
             ask->failed = true;

@@ -74,7 +74,7 @@ struct look {
     uint64_t begun;
     struct dyad_version acked; /* when it began */
     bool wait, copy, done;
-    bool no_doubt; /* of a cut that is known: it must not be told "nothing" */
+    bool not_tentative; /* of a cut that is known: it must not be told "nothing" */
     int status;
 };
 
@@ -130,7 +130,7 @@ static void look_done(void *arg, int status, const struct dyad_entry *entry)
     } else {
         t->negative++;
         t->explained += changed_near(l) >= net->config.replicas;
-        CHECK(!l->no_doubt || net->cut_at > l->begun,
+        CHECK(!l->not_tentative || net->cut_at > l->begun,
               "%s is not there for rank %u (group %u) at %.3f, healed %.3f", key->upath,
               l->rank, rank->group, (double)l->begun / 1e9, (double)net->healed / 1e9);
         CHECK(changed_near(l) >= net->config.replicas,
@@ -165,9 +165,9 @@ static void look_up(struct churn_net *net, struct tally *tally, uint32_t rank, u
                        .copy = copy};
     /* All have seen the cut, and this rank is on its smaller side, or that it is over. */
     if (net->cut_seen)
-        l->no_doubt = net->healed >= net->cut_at
-                          ? net->now >= net->healed
-                          : net->rank[rank].group == 1 && net->now >= net->cut_known;
+        l->not_tentative = net->healed >= net->cut_at
+                               ? net->now >= net->healed
+                               : net->rank[rank].group == 1 && net->now >= net->cut_known;
     looks = l;
     tally->looked += !wait;
     tally->waits += wait;

@@ -1,5 +1,5 @@
 /*
- * test/unit/dht/test_doubt.c - "not published" of those who were cut off, or are
+ * test/unit/dht/test_tentative.c - "not published" of those who were cut off, or are
  *
  * Six ranks on three nodes; node 2 (ranks 4 and 5) is cut off.
  */
@@ -688,7 +688,7 @@ static void test_missed_for_good(void **state)
 }
 
 /* Who comes as another incarnation owes nothing; nor is anything said about it. */
-static void test_no_cut_no_doubt(void **state)
+static void test_no_cut_not_tentative(void **state)
 {
     struct fake_net *net = net_create();
     uint64_t took;
@@ -1021,7 +1021,7 @@ int main(void)
         cmocka_unit_test(test_settled_covers_many),
         cmocka_unit_test(test_untold_by_all),
         cmocka_unit_test(test_missed_for_good),
-        cmocka_unit_test(test_no_cut_no_doubt),
+        cmocka_unit_test(test_no_cut_not_tentative),
         cmocka_unit_test(test_old_tombstone),
         cmocka_unit_test(test_heirs),
         cmocka_unit_test(test_heir_says_so),

@@ -1,6 +1,6 @@
 /*
- * test/unit/dht/test_kept.c - answers of look-ups that are kept: few messages, never a
- * stale one
+ * test/unit/dht/test_lookup_cache.c - answers of look-ups that are kept: few messages,
+ * never a stale one
  */
 #include <setjmp.h>
 #include <stdarg.h>

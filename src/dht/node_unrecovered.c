@@ -1,5 +1,5 @@
 /*
- * dht/node_buried.c - the dead whose shard nobody can make good
+ * dht/node_unrecovered.c - the dead whose shard nobody can make good
  *
  * When a rank dies its place as a home goes to the next one of the order, and the owners
  * publish there what it had. An owner that is beyond a cut or stopped does not: so as long
@@ -10,7 +10,7 @@
  * missing, however long after, for nobody brings to the heir of a missing home what its
  * missing owner published; and those that had died shortly before somebody was found
  * missing, for a cut is noticed late. They are forgotten when nobody is missing, and who
- * was has said SETTLED (node_doubt.c).
+ * was has said SETTLED (node_tentative.c).
  *
  * One of them that comes back as another incarnation is a home with an empty shard. Its
  * negative answers are not believed as long as who is missing may be back soon; for longer
@@ -25,13 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct buried {
+struct unrecovered {
     uint8_t *is; /* [rank] */
     uint32_t n;  /* of these */
     struct late {
         uint32_t rank;
         uint64_t when;
-    } * late; /* who died, and is not buried yet; the earliest first */
+    } * late; /* who died, and is not counted yet; the earliest first */
     size_t nlate, size;
 };
 
@@ -43,14 +43,14 @@ static uint64_t noticed_in(const struct dht_node *node)
 
 static bool make(struct dht_node *node)
 {
-    if (node->buried == NULL)
-        node->buried = calloc(1, sizeof(*node->buried));
-    return node->buried != NULL; /* else: as if nobody had died then */
+    if (node->unrecovered == NULL)
+        node->unrecovered = calloc(1, sizeof(*node->unrecovered));
+    return node->unrecovered != NULL; /* else: as if nobody had died then */
 }
 
-static void bury(struct dht_node *node, uint32_t rank)
+static void unrecovered_add(struct dht_node *node, uint32_t rank)
 {
-    struct buried *b = node->buried;
+    struct unrecovered *b = node->unrecovered;
 
     if (b->is == NULL)
         b->is = calloc(node->config.nranks, sizeof(*b->is));
@@ -62,7 +62,7 @@ static void bury(struct dht_node *node, uint32_t rank)
 
 static void drop_old(struct dht_node *node)
 {
-    struct buried *b = node->buried;
+    struct unrecovered *b = node->unrecovered;
     uint64_t now = node->ops->now(node->arg);
     size_t old = 0;
 
@@ -74,15 +74,15 @@ static void drop_old(struct dht_node *node)
     memmove(b->late, b->late + old, b->nlate * sizeof(*b->late));
 }
 
-void buried_died(struct dht_node *node, uint32_t rank)
+void unrecovered_died(struct dht_node *node, uint32_t rank)
 {
-    struct buried *b;
+    struct unrecovered *b;
 
     if (!make(node))
         return;
-    b = node->buried;
-    if (node->nmissing > 0 || node->ndoubted > 0) {
-        bury(node, rank);
+    b = node->unrecovered;
+    if (node->nmissing > 0 || node->nunsynced > 0) {
+        unrecovered_add(node, rank);
         return;
     }
     drop_old(node);
@@ -97,44 +97,46 @@ void buried_died(struct dht_node *node, uint32_t rank)
     b->late[b->nlate++] = (struct late){rank, node->ops->now(node->arg)};
 }
 
-void buried_missing(struct dht_node *node)
+void unrecovered_missing(struct dht_node *node)
 {
-    struct buried *b = node->buried;
+    struct unrecovered *b = node->unrecovered;
 
     if (b == NULL || b->nlate == 0)
         return;
     drop_old(node);
     for (size_t i = 0; i < b->nlate; i++)
-        bury(node, b->late[i].rank);
+        unrecovered_add(node, b->late[i].rank);
     b->nlate = 0;
 }
 
-void buried_look(struct dht_node *node)
+void unrecovered_look(struct dht_node *node)
 {
-    struct buried *b = node->buried;
+    struct unrecovered *b = node->unrecovered;
 
-    if (b == NULL || b->n == 0 || node->nmissing > 0 || node->ndoubted > 0)
+    if (b == NULL || b->n == 0 || node->nmissing > 0 || node->nunsynced > 0)
         return;
     memset(b->is, 0, node->config.nranks * sizeof(*b->is));
     b->n = 0;
 }
 
-bool buried_is(const struct dht_node *node, uint32_t rank)
+bool unrecovered_is(const struct dht_node *node, uint32_t rank)
 {
-    return node->buried != NULL && node->buried->n > 0 && node->buried->is[rank];
+    return node->unrecovered != NULL && node->unrecovered->n > 0 &&
+           node->unrecovered->is[rank];
 }
 
-bool buried_is_empty(const struct dht_node *node, uint32_t rank)
+bool unrecovered_is_empty(const struct dht_node *node, uint32_t rank)
 {
-    return buried_is(node, rank) && node_rank_live(node, rank) && doubt_may_end(node);
+    return unrecovered_is(node, rank) && node_rank_live(node, rank) &&
+           tentative_may_end(node);
 }
 
-bool buried_stands_in(const struct dht_node *node, const struct dht_key *key)
+bool unrecovered_stands_in(const struct dht_node *node, const struct dht_key *key)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n;
 
-    if (node->nmissing == 0 && (node->buried == NULL || node->buried->n == 0))
+    if (node->nmissing == 0 && (node->unrecovered == NULL || node->unrecovered->n == 0))
         return false;
     n = node_homes_all(node, key, homes);
     for (unsigned i = 0; i < n; i++)
@@ -143,11 +145,11 @@ bool buried_stands_in(const struct dht_node *node, const struct dht_key *key)
     return true;
 }
 
-void buried_destroy(struct dht_node *node)
+void unrecovered_destroy(struct dht_node *node)
 {
-    if (node->buried == NULL)
+    if (node->unrecovered == NULL)
         return;
-    free(node->buried->is);
-    free(node->buried->late);
-    free(node->buried);
+    free(node->unrecovered->is);
+    free(node->unrecovered->late);
+    free(node->unrecovered);
 }

@@ -1,5 +1,5 @@
 /*
- * dht/node_kept.c - answers of look-ups, kept as long as they are true
+ * dht/node_lookup_cache.c - answers of look-ups, kept as long as they are true
  *
  * A program that polls (`while [ ! -f x ]`, os.path.exists in a loop) asks its member
  * thousands of times a second; the member asks the homes once, tells them that it keeps the
@@ -17,7 +17,7 @@
  * not kept at all.
  *
  * The place is taken when the look-up begins, so an INVALIDATE that overtakes the answer
- * finds something to drop. KEPT_MAX bounds the number; the oldest goes first.
+ * finds something to drop. CACHE_MAX bounds the number; the oldest goes first.
  *
  * Answers of the node. What is kept here is also put where the other members of this node
  * look before they ask (ops->answer_put), and taken away again when it is dropped here. Who
@@ -41,7 +41,8 @@
  * or by a neighbour (mkdir says EEXIST, and stat ENOENT). So whoever is told something
  * notes that for the node (ops->answer_told), and what says otherwise and was asked for
  * before is not used. Where the node has no table a rank sees to what it keeps itself
- * (kept_told()). Between nodes that is not promised before the publish is acknowledged.
+ * (cache_answered()). Between nodes that is not promised before the publish is
+ * acknowledged.
  *
  * While we publish that name we ask the homes. Who uses an answer does not keep it, and
  * does not put it again: it is looked at each time.
@@ -52,67 +53,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX 1024
+#define CACHE_MAX 1024
 
-static void kept_free(struct dht_node *node, struct kept *kept)
+static void cache_free(struct dht_node *node, struct cached *cached)
 {
-    if (kept->put != 0)
-        node->ops->answer_drop(node->arg, kept->put);
-    DL_DELETE(node->kept_order, kept);
-    HASH_DEL(node->kept, kept);
-    free(kept);
+    if (cached->put != 0)
+        node->ops->answer_drop(node->arg, cached->put);
+    DL_DELETE(node->cache_order, cached);
+    HASH_DEL(node->cache, cached);
+    free(cached);
 }
 
-static struct kept *kept_get(struct dht_node *node, const char *upath)
+static struct cached *cache_get(struct dht_node *node, const char *upath)
 {
-    struct kept *kept;
+    struct cached *cached;
 
-    HASH_FIND_STR(node->kept, upath, kept);
-    if (kept != NULL && kept->since + node->config.keep_time <= node->ops->now(node->arg)) {
-        kept_free(node, kept);
+    HASH_FIND_STR(node->cache, upath, cached);
+    if (cached != NULL &&
+        cached->since + node->config.keep_time <= node->ops->now(node->arg)) {
+        cache_free(node, cached);
         return NULL;
     }
-    return kept;
+    return cached;
 }
 
 /* May somebody of this node have been told otherwise since? */
-static bool is_contradicted(struct dht_node *node, const struct kept *kept)
+static bool is_contradicted(struct dht_node *node, const struct cached *cached)
 {
     return node->ops->answer_told_at != NULL &&
-           kept->since <=
-               node->ops->answer_told_at(node->arg, kept->upath, kept->status != 0);
+           cached->since <=
+               node->ops->answer_told_at(node->arg, cached->upath, cached->status != 0);
 }
 
-const struct kept *kept_find(struct dht_node *node, const char *upath)
+const struct cached *cache_find(struct dht_node *node, const char *upath)
 {
-    struct kept *kept = kept_get(node, upath);
+    struct cached *cached = cache_get(node, upath);
 
-    if (kept == NULL || kept->lookup != 0)
+    if (cached == NULL || cached->lookup != 0)
         return NULL;
-    if (!is_contradicted(node, kept))
-        return kept;
-    kept_free(node, kept);
+    if (!is_contradicted(node, cached))
+        return cached;
+    cache_free(node, cached);
     return NULL;
 }
 
-void kept_told(struct dht_node *node, const struct dht_lookup *l)
+void cache_answered(struct dht_node *node, const struct dht_lookup *l)
 {
-    struct kept *kept;
+    struct cached *cached;
 
     if (l->status != 0 && l->status != ENOENT)
         return;
-    HASH_FIND_STR(node->kept, l->upath, kept);
-    if (kept != NULL && kept->lookup != l->id &&
-        (kept->lookup != 0 || kept->status != l->status))
-        kept_free(node, kept);
+    HASH_FIND_STR(node->cache, l->upath, cached);
+    if (cached != NULL && cached->lookup != l->id &&
+        (cached->lookup != 0 || cached->status != l->status))
+        cache_free(node, cached);
     if (node->ops->answer_told != NULL)
         node->ops->answer_told(node->arg, l->upath, node->ops->now(node->arg),
                                l->status == 0);
 }
 
-void kept_newer(struct dht_node *node, const struct dyad_entry *newer)
+void cache_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
-    kept_drop(node, newer->upath);
+    cache_drop(node, newer->upath);
     if (node->ops->answer_told != NULL)
         node->ops->answer_told(node->arg, newer->upath, node->ops->now(node->arg),
                                newer->state == DYAD_ENTRY_PUBLISHED);
@@ -138,16 +140,17 @@ static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
     return true;
 }
 
-bool kept_of_node(struct dht_node *node, const struct dht_lookup *l,
-                  struct dyad_answer *answer)
+bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
+                   struct dyad_answer *answer)
 {
     return node->ops->answer_get != NULL && !own_under_way(node, l->upath) &&
            node->ops->answer_get(node->arg, l->upath, node->ops->now(node->arg), answer) &&
-           answer->since > node->kept_floor && homes_are_ours(node, &l->key, answer);
+           answer->since > node->cache_floor && homes_are_ours(node, &l->key, answer);
 }
 
 /* Let the other members of the node have it. */
-static void kept_share(struct dht_node *node, struct kept *kept, const struct dht_lookup *l)
+static void cache_share(struct dht_node *node, struct cached *cached,
+                        const struct dht_lookup *l)
 {
     uint64_t length = node->config.keep_time < node->config.invalidate_timeout
                           ? node->config.keep_time
@@ -155,8 +158,8 @@ static void kept_share(struct dht_node *node, struct kept *kept, const struct dh
     struct dyad_answer answer = {.status = l->status,
                                  .entry = l->best,
                                  .keeper = node->config.self,
-                                 .since = kept->since,
-                                 .until = kept->since + length};
+                                 .since = cached->since,
+                                 .until = cached->since + length};
 
     if (node->ops->answer_put == NULL || (l->status != 0 && l->status != ENOENT))
         return;
@@ -168,67 +171,68 @@ static void kept_share(struct dht_node *node, struct kept *kept, const struct dh
             return;
         answer.homes[answer.nhomes++] = l->asks.ask[i].rank;
     }
-    kept->put = node->ops->answer_put(node->arg, kept->upath, &answer);
+    cached->put = node->ops->answer_put(node->arg, cached->upath, &answer);
 }
 
-void kept_expect(struct dht_node *node, const struct dht_lookup *l)
+void cache_expect(struct dht_node *node, const struct dht_lookup *l)
 {
-    struct kept *kept = kept_get(node, l->upath);
+    struct cached *cached = cache_get(node, l->upath);
     size_t len = strlen(l->upath);
 
     /* If there is one, another look-up brings it. */
-    if ((l->flags & NET_LOOKUP_KEEP) == 0 || kept != NULL || own_under_way(node, l->upath))
+    if ((l->flags & NET_LOOKUP_KEEP) == 0 || cached != NULL ||
+        own_under_way(node, l->upath))
         return;
-    if (HASH_COUNT(node->kept) >= KEPT_MAX)
-        kept_free(node, node->kept_order);
-    kept = calloc(1, sizeof(*kept) + len + 1);
-    if (kept == NULL)
+    if (HASH_COUNT(node->cache) >= CACHE_MAX)
+        cache_free(node, node->cache_order);
+    cached = calloc(1, sizeof(*cached) + len + 1);
+    if (cached == NULL)
         return;
-    memcpy(kept->upath, l->upath, len + 1);
-    kept->lookup = l->id;
-    kept->since = node->ops->now(node->arg);
-    HASH_ADD_KEYPTR(hh, node->kept, kept->upath, len, kept);
-    if (kept->hh.tbl == NULL)
-        free(kept);
+    memcpy(cached->upath, l->upath, len + 1);
+    cached->lookup = l->id;
+    cached->since = node->ops->now(node->arg);
+    HASH_ADD_KEYPTR(hh, node->cache, cached->upath, len, cached);
+    if (cached->hh.tbl == NULL)
+        free(cached);
     else
-        DL_APPEND(node->kept_order, kept);
+        DL_APPEND(node->cache_order, cached);
 }
 
-void kept_settle(struct dht_node *node, const struct dht_lookup *l, bool whole)
+void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole)
 {
-    struct kept *kept;
+    struct cached *cached;
 
     if ((l->flags & NET_LOOKUP_KEEP) == 0)
         return;
-    HASH_FIND_STR(node->kept, l->upath, kept);
-    if (kept == NULL || kept->lookup != l->id)
+    HASH_FIND_STR(node->cache, l->upath, cached);
+    if (cached == NULL || cached->lookup != l->id)
         return;
     if (!whole) {
-        kept_free(node, kept);
+        cache_free(node, cached);
         return;
     }
-    kept->lookup = 0;
-    kept->status = l->status;
-    kept->entry = l->best;
-    kept->entry.upath = kept->upath;
-    kept_share(node, kept, l);
+    cached->lookup = 0;
+    cached->status = l->status;
+    cached->entry = l->best;
+    cached->entry.upath = cached->upath;
+    cache_share(node, cached, l);
 }
 
-void kept_drop(struct dht_node *node, const char *upath)
+void cache_drop(struct dht_node *node, const char *upath)
 {
-    struct kept *kept;
+    struct cached *cached;
 
-    HASH_FIND_STR(node->kept, upath, kept);
-    if (kept != NULL)
-        kept_free(node, kept);
+    HASH_FIND_STR(node->cache, upath, cached);
+    if (cached != NULL)
+        cache_free(node, cached);
 }
 
-void kept_drop_all(struct dht_node *node)
+void cache_drop_all(struct dht_node *node)
 {
-    struct kept *kept, *tmp;
+    struct cached *cached, *tmp;
 
-    DL_FOREACH_SAFE(node->kept_order, kept, tmp)
+    DL_FOREACH_SAFE(node->cache_order, cached, tmp)
     {
-        kept_free(node, kept);
+        cache_free(node, cached);
     }
 }

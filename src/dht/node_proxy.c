@@ -1,10 +1,11 @@
 /*
- * dht/node_passed.c - the publisher's part: holders of what is older that no home can know
+ * dht/node_proxy.c - the publisher's part: holders of what is older that no home can know
  *
- * Who holds something older is known to the homes (node_told.c). A home may be a holder,
- * too, and then it is noted by itself and by the other home (node_copies.c). If it is
- * stopped when that other one dies, its word is nowhere: it cannot renew it, and the homes
- * that follow never had it. Its copy lies on its node all the same, where others read it.
+ * Who holds something older is known to the homes (node_invalidate.c). A home may be a
+ * holder, too, and then it is noted by itself and by the other home (node_copies.c). If it
+ * is stopped when that other one dies, its word is nowhere: it cannot renew it, and the
+ * homes that follow never had it. Its copy lies on its node all the same, where others read
+ * it.
  *
  * So a home that did not acknowledge, or would be one if it could be reached, counts as a
  * holder for who publishes: when the other homes have the new version a live rank of its
@@ -32,11 +33,11 @@
 
 #include "util/log.h"
 
-static struct passed *passed_find(struct publish *op, uint32_t rank)
+static struct proxied *proxy_find(struct publish *op, uint32_t rank)
 {
-    for (unsigned i = 0; i < op->npassed; i++)
-        if (op->passed[i].rank == rank)
-            return &op->passed[i];
+    for (unsigned i = 0; i < op->nproxied; i++)
+        if (op->proxied[i].rank == rank)
+            return &op->proxied[i];
     return NULL;
 }
 
@@ -56,50 +57,50 @@ uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t
 }
 
 /* Not ourselves: the new version is our own, and we do not look. */
-static uint32_t neighbour_next(const struct dht_node *node, const struct passed *passed)
+static uint32_t neighbour_next(const struct dht_node *node, const struct proxied *proxied)
 {
-    uint32_t r = dht_node_neighbour(node, passed->rank, passed->instead);
+    uint32_t r = dht_node_neighbour(node, proxied->rank, proxied->instead);
 
-    return r == node->config.self ? dht_node_neighbour(node, passed->rank, r) : r;
+    return r == node->config.self ? dht_node_neighbour(node, proxied->rank, r) : r;
 }
 
 /* Ask the next of its neighbours. */
-static void passed_ask(struct dht_node *node, struct publish *op, struct passed *passed)
+static void proxy_ask(struct dht_node *node, struct publish *op, struct proxied *proxied)
 {
     uint32_t r;
 
-    while (passed->asked < DHT_INSTEAD_MAX &&
-           (r = neighbour_next(node, passed)) != DYAD_RANK_NONE) {
+    while (proxied->asked < DHT_INSTEAD_MAX &&
+           (r = neighbour_next(node, proxied)) != DYAD_RANK_NONE) {
         struct net_msg msg = {.type = NET_MSG_INVALIDATE,
                               .flags = NET_INVALIDATE_NODE,
                               .id = op->id,
                               .entry = op->entry,
-                              .length = passed->rank};
-        passed->instead = r;
-        passed->asked++;
+                              .length = proxied->rank};
+        proxied->instead = r;
+        proxied->asked++;
         if (node_send(node, r, &msg) == 0) {
-            passed->pending++;
+            proxied->pending++;
             log_debug(
                 "no home knows what rank %u has of \"%s\", and it cannot be reached: rank "
                 "%u sees to that",
-                passed->rank, op->entry.upath, r);
+                proxied->rank, op->entry.upath, r);
             return;
         }
     }
 }
 
-static void passed_add(struct dht_node *node, struct publish *op, uint32_t rank)
+static void proxy_add(struct dht_node *node, struct publish *op, uint32_t rank)
 {
-    struct passed *passed;
+    struct proxied *proxied;
 
-    if (rank == node->config.self || told_holder_is_gone(node, rank) ||
-        passed_find(op, rank) != NULL || op->npassed == DHT_PASSED_MAX)
+    if (rank == node->config.self || node_holder_is_gone(node, rank) ||
+        proxy_find(op, rank) != NULL || op->nproxied == DHT_PROXIED_MAX)
         return;
-    passed = &op->passed[op->npassed++];
-    *passed = (struct passed){.rank = rank, .instead = DYAD_RANK_NONE};
-    passed_ask(node, op, passed);
-    if (op->passed_step > DHT_INSTEAD_MAX) /* others' time is over: this one has its own */
-        op->passed_step = 0;
+    proxied = &op->proxied[op->nproxied++];
+    *proxied = (struct proxied){.rank = rank, .instead = DYAD_RANK_NONE};
+    proxy_ask(node, op, proxied);
+    if (op->proxy_step > DHT_INSTEAD_MAX) /* others' time is over: this one has its own */
+        op->proxy_step = 0;
 }
 
 static bool was_ever_live(const void *arg, uint32_t rank)
@@ -128,7 +129,7 @@ static unsigned notes_lost(const struct dht_node *node, const struct publish *op
     return n;
 }
 
-static void passed_add_missing(struct dht_node *node, struct publish *op)
+static void proxy_add_missing(struct dht_node *node, struct publish *op)
 {
     const uint32_t *at = node->config.node;
     uint32_t lost[DHT_REPLICAS_MAX], cut_off = UINT32_MAX;
@@ -137,20 +138,20 @@ static void passed_add_missing(struct dht_node *node, struct publish *op)
     if (n == 0 || at == NULL)
         return;
     for (uint32_t r = 0; r < node->config.nranks && left > 0; r++) {
-        struct passed passed = {.rank = r, .instead = DYAD_RANK_NONE};
-        if (at[r] == cut_off || node_rank_live(node, r) || told_holder_is_gone(node, r) ||
+        struct proxied proxied = {.rank = r, .instead = DYAD_RANK_NONE};
+        if (at[r] == cut_off || node_rank_live(node, r) || node_holder_is_gone(node, r) ||
             (n == 1 && lost[0] == r))
             continue;
-        if (neighbour_next(node, &passed) == DYAD_RANK_NONE) {
+        if (neighbour_next(node, &proxied) == DYAD_RANK_NONE) {
             cut_off = at[r]; /* nobody of it can be asked: nor for its other ranks */
             continue;
         }
         left--;
-        passed_add(node, op, r);
+        proxy_add(node, op, r);
     }
 }
 
-bool passed_see_to(struct dht_node *node, struct publish *op)
+bool proxy_see_to(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool pending = false;
@@ -159,85 +160,85 @@ bool passed_see_to(struct dht_node *node, struct publish *op)
         return false;
     for (unsigned i = 0; i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
-            passed_add(node, op, op->asks.ask[i].rank);
+            proxy_add(node, op, op->asks.ask[i].rank);
     for (unsigned i = node->missing != NULL ? node_homes_all(node, &op->key, homes) : 0;
          i > 0; i--)
         if (!node_rank_live(node, homes[i - 1]))
-            passed_add(node, op, homes[i - 1]);
+            proxy_add(node, op, homes[i - 1]);
     if (node->nmissing > 0)
-        passed_add_missing(node, op);
-    for (unsigned i = 0; i < op->npassed; i++)
-        pending |= op->passed[i].pending > 0;
-    op->passed_timer.fn = passed_timeout;
-    if (pending && !op->passed_timer.active)
-        node_timer_start(node, &op->passed_timer,
-                         op->passed_step == 0 ? TIMER_INVALIDATE : TIMER_INSTEAD);
+        proxy_add_missing(node, op);
+    for (unsigned i = 0; i < op->nproxied; i++)
+        pending |= op->proxied[i].pending > 0;
+    op->proxy_timer.fn = proxy_timeout;
+    if (pending && !op->proxy_timer.active)
+        node_timer_start(node, &op->proxy_timer,
+                         op->proxy_step == 0 ? TIMER_INVALIDATE : TIMER_INSTEAD);
     return pending;
 }
 
-void passed_forget(struct dht_node *node, struct publish *op)
+void proxy_forget(struct dht_node *node, struct publish *op)
 {
-    node_timer_stop(node, &op->passed_timer);
-    op->npassed = op->passed_step = 0;
+    node_timer_stop(node, &op->proxy_timer);
+    op->nproxied = op->proxy_step = 0;
 }
 
 /* Who was asked before may answer yet. */
-void passed_timeout(struct dht_node *node, struct timer *timer)
+void proxy_timeout(struct dht_node *node, struct timer *timer)
 {
     struct publish *op =
-        (struct publish *)((char *)timer - offsetof(struct publish, passed_timer));
-    bool over = op->passed_step++ >= DHT_INSTEAD_MAX;
+        (struct publish *)((char *)timer - offsetof(struct publish, proxy_timer));
+    bool over = op->proxy_step++ >= DHT_INSTEAD_MAX;
 
-    for (unsigned i = 0; i < op->npassed; i++) {
-        struct passed *passed = &op->passed[i];
-        if (passed->pending == 0)
+    for (unsigned i = 0; i < op->nproxied; i++) {
+        struct proxied *proxied = &op->proxied[i];
+        if (proxied->pending == 0)
             continue;
         if (!over) {
-            passed_ask(node, op, passed);
+            proxy_ask(node, op, proxied);
             continue;
         }
-        passed->pending = 0;
+        proxied->pending = 0;
         log_warn(
             "rank %u cannot be told of the new version of %s, and nobody of its node "
             "has confirmed in time that it has nothing older",
-            passed->rank, op->entry.upath);
+            proxied->rank, op->entry.upath);
     }
     publish_advance(node, op);
 }
 
 /* One that was asked has died, or sees another disk. */
-static void passed_next(struct dht_node *node, struct publish *op, struct passed *passed)
+static void proxy_next(struct dht_node *node, struct publish *op, struct proxied *proxied)
 {
-    passed->pending--;
-    if (passed->pending == 0)
-        passed_ask(node, op, passed);
+    proxied->pending--;
+    if (proxied->pending == 0)
+        proxy_ask(node, op, proxied);
 }
 
-bool passed_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
+bool proxy_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
 {
     bool any = false;
 
-    for (unsigned i = 0; i < op->npassed; i++) {
-        if (op->passed[i].pending == 0 || op->passed[i].instead != rank)
+    for (unsigned i = 0; i < op->nproxied; i++) {
+        if (op->proxied[i].pending == 0 || op->proxied[i].instead != rank)
             continue;
         any = true;
-        passed_next(node, op, &op->passed[i]);
+        proxy_next(node, op, &op->proxied[i]);
     }
     return any;
 }
 
-void passed_reply(struct dht_node *node, const struct net_msg *msg)
+void proxy_reply(struct dht_node *node, const struct net_msg *msg)
 {
-    struct passed *passed;
+    struct proxied *proxied;
     struct publish *op;
 
     HASH_FIND(hh, node->publishes, &msg->id, sizeof(msg->id), op);
     if (op == NULL || msg->length >= node->config.nranks ||
-        (passed = passed_find(op, (uint32_t)msg->length)) == NULL || passed->pending == 0)
+        (proxied = proxy_find(op, (uint32_t)msg->length)) == NULL || proxied->pending == 0)
         return;
     if (msg->status == 0)
-        passed->pending = 0;
+        proxied->pending = 0;
     else
-        passed_next(node, op, passed);
+        proxy_next(node, op, proxied);
     publish_advance(node, op);
 }

@@ -1,5 +1,5 @@
-/* test_told.c - node_told.c: holders of older versions that are silent or dead, and who is
- * told in their place */
+/* test_invalidate.c - node_invalidate.c: holders of older versions that are silent or dead,
+ * and who is told in their place */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * dht/node_doubt.c - when this rank's "not published" may not be true
+ * dht/node_tentative.c - when this rank's "not published" may not be true
  *
  * A home answers from its shard, and its shard has what publishers could bring. What a rank
  * published while it took us for dead is not there before it has published that again. So
@@ -41,53 +41,53 @@
 
 #include "util/log.h"
 
-enum doubt {
-    DOUBT_BACK = 1,   /* live again: it has our SETTLE */
-    DOUBT_MISSED = 2, /* it was missing while we may have been the smaller side */
-    DOUBT_UNTOLD = 4, /* dht_node_set_untold(); asked as soon as it is live */
+enum resync_need {
+    RESYNC_BACK = 1,   /* live again: it has our SETTLE */
+    RESYNC_MISSED = 2, /* it was missing while we may have been the smaller side */
+    RESYNC_JOINED = 4, /* dht_node_set_untold(); asked as soon as it is live */
 };
 
-#define DOUBT_ASKED (DOUBT_BACK | DOUBT_UNTOLD)
+#define RESYNC_ASKED (RESYNC_BACK | RESYNC_JOINED)
 
 /* A rank that has asked us. */
-struct settling {
-    struct settling *prev, *next;
+struct resync {
+    struct resync *prev, *next;
     uint32_t rank;
     uint64_t id, moment;
     bool again; /* something of ours did not get there: after the next review */
 };
 
-bool doubt_is(const struct dht_node *node)
+bool tentative_is(const struct dht_node *node)
 {
-    return node->ndoubted > 0 || node->side != DHT_SIDE_BIGGER;
+    return node->nunsynced > 0 || node->side != DHT_SIDE_BIGGER;
 }
 
-bool doubt_may_end(const struct dht_node *node)
+bool tentative_may_end(const struct dht_node *node)
 {
-    return node->nback > 0 || node->nmissing_short > 0 || node->side == DHT_SIDE_UNKNOWN;
+    return node->nasked > 0 || node->nmissing_short > 0 || node->side == DHT_SIDE_UNKNOWN;
 }
 
-static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
+static void tentative_set(struct dht_node *node, uint32_t rank, unsigned bits)
 {
-    uint8_t *doubt;
+    uint8_t *unsynced;
 
-    if (node->doubt == NULL && bits != 0)
-        node->doubt = calloc(node->config.nranks, sizeof(*node->doubt));
-    if (node->doubt == NULL)
+    if (node->unsynced == NULL && bits != 0)
+        node->unsynced = calloc(node->config.nranks, sizeof(*node->unsynced));
+    if (node->unsynced == NULL)
         return; /* out of memory: as if it had never been lost */
-    doubt = &node->doubt[rank];
-    if ((bits != 0) != (*doubt != 0))
+    unsynced = &node->unsynced[rank];
+    if ((bits != 0) != (*unsynced != 0))
         log_debug("rank %u %s, for what is not published", (unsigned)rank,
                   bits != 0 ? "is to give its word" : "need not be asked any more");
-    node->ndoubted += (bits != 0) - (*doubt != 0);
-    node->nback += ((bits & DOUBT_ASKED) != 0) - ((*doubt & DOUBT_ASKED) != 0);
-    *doubt = (uint8_t)bits;
-    buried_look(node);
+    node->nunsynced += (bits != 0) - (*unsynced != 0);
+    node->nasked += ((bits & RESYNC_ASKED) != 0) - ((*unsynced & RESYNC_ASKED) != 0);
+    *unsynced = (uint8_t)bits;
+    unrecovered_look(node);
 }
 
-static unsigned doubt_get(const struct dht_node *node, uint32_t rank)
+static unsigned tentative_get(const struct dht_node *node, uint32_t rank)
 {
-    return node->doubt != NULL ? node->doubt[rank] : 0;
+    return node->unsynced != NULL ? node->unsynced[rank] : 0;
 }
 
 static uint64_t loss_number(const struct dht_node *node, uint32_t rank)
@@ -95,39 +95,40 @@ static uint64_t loss_number(const struct dht_node *node, uint32_t rank)
     return node->death != NULL ? node->death[rank] >> 1 : 0;
 }
 
-static void settle_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
+static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
 {
     struct net_msg msg = {
         .type = NET_MSG_SETTLE, .flags = flags, .id = loss_number(node, rank)};
 
-    node_send(node, rank, &msg); /* if it fails: doubt_timer() */
-    if (!node->doubt_timer.active)
-        node_timer_start(node, &node->doubt_timer, TIMER_RETRY);
+    node_send(node, rank, &msg); /* if it fails: resync_timer() */
+    if (!node->resync_timer.active)
+        node_timer_start(node, &node->resync_timer, TIMER_RETRY);
 }
 
 /* Whose word is missing only here has missed nothing of ours. */
 static void ask_all(struct dht_node *node)
 {
-    for (uint32_t r = 0; node->nback > 0 && r < node->config.nranks; r++)
-        if ((node->doubt[r] & DOUBT_ASKED) != 0 && node_rank_live(node, r))
-            settle_ask(node, r, (node->doubt[r] & DOUBT_BACK) != 0 ? 0 : NET_SETTLE_TOO);
+    for (uint32_t r = 0; node->nasked > 0 && r < node->config.nranks; r++)
+        if ((node->unsynced[r] & RESYNC_ASKED) != 0 && node_rank_live(node, r))
+            resync_ask(node, r,
+                       (node->unsynced[r] & RESYNC_BACK) != 0 ? 0 : NET_SETTLE_TOO);
 }
 
-void doubt_timer(struct dht_node *node, struct timer *timer)
+void resync_timer(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
     /* One that is merely slow answers the PING that follows. */
-    for (uint32_t r = 0; node->nback > 0 && r < node->config.nranks; r++)
-        if ((node->doubt[r] & DOUBT_ASKED) != 0 && node_rank_live(node, r))
+    for (uint32_t r = 0; node->nasked > 0 && r < node->config.nranks; r++)
+        if ((node->unsynced[r] & RESYNC_ASKED) != 0 && node_rank_live(node, r))
             node_silent(node, r);
     ask_all(node);
 }
 
-static struct settling *settling_find(struct dht_node *node, uint32_t rank)
+static struct resync *resync_find(struct dht_node *node, uint32_t rank)
 {
-    struct settling *s;
+    struct resync *s;
 
-    DL_FOREACH(node->settling, s)
+    DL_FOREACH(node->resyncs, s)
     {
         if (s->rank == rank)
             return s;
@@ -135,17 +136,17 @@ static struct settling *settling_find(struct dht_node *node, uint32_t rank)
     return NULL;
 }
 
-static void settling_drop(struct dht_node *node, uint32_t rank)
+static void resync_drop(struct dht_node *node, uint32_t rank)
 {
-    struct settling *s = settling_find(node, rank);
+    struct resync *s = resync_find(node, rank);
 
     if (s == NULL)
         return;
-    DL_DELETE(node->settling, s);
+    DL_DELETE(node->resyncs, s);
     free(s);
 }
 
-static void settling_begin(struct dht_node *node, struct settling *s)
+static void resync_begin(struct dht_node *node, struct resync *s)
 {
     s->moment = node->last_id;
     dht_node_pass_on(node, s->rank);
@@ -155,9 +156,9 @@ static void settling_begin(struct dht_node *node, struct settling *s)
 
 /* --- what is known of a rank --- */
 
-void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
+void tentative_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    bool was = doubt_is(node), was_missing;
+    bool was = tentative_is(node), was_missing;
 
     if (node->missing == NULL && missing != DHT_GONE)
         node->missing = calloc(node->config.nranks, sizeof(*node->missing));
@@ -168,30 +169,30 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
     node->nmissing += (missing != DHT_GONE) - was_missing;
     node->missing[rank] = (uint8_t)missing;
     if (was_missing && missing == DHT_GONE) {
-        buried_died(node, rank);
+        unrecovered_died(node, rank);
         if (!node->sweep_timer
                  .active) /* what it held was kept as that of one who may return */
             node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
     } else if (!was_missing && missing != DHT_GONE)
-        buried_missing(node);
+        unrecovered_missing(node);
     if (missing == DHT_GONE) {
-        settling_drop(node, rank);
-        doubt_set(node, rank, 0);
+        resync_drop(node, rank);
+        tentative_set(node, rank, 0);
     } else if (node->side == DHT_SIDE_SMALLER) {
-        doubt_set(node, rank, doubt_get(node, rank) | DOUBT_MISSED);
+        tentative_set(node, rank, tentative_get(node, rank) | RESYNC_MISSED);
     }
     if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
-        doubt_set(node, rank,
-                  doubt_get(node, rank) &
-                      ~(DOUBT_UNTOLD | (node->side_lasts ? DOUBT_MISSED : 0u)));
-    buried_look(node);
-    if (was && !doubt_is(node))
+        tentative_set(node, rank,
+                      tentative_get(node, rank) &
+                          ~(RESYNC_JOINED | (node->side_lasts ? RESYNC_MISSED : 0u)));
+    unrecovered_look(node);
+    if (was && !tentative_is(node))
         lookup_wake(node);
 }
 
-void doubt_rank_live(struct dht_node *node, uint32_t rank)
+void tentative_rank_live(struct dht_node *node, uint32_t rank)
 {
-    struct settling *s = settling_find(node, rank);
+    struct resync *s = resync_find(node, rank);
 
     if (node->missing == NULL || node->missing[rank] == DHT_GONE)
         return;
@@ -199,45 +200,46 @@ void doubt_rank_live(struct dht_node *node, uint32_t rank)
     node->nmissing--;
     node->missing[rank] = DHT_GONE;
     if (s != NULL)
-        settling_begin(node, s);
-    doubt_set(node, rank, doubt_get(node, rank) | DOUBT_BACK);
-    if ((doubt_get(node, rank) & DOUBT_BACK) != 0)
-        settle_ask(node, rank, 0);
+        resync_begin(node, s);
+    tentative_set(node, rank, tentative_get(node, rank) | RESYNC_BACK);
+    if ((tentative_get(node, rank) & RESYNC_BACK) != 0)
+        resync_ask(node, rank, 0);
 }
 
-void doubt_rank_dead(struct dht_node *node, uint32_t rank)
+void tentative_rank_dead(struct dht_node *node, uint32_t rank)
 {
-    bool was = doubt_is(node);
+    bool was = tentative_is(node);
     bool gone = node->missing == NULL || node->missing[rank] == DHT_GONE;
 
     /* What it has asked stays asked: it may have noticed before we do, and not ask again.
      */
     if (gone)
-        settling_drop(node, rank);
-    doubt_set(node, rank, gone ? 0 : doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
-    if (was && !doubt_is(node))
+        resync_drop(node, rank);
+    tentative_set(node, rank,
+                  gone ? 0 : tentative_get(node, rank) & ~(unsigned)RESYNC_BACK);
+    if (was && !tentative_is(node))
         lookup_wake(node);
 }
 
 /* Asked at the end of this turn: who is said to be untold is often about to be dead. */
 void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
 {
-    bool was = doubt_is(node);
+    bool was = tentative_is(node);
 
     if (rank >= node->config.nranks || rank == node->config.self)
         return;
-    doubt_set(node, rank,
-              untold ? doubt_get(node, rank) | DOUBT_UNTOLD
-                     : doubt_get(node, rank) & ~(unsigned)DOUBT_UNTOLD);
-    node->ask_untold |= untold;
-    if (was && !doubt_is(node))
+    tentative_set(node, rank,
+                  untold ? tentative_get(node, rank) | RESYNC_JOINED
+                         : tentative_get(node, rank) & ~(unsigned)RESYNC_JOINED);
+    node->resync_soon |= untold;
+    if (was && !tentative_is(node))
         lookup_wake(node);
     node_rearm(node);
 }
 
 void dht_node_set_side(struct dht_node *node, enum dht_side side)
 {
-    bool was = doubt_is(node);
+    bool was = tentative_is(node);
 
     if (node->side == side)
         return;
@@ -246,65 +248,65 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side)
     for (uint32_t r = 0;
          side == DHT_SIDE_SMALLER && node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] != DHT_GONE)
-            doubt_set(node, r, doubt_get(node, r) | DOUBT_MISSED);
-    if (was && !doubt_is(node))
+            tentative_set(node, r, tentative_get(node, r) | RESYNC_MISSED);
+    if (was && !tentative_is(node))
         lookup_wake(node);
     node_rearm(node);
 }
 
 void dht_node_side_lasts(struct dht_node *node)
 {
-    bool was = doubt_is(node);
+    bool was = tentative_is(node);
 
     if (node->side != DHT_SIDE_BIGGER)
         return;
     node->side_lasts = true;
     for (uint32_t r = 0; node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] == DHT_MISSING_LONG)
-            doubt_set(node, r, doubt_get(node, r) & ~(unsigned)DOUBT_MISSED);
-    if (was && !doubt_is(node))
+            tentative_set(node, r, tentative_get(node, r) & ~(unsigned)RESYNC_MISSED);
+    if (was && !tentative_is(node))
         lookup_wake(node);
     node_rearm(node);
 }
 
 /* --- SETTLE and its answer --- */
 
-void doubt_settle(struct dht_node *node, const struct net_msg *msg)
+void resync_request(struct dht_node *node, const struct net_msg *msg)
 {
     uint32_t rank = msg->source;
-    struct settling *s = settling_find(node, rank);
+    struct resync *s = resync_find(node, rank);
 
     /* It has taken us for dead. Mostly we know; if not, we may have missed something, too.
      */
     if ((msg->flags & NET_SETTLE_TOO) == 0 && node_rank_live(node, rank) &&
-        (doubt_get(node, rank) & DOUBT_BACK) == 0 && s == NULL) {
-        doubt_set(node, rank, doubt_get(node, rank) | DOUBT_BACK);
-        settle_ask(node, rank, NET_SETTLE_TOO);
+        (tentative_get(node, rank) & RESYNC_BACK) == 0 && s == NULL) {
+        tentative_set(node, rank, tentative_get(node, rank) | RESYNC_BACK);
+        resync_ask(node, rank, NET_SETTLE_TOO);
     }
     if (s == NULL) {
         s = calloc(1, sizeof(*s));
         if (s == NULL)
             return; /* it asks again */
-        DL_APPEND(node->settling, s);
+        DL_APPEND(node->resyncs, s);
         s->rank = rank;
-        settling_begin(node, s);
+        resync_begin(node, s);
     }
     s->id = msg->id;
 }
 
-void doubt_settled(struct dht_node *node, const struct net_msg *msg)
+void resync_done(struct dht_node *node, const struct net_msg *msg)
 {
-    if ((doubt_get(node, msg->source) & DOUBT_ASKED) == 0 ||
+    if ((tentative_get(node, msg->source) & RESYNC_ASKED) == 0 ||
         msg->id != loss_number(node, msg->source))
         return;
-    doubt_set(node, msg->source, 0);
-    if (!doubt_is(node))
+    tentative_set(node, msg->source, 0);
+    if (!tentative_is(node))
         lookup_wake(node);
 }
 
-void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
+void resync_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
 {
-    struct settling *s = settling_find(node, rank);
+    struct resync *s = resync_find(node, rank);
 
     if (s == NULL)
         return;
@@ -317,44 +319,44 @@ void doubt_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
     }
 }
 
-void doubt_review_begins(struct dht_node *node)
+void resync_review_begins(struct dht_node *node)
 {
-    struct settling *s;
+    struct resync *s;
 
-    DL_FOREACH(node->settling, s)
+    DL_FOREACH(node->resyncs, s)
     {
         s->again = false;
         s->moment = node->last_id;
     }
 }
 
-void doubt_step(struct dht_node *node)
+void resync_step(struct dht_node *node)
 {
-    struct settling *s, *tmp;
+    struct resync *s, *tmp;
 
-    if (node->ask_untold) {
-        node->ask_untold = false;
+    if (node->resync_soon) {
+        node->resync_soon = false;
         ask_all(node);
     }
-    DL_FOREACH_SAFE(node->settling, s, tmp)
+    DL_FOREACH_SAFE(node->resyncs, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
         if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
             !own_all_in_place(node, s->moment))
             continue;
-        DL_DELETE(node->settling, s);
+        DL_DELETE(node->resyncs, s);
         node_send(node, s->rank, &msg); /* if it fails it asks again */
         free(s);
     }
 }
 
-void doubt_destroy(struct dht_node *node)
+void resync_destroy(struct dht_node *node)
 {
-    struct settling *s, *tmp;
+    struct resync *s, *tmp;
 
-    DL_FOREACH_SAFE(node->settling, s, tmp)
+    DL_FOREACH_SAFE(node->resyncs, s, tmp)
     {
         free(s);
     }
-    free(node->doubt);
+    free(node->unsynced);
 }
