@@ -28,13 +28,15 @@
  * If there is no memory for a note the copy is as if that home had never known of it: that
  * is logged, or tried again.
  */
-#include "dht/node_impl.h"
+#include "dht/node_copies.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "dht/node_module.h"
+#include "dht/node_tentative.h"
 #include "util/log.h"
 
 #define REVIEW_BUDGET 4096
@@ -54,7 +56,7 @@ enum note_state {
 /* A home that is to know of it. */
 struct note {
     uint64_t id;
-    UT_hash_handle hh; /* node->notes */
+    UT_hash_handle hh; /* copies->notes */
     struct note *next; /* copy->notes */
     struct copy *copy;
     struct timer timer;
@@ -71,25 +73,33 @@ struct copy {
     struct place place[]; /* as many as there are replicas */
 };
 
+struct copies {
+    struct copy *by_upath, *next; /* next to be looked at */
+    struct note *notes;           /* homes that are to know of one, by id */
+    bool reviewing, review_again;
+    unsigned nasking, tries;
+    struct timer timer;
+};
+
 static void copies_try_again(struct dht_node *node)
 {
-    if (!node->copy_timer.active && node->copy_tries < TRIES_MAX)
-        node_timer_start(node, &node->copy_timer, TIMER_RETRY);
+    if (!node->copies->timer.active && node->copies->tries < TRIES_MAX)
+        node_timer_start(node, &node->copies->timer, TIMER_RETRY);
 }
 
 static struct copy *copy_find(struct dht_node *node, const char *upath)
 {
     struct copy *copy;
 
-    HASH_FIND_STR(node->copies, upath, copy);
+    HASH_FIND_STR(node->copies->by_upath, upath, copy);
     return copy;
 }
 
 static void note_set_state(struct dht_node *node, struct note *note, enum note_state state)
 {
     node_timer_stop(node, &note->timer);
-    node->ncopies_asking -= note->state == NOTE_ASKED;
-    node->ncopies_asking += state == NOTE_ASKED;
+    node->copies->nasking -= note->state == NOTE_ASKED;
+    node->copies->nasking += state == NOTE_ASKED;
     note->state = state;
     if (state == NOTE_ASKED)
         node_timer_start(node, &note->timer, TIMER_LOOKUP);
@@ -100,8 +110,8 @@ static void note_set_state(struct dht_node *node, struct note *note, enum note_s
 static void note_free(struct dht_node *node, struct note *note)
 {
     node_timer_stop(node, &note->timer);
-    node->ncopies_asking -= note->state == NOTE_ASKED;
-    HASH_DEL(node->notes, note);
+    node->copies->nasking -= note->state == NOTE_ASKED;
+    HASH_DEL(node->copies->notes, note);
     LL_DELETE(note->copy->notes, note);
     free(note);
 }
@@ -149,7 +159,7 @@ static struct note *note_create(struct dht_node *node, struct copy *copy, uint32
     note->rank = rank;
     note->state = NOTE_AGAIN;
     note->timer.fn = note_timeout;
-    HASH_ADD(hh, node->notes, id, sizeof(note->id), note);
+    HASH_ADD(hh, node->copies->notes, id, sizeof(note->id), note);
     if (note->hh.tbl == NULL) {
         free(note);
         return NULL;
@@ -178,9 +188,9 @@ static void note_send(struct dht_node *node, struct note *note)
 
 static void copy_free(struct dht_node *node, struct copy *copy)
 {
-    if (node->copy_next == copy)
-        node->copy_next = copy->hh.next;
-    HASH_DEL(node->copies, copy);
+    if (node->copies->next == copy)
+        node->copies->next = copy->hh.next;
+    HASH_DEL(node->copies->by_upath, copy);
     free(copy);
 }
 
@@ -247,7 +257,7 @@ static bool copy_tell_homes(struct dht_node *node, struct copy *copy, bool bound
         note = note_find(copy, homes[i]);
         if (note != NULL && note->state != NOTE_AGAIN)
             continue;
-        if (bounded && node->ncopies_asking >= DHT_REPAIR_WINDOW)
+        if (bounded && node->copies->nasking >= DHT_REPAIR_WINDOW)
             return false;
         if (note == NULL)
             note = note_create(node, copy, homes[i]);
@@ -261,13 +271,13 @@ static bool copy_tell_homes(struct dht_node *node, struct copy *copy, bool bound
 
 static void copies_walk(struct dht_node *node)
 {
-    if (node->copies == NULL)
+    if (node->copies->by_upath == NULL)
         return;
-    if (node->copies_reviewing) {
-        node->copies_again = true;
+    if (node->copies->reviewing) {
+        node->copies->review_again = true;
     } else {
-        node->copies_reviewing = true;
-        node->copy_next = node->copies;
+        node->copies->reviewing = true;
+        node->copies->next = node->copies->by_upath;
     }
 }
 
@@ -279,9 +289,9 @@ static struct copy *copy_create(struct dht_node *node, const char *upath)
     if (copy == NULL)
         return NULL;
     copy->upath = memcpy((char *)copy->place + places, upath, len + 1);
-    if (node->copies == NULL && node->ops->held != NULL)
+    if (node->copies->by_upath == NULL && node->ops->held != NULL)
         node->ops->held(node->arg);
-    HASH_ADD_KEYPTR(hh, node->copies, copy->upath, len, copy);
+    HASH_ADD_KEYPTR(hh, node->copies->by_upath, copy->upath, len, copy);
     if (copy->hh.tbl == NULL) {
         free(copy);
         return NULL;
@@ -304,7 +314,7 @@ void copies_note(struct dht_node *node, const char *upath,
         copy_cancel_notes(node, copy);
         copy->nplaces = 0;
         copy->version = *version;
-        node->copy_tries = 0;
+        node->copies->tries = 0;
     }
     if (home == DYAD_RANK_NONE) {
         copies_try_again(node);
@@ -323,7 +333,7 @@ void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
 
     if (copy == NULL || dyad_version_cmp(&newer->version, &copy->version) <= 0)
         return;
-    /* Of a directory its homes go on to count us: invalidation_take_holders(). */
+    /* Of a directory its homes go on to count us: node_invalidate.c. */
     if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))
         copy->version = newer->version;
     else
@@ -340,13 +350,13 @@ void copies_drop(struct dht_node *node, const char *upath)
     copy_free(node, copy);
 }
 
-bool copies_reply(struct dht_node *node, const struct net_msg *msg)
+static bool copies_reply(struct dht_node *node, const struct net_msg *msg)
 {
     const struct dyad_entry *entry = &msg->entry;
     struct copy *copy;
     struct note *note;
 
-    HASH_FIND(hh, node->notes, &msg->id, sizeof(msg->id), note);
+    HASH_FIND(hh, node->copies->notes, &msg->id, sizeof(msg->id), note);
     if (note == NULL)
         return false;
     copy = note->copy;
@@ -362,7 +372,7 @@ bool copies_reply(struct dht_node *node, const struct net_msg *msg)
         copy_set_known(node, copy, note->rank, note->epoch);
         note_free(node, note);
         if (dyad_version_cmp(&entry->version, &copy->version) > 0)
-            incoming_missed(node, entry);
+            node_modules_missed(node, entry);
     }
     return true;
 }
@@ -372,40 +382,41 @@ static void notes_drop_dead(struct dht_node *node)
 {
     struct note *note, *tmp;
 
-    HASH_ITER(hh, node->notes, note, tmp)
+    HASH_ITER(hh, node->copies->notes, note, tmp)
     {
         if (!dht_node_is_live(node, note->rank))
             note_free(node, note);
     }
 }
 
-void copies_review(struct dht_node *node)
+static void copies_review(struct dht_node *node)
 {
     notes_drop_dead(node);
-    node->copy_tries = 0;
+    node->copies->tries = 0;
     copies_walk(node);
 }
 
-void copies_review_step(struct dht_node *node)
+static void copies_step(struct dht_node *node)
 {
-    for (int i = 0; i < REVIEW_BUDGET && node->copies_reviewing; i++) {
-        struct copy *copy = node->copy_next;
+    for (int i = 0; i < REVIEW_BUDGET && node->copies->reviewing; i++) {
+        struct copy *copy = node->copies->next;
         if (copy == NULL) {
-            node->copies_reviewing = node->copies_again && node->copies != NULL;
-            node->copies_again = false;
-            node->copy_next = node->copies;
+            node->copies->reviewing =
+                node->copies->review_again && node->copies->by_upath != NULL;
+            node->copies->review_again = false;
+            node->copies->next = node->copies->by_upath;
             continue;
         }
         if (!copy_tell_homes(node, copy, true))
             return;
-        node->copy_next = copy->hh.next;
+        node->copies->next = copy->hh.next;
     }
 }
 
-void copies_timer(struct dht_node *node, struct timer *timer)
+static void copies_timer(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
-    node->copy_tries++;
+    node->copies->tries++;
     copies_walk(node);
 }
 
@@ -416,7 +427,7 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
 
     *known = true;
     memset(home, 0, node->config.nranks * sizeof(*home));
-    HASH_ITER(hh, node->copies, copy, tmp)
+    HASH_ITER(hh, node->copies->by_upath, copy, tmp)
     {
         uint32_t homes[DHT_REPLICAS_MAX];
         unsigned n = dht_node_homes(node, copy->upath, homes);
@@ -430,7 +441,7 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
         if (!here || !sure)
             *known = false;
     }
-    return HASH_COUNT(node->copies);
+    return HASH_COUNT(node->copies->by_upath);
 }
 
 int dht_node_hold(struct dht_node *node, const char *upath,
@@ -458,14 +469,54 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
     node_rearm(node);
 }
 
-void copies_destroy(struct dht_node *node)
+static bool copies_have_step(const struct dht_node *node)
+{
+    return node->copies->reviewing && node->copies->nasking < DHT_REPAIR_WINDOW;
+}
+
+static void copies_homes_changed(struct dht_node *node, uint32_t rank, bool live)
+{
+    (void)rank;
+    (void)live;
+    copies_review(node);
+}
+
+static int copies_create(struct dht_node *node)
+{
+    node->copies = calloc(1, sizeof(*node->copies));
+    if (node->copies == NULL)
+        return -1;
+    node->copies->timer.fn = copies_timer;
+    return 0;
+}
+
+static void copies_destroy(struct dht_node *node)
 {
     struct copy *copy, *tmp;
 
-    HASH_ITER(hh, node->copies, copy, tmp)
+    if (node->copies == NULL)
+        return;
+    HASH_ITER(hh, node->copies->by_upath, copy, tmp)
     {
         while (copy->notes != NULL)
             note_free(node, copy->notes);
         copy_free(node, copy);
     }
+    free(node->copies);
 }
+
+static const struct node_message messages[] = {
+    {NET_MSG_LOOKUP_REPLY, false, copies_reply},
+    {NET_MSG_NOTIFY, false, copies_reply},
+    {NET_MSG_ERROR, false, copies_reply},
+    {0},
+};
+
+const struct node_module node_copies_module = {
+    .messages = messages,
+    .create = copies_create,
+    .destroy = copies_destroy,
+    .homes_changed = copies_homes_changed,
+    .has_step = copies_have_step,
+    .step = copies_step,
+};

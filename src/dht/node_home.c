@@ -14,10 +14,7 @@
  * when they have answered or been given up (node_invalidate.c).
  *
  * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
- * is told of the next version in the same way, before that is acknowledged. Holders of
- * nothing are forgotten after a time for which no rank keeps an answer, and beyond
- * NOTED_MAX such records the answer is one that must not be kept: polls of names that never
- * come cost a bounded amount of memory.
+ * is told of the next version in the same way, before that is acknowledged (node_record.c).
  *
  * Somebody that we take for dead may ask all the same: it has just joined, and we have not
  * heard of it. It would not be told, so it is not noted, and the answer says so.
@@ -26,102 +23,20 @@
  * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
  * lower ones.
  */
-#include "dht/node_impl.h"
+#include "dht/node_home.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "dht/node_invalidate.h"
+#include "dht/node_leave.h"
+#include "dht/node_module.h"
+#include "dht/node_record.h"
+#include "dht/node_tentative.h"
+#include "dht/node_unrecovered.h"
+#include "dht/node_writers.h"
 #include "util/log.h"
-
-#define NOTED_MAX 65536
-
-void home_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
-                        const struct dyad_entry *entry)
-{
-    struct net_msg msg = {
-        .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
-    node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
-}
-
-static struct noted *noted_find(struct dht_node *node, struct dht_record *record)
-{
-    struct noted *noted;
-
-    HASH_FIND_PTR(node->noted, &record, noted);
-    return noted;
-}
-
-/* The record's holders, if it has any, are not holders of nothing any more. */
-static void noted_free(struct dht_node *node, struct dht_record *record)
-{
-    struct noted *noted = noted_find(node, record);
-
-    if (noted == NULL)
-        return;
-    node_timer_stop(node, &noted->timer);
-    HASH_DEL(node->noted, noted);
-    free(noted);
-}
-
-/* A record that says nothing any more. Those with an entry stay: tombstones last. */
-static bool record_is_empty(const struct dht_record *record)
-{
-    return record->entry.state == DYAD_ENTRY_NONE && record->waiters == NULL &&
-           record->nholders == 0;
-}
-
-static void record_remove_empty(struct dht_node *node, struct dht_record *record)
-{
-    if (!record_is_empty(record))
-        return;
-    noted_free(node, record);
-    dht_shard_remove(node->shard, record);
-}
-
-/* Those who were noted here have forgotten the answer by now. */
-static void noted_timeout(struct dht_node *node, struct timer *timer)
-{
-    struct noted *noted = (struct noted *)((char *)timer - offsetof(struct noted, timer));
-    struct dht_record *record = noted->record;
-
-    noted_free(node, record);
-    free(record->holders);
-    record->holders = NULL;
-    record->nholders = 0;
-    record_remove_empty(node, record);
-}
-
-/* The rank keeps the answer that nothing is published; the record is made if need be.
- * False: it must not. */
-static bool noted_add(struct dht_node *node, struct dht_record *record,
-                      const struct dht_key *key, const struct net_msg *msg)
-{
-    struct noted *noted = NULL;
-
-    if (node->config.keep_time == 0 ||
-        (record == NULL &&
-         (record = dht_shard_insert(node->shard, key, msg->entry.upath)) == NULL))
-        return false;
-    noted = noted_find(node, record);
-    if (noted == NULL && HASH_COUNT(node->noted) < NOTED_MAX &&
-        (noted = calloc(1, sizeof(*noted))) != NULL) {
-        noted->record = record;
-        noted->timer.fn = noted_timeout;
-        HASH_ADD_PTR(node->noted, record, noted);
-        if (noted->hh.tbl == NULL) {
-            free(noted);
-            noted = NULL;
-        }
-    }
-    if (noted != NULL)
-        node_timer_start(node, &noted->timer, TIMER_NOTED);
-    if (noted == NULL || dht_shard_add_holder(record, msg->source) < 0) {
-        record_remove_empty(node, record);
-        return false;
-    }
-    return true;
-}
 
 static void record_set(struct dht_record *record, const struct net_msg *msg)
 {
@@ -143,7 +58,7 @@ static bool is_asked_for(const struct dyad_version *version,
 /* What a rank has already it still has if it is only out of our reach. */
 static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
 {
-    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_holder_is_gone(node, waiter->rank)
+    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_rank_gone(node, waiter->rank)
                                                   : !dht_node_is_live(node, waiter->rank);
 }
 
@@ -210,12 +125,11 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
                           const struct net_msg *msg)
 {
     bool other = msg->entry.owner != record->entry.owner;
-    struct invalidation *inv;
 
     if (msg->entry.state != record->entry.state ||
         (other && (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
                    !dyad_storage_equal(msg->entry.storage, record->entry.storage)))) {
-        home_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return;
     }
     if (other)
@@ -224,17 +138,11 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
     else if (msg->source == msg->entry.owner &&
              msg->source_incarnation >= record->owner_incarnation)
         record_set(record, msg);
-    DL_FOREACH((struct invalidation *)record->user, inv)
-    {
-        if (dyad_version_cmp(&inv->version, &msg->entry.version) == 0) {
-            invalidation_add_reply(inv, msg->source, msg->id); /* ENOMEM: it is silent */
-            return;
-        }
-    }
-    home_reply_publish(node, msg->source, msg->id, 0, &record->entry);
+    if (!invalidation_join(record, &msg->entry.version, msg->source, msg->id))
+        node_reply_publish(node, msg->source, msg->id, 0, &record->entry);
 }
 
-void home_publish(struct dht_node *node, const struct net_msg *msg)
+bool home_publish(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
     struct invalidation *inv;
@@ -242,23 +150,23 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
     int order;
 
     if (!publish_is_valid(node, msg)) {
-        home_reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
-        return;
+        node_reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
+        return true;
     }
     dht_key_init(&key, msg->entry.upath, node->config.depth);
     record = dht_shard_insert(node->shard, &key, msg->entry.upath);
     if (record == NULL) {
-        home_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
-        return;
+        node_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return true;
     }
     order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
     if (order < 0) {
-        home_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
-        return;
+        node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        return true;
     }
     if (order == 0) {
         publish_again(node, record, msg);
-        return;
+        return true;
     }
     inv = NULL;
     if (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
@@ -268,21 +176,22 @@ void home_publish(struct dht_node *node, const struct net_msg *msg)
         if (record->entry.state != DYAD_ENTRY_PUBLISHED)
             dht_shard_set_listed(node->shard, record, false);
         record_remove_empty(node, record);
-        home_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
-        return;
+        node_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return true;
     }
     invalidation_take_holders(node, inv, msg);
-    noted_free(node, record);
+    record_forget_noted(node, record);
     record_set(record, msg);
-    home_written(node, record->upath);
+    writers_published(node, record->upath);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
     leave_note(node, &record->entry);
     invalidation_start(node, inv);
+    return true;
 }
 
-void home_lookup(struct dht_node *node, const struct net_msg *msg)
+static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
     bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
@@ -319,7 +228,7 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
         }
         /* The owner is told as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
-                     (reply.status == ENOENT && noted_add(node, record, &key, msg))))
+                     (reply.status == ENOENT && record_note(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
     } else if ((node->joining && !wait) ||
                ((msg->flags & NET_LOOKUP_HELD) != 0 && !known)) {
@@ -336,15 +245,16 @@ void home_lookup(struct dht_node *node, const struct net_msg *msg)
             if (record != NULL)
                 record_remove_empty(node, record);
         }
-    } else if (keep && noted_add(node, record, &key, msg)) {
+    } else if (keep && record_note(node, record, &key, msg)) {
         reply.flags |= NET_LOOKUP_KEEP;
     }
     if (reply.status == ENOMEM)
         reply.type = NET_MSG_ERROR;
     node_send(node, msg->source, &reply);
+    return true;
 }
 
-void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
+static bool home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
     struct dht_key key;
@@ -352,9 +262,10 @@ void home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
     dht_key_init(&key, msg->entry.upath, node->config.depth);
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record == NULL)
-        return;
+        return true;
     dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
     record_remove_empty(node, record);
+    return true;
 }
 
 struct sweep {
@@ -370,7 +281,7 @@ static int sweep_record(struct dht_record *record, void *arg)
     uint32_t left = 0;
 
     for (uint32_t i = 0; i < record->nholders; i++)
-        if (!node_holder_is_gone(sweep->node, record->holders[i]))
+        if (!node_rank_gone(sweep->node, record->holders[i]))
             left++;
     if (left < record->nholders) {
         /* Built anew: the array's size follows from the number in it. */
@@ -378,7 +289,7 @@ static int sweep_record(struct dht_record *record, void *arg)
         record->holders = NULL;
         record->nholders = 0;
         for (uint32_t i = 0; i < n; i++)
-            if (!node_holder_is_gone(sweep->node, old[i]) &&
+            if (!node_rank_gone(sweep->node, old[i]) &&
                 dht_shard_add_holder(record, old[i]) < 0)
                 log_warn("out of memory: a holder of %s is forgotten", record->upath);
         free(old);
@@ -408,7 +319,7 @@ static int sweep_record(struct dht_record *record, void *arg)
 /* Drop waiters and holders of the dead. Until then they cost nothing: a dead holder is not
  * told, and a notice to a rank that is gone, or is somebody else by now, is lost or
  * ignored. */
-void home_sweep(struct dht_node *node, struct timer *timer)
+static void home_sweep(struct dht_node *node, struct timer *timer)
 {
     struct sweep sweep = {.node = node};
 
@@ -420,13 +331,41 @@ void home_sweep(struct dht_node *node, struct timer *timer)
     leave_orphans_published(node);
 }
 
-void home_destroy(struct dht_node *node)
+static void home_sweep_soon(struct dht_node *node)
 {
-    struct noted *noted, *tmp;
-
-    invalidation_destroy(node);
-    HASH_ITER(hh, node->noted, noted, tmp)
-    {
-        noted_free(node, noted->record);
-    }
+    if (!node->sweep_timer.active)
+        node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
 }
+
+static void home_rank_lost(struct dht_node *node, uint32_t rank)
+{
+    (void)rank;
+    home_sweep_soon(node);
+}
+
+/* What it held was kept as that of one who may return. */
+static void home_missing_changed(struct dht_node *node, uint32_t rank, enum dht_missing was)
+{
+    if (was != DHT_GONE && node->missing[rank] == DHT_GONE)
+        home_sweep_soon(node);
+}
+
+static int home_create(struct dht_node *node)
+{
+    node->sweep_timer.fn = home_sweep;
+    return 0;
+}
+
+static const struct node_message messages[] = {
+    {NET_MSG_PUBLISH, true, home_publish},
+    {NET_MSG_LOOKUP, true, home_lookup},
+    {NET_MSG_LOOKUP_CANCEL, true, home_lookup_cancel},
+    {0},
+};
+
+const struct node_module node_home_module = {
+    .messages = messages,
+    .create = home_create,
+    .rank_lost = home_rank_lost,
+    .missing_changed = home_missing_changed,
+};

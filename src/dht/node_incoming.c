@@ -7,11 +7,38 @@
  * ours has ended or has been raised. Waiting is thus always for lower versions, never in a
  * circle.
  */
-#include "dht/node_impl.h"
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "dht/node_copies.h"
+#include "dht/node_home.h"
+#include "dht/node_lookup_cache.h"
+#include "dht/node_module.h"
+#include "dht/node_publish.h"
+
+/* INVALIDATE that waits for us: for the engine (by token), or for a publish of ours to end.
+ */
+struct incoming {
+    struct ready ready;
+    struct incoming *next; /* own->deferred */
+    uint64_t token;
+    UT_hash_handle hh;
+    uint32_t rank; /* who wants the reply; DYAD_RANK_NONE: nobody */
+    uint64_t id;
+    struct dyad_entry newer;
+    bool busy;   /* in ops->invalidate() */
+    bool gone;   /* dht_node_invalidated() came meanwhile */
+    bool stays;  /* dht_node_stays() */
+    bool left;   /* NET_INVALIDATE_NODE: in place of `holder` */
+    bool unseen; /* what that one has is not in our sight */
+    uint32_t holder;
+    char upath[];
+};
+
+struct incomings {
+    struct incoming *by_token; /* at the engine */
+    uint64_t last_token;
+};
 
 static void incoming_reply(struct dht_node *node, const struct incoming *in)
 {
@@ -30,8 +57,8 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
 {
     struct incoming *in = (struct incoming *)ready;
 
-    in->token = ++node->last_token;
-    HASH_ADD(hh, node->incoming, token, sizeof(in->token), in);
+    in->token = ++node->incomings->last_token;
+    HASH_ADD(hh, node->incomings->by_token, token, sizeof(in->token), in);
     if (in->hh.tbl == NULL) {
         free(in);
         return;
@@ -50,7 +77,7 @@ void dht_node_unseen(struct dht_node *node, uint64_t token)
 {
     struct incoming *in;
 
-    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    HASH_FIND(hh, node->incomings->by_token, &token, sizeof(token), in);
     if (in != NULL)
         in->unseen = true;
 }
@@ -59,7 +86,7 @@ void dht_node_stays(struct dht_node *node, uint64_t token)
 {
     struct incoming *in;
 
-    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    HASH_FIND(hh, node->incomings->by_token, &token, sizeof(token), in);
     if (in != NULL)
         in->stays = true;
 }
@@ -68,10 +95,10 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token)
 {
     struct incoming *in;
 
-    HASH_FIND(hh, node->incoming, &token, sizeof(token), in);
+    HASH_FIND(hh, node->incomings->by_token, &token, sizeof(token), in);
     if (in == NULL)
         return;
-    HASH_DEL(node->incoming, in);
+    HASH_DEL(node->incomings->by_token, in);
     incoming_reply(node, in);
     in->gone = true;
     if (!in->busy)
@@ -124,7 +151,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             return;
         }
         own->entry.state = DYAD_ENTRY_NONE;
-        own_go_on(node, own);
+        publish_go_on(node, own);
         /* Its publisher may have died before it had told all homes. */
         if (node->epoch > 0)
             publish_relay(node, &in->newer);
@@ -132,7 +159,8 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     node_ready_push(node, &in->ready, incoming_deliver);
 }
 
-void incoming_route_all(struct dht_node *node, struct incoming *list)
+/* What was put off: some may be below our version now; the others are put off again. */
+static void incoming_undefer(struct dht_node *node, struct incoming *list)
 {
     struct incoming *in, *tmp;
 
@@ -143,25 +171,17 @@ void incoming_route_all(struct dht_node *node, struct incoming *list)
     }
 }
 
-void incoming_route_deferred(struct dht_node *node, struct own *own)
-{
-    struct incoming *deferred = own->deferred;
-
-    own->deferred = NULL;
-    incoming_route_all(node, deferred);
-}
-
-void incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
+static bool incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
 {
     bool left = (msg->flags & NET_INVALIDATE_NODE) != 0;
     size_t len = strlen(msg->entry.upath);
     struct incoming *in;
 
     if (left && msg->length >= node->config.nranks)
-        return; /* there is no such rank */
+        return true; /* there is no such rank */
     in = calloc(1, sizeof(*in) + len + 1);
     if (in == NULL)
-        return; /* silent: dropped by the home after its bound */
+        return true; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
     in->left = left;
@@ -169,9 +189,10 @@ void incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
     in->newer = msg->entry;
     in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
     incoming_route(node, in);
+    return true;
 }
 
-void incoming_missed(struct dht_node *node, const struct dyad_entry *newer)
+static void incoming_missed(struct dht_node *node, const struct dyad_entry *newer)
 {
     size_t len = strlen(newer->upath);
     struct incoming *in = calloc(1, sizeof(*in) + len + 1);
@@ -184,24 +205,47 @@ void incoming_missed(struct dht_node *node, const struct dyad_entry *newer)
     incoming_route(node, in);
 }
 
-void incoming_list_free(struct incoming *list)
+static int incoming_create(struct dht_node *node)
 {
-    struct incoming *in, *tmp;
-
-    LL_FOREACH_SAFE(list, in, tmp)
-    {
-        free(in);
-    }
+    node->incomings = calloc(1, sizeof(*node->incomings));
+    if (node->incomings == NULL)
+        return -1;
+    node->incomings->last_token = node->last_id;
+    return 0;
 }
 
-void incoming_destroy(struct dht_node *node)
+static void incoming_destroy(struct dht_node *node)
 {
-    struct incoming *in, *tmp;
+    struct incoming *in, *intmp;
+    struct own *own, *tmp;
 
+    if (node->incomings == NULL)
+        return;
     node_ready_free(node, incoming_deliver);
-    HASH_ITER(hh, node->incoming, in, tmp)
+    HASH_ITER(hh, node->incomings->by_token, in, intmp)
     {
-        HASH_DEL(node->incoming, in);
+        HASH_DEL(node->incomings->by_token, in);
         free(in);
     }
+    HASH_ITER(hh, node->owns->by_upath, own, tmp)
+    {
+        LL_FOREACH_SAFE(own->deferred, in, intmp)
+        {
+            free(in);
+        }
+    }
+    free(node->incomings);
 }
+
+static const struct node_message messages[] = {
+    {NET_MSG_INVALIDATE, true, incoming_invalidate},
+    {0},
+};
+
+const struct node_module node_incoming_module = {
+    .messages = messages,
+    .create = incoming_create,
+    .destroy = incoming_destroy,
+    .publish_over = incoming_undefer,
+    .missed = incoming_missed,
+};

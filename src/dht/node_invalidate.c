@@ -21,13 +21,42 @@
  * each of them is told of the newest that the home has at that moment, and what is looked
  * at is whether the holder has something older.
  */
-#include "dht/node_impl.h"
+#include "dht/node_invalidate.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "dht/node_lease.h"
+#include "dht/node_module.h"
 #include "util/log.h"
+
+/* A version that a home has taken: holders of older ones that have not answered yet. */
+struct invalidation {
+    uint64_t id;
+    UT_hash_handle hh;
+    struct invalidation *prev, *next; /* record->user: those of one record */
+    struct dht_record *record;
+    struct dyad_version version;
+    struct timer timer;
+    struct reply_to {
+        uint32_t rank;
+        uint64_t id;
+    } * replies; /* PUBLISHes to be acknowledged */
+    unsigned nreplies;
+    struct stale_holder *holders; /* still to answer */
+    unsigned nholders;
+    uint32_t publisher;
+    unsigned step; /* of the time for it: 0 the first half */
+};
+
+struct stale_holder {
+    uint32_t rank;           /* has something older */
+    uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
+    unsigned asked, pending; /* how many were; of these, without an answer */
+    bool dead;               /* it will not answer itself */
+    bool seen_to;            /* nobody else of its node finds there what is older */
+};
 
 static void invalidation_free(struct dht_node *node, struct invalidation *inv)
 {
@@ -51,11 +80,11 @@ static void invalidation_finish(struct dht_node *node, struct invalidation *inv)
 
     entry.version = inv->version;
     for (unsigned i = 0; i < inv->nreplies; i++)
-        home_reply_publish(node, inv->replies[i].rank, inv->replies[i].id, 0, &entry);
+        node_reply_publish(node, inv->replies[i].rank, inv->replies[i].id, 0, &entry);
     invalidation_free(node, inv);
 }
 
-bool invalidation_add_reply(struct invalidation *inv, uint32_t rank, uint64_t id)
+static bool invalidation_add_reply(struct invalidation *inv, uint32_t rank, uint64_t id)
 {
     struct reply_to *replies;
 
@@ -95,6 +124,21 @@ free_inv:
     free(inv->replies);
     free(inv);
     return NULL;
+}
+
+bool invalidation_join(struct dht_record *record, const struct dyad_version *version,
+                       uint32_t rank, uint64_t id)
+{
+    struct invalidation *inv;
+
+    DL_FOREACH((struct invalidation *)record->user, inv)
+    {
+        if (dyad_version_cmp(&inv->version, version) == 0) {
+            invalidation_add_reply(inv, rank, id); /* ENOMEM: it is silent */
+            return true;
+        }
+    }
+    return false;
 }
 
 static struct stale_holder *invalidation_find(struct invalidation *inv, uint64_t rank)
@@ -208,14 +252,6 @@ static void invalidation_timeout(struct dht_node *node, struct timer *timer)
     invalidation_finish(node, inv);
 }
 
-/* Not so of one that may only be stopped, or beyond a cut: nobody takes over what it has,
- * so others of its node must be asked in its place at each version. */
-bool node_holder_is_gone(const struct dht_node *node, uint32_t rank)
-{
-    return !dht_node_is_live(node, rank) &&
-           (node->missing == NULL || node->missing[rank] == DHT_GONE);
-}
-
 /* Those who have a copy that has not come to us before it was outdated are its holders,
  * too. Of a directory they are told that we know now: record_notify(). */
 static int take_waiters(struct dht_record *record, const struct dyad_entry *newer)
@@ -280,7 +316,7 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
     for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
                          S_ISDIR(msg->entry.mode) && i < inv->nholders;
          i++)
-        if (!node_holder_is_gone(node, inv->holders[i].rank) &&
+        if (!node_rank_gone(node, inv->holders[i].rank) &&
             dht_shard_add_holder(record, inv->holders[i].rank) < 0)
             log_warn("out of memory: a holder of %s is forgotten", record->upath);
 }
@@ -309,17 +345,14 @@ static void stays(struct dht_record *record, uint32_t rank)
         log_warn("out of memory: a holder of %s is forgotten", record->upath);
 }
 
-void invalidation_reply(struct dht_node *node, const struct net_msg *msg)
+static bool invalidation_reply(struct dht_node *node, const struct net_msg *msg)
 {
     struct stale_holder *holder;
     struct invalidation *inv;
 
     HASH_FIND(hh, node->invalidations, &msg->id, sizeof(msg->id), inv);
-    if (inv == NULL) {
-        if ((msg->flags & NET_INVALIDATE_NODE) != 0)
-            proxy_reply(node, msg);
-        return;
-    }
+    if (inv == NULL)
+        return false;
     if ((msg->flags & NET_INVALIDATE_STAYS) != 0)
         stays(inv->record, msg->source);
     if ((msg->flags & NET_INVALIDATE_NODE) != 0)
@@ -328,9 +361,10 @@ void invalidation_reply(struct dht_node *node, const struct net_msg *msg)
         invalidation_drop(inv, holder);
     if (inv->nholders == 0)
         invalidation_finish(node, inv);
+    return true;
 }
 
-void invalidation_rank_dead(struct dht_node *node, uint32_t rank)
+static void invalidation_rank_lost(struct dht_node *node, uint32_t rank)
 {
     struct invalidation *inv, *tmp;
 
@@ -356,7 +390,7 @@ void invalidation_rank_dead(struct dht_node *node, uint32_t rank)
     }
 }
 
-void invalidation_destroy(struct dht_node *node)
+static void invalidation_destroy(struct dht_node *node)
 {
     struct invalidation *inv, *tmp;
 
@@ -365,3 +399,14 @@ void invalidation_destroy(struct dht_node *node)
         invalidation_free(node, inv);
     }
 }
+
+static const struct node_message messages[] = {
+    {NET_MSG_INVALIDATE_REPLY, false, invalidation_reply},
+    {0},
+};
+
+const struct node_module node_invalidation_module = {
+    .messages = messages,
+    .destroy = invalidation_destroy,
+    .rank_lost = invalidation_rank_lost,
+};

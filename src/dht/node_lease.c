@@ -22,11 +22,14 @@
  * up there: what was published at such a time it was not told of, though it knows nothing
  * of the loss.
  */
-#include "dht/node_impl.h"
+#include "dht/node_lease.h"
 
 #include <stdlib.h>
 
-void lease_rank_dead(struct dht_node *node, uint32_t rank)
+#include "dht/node_module.h"
+#include "dht/node_unrecovered.h"
+
+static void lease_rank_lost(struct dht_node *node, uint32_t rank)
 {
     if (node->config.lease == 0)
         return;
@@ -38,12 +41,13 @@ void lease_rank_dead(struct dht_node *node, uint32_t rank)
 
 bool lease_may_last(const struct dht_node *node, uint32_t rank)
 {
-    return node->lost_at != NULL && !node_rank_live(node, rank) && node->missing != NULL &&
-           node->missing[rank] != DHT_GONE &&
+    return node->lost_at != NULL && !node_rank_live(node, rank) &&
+           node_rank_missing(node, rank) &&
            node->ops->now(node->arg) < node->lost_at[rank] + node->config.lease;
 }
 
-bool lease_of_home_may_last(const struct dht_node *node, struct publish *op)
+bool lease_of_home_may_last(const struct dht_node *node, const struct dht_key *key,
+                            struct asks *asks)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool lasts = false;
@@ -51,9 +55,9 @@ bool lease_of_home_may_last(const struct dht_node *node, struct publish *op)
 
     if (node->lost_at == NULL || node->missing == NULL)
         return false;
-    n = node_homes_all(node, &op->key, homes);
+    n = node_homes_all(node, key, homes);
     for (unsigned i = 0; i < n; i++) {
-        const struct ask *ask = asks_find(&op->asks, homes[i]);
+        const struct ask *ask = asks_find(asks, homes[i]);
         if (ask != NULL && ask->answered)
             return false;
         lasts = lasts || lease_may_last(node, homes[i]);
@@ -61,22 +65,10 @@ bool lease_of_home_may_last(const struct dht_node *node, struct publish *op)
     return lasts;
 }
 
-void lease_destroy(struct dht_node *node)
+static void lease_destroy(struct dht_node *node)
 {
     free(node->lost_at);
 }
 
-uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
-{
-    return node->death != NULL && rank < node->config.nranks ? node->death[rank] >> 1 : 0;
-}
-
-bool dht_node_is_unsure(const struct dht_node *node)
-{
-    return tentative_is(node) || node->joining || node->leaving;
-}
-
-bool dht_node_is_bigger_side(const struct dht_node *node)
-{
-    return node->side == DHT_SIDE_BIGGER;
-}
+const struct node_module node_lease_module = {.destroy = lease_destroy,
+                                              .rank_lost = lease_rank_lost};

@@ -37,15 +37,26 @@
  * it hears of them from the homes that stay, or makes itself known to the new ones, as
  * after a death (node_copies.c).
  */
-#include "dht/node_impl.h"
+#include "dht/node_leave.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct passing {
-    char *names; /* upaths of the shard, each with its NUL */
-    size_t len, size, at;
+#include "dht/node_lookup_cache.h"
+#include "dht/node_module.h"
+#include "dht/node_publish.h"
+#include "dht/node_writing.h"
+
+struct leave {
+    struct relay {
+        char *names; /* upaths of the shard, each with its NUL */
+        size_t len, size, at;
+    } relay; /* what goes to other homes */
+    struct timer orphan_timer;
+    uint32_t removed_since, published_since; /* epochs whose orphans have been passed on */
+    bool *reborn; /* NULL: none; [rank]: it is another process than the one it was */
+    bool retired;
 };
 
 struct choice {
@@ -62,18 +73,18 @@ static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entr
     if (entry->state == DYAD_ENTRY_PUBLISHED)
         return !dht_node_is_live(node, entry->owner);
     return !dht_node_is_live(node, entry->version.rank) ||
-           (node->reborn != NULL && node->reborn[entry->version.rank]);
+           (node->leave->reborn != NULL && node->leave->reborn[entry->version.rank]);
 }
 
-void leave_rank_live(struct dht_node *node, uint32_t rank)
+static void leave_rank_back(struct dht_node *node, uint32_t rank)
 {
     if (node->death[rank] >> 1 == 0 || /* it has never been there before */
-        (node->missing != NULL && node->missing[rank] != DHT_GONE))
+        node_rank_missing(node, rank))
         return;
-    if (node->reborn == NULL)
-        node->reborn = calloc(node->config.nranks, sizeof(*node->reborn));
-    if (node->reborn != NULL) /* else: as if it were still the same */
-        node->reborn[rank] = true;
+    if (node->leave->reborn == NULL)
+        node->leave->reborn = calloc(node->config.nranks, sizeof(*node->leave->reborn));
+    if (node->leave->reborn != NULL) /* else: as if it were still the same */
+        node->leave->reborn[rank] = true;
 }
 
 static bool is_any(const struct choice *choice, const struct dht_record *record)
@@ -124,21 +135,21 @@ static bool is_new_orphan(const struct choice *choice, const struct dht_record *
 static int pass_add(struct dht_record *record, void *arg)
 {
     const struct choice *choice = arg;
-    struct passing *passing = choice->node->passing;
+    struct relay *relay = &choice->node->leave->relay;
     size_t n = strlen(record->upath) + 1;
 
     if (record->entry.state == DYAD_ENTRY_NONE || !choice->fn(choice, record))
         return 0;
-    if (passing->size - passing->len < n) {
-        size_t size = 2 * passing->size + n + 4096;
-        char *names = realloc(passing->names, size);
+    if (relay->size - relay->len < n) {
+        size_t size = 2 * relay->size + n + 4096;
+        char *names = realloc(relay->names, size);
         if (names == NULL)
             return -1;
-        passing->names = names;
-        passing->size = size;
+        relay->names = names;
+        relay->size = size;
     }
-    memcpy(passing->names + passing->len, record->upath, n);
-    passing->len += n;
+    memcpy(relay->names + relay->len, record->upath, n);
+    relay->len += n;
     return 0;
 }
 
@@ -146,12 +157,10 @@ static int pass_add(struct dht_record *record, void *arg)
  */
 static int pass_start(struct dht_node *node, const struct choice *choice)
 {
-    if (node->passing == NULL)
-        node->passing = calloc(1, sizeof(*node->passing));
-    if (node->passing == NULL)
-        return -1;
-    if (node->passing->at == node->passing->len)
-        node->passing->at = node->passing->len = 0;
+    struct relay *relay = &node->leave->relay;
+
+    if (relay->at == relay->len)
+        relay->at = relay->len = 0;
     if (dht_shard_foreach(node->shard, pass_add, (void *)choice) == 0)
         return 0;
     errno = ENOMEM;
@@ -179,15 +188,15 @@ static void pass_orphans(struct dht_node *node, enum dyad_entry_state state,
         *since = node->epoch; /* else with the next death */
 }
 
-void leave_orphans_removed(struct dht_node *node, struct timer *timer)
+static void leave_orphans_removed(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
-    pass_orphans(node, DYAD_ENTRY_WITHDRAWN, &node->removed_since);
+    pass_orphans(node, DYAD_ENTRY_WITHDRAWN, &node->leave->removed_since);
 }
 
 void leave_orphans_published(struct dht_node *node)
 {
-    pass_orphans(node, DYAD_ENTRY_PUBLISHED, &node->published_since);
+    pass_orphans(node, DYAD_ENTRY_PUBLISHED, &node->leave->published_since);
 }
 
 int dht_node_hand_over(struct dht_node *node)
@@ -209,28 +218,22 @@ int dht_node_hand_over(struct dht_node *node)
 
 bool leave_has_more(const struct dht_node *node)
 {
-    return node->passing != NULL && node->passing->at < node->passing->len;
+    return node->leave->relay.at < node->leave->relay.len;
 }
 
-void leave_again(struct dht_node *node, const char *upath)
+static bool leave_has_step(const struct dht_node *node)
 {
-    struct dht_record *record;
-    struct dht_key key;
-
-    dht_key_init(&key, upath, node->config.depth);
-    record = dht_shard_find(node->shard, &key, upath);
-    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE)
-        publish_relay(node, &record->entry);
+    return leave_has_more(node) && node->owns->nrepair < DHT_REPAIR_WINDOW;
 }
 
-void leave_step(struct dht_node *node)
+static void leave_step(struct dht_node *node)
 {
-    struct passing *passing = node->passing;
+    struct relay *relay = &node->leave->relay;
 
-    while (leave_has_more(node) && node->nrepair < DHT_REPAIR_WINDOW) {
-        const char *upath = passing->names + passing->at;
-        passing->at += strlen(upath) + 1;
-        leave_again(node, upath);
+    while (leave_has_step(node)) {
+        const char *upath = relay->names + relay->at;
+        relay->at += strlen(upath) + 1;
+        publish_relay_record(node, upath);
     }
 }
 
@@ -245,7 +248,8 @@ bool leave_refuses(struct dht_node *node, const struct net_msg *msg)
     struct net_msg reply = {
         .type = NET_MSG_ERROR, .status = EHOSTUNREACH, .id = msg->id, .entry = msg->entry};
 
-    if (!node->retired || (msg->type != NET_MSG_PUBLISH && msg->type != NET_MSG_LOOKUP))
+    if (!node->leave->retired ||
+        (msg->type != NET_MSG_PUBLISH && msg->type != NET_MSG_LOOKUP))
         return false;
     node_send(node, msg->source, &reply); /* if it fails, we are silent, as the dead are */
     return true;
@@ -263,18 +267,7 @@ void dht_node_joined(struct dht_node *node)
 
 void dht_node_retire(struct dht_node *node)
 {
-    node->retired = node->leaving;
-}
-
-void leave_destroy(struct dht_node *node)
-{
-    free(node->reborn);
-    node->reborn = NULL;
-    if (node->passing == NULL)
-        return;
-    free(node->passing->names);
-    free(node->passing);
-    node->passing = NULL;
+    node->leave->retired = node->leaving;
 }
 
 uint64_t dht_node_moment(const struct dht_node *node)
@@ -284,5 +277,40 @@ uint64_t dht_node_moment(const struct dht_node *node)
 
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment)
 {
-    return node->tells == NULL && !leave_has_more(node) && own_all_in_place(node, moment);
+    return writing_all_told(node) && !leave_has_more(node) &&
+           own_all_in_place(node, moment);
 }
+
+static void leave_homes_changed(struct dht_node *node, uint32_t rank, bool live)
+{
+    (void)rank;
+    if (!live && !node->leave->orphan_timer.active)
+        node_timer_start(node, &node->leave->orphan_timer, TIMER_AGAIN);
+}
+
+static int leave_create(struct dht_node *node)
+{
+    node->leave = calloc(1, sizeof(*node->leave));
+    if (node->leave == NULL)
+        return -1;
+    node->leave->orphan_timer.fn = leave_orphans_removed;
+    return 0;
+}
+
+static void leave_destroy(struct dht_node *node)
+{
+    if (node->leave == NULL)
+        return;
+    free(node->leave->reborn);
+    free(node->leave->relay.names);
+    free(node->leave);
+}
+
+const struct node_module node_leave_module = {
+    .create = leave_create,
+    .destroy = leave_destroy,
+    .rank_back = leave_rank_back,
+    .homes_changed = leave_homes_changed,
+    .has_step = leave_has_step,
+    .step = leave_step,
+};

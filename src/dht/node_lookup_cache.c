@@ -47,20 +47,40 @@
  * While we publish that name we ask the homes. Who uses an answer does not keep it, and
  * does not put it again: it is looked at each time.
  */
-#include "dht/node_impl.h"
+#include "dht/node_lookup_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/node_module.h"
+#include "dht/node_own.h"
+
 #define CACHE_MAX 1024
+
+/* An answer that is in the cache, or (lookup != 0) will be. */
+struct cached {
+    UT_hash_handle hh;          /* by upath */
+    struct cached *prev, *next; /* the oldest first */
+    uint64_t lookup;            /* id of the lookup that brings it; 0: it is here */
+    uint64_t since;
+    uint64_t put; /* what ops->answer_put() said */
+    int status;
+    struct dyad_entry entry;
+    char upath[];
+};
+
+struct lookup_cache {
+    struct cached *by_upath, *order;
+    uint64_t floor; /* when homes moved last: what was asked before is not true */
+};
 
 static void cache_free(struct dht_node *node, struct cached *cached)
 {
     if (cached->put != 0)
         node->ops->answer_drop(node->arg, cached->put);
-    DL_DELETE(node->cache_order, cached);
-    HASH_DEL(node->cache, cached);
+    DL_DELETE(node->cache->order, cached);
+    HASH_DEL(node->cache->by_upath, cached);
     free(cached);
 }
 
@@ -68,7 +88,7 @@ static struct cached *cache_get(struct dht_node *node, const char *upath)
 {
     struct cached *cached;
 
-    HASH_FIND_STR(node->cache, upath, cached);
+    HASH_FIND_STR(node->cache->by_upath, upath, cached);
     if (cached != NULL &&
         cached->since + node->config.keep_time <= node->ops->now(node->arg)) {
         cache_free(node, cached);
@@ -85,7 +105,7 @@ static bool is_contradicted(struct dht_node *node, const struct cached *cached)
                node->ops->answer_told_at(node->arg, cached->upath, cached->status != 0);
 }
 
-const struct cached *cache_find(struct dht_node *node, const char *upath)
+static const struct cached *cache_find(struct dht_node *node, const char *upath)
 {
     struct cached *cached = cache_get(node, upath);
 
@@ -103,7 +123,7 @@ void cache_answered(struct dht_node *node, const struct dht_lookup *l)
 
     if (l->status != 0 && l->status != ENOENT)
         return;
-    HASH_FIND_STR(node->cache, l->upath, cached);
+    HASH_FIND_STR(node->cache->by_upath, l->upath, cached);
     if (cached != NULL && cached->lookup != l->id &&
         (cached->lookup != 0 || cached->status != l->status))
         cache_free(node, cached);
@@ -140,12 +160,12 @@ static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
     return true;
 }
 
-bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
-                   struct dyad_answer *answer)
+static bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
+                          struct dyad_answer *answer)
 {
     return node->ops->answer_get != NULL && !own_under_way(node, l->upath) &&
            node->ops->answer_get(node->arg, l->upath, node->ops->now(node->arg), answer) &&
-           answer->since > node->cache_floor && homes_are_ours(node, &l->key, answer);
+           answer->since > node->cache->floor && homes_are_ours(node, &l->key, answer);
 }
 
 /* Let the other members of the node have it. */
@@ -183,19 +203,19 @@ void cache_expect(struct dht_node *node, const struct dht_lookup *l)
     if ((l->flags & NET_LOOKUP_KEEP) == 0 || cached != NULL ||
         own_under_way(node, l->upath))
         return;
-    if (HASH_COUNT(node->cache) >= CACHE_MAX)
-        cache_free(node, node->cache_order);
+    if (HASH_COUNT(node->cache->by_upath) >= CACHE_MAX)
+        cache_free(node, node->cache->order);
     cached = calloc(1, sizeof(*cached) + len + 1);
     if (cached == NULL)
         return;
     memcpy(cached->upath, l->upath, len + 1);
     cached->lookup = l->id;
     cached->since = node->ops->now(node->arg);
-    HASH_ADD_KEYPTR(hh, node->cache, cached->upath, len, cached);
+    HASH_ADD_KEYPTR(hh, node->cache->by_upath, cached->upath, len, cached);
     if (cached->hh.tbl == NULL)
         free(cached);
     else
-        DL_APPEND(node->cache_order, cached);
+        DL_APPEND(node->cache->order, cached);
 }
 
 void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole)
@@ -204,7 +224,7 @@ void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole)
 
     if ((l->flags & NET_LOOKUP_KEEP) == 0)
         return;
-    HASH_FIND_STR(node->cache, l->upath, cached);
+    HASH_FIND_STR(node->cache->by_upath, l->upath, cached);
     if (cached == NULL || cached->lookup != l->id)
         return;
     if (!whole) {
@@ -222,7 +242,7 @@ void cache_drop(struct dht_node *node, const char *upath)
 {
     struct cached *cached;
 
-    HASH_FIND_STR(node->cache, upath, cached);
+    HASH_FIND_STR(node->cache->by_upath, upath, cached);
     if (cached != NULL)
         cache_free(node, cached);
 }
@@ -231,8 +251,57 @@ void cache_drop_all(struct dht_node *node)
 {
     struct cached *cached, *tmp;
 
-    DL_FOREACH_SAFE(node->cache_order, cached, tmp)
+    DL_FOREACH_SAFE(node->cache->order, cached, tmp)
     {
         cache_free(node, cached);
     }
 }
+
+bool cache_answers(struct dht_node *node, struct dht_lookup *l)
+{
+    const struct cached *cached;
+    struct dyad_answer answer;
+
+    if ((l->flags & NET_LOOKUP_KEEP) == 0)
+        return false;
+    cached = cache_find(node, l->upath);
+    if (cached == NULL && !cache_of_node(node, l, &answer))
+        return false;
+    l->status = cached != NULL ? cached->status : answer.status;
+    /* That this rank is known as a holder must be as of now. */
+    if (l->status == 0 && (l->flags & NET_LOOKUP_COPY) != 0)
+        return false;
+    l->best = cached != NULL ? cached->entry : answer.entry;
+    l->best.upath = l->upath;
+    node->stats.kept += cached != NULL;
+    node->stats.node += cached == NULL;
+    return true;
+}
+
+static void cache_rank_changed(struct dht_node *node, uint32_t rank)
+{
+    (void)rank;
+    cache_drop_all(node);
+    node->cache->floor = node->ops->now(node->arg);
+}
+
+static int cache_create(struct dht_node *node)
+{
+    node->cache = calloc(1, sizeof(*node->cache));
+    return node->cache != NULL ? 0 : -1;
+}
+
+static void cache_destroy(struct dht_node *node)
+{
+    if (node->cache == NULL)
+        return;
+    cache_drop_all(node);
+    free(node->cache);
+}
+
+const struct node_module node_cache_module = {
+    .create = cache_create,
+    .destroy = cache_destroy,
+    .rank_lost = cache_rank_changed,
+    .rank_back = cache_rank_changed,
+};

@@ -1,31 +1,20 @@
 /*
- * dht/node_own.c - our own entries: what they are, and that they stay where they belong
- *
- * A home that is silent or dead is passed over by a publish. It stays a wanted home as long
- * as it is not known to be dead, so the entry is looked at again after retry_interval, and
- * at every change of membership (the "review"), until every home that all ranks would
- * compute holds it. This is half of why no wait is lost; the other half is in
- * node_lookup.c.
- *
- * Withdrawals are remembered and republished as entries are. So a late old owner finds the
- * tombstone also at a home that is new.
- *
- * An entry lives as long as something of ours is published or withdrawn, or an operation on
- * it is under way (own_go_on() frees it).
+ * dht/node_own.c - our own entries: what they are, and which operations on them are under
+ * way
  */
-#include "dht/node_impl.h"
+#include "dht/node_own.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REVIEW_BUDGET 4096 /* entries per round: ~1 ms of the loop */
+#include "dht/node_module.h"
 
 struct own *own_find(struct dht_node *node, const char *upath, uint32_t hash)
 {
     struct own *own;
 
-    HASH_FIND_BYHASHVALUE(hh, node->own, upath, strlen(upath), hash, own);
+    HASH_FIND_BYHASHVALUE(hh, node->owns->by_upath, upath, strlen(upath), hash, own);
     return own;
 }
 
@@ -41,8 +30,8 @@ struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash)
         return NULL;
     memcpy(own->upath, upath, len + 1);
     own->hash = hash;
-    own->highest = node->counter_floor;
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, node->own, own->upath, len, hash, own);
+    own->highest = node->owns->counter_floor;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, node->owns->by_upath, own->upath, len, hash, own);
     if (own->hh.tbl == NULL) {
         free(own);
         errno = ENOMEM;
@@ -51,19 +40,11 @@ struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash)
     return own;
 }
 
-bool dht_node_owns(const struct dht_node *node)
+void own_free(struct dht_node *node, struct own *own)
 {
-    for (const struct own *own = node->own; own != NULL; own = own->hh.next)
-        if (own->queue != NULL || own->entry.state == DYAD_ENTRY_PUBLISHED)
-            return true;
-    return false;
-}
-
-static void own_free(struct dht_node *node, struct own *own)
-{
-    if (node->review == own)
-        node->review = own->hh.next;
-    HASH_DEL(node->own, own);
+    if (node->owns->review == own)
+        node->owns->review = own->hh.next;
+    HASH_DEL(node->owns->by_upath, own);
     free(own);
 }
 
@@ -72,7 +53,7 @@ bool own_under_way(struct dht_node *node, const char *upath)
     const struct own *own;
     struct dht_key key;
 
-    if (node->publishes == NULL)
+    if (node->owns->publishes == NULL)
         return false;
     dht_key_init(&key, upath, 0);
     own = own_find(node, upath, (uint32_t)key.full);
@@ -89,7 +70,7 @@ bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank
     return false;
 }
 
-static bool own_is_in_place(struct dht_node *node, const struct own *own)
+bool own_is_in_place(struct dht_node *node, const struct own *own)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n = dht_node_homes(node, own->upath, homes);
@@ -98,6 +79,40 @@ static bool own_is_in_place(struct dht_node *node, const struct own *own)
         if (!own_is_at(node, own, homes[i]))
             return false;
     return true;
+}
+
+bool own_all_in_place(const struct dht_node *node, uint64_t moment)
+{
+    const struct publish *op;
+
+    if (node->owns->reviewing || node->owns->nrepair > 0)
+        return false;
+    for (op = node->owns->publishes; op != NULL; op = op->hh.next)
+        if (op->id <= moment)
+            return false;
+    return true;
+}
+
+void own_review(struct dht_node *node, bool all)
+{
+    if (node->owns->by_upath == NULL)
+        return;
+    node->owns->review_all |= all;
+    if (node->owns->reviewing) {
+        node->owns->review_again = true;
+    } else {
+        node->owns->reviewing = true;
+        node->owns->review = node->owns->by_upath;
+        node_modules_review_begins(node);
+    }
+}
+
+bool dht_node_owns(const struct dht_node *node)
+{
+    for (const struct own *own = node->owns->by_upath; own != NULL; own = own->hh.next)
+        if (own->queue != NULL || own->entry.state == DYAD_ENTRY_PUBLISHED)
+            return true;
+    return false;
 }
 
 bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
@@ -109,31 +124,6 @@ bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
     own = own_find(node, upath, (uint32_t)key.full);
     return own != NULL &&
            (own->queue != NULL || own->deferred != NULL || !own_is_in_place(node, own));
-}
-
-void own_go_on(struct dht_node *node, struct own *own)
-{
-    struct incoming *deferred = own->deferred;
-
-    if (own->queue != NULL) {
-        publish_start(node, own->queue);
-        return;
-    }
-    if (own->relay_again) {
-        own->relay_again = false;
-        leave_again(node, own->upath);
-        if (own->queue != NULL)
-            return;
-    }
-    own->deferred = NULL;
-    if (own->entry.state == DYAD_ENTRY_NONE) {
-        if (node->counter_floor < own->highest)
-            node->counter_floor = own->highest;
-        own_free(node, own);
-    } else if (!own_is_in_place(node, own) && !node->review_timer.active) {
-        node_timer_start(node, &node->review_timer, TIMER_RETRY);
-    }
-    incoming_route_all(node, deferred);
 }
 
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
@@ -174,75 +164,28 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
     return 0;
 }
 
-void own_review(struct dht_node *node, bool all)
+unsigned dht_node_pending(const struct dht_node *node)
 {
-    if (node->own == NULL)
-        return;
-    node->review_all |= all;
-    if (node->reviewing) {
-        node->review_again = true;
-    } else {
-        node->reviewing = true;
-        node->review = node->own;
-        resync_review_begins(node);
-    }
+    return node->owns->npublish + node->owns->nrepair + node->owns->reviewing;
 }
 
-void own_review_step(struct dht_node *node)
+static int own_create(struct dht_node *node)
 {
-    for (int i = 0; i < REVIEW_BUDGET && node->reviewing; i++) {
-        struct own *own = node->review;
-        if (own == NULL) {
-            node->reviewing = node->review_again && node->own != NULL;
-            node->review_again = false;
-            node->review_all &= node->reviewing;
-            node->review = node->own;
-            if (node->reviewing)
-                resync_review_begins(node);
-            continue;
-        }
-        if (node->nrepair >= DHT_REPAIR_WINDOW)
-            return;
-        node->review = own->hh.next;
-        if (own->queue != NULL || own->entry.state == DYAD_ENTRY_NONE)
-            continue;
-        if (node->review_all || !own_is_in_place(node, own))
-            publish_repair(node, own);
-    }
+    node->owns = calloc(1, sizeof(*node->owns));
+    return node->owns != NULL ? 0 : -1;
 }
 
-bool own_all_in_place(const struct dht_node *node, uint64_t moment)
-{
-    const struct publish *op;
-
-    if (node->reviewing || node->nrepair > 0)
-        return false;
-    for (op = node->publishes; op != NULL; op = op->hh.next)
-        if (op->id <= moment)
-            return false;
-    return true;
-}
-
-void own_review_timer(struct dht_node *node, struct timer *timer)
-{
-    (void)timer;
-    own_review(node, false);
-}
-
-void own_refresh_timer(struct dht_node *node, struct timer *timer)
-{
-    own_review(node, true);
-    node_timer_start(node, timer, TIMER_REFRESH);
-}
-
-void own_destroy(struct dht_node *node)
+static void own_destroy(struct dht_node *node)
 {
     struct own *own, *tmp;
 
-    HASH_ITER(hh, node->own, own, tmp)
+    if (node->owns == NULL)
+        return;
+    HASH_ITER(hh, node->owns->by_upath, own, tmp)
     {
-        publish_queue_free(own);
-        incoming_list_free(own->deferred);
         own_free(node, own);
     }
+    free(node->owns);
 }
+
+const struct node_module node_own_module = {.create = own_create, .destroy = own_destroy};

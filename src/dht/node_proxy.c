@@ -9,11 +9,11 @@
  *
  * So a home that did not acknowledge, or would be one if it could be reached, counts as a
  * holder for who publishes: when the other homes have the new version a live rank of its
- * node is asked to see to what it has (NET_INVALIDATE_NODE), as homes ask one in the place
- * of a silent holder. The publish ends when that one has answered. If it is silent, or sees
- * another disk, the next one is asked, DHT_INSTEAD_MAX in all, in invalidate_timeout.
- * Not so of a home that is known to be dead: its neighbours take over what it had, and
- * compare that with the table.
+ * node, its proxy, is asked to see to what it has (NET_INVALIDATE_NODE), as homes ask one
+ * in the place of a silent holder. The publish ends when that one has answered. If it is
+ * silent, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all, in
+ * invalidate_timeout. Not so of a home that is known to be dead: its neighbours take over
+ * what it had, and compare that with the table.
  *
  * The same of any other holder that is stopped: it is noted by its homes (node_copies.c),
  * and when these are lost the notes are, until the holder renews them. So where a rank
@@ -29,8 +29,9 @@
  * its answer off as long as a publish of its own with a lower version is under way, and
  * whom that one asks is ahead of it.
  */
-#include "dht/node_impl.h"
+#include "dht/node_proxy.h"
 
+#include "dht/node_unrecovered.h"
 #include "util/log.h"
 
 static struct proxied *proxy_find(struct publish *op, uint32_t rank)
@@ -93,7 +94,7 @@ static void proxy_add(struct dht_node *node, struct publish *op, uint32_t rank)
 {
     struct proxied *proxied;
 
-    if (rank == node->config.self || node_holder_is_gone(node, rank) ||
+    if (rank == node->config.self || node_rank_gone(node, rank) ||
         proxy_find(op, rank) != NULL || op->nproxied == DHT_PROXIED_MAX)
         return;
     proxied = &op->proxied[op->nproxied++];
@@ -139,7 +140,7 @@ static void proxy_add_missing(struct dht_node *node, struct publish *op)
         return;
     for (uint32_t r = 0; r < node->config.nranks && left > 0; r++) {
         struct proxied proxied = {.rank = r, .instead = DYAD_RANK_NONE};
-        if (at[r] == cut_off || node_rank_live(node, r) || node_holder_is_gone(node, r) ||
+        if (at[r] == cut_off || node_rank_live(node, r) || node_rank_gone(node, r) ||
             (n == 1 && lost[0] == r))
             continue;
         if (neighbour_next(node, &proxied) == DYAD_RANK_NONE) {
@@ -169,7 +170,6 @@ bool proxy_see_to(struct dht_node *node, struct publish *op)
         proxy_add_missing(node, op);
     for (unsigned i = 0; i < op->nproxied; i++)
         pending |= op->proxied[i].pending > 0;
-    op->proxy_timer.fn = proxy_timeout;
     if (pending && !op->proxy_timer.active)
         node_timer_start(node, &op->proxy_timer,
                          op->proxy_step == 0 ? TIMER_INVALIDATE : TIMER_INSTEAD);
@@ -182,11 +182,8 @@ void proxy_forget(struct dht_node *node, struct publish *op)
     op->nproxied = op->proxy_step = 0;
 }
 
-/* Who was asked before may answer yet. */
-void proxy_timeout(struct dht_node *node, struct timer *timer)
+void proxy_timeout(struct dht_node *node, struct publish *op)
 {
-    struct publish *op =
-        (struct publish *)((char *)timer - offsetof(struct publish, proxy_timer));
     bool over = op->proxy_step++ >= DHT_INSTEAD_MAX;
 
     for (unsigned i = 0; i < op->nproxied; i++) {
@@ -203,7 +200,6 @@ void proxy_timeout(struct dht_node *node, struct timer *timer)
             "has confirmed in time that it has nothing older",
             proxied->rank, op->entry.upath);
     }
-    publish_advance(node, op);
 }
 
 /* One that was asked has died, or sees another disk. */
@@ -227,18 +223,16 @@ bool proxy_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank)
     return any;
 }
 
-void proxy_reply(struct dht_node *node, const struct net_msg *msg)
+bool proxy_reply(struct dht_node *node, struct publish *op, const struct net_msg *msg)
 {
     struct proxied *proxied;
-    struct publish *op;
 
-    HASH_FIND(hh, node->publishes, &msg->id, sizeof(msg->id), op);
-    if (op == NULL || msg->length >= node->config.nranks ||
+    if (msg->length >= node->config.nranks ||
         (proxied = proxy_find(op, (uint32_t)msg->length)) == NULL || proxied->pending == 0)
-        return;
+        return false;
     if (msg->status == 0)
         proxied->pending = 0;
     else
         proxy_next(node, op, proxied);
-    publish_advance(node, op);
+    return true;
 }

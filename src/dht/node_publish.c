@@ -26,22 +26,67 @@
  * died, nobody else will, and homes that took our older entry for the newest would go on
  * saying so. In a job in which ranks have died it does so at every INVALIDATE.
  */
-#include "dht/node_impl.h"
+#include "dht/node_publish.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/node_copies.h"
+#include "dht/node_lease.h"
+#include "dht/node_lookup_cache.h"
+#include "dht/node_module.h"
+#include "dht/node_proxy.h"
+
 #define ATTEMPTS_MAX 64
+
+static void publish_start(struct dht_node *node, struct publish *op);
+static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
+                                      unsigned depth);
 
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;
 
-    node->npublish--;
+    node->owns->npublish--;
     if (op->fn != NULL)
         op->fn(op->arg, op->status, &op->entry.version);
     free(op);
+}
+
+static void undefer(struct dht_node *node, struct own *own)
+{
+    struct incoming *deferred = own->deferred;
+
+    own->deferred = NULL;
+    if (deferred != NULL)
+        node_modules_publish_over(node, deferred);
+}
+
+void publish_go_on(struct dht_node *node, struct own *own)
+{
+    struct incoming *deferred = own->deferred;
+
+    if (own->queue != NULL) {
+        publish_start(node, own->queue);
+        return;
+    }
+    if (own->relay_again) {
+        own->relay_again = false;
+        publish_relay_record(node, own->upath);
+        if (own->queue != NULL)
+            return;
+    }
+    own->deferred = NULL;
+    if (own->entry.state == DYAD_ENTRY_NONE) {
+        if (node->owns->counter_floor < own->highest)
+            node->owns->counter_floor = own->highest;
+        own_free(node, own);
+    } else if (!own_is_in_place(node, own) && !node->owns->review_timer.active) {
+        node_timer_start(node, &node->owns->review_timer, TIMER_RETRY);
+    }
+    if (deferred != NULL)
+        node_modules_publish_over(node, deferred);
 }
 
 void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
@@ -68,13 +113,24 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
         if (!node->leaving) /* else we may have been called from there */
-            own_go_on(node, own);
+            publish_go_on(node, own);
         return;
     }
     op->repair = op->repair_all = op->relay = true;
-    node->nrepair++;
+    node->owns->nrepair++;
     LL_APPEND(own->queue, op);
     publish_start(node, op);
+}
+
+void publish_relay_record(struct dht_node *node, const char *upath)
+{
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, upath);
+    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE)
+        publish_relay(node, &record->entry);
 }
 
 static void superseded(void *arg, int status, const struct dyad_entry *entry)
@@ -84,7 +140,7 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     (void)status;
     if (entry == NULL)
         return; /* the homes cannot be reached: refused again at the next review */
-    incoming_missed(node, entry);
+    node_modules_missed(node, entry);
     publish_relay(node, entry);
 }
 
@@ -93,14 +149,14 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     struct own *own = op->own;
 
     if (op->hh.tbl != NULL)
-        HASH_DEL(node->publishes, op);
+        HASH_DEL(node->owns->publishes, op);
     node_timer_stop(node, &op->timer);
     proxy_forget(node, op);
     LL_DELETE(own->queue, op);
     op->status = status;
-    for (unsigned i = 0; node->resyncs != NULL && i < op->asks.n; i++)
+    for (unsigned i = 0; i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
-            resync_publish_failed(node, op->asks.ask[i].rank, op->id);
+            node_modules_publish_failed(node, op->asks.ask[i].rank, op->id);
 
     /* What no home could be told is kept as well: the review tries again. */
     if (!op->repair && (status == 0 || status == EHOSTUNREACH)) {
@@ -126,17 +182,17 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
         dht_node_lookup(node, own->upath, 0, &op->entry.version, superseded, node);
 
     if (op->repair) {
-        node->nrepair--;
+        node->owns->nrepair--;
         free(op);
     } else {
         op->entry.upath = NULL; /* own may go before fn is called */
         node_ready_push(node, &op->ready, publish_done);
     }
-    own_go_on(node, own);
+    publish_go_on(node, own);
 }
 
 /* Ask the homes that have not been asked; end when no answer is outstanding. */
-void publish_advance(struct dht_node *node, struct publish *op)
+static void publish_advance(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];
     bool again, full = false;
@@ -170,7 +226,7 @@ void publish_advance(struct dht_node *node, struct publish *op)
             node_timer_start(node, &op->timer, TIMER_PUBLISH);
         return;
     }
-    if (!op->repair && lease_of_home_may_last(node, op)) {
+    if (!op->repair && lease_of_home_may_last(node, &op->key, &op->asks)) {
         node_timer_start(node, &op->timer, TIMER_LEASE);
         return;
     }
@@ -196,11 +252,11 @@ static void publish_send(struct dht_node *node, struct publish *op)
     node_timer_stop(node, &op->timer);
     proxy_forget(node, op);
     if (op->hh.tbl != NULL)
-        HASH_DEL(node->publishes, op);
+        HASH_DEL(node->owns->publishes, op);
     memset(&op->hh, 0, sizeof(op->hh));
     op->id = node_next_id(node);
     op->epoch = node->epoch;
-    HASH_ADD(hh, node->publishes, id, sizeof(op->id), op);
+    HASH_ADD(hh, node->owns->publishes, id, sizeof(op->id), op);
     if (op->hh.tbl == NULL)
         publish_finish(node, op, ENOMEM);
     else
@@ -228,11 +284,11 @@ static void publish_next_version(struct dht_node *node, struct publish *op)
     };
     if (op->ahead != NULL)
         op->ahead(op->arg, &op->entry.version);
-    incoming_route_deferred(node, own); /* before op can end: own is there */
+    undefer(node, own); /* before op can end: own is there */
     publish_send(node, op);
 }
 
-void publish_start(struct dht_node *node, struct publish *op)
+static void publish_start(struct dht_node *node, struct publish *op)
 {
     struct own *own = op->own;
     struct dht_record *record;
@@ -270,8 +326,18 @@ static void publish_timeout(struct dht_node *node, struct timer *timer)
     publish_advance(node, op);
 }
 
-struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
-                               unsigned depth)
+/* Who was asked before may answer yet. */
+static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
+{
+    struct publish *op =
+        (struct publish *)((char *)timer - offsetof(struct publish, proxy_timer));
+
+    proxy_timeout(node, op);
+    publish_advance(node, op);
+}
+
+static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
+                                      unsigned depth)
 {
     struct publish *op = calloc(1, sizeof(*op));
 
@@ -281,6 +347,7 @@ struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
     op->entry = *entry;
     op->entry.upath = own->upath;
     op->timer.fn = publish_timeout;
+    op->proxy_timer.fn = publish_proxy_timeout;
     dht_key_init(&op->key, own->upath, depth);
     return op;
 }
@@ -305,14 +372,14 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     op = publish_create(own, entry, node->config.depth);
     if (op == NULL) {
         if (own->queue == NULL)
-            own_go_on(node, own);
+            publish_go_on(node, own);
         errno = ENOMEM;
         return -1;
     }
     op->ahead = ahead;
     op->fn = fn;
     op->arg = arg;
-    node->npublish++;
+    node->owns->npublish++;
     LL_APPEND(own->queue, op);
     if (own->queue == op)
         publish_start(node, op);
@@ -325,23 +392,23 @@ void publish_repair(struct dht_node *node, struct own *own)
     struct publish *op = publish_create(own, &own->entry, node->config.depth);
 
     if (op == NULL) {
-        node_timer_start(node, &node->review_timer, TIMER_RETRY);
+        node_timer_start(node, &node->owns->review_timer, TIMER_RETRY);
         return;
     }
     op->repair = true;
-    op->repair_all = node->review_all;
-    node->nrepair++;
+    op->repair_all = node->owns->review_all;
+    node->owns->nrepair++;
     LL_APPEND(own->queue, op);
     publish_start(node, op);
 }
 
-bool publish_reply(struct dht_node *node, const struct net_msg *msg)
+static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
 {
     const struct dyad_version *version = &msg->entry.version;
     struct publish *op;
     struct ask *ask;
 
-    HASH_FIND(hh, node->publishes, &msg->id, sizeof(msg->id), op);
+    HASH_FIND(hh, node->owns->publishes, &msg->id, sizeof(msg->id), op);
     if (op == NULL)
         return false;
     ask = asks_find(&op->asks, msg->source);
@@ -366,11 +433,11 @@ bool publish_reply(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-void publish_rank_dead(struct dht_node *node, uint32_t rank)
+static void publish_rank_lost(struct dht_node *node, uint32_t rank)
 {
     struct publish *op, *tmp;
 
-    HASH_ITER(hh, node->publishes, op, tmp)
+    HASH_ITER(hh, node->owns->publishes, op, tmp)
     {
         struct ask *ask = asks_find(&op->asks, rank);
         bool asked_instead = proxy_rank_dead(node, op, rank);
@@ -384,26 +451,55 @@ void publish_rank_dead(struct dht_node *node, uint32_t rank)
     }
 }
 
-void publish_stood_still(struct dht_node *node, uint64_t ns)
+static void publish_stood_still(struct dht_node *node, uint64_t ns)
 {
     struct publish *op;
 
-    for (op = node->publishes; op != NULL; op = op->hh.next)
+    for (op = node->owns->publishes; op != NULL; op = op->hh.next)
         asks_stood_still(&op->asks, ns, node->ops->now(node->arg));
 }
 
-void publish_queue_free(struct own *own)
+/* Somebody has answered in the place of a rank that cannot be reached. */
+static bool publish_proxy_reply(struct dht_node *node, const struct net_msg *msg)
 {
-    struct publish *op, *tmp;
+    struct publish *op;
 
-    LL_FOREACH_SAFE(own->queue, op, tmp)
+    HASH_FIND(hh, node->owns->publishes, &msg->id, sizeof(msg->id), op);
+    if (op == NULL || (msg->flags & NET_INVALIDATE_NODE) == 0)
+        return false;
+    if (proxy_reply(node, op, msg))
+        publish_advance(node, op);
+    return true;
+}
+
+static void publish_destroy(struct dht_node *node)
+{
+    struct publish *op, *optmp;
+    struct own *own, *tmp;
+
+    if (node->owns == NULL)
+        return;
+    node_ready_free(node, publish_done);
+    HASH_CLEAR(hh, node->owns->publishes); /* each is in its own's queue */
+    HASH_ITER(hh, node->owns->by_upath, own, tmp)
     {
-        free(op);
+        LL_FOREACH_SAFE(own->queue, op, optmp)
+        {
+            free(op);
+        }
     }
 }
 
-void publish_destroy(struct dht_node *node)
-{
-    node_ready_free(node, publish_done);
-    HASH_CLEAR(hh, node->publishes); /* each is in its own's queue */
-}
+static const struct node_message messages[] = {
+    {NET_MSG_PUBLISH_REPLY, false, publish_reply},
+    {NET_MSG_ERROR, false, publish_reply},
+    {NET_MSG_INVALIDATE_REPLY, false, publish_proxy_reply},
+    {0},
+};
+
+const struct node_module node_publish_module = {
+    .messages = messages,
+    .destroy = publish_destroy,
+    .rank_lost = publish_rank_lost,
+    .stood_still = publish_stood_still,
+};

@@ -1,239 +1,140 @@
 /*
- * dht/node_tentative.c - when this rank's "not published" may not be true
+ * dht/node_tentative.c - when this rank's "not published" is tentative: it may not be true
  *
  * A home answers from its shard, and its shard has what publishers could bring. What a rank
- * published while it took us for dead is not there before it has published that again. So
- * each end of a link that was broken and is whole again asks the other (SETTLE), and is
- * told (SETTLED) when a review of what the other owns, begun after it knew of us again, is
- * over and every entry of which we are a home has been acknowledged. Until then we answer
- * with NET_LOOKUP_UNSURE, and lookups do not believe the "no" (node_lookup.c).
+ * published while it took us for dead is not there before it has published that again:
+ * until it has said so (SETTLED: node_resync.c) we answer with NET_LOOKUP_UNSURE, and
+ * lookups do not believe the "no" (node_negative.c).
  *
  * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown" of
  * every name for as long as that lasts: a job that has lost a node for good must go on. The
- * bigger side goes on; who may be on the smaller one is unsure (dht_node_set_side(): the
+ * bigger side goes on; who may be on the smaller one is tentative (dht_node_set_side(): the
  * user knows of nodes). Such a rank has missed not only what those publish that come back
- * first: so whoever is missing while it is on the smaller side is owed a SETTLED, which
+ * first: so whoever is missing while it is on the smaller side owes a SETTLED, which
  * outlasts the moment in which the first of them come back and the side is the bigger one
  * again. Not for ever: it may have died meanwhile. When our side has been the bigger one
  * for long (dht_node_side_lasts()), who is still missing counts as one that was lost on
  * this side. What it had told homes that live they have passed on before their SETTLED.
  *
- * A rank that joins when others have published before (a new image, or one that comes into
- * a session) has an empty shard: there, too, everybody's word is missing until it is given
- * (dht_node_set_untold()).
- *
- * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
- * rank that is known to be gone, has left, or comes as another incarnation owes nothing
- * (what that has on its disk it publishes as it joins); one that is missing again owes it
- * only if we are, or were, the smaller side. And a lookup asks for request_timeout at most.
- *
  * What a rank that died beyond the cut had published there, and whose homes are none any
  * more, nobody brings: docs/dht.md. The state is one byte for each rank, made when the
  * first one comes back, and counters: where nobody was lost a lookup costs one comparison,
  * and no message more.
- *
- * SETTLE has as its id the number of the death that the asker counted, so an answer from
- * before another loss is not taken for one from after it.
  */
-#include "dht/node_impl.h"
+#include "dht/node_tentative.h"
 
 #include <stdlib.h>
 
+#include "dht/node_module.h"
 #include "util/log.h"
 
-enum resync_need {
-    RESYNC_BACK = 1,   /* live again: it has our SETTLE */
-    RESYNC_MISSED = 2, /* it was missing while we may have been the smaller side */
-    RESYNC_JOINED = 4, /* dht_node_set_untold(); asked as soon as it is live */
-};
-
-#define RESYNC_ASKED (RESYNC_BACK | RESYNC_JOINED)
-
-/* A rank that has asked us. */
-struct resync {
-    struct resync *prev, *next;
-    uint32_t rank;
-    uint64_t id, moment;
-    bool again; /* something of ours did not get there: after the next review */
+struct tentative {
+    uint8_t *owed; /* NULL: nothing yet; [rank]: enum owed */
+    uint32_t nowing, nasked, nmissing_short;
+    enum dht_side side;
+    bool side_lasts; /* dht_node_side_lasts() */
 };
 
 bool tentative_is(const struct dht_node *node)
 {
-    return node->nunsynced > 0 || node->side != DHT_SIDE_BIGGER;
+    return node->tentative->nowing > 0 || node->tentative->side != DHT_SIDE_BIGGER;
 }
 
 bool tentative_may_end(const struct dht_node *node)
 {
-    return node->nasked > 0 || node->nmissing_short > 0 || node->side == DHT_SIDE_UNKNOWN;
+    return node->tentative->nasked > 0 || node->tentative->nmissing_short > 0 ||
+           node->tentative->side == DHT_SIDE_UNKNOWN;
 }
 
-static void tentative_set(struct dht_node *node, uint32_t rank, unsigned bits)
+void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned bits)
 {
-    uint8_t *unsynced;
+    uint8_t *owed;
 
-    if (node->unsynced == NULL && bits != 0)
-        node->unsynced = calloc(node->config.nranks, sizeof(*node->unsynced));
-    if (node->unsynced == NULL)
+    if (node->tentative->owed == NULL && bits != 0)
+        node->tentative->owed = calloc(node->config.nranks, sizeof(*node->tentative->owed));
+    if (node->tentative->owed == NULL)
         return; /* out of memory: as if it had never been lost */
-    unsynced = &node->unsynced[rank];
-    if ((bits != 0) != (*unsynced != 0))
+    owed = &node->tentative->owed[rank];
+    if ((bits != 0) != (*owed != 0))
         log_debug("rank %u %s, for what is not published", (unsigned)rank,
                   bits != 0 ? "is to give its word" : "need not be asked any more");
-    node->nunsynced += (bits != 0) - (*unsynced != 0);
-    node->nasked += ((bits & RESYNC_ASKED) != 0) - ((*unsynced & RESYNC_ASKED) != 0);
-    *unsynced = (uint8_t)bits;
-    unrecovered_look(node);
+    node->tentative->nowing += (bits != 0) - (*owed != 0);
+    node->tentative->nasked += ((bits & OWED_ASKED) != 0) - ((*owed & OWED_ASKED) != 0);
+    *owed = (uint8_t)bits;
+    if (tentative_all_synced(node))
+        node_modules_all_synced(node);
 }
 
-static unsigned tentative_get(const struct dht_node *node, uint32_t rank)
+unsigned tentative_owed(const struct dht_node *node, uint32_t rank)
 {
-    return node->unsynced != NULL ? node->unsynced[rank] : 0;
+    return node->tentative->owed != NULL ? node->tentative->owed[rank] : 0;
 }
 
-static uint64_t loss_number(const struct dht_node *node, uint32_t rank)
+bool tentative_all_synced(const struct dht_node *node)
 {
-    return node->death != NULL ? node->death[rank] >> 1 : 0;
+    return node->nmissing == 0 && node->tentative->nowing == 0;
 }
 
-static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
+bool tentative_any_asked(const struct dht_node *node)
 {
-    struct net_msg msg = {
-        .type = NET_MSG_SETTLE, .flags = flags, .id = loss_number(node, rank)};
-
-    node_send(node, rank, &msg); /* if it fails: resync_timer() */
-    if (!node->resync_timer.active)
-        node_timer_start(node, &node->resync_timer, TIMER_RETRY);
+    return node->tentative->nasked > 0;
 }
 
-/* Whose word is missing only here has missed nothing of ours. */
-static void ask_all(struct dht_node *node)
+enum dht_side tentative_side(const struct dht_node *node)
 {
-    for (uint32_t r = 0; node->nasked > 0 && r < node->config.nranks; r++)
-        if ((node->unsynced[r] & RESYNC_ASKED) != 0 && node_rank_live(node, r))
-            resync_ask(node, r,
-                       (node->unsynced[r] & RESYNC_BACK) != 0 ? 0 : NET_SETTLE_TOO);
+    return node->tentative->side;
 }
 
-void resync_timer(struct dht_node *node, struct timer *timer)
+void tentative_look(struct dht_node *node, bool was)
 {
-    (void)timer;
-    /* One that is merely slow answers the PING that follows. */
-    for (uint32_t r = 0; node->nasked > 0 && r < node->config.nranks; r++)
-        if ((node->unsynced[r] & RESYNC_ASKED) != 0 && node_rank_live(node, r))
-            node_silent(node, r);
-    ask_all(node);
-}
-
-static struct resync *resync_find(struct dht_node *node, uint32_t rank)
-{
-    struct resync *s;
-
-    DL_FOREACH(node->resyncs, s)
-    {
-        if (s->rank == rank)
-            return s;
-    }
-    return NULL;
-}
-
-static void resync_drop(struct dht_node *node, uint32_t rank)
-{
-    struct resync *s = resync_find(node, rank);
-
-    if (s == NULL)
-        return;
-    DL_DELETE(node->resyncs, s);
-    free(s);
-}
-
-static void resync_begin(struct dht_node *node, struct resync *s)
-{
-    s->moment = node->last_id;
-    dht_node_pass_on(node, s->rank);
-    own_review(node, false); /* what failed to get there before has its turn now */
-    node_rearm(node);
-}
-
-/* --- what is known of a rank --- */
-
-void tentative_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
-{
-    bool was = tentative_is(node), was_missing;
-
-    if (node->missing == NULL && missing != DHT_GONE)
-        node->missing = calloc(node->config.nranks, sizeof(*node->missing));
-    if (node->missing == NULL)
-        return; /* it is as dead as the others */
-    node->nmissing_short += (missing == DHT_MISSING) - (node->missing[rank] == DHT_MISSING);
-    was_missing = node->missing[rank] != DHT_GONE;
-    node->nmissing += (missing != DHT_GONE) - was_missing;
-    node->missing[rank] = (uint8_t)missing;
-    if (was_missing && missing == DHT_GONE) {
-        unrecovered_died(node, rank);
-        if (!node->sweep_timer
-                 .active) /* what it held was kept as that of one who may return */
-            node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
-    } else if (!was_missing && missing != DHT_GONE)
-        unrecovered_missing(node);
-    if (missing == DHT_GONE) {
-        resync_drop(node, rank);
-        tentative_set(node, rank, 0);
-    } else if (node->side == DHT_SIDE_SMALLER) {
-        tentative_set(node, rank, tentative_get(node, rank) | RESYNC_MISSED);
-    }
-    if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
-        tentative_set(node, rank,
-                      tentative_get(node, rank) &
-                          ~(RESYNC_JOINED | (node->side_lasts ? RESYNC_MISSED : 0u)));
-    unrecovered_look(node);
     if (was && !tentative_is(node))
-        lookup_wake(node);
+        node_modules_sure_again(node);
 }
 
-void tentative_rank_live(struct dht_node *node, uint32_t rank)
+bool tentative_not_missing(struct dht_node *node, uint32_t rank)
 {
-    struct resync *s = resync_find(node, rank);
-
-    if (node->missing == NULL || node->missing[rank] == DHT_GONE)
-        return;
-    node->nmissing_short -= node->missing[rank] == DHT_MISSING;
+    if (!node_rank_missing(node, rank))
+        return false;
+    node->tentative->nmissing_short -= node->missing[rank] == DHT_MISSING;
     node->nmissing--;
     node->missing[rank] = DHT_GONE;
-    if (s != NULL)
-        resync_begin(node, s);
-    tentative_set(node, rank, tentative_get(node, rank) | RESYNC_BACK);
-    if ((tentative_get(node, rank) & RESYNC_BACK) != 0)
-        resync_ask(node, rank, 0);
+    return true;
 }
 
-void tentative_rank_dead(struct dht_node *node, uint32_t rank)
+/* What a rank that is not live owes as one that is missing. */
+static void set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    bool was = tentative_is(node);
-    bool gone = node->missing == NULL || node->missing[rank] == DHT_GONE;
+    unsigned owed = tentative_owed(node, rank);
 
-    /* What it has asked stays asked: it may have noticed before we do, and not ask again.
-     */
-    if (gone)
-        resync_drop(node, rank);
-    tentative_set(node, rank,
-                  gone ? 0 : tentative_get(node, rank) & ~(unsigned)RESYNC_BACK);
-    if (was && !tentative_is(node))
-        lookup_wake(node);
+    if (missing == DHT_GONE)
+        owed = 0;
+    else if (node->tentative->side == DHT_SIDE_SMALLER)
+        owed |= OWED_MISSED;
+    if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
+        owed &= ~(OWED_JOINED | (node->tentative->side_lasts ? OWED_MISSED : 0u));
+    tentative_set_owed(node, rank, owed);
 }
 
-/* Asked at the end of this turn: who is said to be untold is often about to be dead. */
-void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    bool was = tentative_is(node);
+    bool was_tentative = tentative_is(node);
+    enum dht_missing was;
 
-    if (rank >= node->config.nranks || rank == node->config.self)
+    if (rank >= node->config.nranks)
         return;
-    tentative_set(node, rank,
-                  untold ? tentative_get(node, rank) | RESYNC_JOINED
-                         : tentative_get(node, rank) & ~(unsigned)RESYNC_JOINED);
-    node->resync_soon |= untold;
-    if (was && !tentative_is(node))
-        lookup_wake(node);
+    if (node->missing == NULL && missing != DHT_GONE)
+        node->missing = calloc(node->config.nranks, sizeof(*node->missing));
+    if (node->missing != NULL) { /* else it is as dead as the others */
+        was = (enum dht_missing)node->missing[rank];
+        node->tentative->nmissing_short += (missing == DHT_MISSING) - (was == DHT_MISSING);
+        node->nmissing += (missing != DHT_GONE) - (was != DHT_GONE);
+        node->missing[rank] = (uint8_t)missing;
+        node_modules_missing_changed(node, rank, was);
+        set_missing(node, rank, missing);
+        if (tentative_all_synced(node))
+            node_modules_all_synced(node);
+        tentative_look(node, was_tentative);
+    }
     node_rearm(node);
 }
 
@@ -241,16 +142,15 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side)
 {
     bool was = tentative_is(node);
 
-    if (node->side == side)
+    if (node->tentative->side == side)
         return;
-    node->side = side;
-    node->side_lasts = false;
+    node->tentative->side = side;
+    node->tentative->side_lasts = false;
     for (uint32_t r = 0;
          side == DHT_SIDE_SMALLER && node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] != DHT_GONE)
-            tentative_set(node, r, tentative_get(node, r) | RESYNC_MISSED);
-    if (was && !tentative_is(node))
-        lookup_wake(node);
+            tentative_set_owed(node, r, tentative_owed(node, r) | OWED_MISSED);
+    tentative_look(node, was);
     node_rearm(node);
 }
 
@@ -258,105 +158,39 @@ void dht_node_side_lasts(struct dht_node *node)
 {
     bool was = tentative_is(node);
 
-    if (node->side != DHT_SIDE_BIGGER)
+    if (node->tentative->side != DHT_SIDE_BIGGER)
         return;
-    node->side_lasts = true;
+    node->tentative->side_lasts = true;
     for (uint32_t r = 0; node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] == DHT_MISSING_LONG)
-            tentative_set(node, r, tentative_get(node, r) & ~(unsigned)RESYNC_MISSED);
-    if (was && !tentative_is(node))
-        lookup_wake(node);
+            tentative_set_owed(node, r, tentative_owed(node, r) & ~(unsigned)OWED_MISSED);
+    tentative_look(node, was);
     node_rearm(node);
 }
 
-/* --- SETTLE and its answer --- */
-
-void resync_request(struct dht_node *node, const struct net_msg *msg)
+bool dht_node_is_unsure(const struct dht_node *node)
 {
-    uint32_t rank = msg->source;
-    struct resync *s = resync_find(node, rank);
-
-    /* It has taken us for dead. Mostly we know; if not, we may have missed something, too.
-     */
-    if ((msg->flags & NET_SETTLE_TOO) == 0 && node_rank_live(node, rank) &&
-        (tentative_get(node, rank) & RESYNC_BACK) == 0 && s == NULL) {
-        tentative_set(node, rank, tentative_get(node, rank) | RESYNC_BACK);
-        resync_ask(node, rank, NET_SETTLE_TOO);
-    }
-    if (s == NULL) {
-        s = calloc(1, sizeof(*s));
-        if (s == NULL)
-            return; /* it asks again */
-        DL_APPEND(node->resyncs, s);
-        s->rank = rank;
-        resync_begin(node, s);
-    }
-    s->id = msg->id;
+    return tentative_is(node) || node->joining || node->leaving;
 }
 
-void resync_done(struct dht_node *node, const struct net_msg *msg)
+bool dht_node_is_bigger_side(const struct dht_node *node)
 {
-    if ((tentative_get(node, msg->source) & RESYNC_ASKED) == 0 ||
-        msg->id != loss_number(node, msg->source))
+    return node->tentative->side == DHT_SIDE_BIGGER;
+}
+
+static int tentative_create(struct dht_node *node)
+{
+    node->tentative = calloc(1, sizeof(*node->tentative));
+    return node->tentative != NULL ? 0 : -1;
+}
+
+static void tentative_destroy(struct dht_node *node)
+{
+    if (node->tentative == NULL)
         return;
-    tentative_set(node, msg->source, 0);
-    if (!tentative_is(node))
-        lookup_wake(node);
+    free(node->tentative->owed);
+    free(node->tentative);
 }
 
-void resync_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
-{
-    struct resync *s = resync_find(node, rank);
-
-    if (s == NULL)
-        return;
-    s->again = true;
-    /* Begun before it was lost: nothing else need happen now that begins a review. What the
-     * review begins is later, so this comes to an end. */
-    if (id <= s->moment && node_rank_live(node, rank)) {
-        own_review(node, false);
-        node_rearm(node);
-    }
-}
-
-void resync_review_begins(struct dht_node *node)
-{
-    struct resync *s;
-
-    DL_FOREACH(node->resyncs, s)
-    {
-        s->again = false;
-        s->moment = node->last_id;
-    }
-}
-
-void resync_step(struct dht_node *node)
-{
-    struct resync *s, *tmp;
-
-    if (node->resync_soon) {
-        node->resync_soon = false;
-        ask_all(node);
-    }
-    DL_FOREACH_SAFE(node->resyncs, s, tmp)
-    {
-        struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
-        if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
-            !own_all_in_place(node, s->moment))
-            continue;
-        DL_DELETE(node->resyncs, s);
-        node_send(node, s->rank, &msg); /* if it fails it asks again */
-        free(s);
-    }
-}
-
-void resync_destroy(struct dht_node *node)
-{
-    struct resync *s, *tmp;
-
-    DL_FOREACH_SAFE(node->resyncs, s, tmp)
-    {
-        free(s);
-    }
-    free(node->unsynced);
-}
+const struct node_module node_tentative_module = {.create = tentative_create,
+                                                  .destroy = tentative_destroy};

@@ -7,8 +7,8 @@
  * had told that one. With one home dead and the other missing, "not published" would come
  * from those who have never been told. So the dead stay homes in what is asked of a
  * negative answer (node_homes_all()), as the missing do: those that died while anybody was
- * missing, however long after, for nobody brings to the heir of a missing home what its
- * missing owner published; and those that had died shortly before somebody was found
+ * missing, however long after, for nobody brings to the successor of a missing home what
+ * its missing owner published; and those that had died shortly before somebody was found
  * missing, for a cut is noticed late. They are forgotten when nobody is missing, and who
  * was has said SETTLED (node_tentative.c).
  *
@@ -20,19 +20,22 @@
  *
  * Where nobody is missing the cost is an entry in a list for each rank that died lately.
  */
-#include "dht/node_impl.h"
+#include "dht/node_unrecovered.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/node_module.h"
+#include "dht/node_tentative.h"
+
 struct unrecovered {
     uint8_t *is; /* [rank] */
     uint32_t n;  /* of these */
-    struct late {
+    struct recent {
         uint32_t rank;
         uint64_t when;
-    } * late; /* who died, and is not counted yet; the earliest first */
-    size_t nlate, size;
+    } * recent; /* who died, and is not counted yet; the earliest first */
+    size_t nrecent, size;
 };
 
 /* From the begin of a cut until it has been noticed, and one attempt to connect. */
@@ -41,88 +44,86 @@ static uint64_t noticed_in(const struct dht_node *node)
     return 2 * node->config.request_timeout + 1000000000u;
 }
 
-static bool make(struct dht_node *node)
-{
-    if (node->unrecovered == NULL)
-        node->unrecovered = calloc(1, sizeof(*node->unrecovered));
-    return node->unrecovered != NULL; /* else: as if nobody had died then */
-}
-
 static void unrecovered_add(struct dht_node *node, uint32_t rank)
 {
-    struct unrecovered *b = node->unrecovered;
+    struct unrecovered *u = node->unrecovered;
 
-    if (b->is == NULL)
-        b->is = calloc(node->config.nranks, sizeof(*b->is));
-    if (b->is == NULL || b->is[rank])
+    if (u->is == NULL)
+        u->is = calloc(node->config.nranks, sizeof(*u->is));
+    if (u->is == NULL || u->is[rank])
         return;
-    b->is[rank] = true;
-    b->n++;
+    u->is[rank] = true;
+    u->n++;
 }
 
 static void drop_old(struct dht_node *node)
 {
-    struct unrecovered *b = node->unrecovered;
+    struct unrecovered *u = node->unrecovered;
     uint64_t now = node->ops->now(node->arg);
     size_t old = 0;
 
-    while (old < b->nlate && b->late[old].when + noticed_in(node) < now)
+    while (old < u->nrecent && u->recent[old].when + noticed_in(node) < now)
         old++;
     if (old == 0)
         return;
-    b->nlate -= old;
-    memmove(b->late, b->late + old, b->nlate * sizeof(*b->late));
+    u->nrecent -= old;
+    memmove(u->recent, u->recent + old, u->nrecent * sizeof(*u->recent));
 }
 
-void unrecovered_died(struct dht_node *node, uint32_t rank)
+static void missing_died(struct dht_node *node, uint32_t rank)
 {
-    struct unrecovered *b;
+    struct unrecovered *u = node->unrecovered;
 
-    if (!make(node))
-        return;
-    b = node->unrecovered;
-    if (node->nmissing > 0 || node->nunsynced > 0) {
+    if (!tentative_all_synced(node)) {
         unrecovered_add(node, rank);
         return;
     }
     drop_old(node);
-    if (b->nlate == b->size) {
-        size_t size = 2 * b->size + 8;
-        struct late *late = realloc(b->late, size * sizeof(*late));
-        if (late == NULL)
+    if (u->nrecent == u->size) {
+        size_t size = 2 * u->size + 8;
+        struct recent *recent = realloc(u->recent, size * sizeof(*recent));
+        if (recent == NULL)
             return;
-        b->late = late;
-        b->size = size;
+        u->recent = recent;
+        u->size = size;
     }
-    b->late[b->nlate++] = (struct late){rank, node->ops->now(node->arg)};
+    u->recent[u->nrecent++] = (struct recent){rank, node->ops->now(node->arg)};
 }
 
-void unrecovered_missing(struct dht_node *node)
+static void one_more_missing(struct dht_node *node)
 {
-    struct unrecovered *b = node->unrecovered;
+    struct unrecovered *u = node->unrecovered;
 
-    if (b == NULL || b->nlate == 0)
-        return;
     drop_old(node);
-    for (size_t i = 0; i < b->nlate; i++)
-        unrecovered_add(node, b->late[i].rank);
-    b->nlate = 0;
+    for (size_t i = 0; i < u->nrecent; i++)
+        unrecovered_add(node, u->recent[i].rank);
+    u->nrecent = 0;
 }
 
-void unrecovered_look(struct dht_node *node)
+static void unrecovered_missing_changed(struct dht_node *node, uint32_t rank,
+                                        enum dht_missing was)
 {
-    struct unrecovered *b = node->unrecovered;
+    bool missing = node->missing[rank] != DHT_GONE;
 
-    if (b == NULL || b->n == 0 || node->nmissing > 0 || node->nunsynced > 0)
+    if (was != DHT_GONE && !missing)
+        missing_died(node, rank);
+    else if (was == DHT_GONE && missing)
+        one_more_missing(node);
+}
+
+static void unrecovered_all_synced(struct dht_node *node)
+{
+    struct unrecovered *u = node->unrecovered;
+
+    if (u->n == 0)
         return;
-    memset(b->is, 0, node->config.nranks * sizeof(*b->is));
-    b->n = 0;
+    memset(u->is, 0, node->config.nranks * sizeof(*u->is));
+    u->n = 0;
 }
 
 bool unrecovered_is(const struct dht_node *node, uint32_t rank)
 {
-    return node->unrecovered != NULL && node->unrecovered->n > 0 &&
-           node->unrecovered->is[rank];
+    return node->unrecovered->n > 0 && node->unrecovered->is[rank];
 }
 
 bool unrecovered_is_empty(const struct dht_node *node, uint32_t rank)
@@ -136,7 +137,7 @@ bool unrecovered_stands_in(const struct dht_node *node, const struct dht_key *ke
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n;
 
-    if (node->nmissing == 0 && (node->unrecovered == NULL || node->unrecovered->n == 0))
+    if (node->nmissing == 0 && node->unrecovered->n == 0)
         return false;
     n = node_homes_all(node, key, homes);
     for (unsigned i = 0; i < n; i++)
@@ -145,11 +146,43 @@ bool unrecovered_stands_in(const struct dht_node *node, const struct dht_key *ke
     return true;
 }
 
-void unrecovered_destroy(struct dht_node *node)
+static bool rank_live_or_lost(const void *arg, uint32_t rank)
+{
+    const struct dht_node *node = arg;
+
+    return node_rank_live(node, rank) || node_rank_missing(node, rank) ||
+           unrecovered_is(node, rank);
+}
+
+unsigned node_homes_all(const struct dht_node *node, const struct dht_key *key,
+                        uint32_t homes[DHT_REPLICAS_MAX])
+{
+    struct dht_ring ring = node->ring;
+
+    ring.live = rank_live_or_lost;
+    if (!tentative_all_synced(node)) /* else nobody is unrecovered, either */
+        ring.nfew = 0;               /* these are the live ones only */
+    return dht_homes_find(&ring, key, homes);
+}
+
+static int unrecovered_create(struct dht_node *node)
+{
+    node->unrecovered = calloc(1, sizeof(*node->unrecovered));
+    return node->unrecovered != NULL ? 0 : -1;
+}
+
+static void unrecovered_destroy(struct dht_node *node)
 {
     if (node->unrecovered == NULL)
         return;
     free(node->unrecovered->is);
-    free(node->unrecovered->late);
+    free(node->unrecovered->recent);
     free(node->unrecovered);
 }
+
+const struct node_module node_unrecovered_module = {
+    .create = unrecovered_create,
+    .destroy = unrecovered_destroy,
+    .missing_changed = unrecovered_missing_changed,
+    .all_synced = unrecovered_all_synced,
+};

@@ -5,11 +5,13 @@
  * is waited for there is one object beside the shard, whose records know nothing of it: it
  * is empty in jobs whose storage is not shared.
  */
-#include "dht/node_impl.h"
+#include "dht/node_writers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "dht/node_module.h"
 
 struct writer {
     uint32_t rank;
@@ -242,7 +244,7 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
     home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
 }
 
-void home_writing(struct dht_node *node, const struct net_msg *msg)
+static bool home_writing(struct dht_node *node, const struct net_msg *msg)
 {
     struct written *written;
 
@@ -272,9 +274,10 @@ void home_writing(struct dht_node *node, const struct net_msg *msg)
     default:
         break;
     }
+    return true;
 }
 
-void home_written(struct dht_node *node, const char *upath)
+void writers_published(struct dht_node *node, const char *upath)
 {
     struct written *written = written_find(node, upath);
 
@@ -288,7 +291,7 @@ void home_written(struct dht_node *node, const char *upath)
     written_free_empty(node, written);
 }
 
-void home_writers_rank_dead(struct dht_node *node, uint32_t rank)
+static void writers_rank_lost(struct dht_node *node, uint32_t rank)
 {
     struct written *written, *tmp;
 
@@ -306,7 +309,7 @@ void home_writers_rank_dead(struct dht_node *node, uint32_t rank)
     }
 }
 
-void home_writers_destroy(struct dht_node *node)
+static void writers_destroy(struct dht_node *node)
 {
     struct written *written, *tmp;
 
@@ -315,3 +318,14 @@ void home_writers_destroy(struct dht_node *node)
         written_free(node, written);
     }
 }
+
+static const struct node_message messages[] = {
+    {NET_MSG_WRITING, true, home_writing},
+    {0},
+};
+
+const struct node_module node_writers_module = {
+    .messages = messages,
+    .destroy = writers_destroy,
+    .rank_lost = writers_rank_lost,
+};

@@ -1,0 +1,178 @@
+/*
+ * dht/node_core.h - what all parts of a node stand on: who lives and is a home, timers, the
+ * queue of what is ready, messages, and whom an operation has asked; private to dht/
+ *
+ * Messages to self and completions go through one queue, which is emptied at the end of
+ * dht_node_receive() and in dht_node_tick(), so no callback runs inside the call that
+ * started its operation and no state machine is entered twice. What a callback starts joins
+ * the queue; a bound on one round lets the loop breathe.
+ *
+ * Requests carry an id that starts at incarnation << 40, so an answer to an earlier member
+ * of this rank matches nothing. An answer counts only from a rank that was asked under that
+ * id and has not answered.
+ *
+ * Liveness is kept as the number of each rank's last death. What a home acknowledged is
+ * valid as long as it has not died since: a death costs no walk over what we have
+ * published.
+ */
+#ifndef DYAD_DHT_NODE_CORE_H
+#define DYAD_DHT_NODE_CORE_H
+
+/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "dht/node.h"
+
+#define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
+#define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
+#define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
+#define DHT_REPAIR_WINDOW 64 /* republications in flight */
+
+/* Timers of one class all run for the same time, so each class is a list in order of
+ * expiry. */
+enum timer_class {
+    TIMER_PUBLISH, /* a home may wait for holders before it answers */
+    TIMER_LOOKUP,
+    TIMER_RETRY,
+    TIMER_AGAIN,      /* a negative answer that may not be true */
+    TIMER_INVALIDATE, /* half of invalidate_timeout */
+    TIMER_INSTEAD,    /* DHT_INSTEAD_MAX of them are the other half */
+    TIMER_SWEEP,
+    TIMER_NOTED,
+    TIMER_REFRESH,
+    TIMER_LEASE, /* a part of config.lease */
+    TIMER_CLASSES
+};
+
+struct timer {
+    struct timer *prev, *next;
+    uint64_t when;
+    void (*fn)(struct dht_node *node, struct timer *timer);
+    enum timer_class class;
+    bool active;
+};
+
+/* Something to be done from dht_node_tick() or _receive(), first come, first served. */
+struct ready {
+    struct ready *prev, *next;
+    void (*fn)(struct dht_node *node, struct ready *ready);
+    bool queued;
+};
+
+/* A rank that an operation has asked. */
+struct ask {
+    uint64_t sent;
+    uint32_t rank;
+    bool pending;   /* no answer yet */
+    bool answered;  /* publish: acknowledged; lookup: nothing there */
+    bool tentative; /* lookup: as far as it knows */
+    bool failed;    /* silent, dead or in error: passed over */
+    bool refused;   /* ... it said so: it is no home */
+    bool wait;      /* it was asked to keep a waiter */
+    bool waiter;    /* it keeps one */
+};
+
+struct asks {
+    unsigned n;
+    struct ask ask[DHT_ASK_MAX];
+};
+
+struct dht_node {
+    struct dht_node_config config;
+    const struct dht_node_ops *ops;
+    void *arg;
+    const struct node_module *const *modules; /* NULL ends them */
+    struct dht_ring ring;
+    struct dht_shard *shard;
+    struct dht_node_stats stats;
+
+    /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
+    uint32_t *death;
+    uint32_t epoch;                    /* deaths so far */
+    uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
+    uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
+    uint32_t nmissing;                 /* not DHT_GONE */
+    bool joining;                      /* what belongs to us may not be here yet */
+    bool leaving;                      /* no home any more in our own eyes */
+
+    uint64_t last_id;
+    struct timer *timers[TIMER_CLASSES];
+    uint64_t armed; /* what the user's timer is set to */
+    struct ready *ready;
+    bool running; /* in node_run() */
+
+    struct owns *owns; /* node_own.h: what is ours, and is published or withdrawn */
+    struct dht_lookup *lookups; /* node_lookup.h: all but those that are done */
+    struct dht_lookup *lookups_by_id;
+
+    /* Of one module each, which alone knows what is in it. */
+    struct copies *copies;
+    struct incomings *incomings;
+    struct invalidation *invalidations; /* by id */
+    struct leave *leave;
+    struct lookup_cache *cache;
+    struct noted *noted; /* node_record.c: by record */
+    struct resyncs *resyncs;
+    struct dht_settle *settles;
+    struct tentative *tentative;
+    struct unrecovered *unrecovered;
+    struct writings *writings;
+    struct written *written;  /* by upath */
+    struct timer sweep_timer; /* node_home.c */
+    uint64_t *lost_at;        /* node_lease.c; [rank]; NULL: none yet */
+};
+
+void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);
+void node_timer_stop(struct dht_node *node, struct timer *timer);
+/* This process did not run for so long. */
+void node_timers_stood_still(struct dht_node *node, uint64_t ns);
+/* The end: what is freed after it is not taken out of the lists, which several parts share.
+ */
+void node_timers_forget(struct dht_node *node);
+
+void node_ready_push(struct dht_node *node, struct ready *ready,
+                     void (*fn)(struct dht_node *node, struct ready *ready));
+void node_ready_remove(struct dht_node *node, struct ready *ready);
+/* Remove and free() all that have this fn. */
+void node_ready_free(struct dht_node *node,
+                     void (*fn)(struct dht_node *node, struct ready *ready));
+
+/* Tell the user when to call next. */
+void node_rearm(struct dht_node *node);
+/* Do what is queued, then what else fits in. What has expired. */
+void node_run(struct dht_node *node);
+void node_run_timers(struct dht_node *node);
+
+uint64_t node_next_id(struct dht_node *node);
+/* To any rank; to self through the queue. 0 or -1. */
+int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
+/* As a home. */
+void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                        const struct dyad_entry *entry);
+/* The rank has not answered in time. */
+void node_silent(struct dht_node *node, uint32_t rank);
+/* Messages to self that are on their way. */
+void node_core_destroy(struct dht_node *node);
+
+bool node_rank_live(const void *arg, uint32_t rank);
+/* Not live, and not known to be gone. */
+bool node_rank_missing(const struct dht_node *node, uint32_t rank);
+/* Neither: what it holds is nobody's any more, or its successor's. Not so of one that may
+ * only be stopped, or beyond a cut: nobody takes over what it has, so others of its node
+ * must be asked in its place at each version. */
+bool node_rank_gone(const struct dht_node *node, uint32_t rank);
+/* Keep nlive and few after a change; the death table says what holds now. */
+void node_few_update(struct dht_node *node, uint32_t rank, bool live);
+/* Homes of a key without those that `asks` (may be NULL) has passed over. */
+unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
+                    const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
+
+struct ask *asks_find(struct asks *asks, uint32_t rank);
+/* The rank's slot, made if need be. NULL: all are taken. */
+struct ask *asks_get(struct asks *asks, uint32_t rank);
+bool asks_pending(const struct asks *asks);
+void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now);
+
+#endif

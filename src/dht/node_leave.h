@@ -1,0 +1,19 @@
+/*
+ * dht/node_leave.h - records that go to other homes: of a rank that leaves in order, of
+ * what a newcomer waits for, of what the dead have left; private to dht/
+ */
+#ifndef DYAD_DHT_NODE_LEAVE_H
+#define DYAD_DHT_NODE_LEAVE_H
+
+#include "dht/node_core.h"
+
+/* Records of the shard are still to be passed on. */
+bool leave_has_more(const struct dht_node *node);
+/* Ranks have died: pass on what they have published. */
+void leave_orphans_published(struct dht_node *node);
+/* As a home we took a newer version. */
+void leave_note(struct dht_node *node, const struct dyad_entry *entry);
+/* True: we are no home any more, and said so. */
+bool leave_refuses(struct dht_node *node, const struct net_msg *msg);
+
+#endif

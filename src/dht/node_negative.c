@@ -1,0 +1,78 @@
+/*
+ * dht/node_negative.c - is a negative answer sure?
+ *
+ * What takes the place of a home may know nothing yet, or be on the wrong side of a cut. So
+ * a "no" is believed only if one says so that has been a home all along. Where none of them
+ * can be reached it is asked again for request_timeout (owners that know of a death publish
+ * again at once), and then the answer is that nobody can say: EHOSTUNREACH. A wait, which a
+ * tombstone would end, goes on until it is known to be in force. What a tentative home does
+ * have may be superseded: the others are asked for something newer, as after a negative
+ * answer.
+ *
+ * A tombstone is a "no", too: who has stood in for homes keeps what they were not told of,
+ * and when they fall silent is asked once more.
+ */
+#include "dht/node_negative.h"
+
+#include "dht/node_tentative.h"
+#include "dht/node_unrecovered.h"
+
+/* The rule. A "no" is sure
+ *
+ * 1. if it is a tombstone, which is news where a home has it and may be an old story where
+ *    those are silent: no answer was tentative, we are on the bigger side, and one of the
+ *    homes as they are now has answered, or none of them is silent;
+ *
+ * 2. or if one has answered that would know: one of the homes as they would be if all who
+ *    are missing or unrecovered lived (node_homes_all()), whose answer was not tentative
+ * (it was cut off, or somebody who was cut off has not told it yet what it published
+ *    meanwhile) and that has not come back with an empty shard; and we are on the bigger
+ *    side, for whoever answers is on ours. With DHT_LOOKUP_SURE also each other of these
+ *    homes has answered that is not known to be lost: one that is silent may be so because
+ *    we are cut off with those that have answered.
+ *
+ * Else it is tentative if one of these homes may yet answer for sure: it lives and is not
+ * this rank, which has answered; or it is missing and may be back soon; or it is
+ * unrecovered, or we are on the smaller side or tentative ourselves, and that may end soon.
+ * And else it is unknown. */
+enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
+{
+    const enum dht_side side = tentative_side(node);
+    bool known = false, silent = false, answered = false, soon = false;
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n;
+
+    if (l->best.state == DYAD_ENTRY_WITHDRAWN && !l->tentative && side == DHT_SIDE_BIGGER) {
+        n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
+        for (unsigned i = 0; i < n; i++) {
+            const struct ask *ask = asks_find(&l->asks, homes[i]);
+            answered |= ask != NULL && ask->answered;
+            silent |= ask != NULL && ask->failed && !ask->refused;
+        }
+        if (answered || !silent)
+            return NEGATIVE_SURE;
+    }
+
+    silent = false;
+    n = node_homes_all(node, &l->key, homes);
+    for (unsigned i = 0; i < n; i++) {
+        const struct ask *ask = asks_find(&l->asks, homes[i]);
+        bool live = node_rank_live(node, homes[i]);
+        answered = ask != NULL && ask->answered;
+        silent |= live && !answered;
+        if (answered && !ask->tentative && side == DHT_SIDE_BIGGER &&
+            !unrecovered_is_empty(node, homes[i]))
+            known = true;
+        else if (unrecovered_is(node, homes[i]))
+            soon |= tentative_may_end(node);
+        else if (homes[i] != node->config.self || !answered)
+            soon |= live || node->missing[homes[i]] == DHT_MISSING;
+    }
+    if (known && ((l->flags & DHT_LOOKUP_SURE) == 0 || !silent))
+        return NEGATIVE_SURE;
+    if (known)
+        return NEGATIVE_TENTATIVE;
+    if (side == DHT_SIDE_SMALLER || (tentative_is(node) && !soon))
+        soon = tentative_may_end(node);
+    return soon ? NEGATIVE_TENTATIVE : NEGATIVE_UNKNOWN;
+}

@@ -1,0 +1,22 @@
+/*
+ * dht/node_proxy.h - the publisher's part: a live rank of its node is invalidated in place
+ * of a holder that no home can know of; private to dht/
+ */
+#ifndef DYAD_DHT_NODE_PROXY_H
+#define DYAD_DHT_NODE_PROXY_H
+
+#include "dht/node_own.h"
+
+/* All homes that could be asked have answered: have somebody see to what those have that
+ * could not. True: that is waited for. */
+bool proxy_see_to(struct dht_node *node, struct publish *op);
+/* The publish ends, or begins anew with another version. */
+void proxy_forget(struct dht_node *node, struct publish *op);
+/* op->proxy_timer has expired. */
+void proxy_timeout(struct dht_node *node, struct publish *op);
+/* That rank is dead: was it asked in the place of another? */
+bool proxy_rank_dead(struct dht_node *node, struct publish *op, uint32_t rank);
+/* Did anything come of it? */
+bool proxy_reply(struct dht_node *node, struct publish *op, const struct net_msg *msg);
+
+#endif

@@ -1,0 +1,280 @@
+/*
+ * dht/node_resync.c - after a link was broken: what was published meanwhile is brought, and
+ * the other end is told when it has all
+ *
+ * Each end of a link that was broken and is whole again asks the other (SETTLE), and is
+ * told (SETTLED) when a review of what the other owns, begun after it knew of us again, is
+ * over and every entry of which we are a home has been acknowledged. Until then we answer
+ * with NET_LOOKUP_UNSURE (node_tentative.c).
+ *
+ * A rank that joins when others have published before (a new image, or one that comes into
+ * a session) has an empty shard: there, too, everybody's word is missing until it is given
+ * (dht_node_set_untold()).
+ *
+ * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
+ * rank that is known to be gone, has left, or comes as another incarnation owes nothing
+ * (what that has on its disk it publishes as it joins); one that is missing again owes it
+ * only if we are, or were, the smaller side. And a lookup asks for request_timeout at most.
+ *
+ * SETTLE has as its id the number of the death that the asker counted, so an answer from
+ * before another loss is not taken for one from after it.
+ */
+#include <stdlib.h>
+
+#include "dht/node_leave.h"
+#include "dht/node_module.h"
+#include "dht/node_own.h"
+#include "dht/node_tentative.h"
+
+/* A rank that has asked us. */
+struct resync {
+    struct resync *prev, *next;
+    uint32_t rank;
+    uint64_t id, moment;
+    bool again; /* something of ours did not get there: after the next review */
+};
+
+struct resyncs {
+    struct resync *asked; /* by others */
+    bool ask_soon;        /* others, at the end of this turn */
+    struct timer timer;
+};
+
+static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
+{
+    struct net_msg msg = {
+        .type = NET_MSG_SETTLE, .flags = flags, .id = dht_node_losses(node, rank)};
+
+    node_send(node, rank, &msg); /* if it fails: resync_timer() */
+    if (!node->resyncs->timer.active)
+        node_timer_start(node, &node->resyncs->timer, TIMER_RETRY);
+}
+
+/* Whose word is missing only here has missed nothing of ours. */
+static void ask_all(struct dht_node *node)
+{
+    for (uint32_t r = 0; tentative_any_asked(node) && r < node->config.nranks; r++)
+        if ((tentative_owed(node, r) & OWED_ASKED) != 0 && node_rank_live(node, r))
+            resync_ask(node, r,
+                       (tentative_owed(node, r) & OWED_BACK) != 0 ? 0 : NET_SETTLE_TOO);
+}
+
+static void resync_timer(struct dht_node *node, struct timer *timer)
+{
+    (void)timer;
+    /* One that is merely slow answers the PING that follows. */
+    for (uint32_t r = 0; tentative_any_asked(node) && r < node->config.nranks; r++)
+        if ((tentative_owed(node, r) & OWED_ASKED) != 0 && node_rank_live(node, r))
+            node_silent(node, r);
+    ask_all(node);
+}
+
+static struct resync *resync_find(struct dht_node *node, uint32_t rank)
+{
+    struct resync *s;
+
+    DL_FOREACH(node->resyncs->asked, s)
+    {
+        if (s->rank == rank)
+            return s;
+    }
+    return NULL;
+}
+
+static void resync_drop(struct dht_node *node, uint32_t rank)
+{
+    struct resync *s = resync_find(node, rank);
+
+    if (s == NULL)
+        return;
+    DL_DELETE(node->resyncs->asked, s);
+    free(s);
+}
+
+static void resync_begin(struct dht_node *node, struct resync *s)
+{
+    s->moment = node->last_id;
+    dht_node_pass_on(node, s->rank);
+    own_review(node, false); /* what failed to get there before has its turn now */
+    node_rearm(node);
+}
+
+/* --- what is known of a rank --- */
+
+static void resync_missing_changed(struct dht_node *node, uint32_t rank,
+                                   enum dht_missing was)
+{
+    (void)was;
+    if (node->missing[rank] == DHT_GONE)
+        resync_drop(node, rank);
+}
+
+static void resync_rank_back(struct dht_node *node, uint32_t rank)
+{
+    struct resync *s = resync_find(node, rank);
+
+    if (!tentative_not_missing(node, rank))
+        return;
+    if (s != NULL)
+        resync_begin(node, s);
+    tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_BACK);
+    if ((tentative_owed(node, rank) & OWED_BACK) != 0)
+        resync_ask(node, rank, 0);
+}
+
+static void resync_rank_lost(struct dht_node *node, uint32_t rank)
+{
+    bool was = tentative_is(node);
+    bool gone = !node_rank_missing(node, rank);
+
+    /* What it has asked stays asked: it may have noticed before we do, and not ask again.
+     */
+    if (gone)
+        resync_drop(node, rank);
+    tentative_set_owed(node, rank,
+                       gone ? 0 : tentative_owed(node, rank) & ~(unsigned)OWED_BACK);
+    tentative_look(node, was);
+}
+
+/* Asked at the end of this turn: who is said to be untold is often about to be dead. */
+void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+{
+    bool was = tentative_is(node);
+
+    if (rank >= node->config.nranks || rank == node->config.self)
+        return;
+    tentative_set_owed(node, rank,
+                       untold ? tentative_owed(node, rank) | OWED_JOINED
+                              : tentative_owed(node, rank) & ~(unsigned)OWED_JOINED);
+    node->resyncs->ask_soon |= untold;
+    tentative_look(node, was);
+    node_rearm(node);
+}
+
+/* --- SETTLE and its answer --- */
+
+static bool resync_request(struct dht_node *node, const struct net_msg *msg)
+{
+    uint32_t rank = msg->source;
+    struct resync *s = resync_find(node, rank);
+
+    /* It has taken us for dead. Mostly we know; if not, we may have missed something, too.
+     */
+    if ((msg->flags & NET_SETTLE_TOO) == 0 && node_rank_live(node, rank) &&
+        (tentative_owed(node, rank) & OWED_BACK) == 0 && s == NULL) {
+        tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_BACK);
+        resync_ask(node, rank, NET_SETTLE_TOO);
+    }
+    if (s == NULL) {
+        s = calloc(1, sizeof(*s));
+        if (s == NULL)
+            return true; /* it asks again */
+        DL_APPEND(node->resyncs->asked, s);
+        s->rank = rank;
+        resync_begin(node, s);
+    }
+    s->id = msg->id;
+    return true;
+}
+
+static bool resync_done(struct dht_node *node, const struct net_msg *msg)
+{
+    if ((tentative_owed(node, msg->source) & OWED_ASKED) == 0 ||
+        msg->id != dht_node_losses(node, msg->source))
+        return true;
+    tentative_set_owed(node, msg->source, 0);
+    tentative_look(node, true);
+    return true;
+}
+
+static void resync_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
+{
+    struct resync *s = resync_find(node, rank);
+
+    if (s == NULL)
+        return;
+    s->again = true;
+    /* Begun before it was lost: nothing else need happen now that begins a review. What the
+     * review begins is later, so this comes to an end. */
+    if (id <= s->moment && node_rank_live(node, rank)) {
+        own_review(node, false);
+        node_rearm(node);
+    }
+}
+
+static void resync_review_begins(struct dht_node *node)
+{
+    struct resync *s;
+
+    DL_FOREACH(node->resyncs->asked, s)
+    {
+        s->again = false;
+        s->moment = node->last_id;
+    }
+}
+
+static void resync_step(struct dht_node *node)
+{
+    struct resync *s, *tmp;
+
+    if (node->resyncs->ask_soon) {
+        node->resyncs->ask_soon = false;
+        ask_all(node);
+    }
+    DL_FOREACH_SAFE(node->resyncs->asked, s, tmp)
+    {
+        struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
+        if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
+            !own_all_in_place(node, s->moment))
+            continue;
+        DL_DELETE(node->resyncs->asked, s);
+        node_send(node, s->rank, &msg); /* if it fails it asks again */
+        free(s);
+    }
+}
+
+static bool resync_has_step(const struct dht_node *node)
+{
+    return node->resyncs->ask_soon;
+}
+
+static int resync_create(struct dht_node *node)
+{
+    node->resyncs = calloc(1, sizeof(*node->resyncs));
+    if (node->resyncs == NULL)
+        return -1;
+    node->resyncs->timer.fn = resync_timer;
+    return 0;
+}
+
+static void resync_destroy(struct dht_node *node)
+{
+    struct resync *s, *tmp;
+
+    if (node->resyncs == NULL)
+        return;
+    DL_FOREACH_SAFE(node->resyncs->asked, s, tmp)
+    {
+        free(s);
+    }
+    free(node->resyncs);
+}
+
+static const struct node_message messages[] = {
+    {NET_MSG_SETTLE, false, resync_request},
+    {NET_MSG_SETTLED, false, resync_done},
+    {0},
+};
+
+const struct node_module node_resync_module = {
+    .messages = messages,
+    .create = resync_create,
+    .destroy = resync_destroy,
+    .rank_lost = resync_rank_lost,
+    .rank_back = resync_rank_back,
+    .missing_changed = resync_missing_changed,
+    .has_step = resync_has_step,
+    .step = resync_step,
+    .review_begins = resync_review_begins,
+    .publish_failed = resync_publish_failed,
+};
