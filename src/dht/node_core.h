@@ -104,7 +104,7 @@ struct dht_node {
     bool running; /* in node_run() */
 
     struct owns *owns; /* node_own.h: what is ours, and is published or withdrawn */
-    struct dht_lookup *lookups; /* node_lookup.h: all but those that are done */
+    struct dht_lookup *lookups; /* node_lookup_ask.h: all but those that are done */
     struct dht_lookup *lookups_by_id;
 
     /* Of one module each, which alone knows what is in it. */

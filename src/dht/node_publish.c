@@ -17,7 +17,7 @@
  * above the earlier one, as far as the nodes' clocks agree.
  *
  * A home that is silent or dead is passed over: the homes are found again without it, and
- * who is new among them is asked. What comes to it later: node_own.c. What it has itself
+ * who is new among them is asked. What comes to it later: node_review.c. What it has itself
  * that is older, others of its node see to: node_proxy.c.
  *
  * An owner that is refused in a republication has been superseded while it was out of

@@ -38,7 +38,7 @@ struct dht_record {
     struct dht_directory *dir;  /* index.c; NULL: it is in no listing */
     struct dht_record *dir_prev, *dir_next;
     uint64_t dir_number;
-    void *user; /* of the module that uses the shard (node_home.c); NULL at first */
+    void *user; /* of the module that uses the shard (node_invalidate.c); NULL at first */
     char upath[];
 };
 

@@ -90,7 +90,7 @@ enum net_msg_type {
                               entry.version, and did not end it */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
                               = NET_WRITING_*, with NET_WRITING_PRODUCER; length = mark */
-    /* after a link was broken and is whole again (dht/node_doubt.c) */
+    /* after a link was broken and is whole again (dht/node_resync.c) */
     NET_MSG_SETTLE,  /* flags; tell me when what you own is with me -> SETTLED when it is */
     NET_MSG_SETTLED, /* its reply */
     /* in a session directory (engine/membership/nested.c): offset = the place of the member

@@ -6,7 +6,7 @@
  * session look there before they ask.  What a member has put lives no longer than the
  * member: its death, of whatever kind, makes all of it void before anybody outside of the
  * node can know of the death.  When an answer is true at all is for the caller to say
- * (dht/node_kept.c).
+ * (dht/node_lookup_cache.c).
  *
  * The functions of one object are for one thread, the one that made it: its end counts as
  * the member's.  Different objects, of one process or of many, may be used at once; nobody

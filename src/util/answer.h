@@ -1,8 +1,8 @@
 /*
  * util/answer.h - the answer of a look-up that other members of the node may use
  *
- * Made and judged by the table's code (dht/node_kept.c says when it is true), kept by the
- * store (store/cache_table.h).  Plain data, no locking.
+ * Made and judged by the table's code (dht/node_lookup_cache.c says when it is true), kept
+ * by the store (store/cache_table.h).  Plain data, no locking.
  */
 #ifndef DYAD_UTIL_ANSWER_H
 #define DYAD_UTIL_ANSWER_H

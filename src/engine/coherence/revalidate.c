@@ -12,7 +12,7 @@
  * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
  * a copy is looked up on and on (retry_queue.c), after pauses that double from SETTLE: a
  * home that cannot say anything now may be able to without any rank being lost or found, as
- * when another rank has told it what it had missed (dht/node_doubt.c). The next change of
+ * when another rank has told it what it had missed (dht/node_resync.c). The next change of
  * one of its homes makes it due at once. It ends when the copy is no more, or has been
  * compared.
  *

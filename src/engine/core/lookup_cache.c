@@ -2,10 +2,11 @@
  * lookup_cache.c - the answers that the members of a node share: between the table and the
  * disk
  *
- * dht/node_kept.c says when an answer is true, store/cache_table.c how it is shared. Here
- * is said between whom: members of one session that have the same managed directory. What
- * makes a session is what makes a rank's number mean the same rank: the job, this launch of
- * it (a job's name comes again), and the name under which its members find each other.
+ * dht/node_lookup_cache.c says when an answer is true, store/cache_table.c how it is
+ * shared. Here is said between whom: members of one session that have the same managed
+ * directory. What makes a session is what makes a rank's number mean the same rank: the
+ * job, this launch of it (a job's name comes again), and the name under which its members
+ * find each other.
  */
 #include <stdio.h>
 #include <string.h>

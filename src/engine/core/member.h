@@ -28,9 +28,9 @@
 #define MEMBER_SERVE_BUFFERS 16
 /* Seconds after which a waiting look-up asks its homes again. */
 #define MEMBER_ASK_AGAIN 5.0
-/* Seconds for which the answer of a look-up may be kept (dht/node_kept.c), or half of
- * DYAD_PEER_TIMEOUT if that is less, for a home waits no longer than that for a holder: so
- * long a rank that its homes have lost sight of may be told what is not so any more. */
+/* Seconds for which the answer of a look-up may be kept (dht/node_lookup_cache.c), or half
+ * of DYAD_PEER_TIMEOUT if that is less, for a home waits no longer than that for a holder:
+ * so long a rank that its homes have lost sight of may be told what is not so any more. */
 #define MEMBER_KEEP 2.0
 /* Seconds between the slow rounds in which a rank tells the homes again what it has
  * published. */

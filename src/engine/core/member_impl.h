@@ -52,7 +52,7 @@ static inline uint64_t seconds_ns(double seconds)
 }
 
 /* ns for which a home's answer counts for a holder of a copy: it waits longer for one that
- * is silent (dht/node_told.c). */
+ * is silent (dht/node_invalidate.c). */
 static inline uint64_t member_lease(const struct member *member)
 {
     return seconds_ns(member->config->peer_timeout) / 2;

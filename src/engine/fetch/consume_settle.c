@@ -2,7 +2,7 @@
  * consume_settle.c - a consume on storage that other nodes see, and may write to
  *
  * What is here may be half written by another node, whose marks we do not see: the homes
- * are asked (dht/node_writing.c), and the question stays with them until nobody writes it,
+ * are asked (dht/node_settle.c), and the question stays with them until nobody writes it,
  * or who did is gone. And what was published may not be seen here yet.
  */
 #include <errno.h>

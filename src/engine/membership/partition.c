@@ -2,11 +2,11 @@
  * partition.c - which side of a cut this rank is on
  *
  * The smaller side of a cut must not say that something is not published, the bigger one
- * must be able to: a job that has lost a node goes on (dht/node_doubt.c). A rank cannot see
- * a cut, only who is missing (unreachable.c). What is counted is nodes: those that somebody
- * is missing of and nobody has been heard of since the last loss, against those that were
- * heard of since, with our own. Unless these are more we may be on the smaller side. Half
- * and half is no majority: of two nodes both say that they do not know.
+ * must be able to: a job that has lost a node goes on (dht/node_tentative.c). A rank cannot
+ * see a cut, only who is missing (unreachable.c). What is counted is nodes: those that
+ * somebody is missing of and nobody has been heard of since the last loss, against those
+ * that were heard of since, with our own. Unless these are more we may be on the smaller
+ * side. Half and half is no majority: of two nodes both say that they do not know.
  *
  * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
  * at a time. Until their answers can change nothing any more the side is unknown: so the

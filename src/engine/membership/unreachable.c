@@ -27,7 +27,7 @@
  *   joined anew beyond a cut), the launcher is asked (unjoined.c); that nobody listens at
  *   such an address proves nothing.
  * - What is lost and not gone is missing, for however long: the table does not believe
- *   negative answers that only its stand-ins give (dht/node_lookup.c), and that nobody is
+ *   negative answers that only its stand-ins give (dht/node_negative.c), and that nobody is
  *   left who could publish is not said as long as somebody is missing who could. Which side
  *   of a cut has more ranks does not matter here; both may be wrong about what the other
  *   has. (It does for "not published": partition.c.)
