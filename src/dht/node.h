@@ -196,7 +196,7 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
 /* How often the rank was taken for dead here; a number that rises each time. */
 uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank);
 /* May this rank, as a home, have missed something? Is it known to be on the bigger side? */
-bool dht_node_is_unsure(const struct dht_node *node);
+bool dht_node_is_tentative(const struct dht_node *node);
 bool dht_node_is_bigger_side(const struct dht_node *node);
 /* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
  * people. */
@@ -248,8 +248,8 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side);
 void dht_node_side_lasts(struct dht_node *node);
 /* We have joined without the word of this rank that what belongs to us is with us. Until
  * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
- * published" is not believed (node_tentative.c). `untold` false: it has given it. */
-void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold);
+ * published" is not believed (node_tentative.c). `unsynced` false: it has given it. */
+void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 

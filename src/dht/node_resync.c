@@ -9,7 +9,7 @@
  *
  * A rank that joins when others have published before (a new image, or one that comes into
  * a session) has an empty shard: there, too, everybody's word is missing until it is given
- * (dht_node_set_untold()).
+ * (dht_node_set_unsynced()).
  *
  * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
@@ -136,17 +136,17 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
     tentative_look(node, was);
 }
 
-/* Asked at the end of this turn: who is said to be untold is often about to be dead. */
-void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+/* Asked at the end of this turn: who is said to be unsynced is often about to be dead. */
+void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 {
     bool was = tentative_is(node);
 
     if (rank >= node->config.nranks || rank == node->config.self)
         return;
     tentative_set_owed(node, rank,
-                       untold ? tentative_owed(node, rank) | OWED_JOINED
-                              : tentative_owed(node, rank) & ~(unsigned)OWED_JOINED);
-    node->resyncs->ask_soon |= untold;
+                       unsynced ? tentative_owed(node, rank) | OWED_JOINED
+                                : tentative_owed(node, rank) & ~(unsigned)OWED_JOINED);
+    node->resyncs->ask_soon |= unsynced;
     tentative_look(node, was);
     node_rearm(node);
 }

@@ -168,7 +168,7 @@ void dht_node_side_lasts(struct dht_node *node)
     node_rearm(node);
 }
 
-bool dht_node_is_unsure(const struct dht_node *node)
+bool dht_node_is_tentative(const struct dht_node *node)
 {
     return tentative_is(node) || node->joining || node->leaving;
 }

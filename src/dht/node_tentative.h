@@ -10,7 +10,7 @@
 enum owed {
     OWED_BACK = 1,   /* live again: it has our SETTLE */
     OWED_MISSED = 2, /* it was missing while we may have been the smaller side */
-    OWED_JOINED = 4, /* dht_node_set_untold(); asked as soon as it is live */
+    OWED_JOINED = 4, /* dht_node_set_unsynced(); asked as soon as it is live */
 };
 
 #define OWED_ASKED ((unsigned)(OWED_BACK | OWED_JOINED))

@@ -103,7 +103,7 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
      * been replaced, and ranks that never join would be waited for.) */
     for (uint32_t r = 0;
          run_of(member)->table_own && job->nranks <= PREFETCH_RANKS && r < job->nranks; r++)
-        dht_node_set_untold(member->dht, r, true);
+        dht_node_set_unsynced(member->dht, r, true);
     n = net_peer_encode(&member->self, 1, blob, sizeof(blob));
     if (n < 0 || boot_pmix_commit(member->pmix, blob, (size_t)n) < 0) {
         log_error("cannot give this rank's address to the launcher: %m");

@@ -192,7 +192,7 @@ static void ask_for_words(struct member *member)
     for (uint32_t r = 0; r < member->job->nranks; r++)
         if (r != member->self.rank && dht_node_is_live(member->dht, r) &&
             net_worker_heard_at(member->worker, r))
-            dht_node_set_untold(member->dht, r, true);
+            dht_node_set_unsynced(member->dht, r, true);
 }
 
 /* Others may have taken us for dead, or been lost. What they sent is still unread. */
@@ -287,7 +287,7 @@ static bool ping_received(struct member *member, const struct net_msg *msg, void
 
     (void)payload;
     (void)len;
-    if (dht_node_is_unsure(member->dht))
+    if (dht_node_is_tentative(member->dht))
         pong.flags |= NET_PONG_UNSURE;
     if (!dht_node_is_live(member->dht, msg->source))
         pong.flags |= NET_PONG_UNKNOWN;

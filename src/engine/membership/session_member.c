@@ -9,7 +9,7 @@
  * every entry of its own for which we are a home now has been acknowledged by us; until
  * then a look-up of ours could say of a published file that there is none. Who dies or is
  * silent for DYAD_PEER_TIMEOUT is not waited for; the table knows that his word is missing
- * (dht_node_set_untold()), and asks for it when he is there. Of two who join at once
+ * (dht_node_set_unsynced()), and asks for it when he is there. Of two who join at once
  * at least one finds the other, as each reads the directory after its own entry is there;
  * neither's JOIN waits for the other to have joined.
  *
@@ -272,7 +272,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
     else if (!old && !unread && error != EHOSTUNREACH)
         lost_gone(member, slot);
     if (unread && s->asked[slot])
-        dht_node_set_untold(member->dht, slot, true);
+        dht_node_set_unsynced(member->dht, slot, true);
     if (!up)
         answered(member, slot);
     free(peer);
@@ -301,7 +301,7 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
         s->down[slot] = peer->incarnation + 1;
     /* It may have published what we are home to, and cannot say so. */
     if (s->asked && s->asked[slot] && !never_there)
-        dht_node_set_untold(member->dht, slot, true);
+        dht_node_set_unsynced(member->dht, slot, true);
     if (s->entry[slot] && !s->unread[slot])
         boot_session_lost(s->boot, slot, s->entry[slot] - 1);
     if (s->end && (never_there || s->end[slot] == MEMBER_ENDED))
@@ -418,7 +418,7 @@ static bool session_receive(struct member *member, const struct net_msg *msg,
         join_received(member, msg);
         return true;
     case NET_MSG_JOINED:
-        dht_node_set_untold(member->dht, msg->source, msg->status != 0);
+        dht_node_set_unsynced(member->dht, msg->source, msg->status != 0);
         answered(member, msg->source);
         return true;
     case NET_MSG_LEAVE:
@@ -497,7 +497,7 @@ static void session_look(void *arg)
                 log_warn("%s does not answer: joined without it",
                          member_describe(member, r));
             if (s->asked[r])
-                dht_node_set_untold(member->dht, r, true);
+                dht_node_set_unsynced(member->dht, r, true);
             s->asked[r] = false;
         }
         s->nasked = 0;

@@ -293,7 +293,7 @@ static void event_joining(struct churn_net *net, struct churn_rank *newcomer)
             continue;
         all = false;
         if (late)
-            dht_node_set_untold(newcomer->node, i, true);
+            dht_node_set_unsynced(newcomer->node, i, true);
     }
     if (!all && !late) {
         heap_push(net, event_make(net, EVENT_JOINING, net->now + JOIN_LOOK, newcomer->rank,

@@ -443,8 +443,8 @@ static void test_silent(void **state)
     key = key_of(net, 0, BIT(0), 0);
     for (uint32_t other = 0; other < 2; other++)
         net->cut[2][other] = net->cut[other][2] = true;
-    dht_node_set_untold(node, 1, true);
-    dht_node_set_untold(node, 2, true);
+    dht_node_set_unsynced(node, 1, true);
+    dht_node_set_unsynced(node, 2, true);
     fake_net_run(net, 4 * SEC); /* not before the time for an answer is over */
     assert_int_equal(net->rank[0].nsilent[2], 0);
     fake_net_run(net, 2 * SEC);
@@ -487,7 +487,7 @@ static int orphan_run(unsigned key)
         for (uint32_t other = 0; other < 7; other++) /* JOIN */
             if (other != at && other != rank && net->rank[other].node != NULL)
                 dht_node_pass_on(net->rank[other].node, rank);
-        dht_node_set_untold(net->rank[rank].node, at, true);
+        dht_node_set_unsynced(net->rank[rank].node, at, true);
         see(net, rank, at, false);
         see(net, at, rank, false);
     }
@@ -554,7 +554,7 @@ static void test_settled_covers_many(void **state)
     }
     fake_net_kill(net, 2, true);
     fake_net_revive(net, 1, true);
-    dht_node_set_untold(net->rank[1].node, 0, true);
+    dht_node_set_unsynced(net->rank[1].node, 0, true);
     for (int i = 0; i < 10000 && net->sent[NET_MSG_SETTLED] == 0; i++)
         fake_net_run(net, MSEC / 100);
     assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
@@ -575,7 +575,7 @@ static void test_settled_covers_many(void **state)
 
 /* A home that comes with an empty shard while the other one is silent, and whose owner
  * hears of it late. Returns what it says of the name; -1: no such home. */
-static int empty_shard_run(unsigned key, bool untold)
+static int empty_shard_run(unsigned key, bool unsynced)
 {
     struct fake_net *net = net_create();
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -588,9 +588,9 @@ static int empty_shard_run(unsigned key, bool untold)
         for (uint32_t rank = 0; rank < RANKS; rank++)
             net->cut[other][rank] = net->cut[rank][other] = rank != other;
         fake_net_revive(net, home, false);
-        for (uint32_t rank = 0; untold && rank < RANKS; rank++)
+        for (uint32_t rank = 0; unsynced && rank < RANKS; rank++)
             if (rank != home)
-                dht_node_set_untold(net->rank[home].node, rank, true);
+                dht_node_set_unsynced(net->rank[home].node, rank, true);
         fake_lookup(net, home, key, 0, NULL, &r);
         fake_net_run(net, 1500 * MSEC);
         for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -598,14 +598,14 @@ static int empty_shard_run(unsigned key, bool untold)
                 dht_node_set_live(net->rank[rank].node, home, true);
         assert_true(fake_net_run_until(net, &r.calls, 20 * SEC));
         fake_net_run(net, SEC);
-        if (untold) /* all live ones have told it */
+        if (unsynced) /* all live ones have told it */
             assert_int_equal(look_up(net, home, key, NULL), 0);
     }
     fake_net_destroy(net);
     return r.status;
 }
 
-static void test_untold_by_all(void **state)
+static void test_unsynced_with_all(void **state)
 {
     unsigned n = 0, without = 0;
 
@@ -945,12 +945,12 @@ static void test_lost_after_it_was_asked(void **state)
     see(net, 0, FAR, false);
     see(net, 0, FAR, true);
     fake_net_run(net, 10 * MSEC);
-    assert_true(dht_node_is_unsure(net->rank[0].node));
+    assert_true(dht_node_is_tentative(net->rank[0].node));
     see(net, FAR, 0, false);
     see(net, FAR, 0, true);
     net->cut[FAR][2] = false;
     fake_net_run(net, 3 * SEC);
-    assert_false(dht_node_is_unsure(net->rank[0].node));
+    assert_false(dht_node_is_tentative(net->rank[0].node));
     fake_net_destroy(net);
 }
 
@@ -974,7 +974,7 @@ static void test_failed_before_it_was_asked(void **state)
     assert_true(fake_net_run_until(net, &r.calls, 10 * SEC));
     net->cut[FAR][2] = false;
     fake_net_run(net, 4 * SEC); /* 2 was asked while it was silent still */
-    assert_false(dht_node_is_unsure(net->rank[0].node));
+    assert_false(dht_node_is_tentative(net->rank[0].node));
     fake_net_destroy(net);
 }
 
@@ -1019,7 +1019,7 @@ int main(void)
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_settled_covers_orphans),
         cmocka_unit_test(test_settled_covers_many),
-        cmocka_unit_test(test_untold_by_all),
+        cmocka_unit_test(test_unsynced_with_all),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_not_tentative),
         cmocka_unit_test(test_old_tombstone),

@@ -173,9 +173,9 @@ void dht_node_stood_still(struct dht_node *node, uint64_t ns)
 {
 }
 
-void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
+void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 {
-    assert_true(untold);
+    assert_true(unsynced);
     links_rank[rank].asked++;
 }
 
@@ -184,7 +184,7 @@ uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
     return 0;
 }
 
-bool dht_node_is_unsure(const struct dht_node *node)
+bool dht_node_is_tentative(const struct dht_node *node)
 {
     return false;
 }
