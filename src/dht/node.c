@@ -326,6 +326,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node->config.lease > config->invalidate_timeout)
         node->config.lease = config->invalidate_timeout;
     node->joining = config->absent;
+    node->restoring = config->restores;
     if (node->config.replicas > config->nranks)
         node->config.replicas = config->nranks;
     if (node->config.replicas > DHT_REPLICAS_MAX)

@@ -20,12 +20,16 @@
  *
  * A rank that joins when others have published before (a new image, or one that comes into
  * a session) has an empty shard: there, too, everybody's word is missing until it is given
- * (dht_node_set_untold()).
+ * (dht_node_set_untold()). Who goes without having given it, and comes back, is asked then,
+ * as whichever incarnation (DOUBT_LATER): others may have joined anew meanwhile as well,
+ * and then what is on its disk is nowhere else.
  *
  * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
- * (what that has on its disk it publishes as it joins); one that is missing again owes it
- * only if we are, or were, the smaller side. And a lookup asks for request_timeout at most.
+ * to who has had its word before (what it had published is here); one that is missing again
+ * owes it only if we are, or were, the smaller side. And a lookup asks for request_timeout
+ * at most. No SETTLED is said as long as what an earlier incarnation had published is not
+ * known to be ours (dht_node_restored()).
  *
  * What a rank that died beyond the cut had published there, and whose homes are none any
  * more, nobody brings: docs/dht.md. The state is one byte for each rank, made when the
@@ -45,9 +49,11 @@ enum doubt {
     DOUBT_BACK = 1,   /* live again: it has our SETTLE */
     DOUBT_MISSED = 2, /* it was missing while we may have been the smaller side */
     DOUBT_UNTOLD = 4, /* dht_node_set_untold(); asked as soon as it is live */
+    DOUBT_LATER = 8,  /* not waited for; DOUBT_UNTOLD when it is live again */
 };
 
 #define DOUBT_ASKED (DOUBT_BACK | DOUBT_UNTOLD)
+#define DOUBTED     (DOUBT_ASKED | DOUBT_MISSED)
 
 /* A rank that has asked us. */
 struct settling {
@@ -70,16 +76,19 @@ bool doubt_may_end(const struct dht_node *node)
 static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
 {
     uint8_t *doubt;
+    bool is, was;
 
     if (node->doubt == NULL && bits != 0)
         node->doubt = calloc(node->config.nranks, sizeof(*node->doubt));
     if (node->doubt == NULL)
         return; /* out of memory: as if it had never been lost */
     doubt = &node->doubt[rank];
-    if ((bits != 0) != (*doubt != 0))
+    is = (bits & DOUBTED) != 0;
+    was = (*doubt & DOUBTED) != 0;
+    if (is != was)
         log_debug("rank %u %s, for what is not published", (unsigned)rank,
-                  bits != 0 ? "is to give its word" : "need not be asked any more");
-    node->ndoubted += (bits != 0) - (*doubt != 0);
+                  is ? "is to give its word" : "need not be asked any more");
+    node->ndoubted += is - was;
     node->nback += ((bits & DOUBT_ASKED) != 0) - ((*doubt & DOUBT_ASKED) != 0);
     *doubt = (uint8_t)bits;
     buried_look(node);
@@ -88,6 +97,14 @@ static void doubt_set(struct dht_node *node, uint32_t rank, unsigned bits)
 static unsigned doubt_get(const struct dht_node *node, uint32_t rank)
 {
     return node->doubt != NULL ? node->doubt[rank] : 0;
+}
+
+/* It is gone, as far as is known. */
+static void doubt_put_off(struct dht_node *node, uint32_t rank)
+{
+    bool untold = (doubt_get(node, rank) & (DOUBT_UNTOLD | DOUBT_LATER)) != 0;
+
+    doubt_set(node, rank, untold ? DOUBT_LATER : 0);
 }
 
 static uint64_t loss_number(const struct dht_node *node, uint32_t rank)
@@ -176,14 +193,15 @@ void doubt_missing(struct dht_node *node, uint32_t rank, enum dht_missing missin
         buried_missing(node);
     if (missing == DHT_GONE) {
         settling_drop(node, rank);
-        doubt_set(node, rank, 0);
+        doubt_put_off(node, rank);
     } else if (node->side == DHT_SIDE_SMALLER) {
         doubt_set(node, rank, doubt_get(node, rank) | DOUBT_MISSED);
     }
-    if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
-        doubt_set(node, rank,
-                  doubt_get(node, rank) &
-                      ~(DOUBT_UNTOLD | (node->side_lasts ? DOUBT_MISSED : 0u)));
+    if (missing == DHT_MISSING_LONG) { /* the job goes on without its word */
+        if (node->side_lasts)
+            doubt_set(node, rank, doubt_get(node, rank) & ~(unsigned)DOUBT_MISSED);
+        dht_node_not_awaited(node, rank);
+    }
     buried_look(node);
     if (was && !doubt_is(node))
         lookup_wake(node);
@@ -193,6 +211,10 @@ void doubt_rank_live(struct dht_node *node, uint32_t rank)
 {
     struct settling *s = settling_find(node, rank);
 
+    if ((doubt_get(node, rank) & DOUBT_LATER) != 0) {
+        doubt_set(node, rank, DOUBT_UNTOLD);
+        settle_ask(node, rank, NET_SETTLE_TOO);
+    }
     if (node->missing == NULL || node->missing[rank] == DHT_GONE)
         return;
     node->nmissing_short -= node->missing[rank] == DHT_MISSING;
@@ -212,9 +234,12 @@ void doubt_rank_dead(struct dht_node *node, uint32_t rank)
 
     /* What it has asked stays asked: it may have noticed before we do, and not ask again.
      */
-    if (gone)
+    if (gone) {
         settling_drop(node, rank);
-    doubt_set(node, rank, gone ? 0 : doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
+        doubt_put_off(node, rank);
+    } else {
+        doubt_set(node, rank, doubt_get(node, rank) & ~(unsigned)DOUBT_BACK);
+    }
     if (was && !doubt_is(node))
         lookup_wake(node);
 }
@@ -223,15 +248,34 @@ void doubt_rank_dead(struct dht_node *node, uint32_t rank)
 void dht_node_set_untold(struct dht_node *node, uint32_t rank, bool untold)
 {
     bool was = doubt_is(node);
+    unsigned others;
 
     if (rank >= node->config.nranks || rank == node->config.self)
         return;
-    doubt_set(node, rank,
-              untold ? doubt_get(node, rank) | DOUBT_UNTOLD
-                     : doubt_get(node, rank) & ~(unsigned)DOUBT_UNTOLD);
+    others = doubt_get(node, rank) & ~(unsigned)(DOUBT_UNTOLD | DOUBT_LATER);
+    doubt_set(node, rank, others | (untold ? DOUBT_UNTOLD : 0));
     node->ask_untold |= untold;
     if (was && !doubt_is(node))
         lookup_wake(node);
+    node_rearm(node);
+}
+
+void dht_node_not_awaited(struct dht_node *node, uint32_t rank)
+{
+    bool was = doubt_is(node);
+    unsigned doubt = rank < node->config.nranks ? doubt_get(node, rank) : 0;
+
+    if ((doubt & DOUBT_UNTOLD) == 0)
+        return;
+    doubt_set(node, rank, (doubt & ~(unsigned)DOUBT_UNTOLD) | DOUBT_LATER);
+    if (was && !doubt_is(node))
+        lookup_wake(node);
+    node_rearm(node);
+}
+
+void dht_node_restored(struct dht_node *node)
+{
+    node->restoring = false;
     node_rearm(node);
 }
 
@@ -294,7 +338,7 @@ void doubt_settle(struct dht_node *node, const struct net_msg *msg)
 
 void doubt_settled(struct dht_node *node, const struct net_msg *msg)
 {
-    if ((doubt_get(node, msg->source) & DOUBT_ASKED) == 0 ||
+    if ((doubt_get(node, msg->source) & (DOUBT_ASKED | DOUBT_LATER)) == 0 ||
         msg->id != loss_number(node, msg->source))
         return;
     doubt_set(node, msg->source, 0);
@@ -339,8 +383,8 @@ void doubt_step(struct dht_node *node)
     DL_FOREACH_SAFE(node->settling, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
-        if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
-            !own_all_in_place(node, s->moment))
+        if (node->restoring || s->again || !node_rank_live(node, s->rank) ||
+            leave_has_more(node) || !own_all_in_place(node, s->moment))
             continue;
         DL_DELETE(node->settling, s);
         node_send(node, s->rank, &msg); /* if it fails it asks again */

@@ -283,7 +283,8 @@ struct dht_node {
     struct tell *tells;      /* utlist: BEGINs and ENDs without an answer */
     struct dht_settle *settles;
 
-    bool joining; /* what belongs to us may not be here yet */
+    bool joining;   /* what belongs to us may not be here yet */
+    bool restoring; /* dht_node_restored() has not been called */
     struct dht_node_stats stats;
 };
 
