@@ -35,7 +35,7 @@ struct dht_node_config {
     uint32_t depth, bins, replicas; /* replicas is clamped to nranks */
     bool listing;                   /* keep an index of directories */
     bool absent;                    /* all others count as dead until dht_node_set_live() */
-    bool restores; /* dht_node_restored() will be called */
+    bool restores;                  /* dht_node_restored() will be called */
     const uint32_t *node;           /* node number of each rank, or NULL; borrowed */
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */

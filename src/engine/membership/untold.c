@@ -20,6 +20,7 @@
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/membership/unjoined.h"
 
 static void over(void *arg)
 {
@@ -48,8 +49,7 @@ static int untold_start(struct member *member)
 static void untold_joined(struct member *member)
 {
     if (run_of(member)->untold)
-        net_timer_start(run_of(member)->untold,
-                        util_clock_now() + absent_patience(member));
+        net_timer_start(run_of(member)->untold, util_clock_now() + absent_patience(member));
 }
 
 static void untold_destroy(struct member *member)

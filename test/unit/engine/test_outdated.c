@@ -6,6 +6,8 @@
  */
 #include "../store/scratch.h"
 
+#include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "store/superseded.h"
 
@@ -25,7 +27,7 @@ static bool is_marked(void)
     return store_superseded(store_dir_real_path(scratch->dir), SESSION, "f", st.st_ino);
 }
 
-bool produce_is_same(struct member_side *s, const struct store_record *r)
+bool local_file_is_same(struct member_side *s, const struct store_record *r)
 {
     struct stat st;
     bool same = store_dir_stat(s->dir, r->entry.upath, &st) == 0 &&
@@ -37,15 +39,15 @@ bool produce_is_same(struct member_side *s, const struct store_record *r)
     return same;
 }
 
-bool produce_still_there(struct member_side *s, const struct store_record *r)
+bool local_file_still_there(struct member_side *s, const struct store_record *r)
 {
     (void)s;
     (void)r;
     return false;
 }
 
-bool produce_is_superseded(const struct member_side *s, const char *upath,
-                           const struct stat *st)
+bool local_file_is_superseded(const struct member_side *s, const char *upath,
+                              const struct stat *st)
 {
     return store_superseded(store_dir_real_path(s->dir), s->session, upath, st->st_ino);
 }
@@ -79,10 +81,9 @@ static void have(enum store_record_kind kind)
 
     scratch_write(scratch, "f", "old");
     assert_int_equal(utimensat(AT_FDCWD, scratch_path(scratch, "f"), times, 0), 0);
-    record = (struct store_record){.kind = kind,
-                                   .entry = {.upath = "f",
-                                             .version = {.counter = 5},
-                                             .state = DYAD_ENTRY_PUBLISHED}};
+    record = (struct store_record){
+        .kind = kind,
+        .entry = {.upath = "f", .version = {.counter = 5}, .state = DYAD_ENTRY_PUBLISHED}};
     assert_int_equal(store_dir_stat(scratch->dir, "f", &st), 0);
     store_dir_describe(scratch->dir, &st, &record.entry);
     fd = store_dir_open(scratch->dir, "f", O_PATH, 0);
