@@ -50,4 +50,4 @@ for ((i = 2999; i >= 0; i -= 100)); do
 done
 EOT2
 words=(bash "$WORK/many" "$PROGS/xfer" "$WORK/written")
-local_job_ok 60 1@m0 "${words[@]}" -- 1@m1 "${words[@]}" -- 1@m2 "${words[@]}"
+local_job_ok 120 1@m0 "${words[@]}" -- 1@m1 "${words[@]}" -- 1@m2 "${words[@]}"
