@@ -35,6 +35,7 @@ struct dht_node_config {
     uint32_t depth, bins, replicas; /* replicas is clamped to nranks */
     bool listing;                   /* keep an index of directories */
     bool absent;                    /* all others count as dead until dht_node_set_live() */
+    bool restores;                  /* dht_node_restored() will be called */
     const uint32_t *node;           /* node number of each rank, or NULL; borrowed */
     uint64_t request_timeout; /* ns until a silent home is passed over for this request */
     uint64_t retry_interval;  /* ns after which a waiting lookup asks again (5 s) */
@@ -133,6 +134,9 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
+/* With config.restores: that was all that an earlier incarnation had published. Nobody is
+ * told before that all of ours is in place (node_resync.c). */
+void dht_node_restored(struct dht_node *node);
 
 /* --- storage that nodes share: who has what open for writing (node_writing.c) --- */
 
@@ -248,8 +252,11 @@ void dht_node_set_side(struct dht_node *node, enum dht_side side);
 void dht_node_side_lasts(struct dht_node *node);
 /* We have joined without the word of this rank that what belongs to us is with us. Until
  * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
- * published" is not believed (node_tentative.c). `unsynced` false: it has given it. */
+ * published" is not believed (node_tentative.c); if it comes back from that it is asked
+ * then, also as another incarnation. `unsynced` false: it has given it. */
 void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced);
+/* It has not given it, and does not seem to be there: it is asked when it comes. */
+void dht_node_not_awaited(struct dht_node *node, uint32_t rank);
 /* Is (or, if it were live: would) the rank be one of the upath's homes? */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 

@@ -9,12 +9,16 @@
  *
  * A rank that joins when others have published before (a new image, or one that comes into
  * a session) has an empty shard: there, too, everybody's word is missing until it is given
- * (dht_node_set_unsynced()).
+ * (dht_node_set_unsynced()). Who goes without having given it, and comes back, is asked
+ * then, as whichever incarnation (OWED_LATER): others may have joined anew meanwhile as
+ * well, and then what is on its disk is nowhere else.
  *
  * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
- * (what that has on its disk it publishes as it joins); one that is missing again owes it
- * only if we are, or were, the smaller side. And a lookup asks for request_timeout at most.
+ * to who has had its word before (what it had published is here); one that is missing again
+ * owes it only if we are, or were, the smaller side. And a lookup asks for request_timeout
+ * at most. No SETTLED is said as long as what an earlier incarnation had published is not
+ * known to be ours (dht_node_restored()).
  *
  * SETTLE has as its id the number of the death that the asker counted, so an answer from
  * before another loss is not taken for one from after it.
@@ -38,6 +42,7 @@ struct resyncs {
     struct resync *asked; /* by others */
     bool ask_soon;        /* others, at the end of this turn */
     struct timer timer;
+    bool restoring; /* dht_node_restored() has not been called */
 };
 
 static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
@@ -113,6 +118,10 @@ static void resync_rank_back(struct dht_node *node, uint32_t rank)
 {
     struct resync *s = resync_find(node, rank);
 
+    if ((tentative_owed(node, rank) & OWED_LATER) != 0) {
+        tentative_set_owed(node, rank, OWED_JOINED);
+        resync_ask(node, rank, NET_SETTLE_TOO);
+    }
     if (!tentative_not_missing(node, rank))
         return;
     if (s != NULL)
@@ -129,10 +138,12 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
 
     /* What it has asked stays asked: it may have noticed before we do, and not ask again.
      */
-    if (gone)
+    if (gone) {
         resync_drop(node, rank);
-    tentative_set_owed(node, rank,
-                       gone ? 0 : tentative_owed(node, rank) & ~(unsigned)OWED_BACK);
+        tentative_put_off(node, rank);
+    } else {
+        tentative_set_owed(node, rank, tentative_owed(node, rank) & ~(unsigned)OWED_BACK);
+    }
     tentative_look(node, was);
 }
 
@@ -140,14 +151,20 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
 void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 {
     bool was = tentative_is(node);
+    unsigned others;
 
     if (rank >= node->config.nranks || rank == node->config.self)
         return;
-    tentative_set_owed(node, rank,
-                       unsynced ? tentative_owed(node, rank) | OWED_JOINED
-                                : tentative_owed(node, rank) & ~(unsigned)OWED_JOINED);
+    others = tentative_owed(node, rank) & ~(unsigned)(OWED_JOINED | OWED_LATER);
+    tentative_set_owed(node, rank, others | (unsynced ? OWED_JOINED : 0));
     node->resyncs->ask_soon |= unsynced;
     tentative_look(node, was);
+    node_rearm(node);
+}
+
+void dht_node_restored(struct dht_node *node)
+{
+    node->resyncs->restoring = false;
     node_rearm(node);
 }
 
@@ -179,7 +196,7 @@ static bool resync_request(struct dht_node *node, const struct net_msg *msg)
 
 static bool resync_done(struct dht_node *node, const struct net_msg *msg)
 {
-    if ((tentative_owed(node, msg->source) & OWED_ASKED) == 0 ||
+    if ((tentative_owed(node, msg->source) & (OWED_ASKED | OWED_LATER)) == 0 ||
         msg->id != dht_node_losses(node, msg->source))
         return true;
     tentative_set_owed(node, msg->source, 0);
@@ -224,8 +241,8 @@ static void resync_step(struct dht_node *node)
     DL_FOREACH_SAFE(node->resyncs->asked, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
-        if (s->again || !node_rank_live(node, s->rank) || leave_has_more(node) ||
-            !own_all_in_place(node, s->moment))
+        if (node->resyncs->restoring || s->again || !node_rank_live(node, s->rank) ||
+            leave_has_more(node) || !own_all_in_place(node, s->moment))
             continue;
         DL_DELETE(node->resyncs->asked, s);
         node_send(node, s->rank, &msg); /* if it fails it asks again */
@@ -244,6 +261,7 @@ static int resync_create(struct dht_node *node)
     if (node->resyncs == NULL)
         return -1;
     node->resyncs->timer.fn = resync_timer;
+    node->resyncs->restoring = node->config.restores;
     return 0;
 }
 

@@ -49,16 +49,19 @@ bool tentative_may_end(const struct dht_node *node)
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned bits)
 {
     uint8_t *owed;
+    bool is, was;
 
     if (node->tentative->owed == NULL && bits != 0)
         node->tentative->owed = calloc(node->config.nranks, sizeof(*node->tentative->owed));
     if (node->tentative->owed == NULL)
         return; /* out of memory: as if it had never been lost */
     owed = &node->tentative->owed[rank];
-    if ((bits != 0) != (*owed != 0))
+    is = (bits & OWED_NOW) != 0;
+    was = (*owed & OWED_NOW) != 0;
+    if (is != was)
         log_debug("rank %u %s, for what is not published", (unsigned)rank,
-                  bits != 0 ? "is to give its word" : "need not be asked any more");
-    node->tentative->nowing += (bits != 0) - (*owed != 0);
+                  is ? "is to give its word" : "need not be asked any more");
+    node->tentative->nowing += is - was;
     node->tentative->nasked += ((bits & OWED_ASKED) != 0) - ((*owed & OWED_ASKED) != 0);
     *owed = (uint8_t)bits;
     if (tentative_all_synced(node))
@@ -68,6 +71,13 @@ void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned bits)
 unsigned tentative_owed(const struct dht_node *node, uint32_t rank)
 {
     return node->tentative->owed != NULL ? node->tentative->owed[rank] : 0;
+}
+
+void tentative_put_off(struct dht_node *node, uint32_t rank)
+{
+    bool joined = (tentative_owed(node, rank) & (OWED_JOINED | OWED_LATER)) != 0;
+
+    tentative_set_owed(node, rank, joined ? OWED_LATER : 0);
 }
 
 bool tentative_all_synced(const struct dht_node *node)
@@ -104,15 +114,16 @@ bool tentative_not_missing(struct dht_node *node, uint32_t rank)
 /* What a rank that is not live owes as one that is missing. */
 static void set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
-    unsigned owed = tentative_owed(node, rank);
-
     if (missing == DHT_GONE)
-        owed = 0;
+        tentative_put_off(node, rank);
     else if (node->tentative->side == DHT_SIDE_SMALLER)
-        owed |= OWED_MISSED;
-    if (missing == DHT_MISSING_LONG) /* the job goes on without its word */
-        owed &= ~(OWED_JOINED | (node->tentative->side_lasts ? OWED_MISSED : 0u));
-    tentative_set_owed(node, rank, owed);
+        tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_MISSED);
+    if (missing == DHT_MISSING_LONG) { /* the job goes on without its word */
+        if (node->tentative->side_lasts)
+            tentative_set_owed(node, rank,
+                               tentative_owed(node, rank) & ~(unsigned)OWED_MISSED);
+        dht_node_not_awaited(node, rank);
+    }
 }
 
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
@@ -135,6 +146,18 @@ void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing
             node_modules_all_synced(node);
         tentative_look(node, was_tentative);
     }
+    node_rearm(node);
+}
+
+void dht_node_not_awaited(struct dht_node *node, uint32_t rank)
+{
+    bool was = tentative_is(node);
+    unsigned owed = rank < node->config.nranks ? tentative_owed(node, rank) : 0;
+
+    if ((owed & OWED_JOINED) == 0)
+        return;
+    tentative_set_owed(node, rank, (owed & ~(unsigned)OWED_JOINED) | OWED_LATER);
+    tentative_look(node, was);
     node_rearm(node);
 }
 

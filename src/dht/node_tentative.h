@@ -11,9 +11,11 @@ enum owed {
     OWED_BACK = 1,   /* live again: it has our SETTLE */
     OWED_MISSED = 2, /* it was missing while we may have been the smaller side */
     OWED_JOINED = 4, /* dht_node_set_unsynced(); asked as soon as it is live */
+    OWED_LATER = 8,  /* not waited for; OWED_JOINED when it is live again */
 };
 
 #define OWED_ASKED ((unsigned)(OWED_BACK | OWED_JOINED))
+#define OWED_NOW   (OWED_ASKED | (unsigned)OWED_MISSED)
 
 /* May we have missed what others published? */
 bool tentative_is(const struct dht_node *node);
@@ -25,6 +27,8 @@ enum dht_side tentative_side(const struct dht_node *node);
 
 unsigned tentative_owed(const struct dht_node *node, uint32_t rank);
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned owed);
+/* The rank is gone, as far as is known. */
+void tentative_put_off(struct dht_node *node, uint32_t rank);
 /* Is there a rank that owes OWED_ASKED? */
 bool tentative_any_asked(const struct dht_node *node);
 /* The rank lives. True: it was missing. What it owes for that is to be set next. */

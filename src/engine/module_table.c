@@ -12,7 +12,8 @@
 /* clang-format off */
 #define MODULES(X)                                                                      \
     /* core */       X(sides) X(answers) X(gather)                                      \
-    /* membership */ X(links) X(session) X(lost) X(side) X(servers) X(within) X(linger) \
+    /* membership */ X(links) X(session) X(lost) X(side) X(untold) X(servers) X(within) \
+                     X(linger)                                                          \
     /* namespace */  X(dirs) X(list)                                                    \
     /* publish */    X(catch_up) X(shared) X(orphan) X(late) X(produce) X(node_files)   \
     /* promoted */   X(promoted)                                                        \

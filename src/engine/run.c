@@ -97,13 +97,6 @@ static void pmix_ready(void *arg, const struct boot_pmix_job *job, int error)
         member_join_failed(member);
         return;
     }
-    /* Before anybody can ask us: the member before us took with it what it was home to, and
-     * that happens when links fail, so that the other homes may not be there to correct us.
-     * (An image that was executed has the same empty table, but then all of a job may have
-     * been replaced, and ranks that never join would be waited for.) */
-    for (uint32_t r = 0;
-         run_of(member)->table_own && job->nranks <= PREFETCH_RANKS && r < job->nranks; r++)
-        dht_node_set_unsynced(member->dht, r, true);
     n = net_peer_encode(&member->self, 1, blob, sizeof(blob));
     if (n < 0 || boot_pmix_commit(member->pmix, blob, (size_t)n) < 0) {
         log_error("cannot give this rank's address to the launcher: %m");

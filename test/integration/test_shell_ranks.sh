@@ -34,3 +34,20 @@ job_ok 60 2@n0,n1 bash -c '
     exec "$1" read -d "$0/fromx" -n 0' "$SSD" "$PROGS/xfer" -- \
     1@n1 bash -c 'sleep 1; exec cat "$0/kept.0"' "$SSD"
 grep -q 'kept 0' "$OUT" || fail "what was published before exec is lost"
+
+# Two of three ranks exec at once, and with them all homes of a third of the names. The owner brings these what it has
+# published, which takes a while; nobody is told before that it is not published, or that nobody is left who could.
+cat >"$WORK/many" <<'EOT2'
+cd "$DYAD_PATH" || exit 1
+if [ "$PMIX_RANK" -eq 0 ]; then
+    "$1" write -d . -p many -n 3000 -s 10 -t 4 && : >"$2"
+    exit
+fi
+until [ -e "$2" ]; do sleep 0.01; done
+[ "${3:-}" = again ] || exec bash "$0" "$1" "$2" again
+for ((i = 2999; i >= 0; i -= 100)); do
+    read -r -N 1 x <"$(printf many.%06d $i)" || exit 1
+done
+EOT2
+words=(bash "$WORK/many" "$PROGS/xfer" "$WORK/written")
+local_job_ok 120 1@m0 "${words[@]}" -- 1@m1 "${words[@]}" -- 1@m2 "${words[@]}"

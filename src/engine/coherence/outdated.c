@@ -20,7 +20,10 @@
  *   that the journal lags behind what the rank has published.
  * - Between that look and the removal the name may pass to another file: the file that was
  *   moved aside is looked at, and put back; so it is if somebody writes to it by then
- *   (store_fetch_discard_unless()).
+ *   (store_fetch_discard_unless()), or has done so and published it.
+ * - In the same time a file that is to be marked may be written and published, by who has
+ *   looked whether it is marked before it was. So it is looked at once more when it is: who
+ *   has not written it by then finds the mark when he publishes it, and takes it away.
  * - When the rank goes on it has a record without a file, like one whose file was removed
  *   by its INVALIDATE; the INVALIDATE itself, late, or what it hears from the homes when it
  *   finds them again, removes that. If it is killed first, who takes its journal over finds
@@ -49,6 +52,7 @@ struct outdated_file {
     struct member_side *side;
     const struct store_record *record;
     const char *upath;
+    int fd; /* of what was at upath after the look; -1: nothing */
 };
 
 static bool is_written(void *arg)
@@ -57,6 +61,24 @@ static bool is_written(void *arg)
 
     return store_marks_dirty(o->side->marks, o->upath, o->record->identity.ino,
                              o->record->identity.btime, NULL);
+}
+
+/* A writer's mark is gone when he has published. */
+static bool is_changed(const struct outdated_file *o)
+{
+    const struct store_record *record = o->record;
+    struct stat st;
+
+    return o->fd >= 0 && fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           (st.st_ino != record->identity.ino ||
+            (uint64_t)st.st_size != record->entry.size ||
+            st.st_mtim.tv_sec != record->entry.mtime_sec ||
+            (uint32_t)st.st_mtim.tv_nsec != record->entry.mtime_nsec);
+}
+
+static bool must_stay(void *arg)
+{
+    return is_written(arg) || is_changed(arg);
 }
 
 static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
@@ -77,27 +99,40 @@ static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
     return false;
 }
 
-static enum outdated {
-    NONE,
-    KEPT,
-    REMOVED
-} settle(struct member_side *side, const struct dyad_entry *newer,
-         const struct store_record *record)
+enum outdated { NONE, KEPT, REMOVED };
+
+static enum outdated settle_same(struct outdated_file *o, const struct dyad_entry *newer)
 {
-    const char *upath = newer->upath;
-    struct outdated_file o = {.side = side, .record = record, .upath = upath};
+    struct member_side *side = o->side;
+
+    if (is_kept(o, newer)) {
+        if (!is_changed(o))
+            return KEPT;
+        store_superseded_clear(side->dir, side->session, o->upath);
+        return NONE;
+    }
+    if (store_fetch_discard_unless(side->dir, o->upath, &o->record->identity, must_stay,
+                                   o) == 0)
+        return REMOVED;
+    if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
+        log_error("the outdated \"%s\" below %s could not be removed: %m", o->upath,
+                  store_dir_path(side->dir));
+    return NONE;
+}
+
+static enum outdated settle(struct member_side *side, const struct dyad_entry *newer,
+                            const struct store_record *record)
+{
+    struct outdated_file o = {.side = side, .record = record, .upath = newer->upath};
+    enum outdated what;
 
     if (S_ISDIR(record->entry.mode) || !local_file_is_same(side, record))
         return NONE;
-    if (is_kept(&o, newer))
-        return KEPT;
-    if (store_fetch_discard_unless(side->dir, upath, &record->identity, is_written, &o) ==
-        0)
-        return REMOVED;
-    if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
-        log_error("the outdated \"%s\" below %s could not be removed: %m", upath,
-                  store_dir_path(side->dir));
-    return NONE;
+    o.fd = store_dir_open(side->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
+    what = settle_same(&o, newer);
+    if (o.fd >= 0)
+        close(o.fd);
+    return what;
 }
 
 bool outdated_end(struct member_side *side, const struct dyad_entry *newer,

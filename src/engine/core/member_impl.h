@@ -24,6 +24,7 @@ struct member_run {
     void (*tell_lost)(void);
     struct lost *lost;           /* loop only */
     struct side *side;           /* loop only */
+    struct net_timer *untold;    /* loop only; NULL: nobody need be asked */
     struct revalidate *again;    /* loop only */
     struct lease *lease;         /* loop only; NULL: of a promoted guest */
     struct adopt_gone *gone;     /* loop only */

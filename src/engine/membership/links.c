@@ -243,6 +243,7 @@ static int links_open(struct member *member)
         .replicas = member->self.replicas,
         .listing = config->listing,
         .absent = member->ring != NULL,
+        .restores = true,
         .node = member->job->node,
         .request_timeout = seconds_ns(config->peer_timeout),
         .retry_interval = seconds_ns(MEMBER_ASK_AGAIN),

@@ -95,6 +95,7 @@ static void restore_joined(struct member *member)
             log_info("serving %zu files that this rank published before it was replaced",
                      restore.nrestored);
     }
+    dht_node_restored(member->dht);
 }
 
 const struct member_module restore_module = {

@@ -620,6 +620,141 @@ static void test_unsynced_with_all(void **state)
     assert_true(without > 0); /* else this is no such case */
 }
 
+/* Its next process, which the others do not know yet; as after exec they were all told
+ * another one. */
+static void becomes_another(struct fake_net *net, uint32_t rank)
+{
+    fake_net_revive(net, rank, false);
+    for (uint32_t other = 0; other < RANKS; other++)
+        if (other != rank) {
+            dht_node_set_unsynced(net->rank[rank].node, other, true);
+            if (net->rank[other].node == NULL)
+                see(net, rank, other, false);
+        }
+}
+
+/* `a` hears of the present process of `b`, and knew one before it. */
+static void meets_another(struct fake_net *net, uint32_t a, uint32_t b)
+{
+    if (dht_node_is_live(net->rank[a].node, b))
+        see(net, a, b, false);
+    dht_node_set_missing(net->rank[a].node, b, DHT_GONE);
+    dht_node_set_live(net->rank[a].node, b, true);
+}
+
+/* Both homes and the owner of a name become another process at the same time. The homes are
+ * back first, and hear of the owner while it has not read yet what it had published, or
+ * after it has (`late`). */
+static void all_become_others(unsigned key, const uint32_t homes[2], bool late)
+{
+    struct fake_net *net = net_create();
+    uint32_t owner = 0, asker;
+    struct dyad_entry entry;
+    struct result r;
+
+    while (owner == homes[0] || owner == homes[1])
+        owner++;
+    for (asker = owner + 1; asker == homes[0] || asker == homes[1];)
+        asker++;
+    fake_publish_ok(net, owner, key, 5, PUB);
+    entry = net->rank[owner].journal[key];
+    entry.upath = fake_key(key);
+    for (int i = 0; i < 3; i++) {
+        uint32_t rank = i < 2 ? homes[i] : owner;
+        fake_net_kill(net, rank, false);
+        for (uint32_t other = 0; other < RANKS; other++)
+            if (net->rank[other].node != NULL)
+                see(net, other, rank, false);
+    }
+    for (int i = 0; i < 2; i++) {
+        becomes_another(net, homes[i]);
+        for (uint32_t other = 0; other < RANKS; other++)
+            if (other != owner && other != homes[i] && net->rank[other].node != NULL) {
+                meets_another(net, other, homes[i]);
+                meets_another(net, homes[i], other);
+            }
+    }
+    fake_net_run(net, 100 * MSEC);
+    for (int i = 0; i < 2; i++) /* nobody listens at its address */
+        if (late)
+            dht_node_set_missing(net->rank[homes[i]].node, owner, DHT_GONE);
+    net->config.restores = true;
+    net->rank[owner].journal[key].state = DYAD_ENTRY_NONE;
+    becomes_another(net, owner);
+    for (uint32_t other = 0; other < RANKS; other++)
+        if (other != owner) {
+            meets_another(net, other, owner);
+            meets_another(net, owner, other);
+        }
+    fake_lookup(net, asker, key, 0, NULL, &r);
+    fake_net_run(net, 300 * MSEC);
+    assert_int_equal(r.calls, 0);
+    assert_int_equal(dht_node_restore(net->rank[owner].node, &entry), 0);
+    dht_node_restored(net->rank[owner].node);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    assert_int_equal(r.status, 0);
+    fake_net_run(net, SEC);
+    for (int i = 0; i < 2; i++)
+        assert_false(dht_node_is_tentative(net->rank[homes[i]].node));
+    fake_net_destroy(net);
+}
+
+static void test_all_become_others(void **state)
+{
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = net_create();
+        uint32_t homes[DHT_REPLICAS_MAX];
+        assert_int_equal(fake_homes(net, key, homes), 2);
+        fake_net_destroy(net);
+        for (int late = 0; late < 2; late++)
+            all_become_others(key, homes, late);
+    }
+}
+
+/* Who does not seem to be there is not waited for, and asked when it comes. */
+static void test_not_awaited(void **state)
+{
+    struct fake_net *net = net_create();
+    struct dht_node *node;
+    unsigned key = key_of(net, 0, BIT(0) | BIT(2), 0);
+    uint64_t took;
+
+    (void)state;
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        net->cut[5][rank] = net->cut[rank][5] = rank != 5;
+    fake_net_kill(net, 0, true);
+    fake_net_kill(net, 2, true);
+    fake_net_revive(net, 0, true);
+    fake_net_revive(net, 2, true);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        for (uint32_t home = 0; home <= 2; home += 2)
+            if (rank != home)
+                dht_node_set_unsynced(net->rank[home].node, rank, true);
+    fake_net_run(net, 100 * MSEC);
+    assert_int_equal(look_up(net, 1, key, NULL), EHOSTUNREACH);
+    for (uint32_t home = 0; home <= 2; home += 2)
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            if (rank != home)
+                dht_node_not_awaited(net->rank[home].node, rank);
+    assert_int_equal(look_up(net, 1, key, &took), ENOENT);
+    assert_in_range(took, 0, 10 * MSEC);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        net->cut[5][rank] = net->cut[rank][5] = false;
+    node = net->rank[0].node;
+    fake_net_run(net, 20 * SEC);
+    assert_false(dht_node_is_tentative(node));
+    meets_another(net, 0, 4); /* has told us */
+    assert_false(dht_node_is_tentative(node));
+    meets_another(net, 0, 5);
+    assert_true(dht_node_is_tentative(node));
+    fake_net_run(net, SEC);
+    assert_false(dht_node_is_tentative(node));
+    meets_another(net, 0, 5);
+    assert_false(dht_node_is_tentative(node));
+    fake_net_destroy(net);
+}
+
 /* The homes of the key are `rank` and one that test_missed_for_good() kills. */
 static bool is_between(struct fake_net *net, unsigned key, uint32_t rank)
 {
@@ -1020,6 +1155,8 @@ int main(void)
         cmocka_unit_test(test_settled_covers_orphans),
         cmocka_unit_test(test_settled_covers_many),
         cmocka_unit_test(test_unsynced_with_all),
+        cmocka_unit_test(test_all_become_others),
+        cmocka_unit_test(test_not_awaited),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_not_tentative),
         cmocka_unit_test(test_old_tombstone),
