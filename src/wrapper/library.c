@@ -30,7 +30,7 @@
 #include "wrapper/core.h"
 #include "wrapper/environment.h"
 #include "wrapper/open.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"

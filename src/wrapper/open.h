@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 
 struct wrapper_opener {
     /* The real open. Returns a descriptor, or -1 with errno. May be called several times.
