@@ -31,7 +31,7 @@
 #include "wrapper/limit.h"
 #include "wrapper/map_pieces.h"
 #include "wrapper/member_thread.h"
-#include "wrapper/open.h"
+#include "wrapper/open_exec.h"
 #include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
