@@ -393,7 +393,7 @@ static int look_here(struct consume *c)
 static void await_heir(struct consume *c, bool in_sight)
 {
     if (c->abandoned && in_sight && !c->left_closed)
-        adopt_wanted(c->member, &c->entry);
+        modules_wanted(c->member, &c->entry);
     c->left_closed = c->abandoned && (in_sight || c->left_closed);
     if (c->left_closed && !c->lost_waiting)
         net_timer_start(c->lost, util_clock_now() + CONSUME_LOOK_AGAIN);

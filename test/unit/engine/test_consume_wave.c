@@ -88,12 +88,6 @@ static struct dht_lookup *take(bool waits, const struct dht_lookup *which)
     return NULL;
 }
 
-void adopt_wanted(struct member *member, const struct dyad_entry *entry)
-{
-    (void)member;
-    (void)entry;
-}
-
 uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)
 {
     (void)node;
