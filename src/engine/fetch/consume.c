@@ -42,7 +42,31 @@
 #include "util/clock.h"
 #include "util/log.h"
 
+static void step(struct consume *c);
+
 /* --- the end --- */
+
+/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
+ * wait that ended, which the barrier is told by linger_activity(): whatever is answered
+ * then, it is not quiet. */
+void consume_check_drop(struct consume *c)
+{
+    if (c->settle_check) {
+        dht_node_settle_cancel(c->member->dht, c->settle_check);
+        c->settle_check = NULL;
+        c->member->checks--;
+    }
+    if (c->expected) {
+        consume_probe_cancel(c->expected);
+        c->expected = NULL;
+        c->member->checks--;
+    }
+    if (!c->check)
+        return;
+    dht_node_cancel(c->member->dht, c->check);
+    c->check = NULL;
+    c->member->checks--;
+}
 
 static void consume_free(struct consume *c)
 {
@@ -54,6 +78,8 @@ static void consume_free(struct consume *c)
     consume_check_drop(c);
     if (c->ancestor)
         ancestor_stop(c->ancestor);
+    if (c->link)
+        consume_cancel(c->link);
     if (c->bring)
         bring_cancel(c->bring);
     if (c->transferring)
@@ -95,7 +121,7 @@ static void consume_posted(void *arg)
     else if (c->status >= 0)
         consume_end(c, c->status);
     else
-        consume_step(c);
+        step(c);
 }
 
 void consume_cancel(struct consume *c)
@@ -111,17 +137,13 @@ void consume_cancel(struct consume *c)
 
 void consume_stop(struct member *member)
 {
-    struct consume *c, *tmp;
-
-    DL_FOREACH_SAFE(member->consumes, c, tmp)
-    {
-        consume_free(c);
-    }
+    while (member->consumes) /* one may have others for what is above it */
+        consume_free(member->consumes);
     consume_say_stop(member);
     consume_failed_stop(member);
 }
 
-void consume_deadline_passed(void *arg)
+static void deadline_passed(void *arg)
 {
     struct consume *c = arg;
     uint64_t now = util_clock_now();
@@ -163,7 +185,7 @@ void consume_deadline_passed(void *arg)
 /* --- steps --- */
 
 /* False: it has ended. */
-bool consume_look_up(struct consume *c)
+static bool look_up(struct consume *c)
 {
     /* KEEP: an open that does not wait may be one of a loop. */
     uint8_t flags =
@@ -181,20 +203,30 @@ bool consume_look_up(struct consume *c)
     return true;
 }
 
+static void owner_lost(struct consume *c, uint32_t owner)
+{
+    int status = consume_owner_lost(c, owner);
+
+    if (status == ETIMEDOUT)
+        deadline_passed(c);
+    else if (status)
+        consume_end(c, status);
+}
+
 static void transferred(void *arg, int status)
 {
     struct consume *c = arg;
 
     c->transferring = false;
     if (status == EHOSTUNREACH) {
-        consume_owner_lost(c, c->owner);
+        owner_lost(c, c->owner);
         return;
     }
     if (status == 0 || status == ESTALE || status == EBUSY || status == EEXIST) {
         if (status == EBUSY)
             c->seen = (struct dyad_version){0};
         c->taken = status == EEXIST;
-        consume_step(c);
+        step(c);
         return;
     }
     consume_end(c, status);
@@ -219,7 +251,7 @@ static void parents_brought(void *arg, int status)
 
     c->bring = NULL;
     if (c->stale)
-        consume_step(c); /* look up what is newer */
+        step(c); /* look up what is newer */
     else if (status == 0 || status == ENOENT)
         fetch(c, &c->entry);
     else
@@ -238,12 +270,28 @@ void consume_invalidate(struct member *member, const struct dyad_entry *newer)
     }
 }
 
+static void link_brought(void *arg, int status)
+{
+    struct consume *c = arg;
+
+    c->link = NULL;
+    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
+    (void)status;
+    consume_end(c, ESTALE);
+}
+
 static void looked_above(void *arg, int status)
 {
     struct consume *c = arg;
 
     if (status != EINPROGRESS) {
         consume_end(c, status);
+        return;
+    }
+    c->link = consume_start(c->member, ancestor_upath(c->ancestor), 0, 0, c->pid, c->tid,
+                            link_brought, c);
+    if (!c->link) {
+        consume_end(c, ENOMEM);
     } else if (c->lookup) { /* it does not wait for a publish any more */
         dht_node_cancel(c->member->dht, c->lookup);
         c->lookup = NULL;
@@ -257,8 +305,8 @@ static int look_above(struct consume *c)
     if (c->ancestor)
         return EINPROGRESS;
 
-    int status = ancestor_start(c->member, c->upath, c->flags & NET_LOOKUP_WAIT, c->pid,
-                                c->tid, looked_above, c, &c->ancestor);
+    int status = ancestor_start(c->member, c->upath, c->flags & NET_LOOKUP_WAIT,
+                                looked_above, c, &c->ancestor);
     return status == 0 ? EINPROGRESS : status;
 }
 
@@ -269,7 +317,9 @@ static bool is_above(const char *upath, const char *below)
     return strncmp(below, upath, len) == 0 && below[len] == '/';
 }
 
-void consume_path_changed(struct member *member, const char *upath)
+/* A directory or link was removed here, or a link made: waits for names below it look once
+ * more what is above them. */
+static void consume_path_changed(struct member *member, const char *upath)
 {
     struct consume *c, *tmp;
 
@@ -295,11 +345,13 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
 
     c->lookup = NULL;
     if (status == ENOENT && c->late) {
-        consume_deadline_passed(c);
+        deadline_passed(c);
         return;
     }
-    if (consume_owner_awaited(c, status, entry))
+    if (consume_owner_awaited(c, status, entry)) {
+        owner_lost(c, c->lost_owner);
         return;
+    }
     if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
         status = look_above(c);
     if (status == EINPROGRESS)
@@ -318,7 +370,7 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
         c->in_sight = true;
         c->entry = *entry;
         c->entry.upath = c->upath;
-        consume_step(c);
+        step(c);
         return;
     }
     if (member->config->shared_storage == 1) {
@@ -340,6 +392,54 @@ void consume_looked_up(void *arg, int status, const struct dyad_entry *entry)
     c->bring = bring_start(member, c->upath, true, c->pid, parents_brought, c);
     if (!c->bring)
         consume_end(c, errno);
+}
+
+/* For an owner that is gone, and for longer than a server on its node needs. */
+static bool waits_for_owner(const struct consume *c)
+{
+    return c->lost_waiting && !c->awaits_sight && c->member->ring &&
+           c->lost_interval >= CONSUME_LOOK_AGAIN;
+}
+
+bool consume_is_waiting(const struct consume *c)
+{
+    return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
+           (c->lookup || waits_for_owner(c) ||
+            (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
+           !consume_watch_ending(c);
+}
+
+static void settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+{
+    struct consume *c = arg;
+
+    c->settle = NULL;
+    status = consume_settle_ruling(c, status, by, version);
+    if (status != EOWNERDEAD) {
+        consume_end(c, status);
+        return;
+    }
+    /* Asked again, because a rank that was out of reach may come back and end it without a
+     * new version. */
+    if (look_up(c))
+        net_timer_start(
+            c->lost, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
+}
+
+/* What is here is complete as far as this node knows: does another write it? */
+static void settle(struct consume *c)
+{
+    if (c->settle)
+        return;
+    if (c->lookup)
+        dht_node_cancel(c->member->dht, c->lookup);
+    c->lookup = NULL;
+    consume_wait_for_writer(c);
+    c->settle = dht_node_settle(c->member->dht, c->upath, true, settled, c);
+    if (!c->settle)
+        consume_end(c, ENOMEM);
+    else
+        linger_activity(c->member);
 }
 
 /* Of whom this consume has to take notice. */
@@ -381,7 +481,7 @@ static int look_here(struct consume *c)
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
         !(c->flags & NET_CONSUME_WRITER) &&
         (fd = store_dir_open(side->dir, c->upath, O_RDONLY, 0)) >= 0) {
-        consume_watch_start(c, side, &info, fd);
+        consume_watch_start(c, side, &info, fd, step);
         close(fd);
     }
     return rc;
@@ -399,7 +499,7 @@ static void await_heir(struct consume *c, bool in_sight)
         net_timer_start(c->lost, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
-void consume_step(struct consume *c)
+static void step(struct consume *c)
 {
     struct member *member = c->member;
     const struct store_record *record;
@@ -417,7 +517,7 @@ void consume_step(struct consume *c)
     if (here != ENOENT)
         c->unseen_since = 0;
     if (here == 0 && consume_must_settle(c)) {
-        consume_settle(c);
+        settle(c);
         return;
     }
     if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER)) ||
@@ -448,8 +548,7 @@ void consume_step(struct consume *c)
             dht_node_cancel(member->dht, c->lookup);
         c->lookup = NULL;
     }
-    if (c->transferring || c->bring || c->lost_waiting ||
-        (c->ancestor && ancestor_is_link(c->ancestor)))
+    if (c->transferring || c->bring || c->lost_waiting || c->link)
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
@@ -462,9 +561,20 @@ void consume_step(struct consume *c)
             consume_wait_for_writer(c);
         await_heir(c, in_sight);
     }
-    if (consume_look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) &&
-        !c->ancestor && look_above(c) == ESTALE)
+    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
+        look_above(c) == ESTALE)
         consume_end(c, ESTALE);
+}
+
+/* Timer `lost`. */
+static void look_again(void *arg)
+{
+    struct consume *c = arg;
+
+    net_timer_stop(c->lost);
+    if (c->lost_waiting)
+        consume_owner_look(c);
+    step(c);
 }
 
 /* --- interface --- */
@@ -497,8 +607,8 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
     c->lost_owner = DYAD_RANK_NONE;
     DL_APPEND(member->consumes, c);
     if (!(c->say = net_timer_create(member->loop, consume_say_still, c)) ||
-        !(c->lost = net_timer_create(member->loop, consume_lost_look, c)) ||
-        !(c->deadline = net_timer_create(member->loop, consume_deadline_passed, c))) {
+        !(c->lost = net_timer_create(member->loop, look_again, c)) ||
+        !(c->deadline = net_timer_create(member->loop, deadline_passed, c))) {
         consume_free(c);
         errno = ENOMEM;
         return NULL;
@@ -531,28 +641,9 @@ void consume_foreach(struct member *member,
     }
 }
 
-static const struct member_waits waits = {
-    .blocked = consume_blocked,
-    .all_blocked = consume_all_blocked,
-    .confirm = consume_confirm,
-    .candidate = consume_candidate,
-    .fail_chosen = consume_fail_chosen,
-    .fail = consume_fail_waiting,
-    .failed_like = consume_failed_like,
-    .say = consume_say_waiting,
-};
-
-static int consume_module_start(struct member *member)
-{
-    member->waits = &waits;
-    return 0;
-}
-
 const struct member_module consume_module = {
     .name = "consume",
-    .start = consume_module_start,
     .peer_up = consume_peer_up,
     .path_changed = consume_path_changed,
-    .pending = consume_is_failing,
     .destroy = consume_stop,
 };

@@ -12,6 +12,7 @@
 #define DYAD_ENGINE_FETCH_CONSUME_IMPL_H
 
 #include "engine/core/member.h"
+#include "engine/fetch/ancestors.h"
 #include "engine/fetch/consume.h"
 #include "engine/fetch/transfer.h"
 #include "engine/membership/unreachable.h"
@@ -36,6 +37,7 @@ struct consume {
     struct member *member;
     char *upath;
     struct ancestor *ancestor; /* the directories above, if they are not here */
+    struct consume *link;      /* one of these that is a link, on its way here */
     uint8_t flags;
     uint64_t timeout_ms;
     pid_t pid, tid;
@@ -93,33 +95,34 @@ struct consume {
 
 /* --- consume.c --- */
 
-/* The next step. It may have ended when this and the next three return. */
-void consume_step(struct consume *c);
 void consume_end(struct consume *c, int status);
-/* False: it has ended. */
-bool consume_look_up(struct consume *c);
 /* dht_lookup_fn: the answer of `lookup`, which is gone. Raises the activity, unless the
- * wait goes on. */
+ * wait goes on. It may have ended on return. */
 void consume_looked_up(void *arg, int status, const struct dyad_entry *entry);
-/* Timer: its time is over. */
-void consume_deadline_passed(void *arg);
+/* It will not go on but by a publish. */
+bool consume_is_waiting(const struct consume *c);
+/* What a wave of the barrier asked is no longer of interest. */
+void consume_check_drop(struct consume *c);
 
 /* --- consume_owner.c --- */
 
-/* The owner is gone: wait for it, or end with EHOSTUNREACH. */
-void consume_owner_lost(struct consume *c, uint32_t owner);
+/* The owner is gone. 0: it is waited for, until the timer `lost`; EHOSTUNREACH (logged): no
+ * longer; ETIMEDOUT: the time of its wait is over. */
+int consume_owner_lost(struct consume *c, uint32_t owner);
 /* A look-up's answer says of a version whose owner is gone that it is not there: true if
- * that is old news, and its owner is waited for on. */
+ * that is old news, and `lost_owner` is to be waited for on. */
 bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry);
-/* Timer `lost`. */
-void consume_lost_look(void *arg);
+/* The wait for it is over; the look-up that follows is to find the same version, too. */
+void consume_owner_look(struct consume *c);
+void consume_peer_up(struct member *member, const struct net_peer *peer);
 
 /* --- consume_writer.c --- */
 
-/* It is here, and the process of `info` writes it; `fd` is open on it. The next step comes
+/* It is here, and the process of `info` writes it; `fd` is open on it. over() is called
  * when that has ended. */
 void consume_watch_start(struct consume *c, struct member_side *side,
-                         const struct store_mark_info *info, int fd);
+                         const struct store_mark_info *info, int fd,
+                         void (*over)(struct consume *c));
 /* The end of the consume: the watch goes on without it. */
 void consume_watch_leave(struct consume *c);
 /* Who is watched is dead; the watch is on its way back. */
@@ -133,23 +136,15 @@ void consume_writer_gone(struct consume *c);
 
 /* What is here may be written by another node. */
 bool consume_must_settle(const struct consume *c);
-/* Ask the homes whether it is, unless that is under way; it may have ended on return. */
-void consume_settle(struct consume *c);
-/* dht_settle_fn: the answer of `settle`, which is gone. */
-void consume_settled(void *arg, int status, uint32_t by,
-                     const struct dyad_version *version);
+/* The answer of `settle`, as of dht_settle_fn. The status with which it ends; or
+ * EOWNERDEAD: who wrote it is gone, and a newer version is to be looked up. */
+int consume_settle_ruling(struct consume *c, int status, uint32_t by,
+                          const struct dyad_version *version);
 /* What `settle` waits for; static buffer of the loop's thread. */
 const char *consume_settle_says(const struct consume *c);
 /* It was published in our storage, and is not seen here. True: it will be looked at again.
  */
 bool consume_await_sight(struct consume *c);
-
-/* --- consume_wave.c --- */
-
-/* It will not go on but by a publish. */
-bool consume_is_waiting(const struct consume *c);
-/* What a wave of the barrier asked is no longer of interest. */
-void consume_check_drop(struct consume *c);
 
 /* --- consume_say.c --- */
 
@@ -161,6 +156,9 @@ void consume_say_stop(struct member *member);
 
 /* Timer `say`. */
 void consume_say_still(void *arg);
+/* Only a newcomer can end it: that is said once. */
+void consume_say_alone(struct consume *c);
+
 /* --- consume_writers.c --- */
 
 /* Ask all nodes who has it open for writing. fn is called later, once, with whom, for
@@ -170,7 +168,7 @@ int consume_writers_ask(struct consume *c,
 /* No call any more. */
 void consume_writers_stop(struct consume *c);
 
-/* --- for struct member_waits and the module --- */
+/* --- consume_wave.c: struct member_waits, and for its test --- */
 
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
 bool consume_all_blocked(struct member *member);
@@ -181,9 +179,5 @@ void consume_fail_chosen(struct member *member, bool away);
 /* Is one being ended? Its process will go on. */
 bool consume_is_failing(struct member *member);
 void consume_say_waiting(struct member *member);
-void consume_peer_up(struct member *member, const struct net_peer *peer);
-/* A directory or link was removed here, or a link made: waits for names below it look once
- * more what is above them. */
-void consume_path_changed(struct member *member, const char *upath);
 
 #endif

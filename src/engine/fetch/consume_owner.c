@@ -29,19 +29,11 @@
 #define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
 #define HEIR_SOON   (10 * UTIL_NSEC_PER_MSEC)
 
-void consume_lost_look(void *arg)
+void consume_owner_look(struct consume *c)
 {
-    struct consume *c = arg;
-
-    net_timer_stop(c->lost);
-    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
-        consume_step(c);
-        return;
-    }
     c->lost_waiting = false;
     c->lost_version = c->seen;
     c->seen = c->before_lost;
-    consume_step(c);
 }
 
 /* A home that was out of reach itself when the version was published which its owner cannot
@@ -53,7 +45,6 @@ bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entr
         (entry && dyad_version_cmp(&entry->version, &c->lost_version) >= 0))
         return false;
     c->seen = c->lost_version;
-    consume_owner_lost(c, c->lost_owner);
     return true;
 }
 
@@ -67,7 +58,7 @@ static bool waits_for_heir(const struct consume *c)
 /* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
  * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
  * file looked up once more in any case, however long ago that was. */
-void consume_owner_lost(struct consume *c, uint32_t owner)
+int consume_owner_lost(struct consume *c, uint32_t owner)
 {
     struct member *member = c->member;
     uint64_t now = util_clock_now();
@@ -80,8 +71,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
 
     if (c->late && member->ring) { /* the time of its wait is over */
         c->lost_owner = owner;
-        consume_deadline_passed(c);
-        return;
+        return ETIMEDOUT;
     }
     if (first) {
         c->lost_since = lost;
@@ -97,8 +87,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
         log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
                   c->upath, member_describe(member, owner),
                   (double)(now - c->lost_since) / 1e9);
-        consume_end(c, EHOSTUNREACH);
-        return;
+        return EHOSTUNREACH;
     }
     if (first || c->lost_interval >= CONSUME_LOOK_AGAIN) {
         member_find_again(member, owner);
@@ -111,6 +100,7 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
         (c->lost_interval *= 2) > LOST_MAX)
         c->lost_interval = LOST_MAX;
     linger_activity(member); /* it waits, and does not fetch */
+    return 0;
 }
 
 void consume_peer_up(struct member *member, const struct net_peer *peer)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -146,22 +145,18 @@ void consume_say_still(void *arg)
         say_still(c, "");
 }
 
-void consume_say_waiting(struct member *member)
+void consume_say_alone(struct consume *c)
 {
     char where[1024];
-    struct consume *c;
 
-    DL_FOREACH(member->consumes, c)
-    {
-        if (c->said_alone || !consume_is_waiting(c))
-            continue;
-        c->said_alone = true;
-        log_warn(
-            "process %d waits for \"%s\", and all others of the session wait or are at "
-            "their end: only a process that is still to be started can bring it%s; %s",
-            (int)c->pid, c->upath, c->timeout_ms ? " (DYAD_TIMEOUT ends the wait)" : "",
-            say_where(c, where, sizeof(where)));
-    }
+    if (c->said_alone)
+        return;
+    c->said_alone = true;
+    log_warn(
+        "process %d waits for \"%s\", and all others of the session wait or are at their "
+        "end: only a process that is still to be started can bring it%s; %s",
+        (int)c->pid, c->upath, c->timeout_ms ? " (DYAD_TIMEOUT ends the wait)" : "",
+        say_where(c, where, sizeof(where)));
 }
 
 /* --- nobody is left --- */

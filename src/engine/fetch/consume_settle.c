@@ -21,16 +21,13 @@ bool consume_must_settle(const struct consume *c)
            shared_storage(c->member, ENGINE_CONSUMER);
 }
 
-void consume_settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+int consume_settle_ruling(struct consume *c, int status, uint32_t by,
+                          const struct dyad_version *version)
 {
-    struct consume *c = arg;
-
-    c->settle = NULL;
-    if (status != EOWNERDEAD || dyad_version_cmp(&c->seen, version) > 0) {
-        /* Or it was published since, which that home has yet to hear of. */
-        consume_end(c, status == EOWNERDEAD ? 0 : status);
-        return;
-    }
+    if (status != EOWNERDEAD)
+        return status;
+    if (dyad_version_cmp(&c->seen, version) > 0)
+        return 0; /* it was published since, which that home has yet to hear of */
     if (!c->left_by_other)
         log_warn(
             "\"%s\" is abandoned: who was writing it, a process of rank %u on node %s, is "
@@ -39,26 +36,7 @@ void consume_settled(void *arg, int status, uint32_t by, const struct dyad_versi
     c->left_by_other = true;
     c->seen = *version;
     consume_writer_gone(c);
-    /* Asked again, because a rank that was out of reach may come back and end it without a
-     * new version. */
-    if (consume_look_up(c))
-        net_timer_start(
-            c->lost, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
-}
-
-void consume_settle(struct consume *c)
-{
-    if (c->settle)
-        return;
-    if (c->lookup)
-        dht_node_cancel(c->member->dht, c->lookup);
-    c->lookup = NULL;
-    consume_wait_for_writer(c);
-    c->settle = dht_node_settle(c->member->dht, c->upath, true, consume_settled, c);
-    if (!c->settle)
-        consume_end(c, ENOMEM);
-    else
-        linger_activity(c->member);
+    return EOWNERDEAD;
 }
 
 /* Static buffer of the loop's thread. */

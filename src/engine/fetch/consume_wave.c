@@ -27,7 +27,7 @@
 #include "boot/procs.h"
 #include "config/probes.h"
 #include "engine/core/member_impl.h"
-#include "engine/fetch/ancestors.h"
+#include "engine/core/module.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/fetch/consume_probe.h"
 #include "engine/membership/exit_barrier.h"
@@ -38,21 +38,6 @@
 /* Of so many waits of a rank, the youngest, it is found out whether they are expected. */
 #define EXPECTED_MAX 8
 #define KIND_SHIFT   60
-
-/* For an owner that is gone, and for longer than a server on its node needs. */
-static bool waits_for_owner(const struct consume *c)
-{
-    return c->lost_waiting && !c->awaits_sight && c->member->ring &&
-           c->lost_interval >= CONSUME_LOOK_AGAIN;
-}
-
-bool consume_is_waiting(const struct consume *c)
-{
-    return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           (c->lookup || waits_for_owner(c) ||
-            (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
-           !consume_watch_ending(c);
-}
 
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max)
 {
@@ -80,28 +65,6 @@ bool consume_all_blocked(struct member *member)
             return false;
     }
     return true;
-}
-
-/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
- * wait that ended, which the barrier is told by linger_activity(): whatever is answered
- * then, it is not quiet. */
-void consume_check_drop(struct consume *c)
-{
-    if (c->settle_check) {
-        dht_node_settle_cancel(c->member->dht, c->settle_check);
-        c->settle_check = NULL;
-        c->member->checks--;
-    }
-    if (c->expected) {
-        consume_probe_cancel(c->expected);
-        c->expected = NULL;
-        c->member->checks--;
-    }
-    if (!c->check)
-        return;
-    dht_node_cancel(c->member->dht, c->check);
-    c->check = NULL;
-    c->member->checks--;
 }
 
 /* A newer version; or, where the one that was found has lost its owner, another owner of
@@ -139,11 +102,8 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
         if (c->lookup)
             dht_node_cancel(member->dht, c->lookup);
-        if (c->lost_waiting) { /* as consume_lost_look() */
-            c->lost_waiting = false;
-            c->lost_version = c->seen;
-            c->seen = c->before_lost;
-        }
+        if (c->lost_waiting)
+            consume_owner_look(c);
         net_timer_stop(c->lost);
         consume_looked_up(c, 0, entry); /* raises the activity */
         return;
@@ -343,13 +303,14 @@ static void settle_confirmed(void *arg, int status, uint32_t by,
 {
     struct consume *c = arg;
 
+    (void)by;
+    (void)version;
     c->failing = false;
-    if (status == 0) {
-        consume_settled(arg, status, by, version);
-        return;
-    }
     c->settle = NULL;
-    nobody_left(c, status);
+    if (status == 0)
+        consume_end(c, 0);
+    else
+        nobody_left(c, status);
 }
 
 /* The last look before a wait is given up. */
@@ -434,3 +395,37 @@ bool consume_is_failing(struct member *member)
     }
     return false;
 }
+
+void consume_say_waiting(struct member *member)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (consume_is_waiting(c))
+            consume_say_alone(c);
+    }
+}
+
+static int waits_start(struct member *member)
+{
+    static const struct member_waits waits = {
+        .blocked = consume_blocked,
+        .all_blocked = consume_all_blocked,
+        .confirm = consume_confirm,
+        .candidate = consume_candidate,
+        .fail_chosen = consume_fail_chosen,
+        .fail = consume_fail_waiting,
+        .failed_like = consume_failed_like,
+        .say = consume_say_waiting,
+    };
+
+    member->waits = &waits;
+    return 0;
+}
+
+const struct member_module waits_module = {
+    .name = "waits",
+    .start = waits_start,
+    .pending = consume_is_failing,
+};
