@@ -33,11 +33,11 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/coherence/restock.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/coherence/restock.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
 #include "util/log.h"

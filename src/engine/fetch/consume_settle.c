@@ -17,7 +17,7 @@
 /* As the node's own marks, this is not for who opens it for writing. */
 bool consume_must_settle(const struct consume *c)
 {
-    return c->regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
+    return c->here.regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
            shared_storage(c->member, ENGINE_CONSUMER);
 }
 
@@ -70,14 +70,12 @@ bool consume_await_sight(struct consume *c)
             "not "
             "been seen for %.0f s: it was removed without a word, or this node sees the "
             "directory as it was (mount NFS with lookupcache=positive)",
-            c->owner, member_node_name(c->member, c->owner), c->upath,
+            c->entry.owner, member_node_name(c->member, c->entry.owner), c->upath,
             store_dir_path(member->side[ENGINE_CONSUMER].dir),
             (double)(now - c->unseen_since) / 1e9);
         c->unseen_since = 0;
         return false;
     }
-    c->lost_waiting = true;
-    c->awaits_sight = true;
-    net_timer_start(c->lost, now + CONSUME_LOOK_AGAIN);
+    net_timer_start(c->again, now + CONSUME_LOOK_AGAIN);
     return true;
 }

@@ -95,7 +95,7 @@ void consume_wait_for_writer(struct consume *c)
     c->flags |= NET_LOOKUP_WAIT;
     c->for_writer = true;
     if (c->timeout_ms)
-        net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
+        net_timer_start(c->deadline.timer, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
 }
 
 /* Whom he waited for died: nobody else is waited for. */
