@@ -18,6 +18,17 @@
  * much as the other has executed since; so it is only a second best, for when the newest
  * does not come.
  *
+ * A rank must not end while its server waits for what a Get of it has asked another node's
+ * server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up its
+ * reference to each such question, and uses it all the same when the answer comes: its
+ * thread then waits for ever for a lock in memory that was freed, the orted of that node
+ * (Open MPI 4.1.4) waits for that thread before it ends, and mpirun for the orted. (Seen in
+ * one of 30 jobs of two plain PMIx clients that end in this way, and in none that wait.) So
+ * a member that leaves waits for its answers first. They take milliseconds, unless the link
+ * was cut: then the request is sent again some time after that is over. Not waited for is
+ * what no server answers, now or later: the Get of a rank that has not joined. Nor does one
+ * answer for a rank that was the last of its node and has ended, hence a bound.
+ *
  * One PMIx library, two sides. If the program uses MPI, both share one PMIx, initialised
  * and finalised by count. What was measured with PMIx 4.2.2 and Open MPI 4.1.4:
  * - PMIx wakes its progress thread by writing to a descriptor, by number. So all threads
@@ -69,9 +80,13 @@
 /* How long destroy waits for a PMIx call that does not return. PMIx_Finalize itself gives
  * up after 2 s. */
 #define DESTROY_BOUND_NS (5 * UTIL_NSEC_PER_SEC)
-#define RETRY_FIRST_NS   UTIL_NSEC_PER_MSEC
-#define RETRY_MAX_NS     (256 * UTIL_NSEC_PER_MSEC)
-#define SESSION_STACK    (512 * 1024)
+/* How long an answer is waited for: of a rank that may have ended, from the question on; of
+ * one that is there, from when we leave on. */
+#define ANSWER_BOUND_NS       (2 * UTIL_NSEC_PER_SEC)
+#define ANSWER_THERE_BOUND_NS (10 * UTIL_NSEC_PER_SEC)
+#define RETRY_FIRST_NS        UTIL_NSEC_PER_MSEC
+#define RETRY_MAX_NS          (256 * UTIL_NSEC_PER_MSEC)
+#define SESSION_STACK         (512 * 1024)
 
 enum ask_state {
     ASK_WANTED,  /* to be sent when `when` has come */
@@ -98,6 +113,8 @@ struct ticket { /* a PMIx_Get_nb that was not called back yet */
     struct boot_pmix *pmix;
     uint32_t rank;
     bool cancelled;
+    bool past_cache; /* its server has something of it, so it answers */
+    uint64_t sent;
     pmix_proc_t proc; /* PMIx copies neither this nor the directives: they live as long as
                          the Get */
     pmix_info_t refresh;
@@ -121,6 +138,7 @@ struct boot_pmix {
     uint64_t timeout_ns, kept_ns;
     char key[PMIX_MAX_KEYLEN + 1];
     struct boot_pmix_job job; /* written once, before RESULT_READY is queued */
+    bool *there;              /* [job.nranks], boot_pmix_there(); made with job */
     pmix_proc_t self;         /* of the session's thread */
     struct net_post post;
 
@@ -130,8 +148,9 @@ struct boot_pmix {
                       queue */
     bool closed;   /* boot_pmix_destroy() was called: no callback any more */
     bool leave_up; /* ... without PMIx_Finalize */
-    bool running;  /* a session's thread exists that has not said it is done */
-    bool joinable; /* `thread` is to be joined */
+    uint64_t destroy_bound; /* ... and waits so long for the session to end */
+    bool running;           /* a session's thread exists that has not said it is done */
+    bool joinable;          /* `thread` is to be joined */
     bool released;
     bool have_job;
     bool posted;
@@ -189,6 +208,7 @@ static void unref_unlock(struct boot_pmix *pmix)
     results_free(pmix);
     free(pmix->blob);
     free(pmix->job.node);
+    free(pmix->there);
     pthread_cond_destroy(&pmix->changed);
     pthread_mutex_destroy(&pmix->lock);
     free(pmix);
@@ -363,8 +383,8 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
             ask->when = util_clock_now() + ask->delay;
             ask->delay = ask->delay < RETRY_MAX_NS ? ask->delay * 2 : RETRY_MAX_NS;
         }
-        pthread_cond_broadcast(&pmix->changed);
     }
+    pthread_cond_broadcast(&pmix->changed);
     free(ticket);
     unref_unlock(pmix);
 }
@@ -384,6 +404,8 @@ static void send_get(struct boot_pmix *pmix, struct ask *ask)
     }
     ticket->pmix = pmix;
     ticket->rank = rank;
+    ticket->past_cache = past_cache;
+    ticket->sent = util_clock_now();
     DL_APPEND(pmix->tickets, ticket);
     pmix->refs++;
     ask->state = ASK_PENDING;
@@ -485,6 +507,44 @@ static bool may_end(void)
     return store && strcmp(store, "hash") == 0 && !program_shares();
 }
 
+/* Until when the answers that are under way are to be waited for by who leaves at `left`;
+ * 0: there are none. Lock held. */
+static uint64_t answers_until(const struct boot_pmix *pmix, uint64_t left)
+{
+    const struct ticket *ticket;
+    uint64_t now = util_clock_now(), last = 0;
+
+    DL_FOREACH(pmix->tickets, ticket)
+    {
+        uint64_t until = 0;
+        if (!has_cache(pmix, ticket->rank))
+            continue; /* no other server is asked */
+        if (pmix->there[ticket->rank])
+            until = left + ANSWER_THERE_BOUND_NS;
+        else if (ticket->past_cache)
+            until = ticket->sent + ANSWER_BOUND_NS;
+        if (until > now && until > last)
+            last = until;
+    }
+    return last;
+}
+
+/* See the top. Lock held. */
+static void await_answers(struct boot_pmix *pmix)
+{
+    uint64_t left = util_clock_now(), until;
+    bool waited = false;
+
+    while ((until = answers_until(pmix, left))) {
+        waited = true;
+        pmix->destroy_bound = until + DESTROY_BOUND_NS;
+        wait_until(pmix, until);
+    }
+    if (waited)
+        log_debug("waited %.1f ms for answers of the launcher's servers",
+                  (double)(util_clock_now() - left) / 1e6);
+}
+
 uint64_t boot_pmix_hold_ns = 10 * UTIL_NSEC_PER_SEC;
 
 /* Until there is nothing to do. Lock held. */
@@ -509,9 +569,10 @@ static void session_serve(struct boot_pmix *pmix)
             uint64_t now = util_clock_now();
             if (!idle_until)
                 idle_until = now + boot_pmix_hold_ns;
-            if (now >= idle_until)
+            if (now < idle_until)
+                wake = idle_until; /* reported asks have no deadline */
+            else if (!(wake = answers_until(pmix, now)))
                 break;
-            wake = idle_until; /* reported asks have no deadline */
         }
         wait_until(pmix, wake);
     }
@@ -583,6 +644,9 @@ static void *session_main(void *arg)
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
         error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
+    if (!error && !pmix->there &&
+        !(pmix->there = calloc(pmix->job.nranks, sizeof(*pmix->there))))
+        error = ENOMEM;
 
     pthread_mutex_lock(&pmix->lock);
     if (error) {
@@ -593,6 +657,8 @@ static void *session_main(void *arg)
             result_put(pmix, RESULT_READY, 0, 0, NULL, 0);
         }
         session_serve(pmix);
+        if (pmix->closed)
+            await_answers(pmix);
     }
     up = up && !pmix->leave_up;
     pthread_mutex_unlock(&pmix->lock);
@@ -696,7 +762,6 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
 
 void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
 {
-    uint64_t bound = util_clock_now() + DESTROY_BOUND_NS;
     pthread_t thread;
     bool joinable, running;
 
@@ -705,10 +770,11 @@ void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
     pthread_mutex_lock(&pmix->lock);
     pmix->closed = true;
     pmix->leave_up = !finalize;
+    pmix->destroy_bound = util_clock_now() + DESTROY_BOUND_NS;
     results_free(pmix);
     pthread_cond_broadcast(&pmix->changed);
-    while (pmix->running && util_clock_now() < bound)
-        wait_until(pmix, bound);
+    while (pmix->running && util_clock_now() < pmix->destroy_bound)
+        wait_until(pmix, pmix->destroy_bound);
     running = pmix->running;
     joinable = pmix->joinable;
     thread = pmix->thread;
@@ -780,6 +846,14 @@ int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted w
     pthread_mutex_unlock(&pmix->lock);
     errno = rc ? ENOMEM : errno;
     return rc ? -1 : 0;
+}
+
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+{
+    pthread_mutex_lock(&pmix->lock);
+    if (pmix->have_job && rank < pmix->job.nranks)
+        pmix->there[rank] = is_there;
+    pthread_mutex_unlock(&pmix->lock);
 }
 
 void boot_pmix_release(struct boot_pmix *pmix)
