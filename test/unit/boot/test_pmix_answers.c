@@ -120,10 +120,14 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
 static void answer(int64_t rank)
 {
     pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+    unsigned gets;
 
     value.data.bo.bytes = (char *)"blob";
     value.data.bo.size = 4;
-    for (unsigned i = 0; i < server.gets; i++) {
+    pthread_mutex_lock(&server.lock);
+    gets = server.gets; /* not what an answer has somebody ask */
+    pthread_mutex_unlock(&server.lock);
+    for (unsigned i = 0; i < gets; i++) {
         pthread_mutex_lock(&server.lock);
         pmix_value_cbfunc_t fn =
             rank < 0 || server.rank[i] == (pmix_rank_t)rank ? server.fn[i] : NULL;
