@@ -126,6 +126,22 @@ static bool may_end(void)
     return store && strcmp(store, "hash") == 0 && !program_shares();
 }
 
+/* Of what is under way (pmix_ask.c). Lock held. */
+static void await_answers(struct boot_pmix *pmix)
+{
+    uint64_t left = util_clock_now(), until;
+    bool waited = false;
+
+    while ((until = boot_pmix_answers_until(pmix, left))) {
+        waited = true;
+        pmix->destroy_bound = until + DESTROY_BOUND_NS;
+        wait_until(pmix, until);
+    }
+    if (waited)
+        log_debug("waited %.1f ms for answers of the launcher's servers",
+                  (double)(util_clock_now() - left) / 1e6);
+}
+
 uint64_t boot_pmix_hold_ns = 10 * UTIL_NSEC_PER_SEC;
 
 /* Until there is nothing to do. Lock held. */
@@ -150,9 +166,10 @@ static void session_serve(struct boot_pmix *pmix)
             uint64_t now = util_clock_now();
             if (!idle_until)
                 idle_until = now + boot_pmix_hold_ns;
-            if (now >= idle_until)
+            if (now < idle_until)
+                wake = idle_until; /* reported asks have no deadline */
+            else if (!(wake = boot_pmix_answers_until(pmix, now)))
                 break;
-            wake = idle_until; /* reported asks have no deadline */
         }
         wait_until(pmix, wake);
     }
@@ -188,6 +205,9 @@ static void *session_main(void *arg)
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
         error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
+    if (!error && !pmix->there &&
+        !(pmix->there = calloc(pmix->job.nranks, sizeof(*pmix->there))))
+        error = ENOMEM;
 
     pthread_mutex_lock(&pmix->lock);
     if (error) {
@@ -198,6 +218,8 @@ static void *session_main(void *arg)
             boot_pmix_result_put(pmix, RESULT_READY, 0, 0, NULL, 0);
         }
         session_serve(pmix);
+        if (pmix->closed)
+            await_answers(pmix);
     }
     up = up && !pmix->leave_up;
     pthread_mutex_unlock(&pmix->lock);
@@ -301,7 +323,6 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
 
 void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
 {
-    uint64_t bound = util_clock_now() + DESTROY_BOUND_NS;
     pthread_t thread;
     bool joinable, running;
 
@@ -310,10 +331,11 @@ void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
     pthread_mutex_lock(&pmix->lock);
     pmix->closed = true;
     pmix->leave_up = !finalize;
+    pmix->destroy_bound = util_clock_now() + DESTROY_BOUND_NS;
     boot_pmix_results_free(pmix);
     pthread_cond_broadcast(&pmix->changed);
-    while (pmix->running && util_clock_now() < bound)
-        wait_until(pmix, bound);
+    while (pmix->running && util_clock_now() < pmix->destroy_bound)
+        wait_until(pmix, pmix->destroy_bound);
     running = pmix->running;
     joinable = pmix->joinable;
     thread = pmix->thread;
@@ -371,6 +393,14 @@ int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted w
     pthread_mutex_unlock(&pmix->lock);
     errno = rc ? ENOMEM : errno;
     return rc ? -1 : 0;
+}
+
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+{
+    pthread_mutex_lock(&pmix->lock);
+    if (pmix->have_job && rank < pmix->job.nranks)
+        pmix->there[rank] = is_there;
+    pthread_mutex_unlock(&pmix->lock);
 }
 
 void boot_pmix_release(struct boot_pmix *pmix)

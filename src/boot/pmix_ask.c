@@ -16,6 +16,17 @@
  * much as the other has executed since; so it is only a second best, for when the newest
  * does not come.
  *
+ * A rank must not end while its server waits for what a Get of it has asked another node's
+ * server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up its
+ * reference to each such question, and uses it all the same when the answer comes: its
+ * thread then waits for ever for a lock in memory that was freed, the orted of that node
+ * (Open MPI 4.1.4) waits for that thread before it ends, and mpirun for the orted
+ * (docs/launchers.md). So a member that leaves waits for its answers first. They take
+ * milliseconds, unless the link was cut: then the request is sent again some time after
+ * that is over. Not waited for is what no server answers, now or later: the Get of a rank
+ * that has not joined. Nor does one answer for a rank that was the last of its node and has
+ * ended, hence a bound.
+ *
  * Finalize drops pending Gets without calling back, if it is the last; else the callback
  * may come at any later time. So a pending Get is a ticket that holds a reference to struct
  * boot_pmix.
@@ -33,6 +44,10 @@
 
 #define RETRY_FIRST_NS UTIL_NSEC_PER_MSEC
 #define RETRY_MAX_NS   (256 * UTIL_NSEC_PER_MSEC)
+/* How long an answer is waited for: of a rank that may have ended, from the question on; of
+ * one that is there, from when we leave on. */
+#define ANSWER_BOUND_NS       (2 * UTIL_NSEC_PER_SEC)
+#define ANSWER_THERE_BOUND_NS (10 * UTIL_NSEC_PER_SEC)
 
 void boot_pmix_ask_free(struct boot_pmix *pmix, struct pmix_ask *ask)
 {
@@ -112,8 +127,8 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
             ask->when = util_clock_now() + ask->delay;
             ask->delay = ask->delay < RETRY_MAX_NS ? ask->delay * 2 : RETRY_MAX_NS;
         }
-        pthread_cond_broadcast(&pmix->changed);
     }
+    pthread_cond_broadcast(&pmix->changed);
     free(ticket);
     boot_pmix_unref_unlock(pmix);
 }
@@ -133,6 +148,8 @@ static void send_get(struct boot_pmix *pmix, struct pmix_ask *ask)
     }
     ticket->pmix = pmix;
     ticket->rank = rank;
+    ticket->past_cache = past_cache;
+    ticket->sent = util_clock_now();
     DL_APPEND(pmix->tickets, ticket);
     pmix->refs++;
     ask->state = ASK_PENDING;
@@ -199,6 +216,26 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
         }
     } while (sent && !pmix->closed);
     return wake;
+}
+
+uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
+{
+    const struct pmix_ticket *ticket;
+    uint64_t now = util_clock_now(), last = 0;
+
+    DL_FOREACH(pmix->tickets, ticket)
+    {
+        uint64_t until = 0;
+        if (!has_cache(pmix, ticket->rank))
+            continue; /* no other server is asked */
+        if (pmix->there[ticket->rank])
+            until = left + ANSWER_THERE_BOUND_NS;
+        else if (ticket->past_cache)
+            until = ticket->sent + ANSWER_BOUND_NS;
+        if (until > now && until > last)
+            last = until;
+    }
+    return last;
 }
 
 void boot_pmix_asks_fail(struct boot_pmix *pmix)

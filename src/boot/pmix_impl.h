@@ -36,6 +36,8 @@ struct pmix_ticket { /* a PMIx_Get_nb that was not called back yet */
     struct boot_pmix *pmix;
     uint32_t rank;
     bool cancelled;
+    bool past_cache; /* its server has something of it, so it answers */
+    uint64_t sent;
     pmix_proc_t proc; /* PMIx copies neither this nor the directives: they live as long as
                          the Get */
     pmix_info_t refresh;
@@ -59,6 +61,7 @@ struct boot_pmix {
     uint64_t timeout_ns, kept_ns;
     char key[PMIX_MAX_KEYLEN + 1];
     struct boot_pmix_job job; /* written once, before RESULT_READY is queued */
+    bool *there;              /* [job.nranks], boot_pmix_there(); made with job */
     pmix_proc_t self;         /* of the session's thread */
     struct net_post post;
 
@@ -68,8 +71,9 @@ struct boot_pmix {
                       queue */
     bool closed;   /* boot_pmix_destroy() was called: no callback any more */
     bool leave_up; /* ... without PMIx_Finalize */
-    bool running;  /* a session's thread exists that has not said it is done */
-    bool joinable; /* `thread` is to be joined */
+    uint64_t destroy_bound; /* ... and waits so long for the session to end */
+    bool running;           /* a session's thread exists that has not said it is done */
+    bool joinable;          /* `thread` is to be joined */
     bool released;
     bool have_job;
     bool posted;
@@ -103,6 +107,9 @@ void boot_pmix_ask_free(struct boot_pmix *pmix, struct pmix_ask *ask);
 /* Send what is due, report what is late. Drops the lock now and then. Returns when to look
  * again (0: only at an event); *idle: nothing is wanted that was not reported. */
 uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle);
+/* Until when the answers that are under way are to be waited for by who leaves at `left`;
+ * 0: there are none. */
+uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left);
 /* None can be had. */
 void boot_pmix_asks_fail(struct boot_pmix *pmix);
 /* The tickets of a session that is over: they are called back no more if PMIx is down, else

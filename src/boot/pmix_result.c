@@ -37,6 +37,7 @@ void boot_pmix_unref_unlock(struct boot_pmix *pmix)
     boot_pmix_results_free(pmix);
     free(pmix->blob);
     free(pmix->job.node);
+    free(pmix->there);
     pthread_cond_destroy(&pmix->changed);
     pthread_mutex_destroy(&pmix->lock);
     free(pmix);
