@@ -109,3 +109,15 @@ void dump_text_add_escaped(struct dump_text *text, const char *data, size_t len)
         p += n;
     }
 }
+
+void dump_text_print_line(FILE *out, struct dump_text *text, bool *failed)
+{
+    char *line = dump_text_take(text);
+
+    if (line)
+        fprintf(out, "%s\n", line);
+    else
+        *failed = true;
+    free(line);
+    *text = (struct dump_text){0};
+}

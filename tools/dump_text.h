@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Begin with {0}; end with dump_text_take(), which also tells of failures before. */
 struct dump_text {
@@ -24,5 +25,7 @@ void dump_text_add_escaped(struct dump_text *text, const char *data, size_t len)
 
 /* The text, malloc'ed, or NULL with errno ENOMEM. The buffer is not used any more. */
 char *dump_text_take(struct dump_text *text);
+/* Print it as a line, and begin anew. *failed: there was no memory for it. */
+void dump_text_print_line(FILE *out, struct dump_text *text, bool *failed);
 
 #endif

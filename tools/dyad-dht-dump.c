@@ -139,35 +139,36 @@ static uint32_t parse_rank(const char *text)
     return (uint32_t)value;
 }
 
+enum {
+    ENTRIES = 256,
+    WAITING,
+    KEY,
+    CHECK,
+    RANK,
+    JSON,
+    SESSION,
+    LIST,
+    TIMEOUT,
+    VERSION,
+    HELP
+};
+static const struct option options[] = {
+    {"entries", no_argument, NULL, ENTRIES},
+    {"waiting", no_argument, NULL, WAITING},
+    {"key", required_argument, NULL, KEY},
+    {"check", no_argument, NULL, CHECK},
+    {"rank", required_argument, NULL, RANK},
+    {"json", no_argument, NULL, JSON},
+    {"session", required_argument, NULL, SESSION},
+    {"list", no_argument, NULL, LIST},
+    {"timeout", required_argument, NULL, TIMEOUT},
+    {"version", no_argument, NULL, VERSION},
+    {"help", no_argument, NULL, HELP},
+    {NULL, 0, NULL, 0},
+};
+
 static void parse(int argc, char *argv[])
 {
-    enum {
-        ENTRIES = 256,
-        WAITING,
-        KEY,
-        CHECK,
-        RANK,
-        JSON,
-        SESSION,
-        LIST,
-        TIMEOUT,
-        VERSION,
-        HELP
-    };
-    static const struct option options[] = {
-        {"entries", no_argument, NULL, ENTRIES},
-        {"waiting", no_argument, NULL, WAITING},
-        {"key", required_argument, NULL, KEY},
-        {"check", no_argument, NULL, CHECK},
-        {"rank", required_argument, NULL, RANK},
-        {"json", no_argument, NULL, JSON},
-        {"session", required_argument, NULL, SESSION},
-        {"list", no_argument, NULL, LIST},
-        {"timeout", required_argument, NULL, TIMEOUT},
-        {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
-    };
     int c;
 
     while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {

@@ -27,6 +27,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "util/fd_close.h"
+
 #define CLAIM_FD_WANTED 256 /* beyond what scripts name (bash uses 10 and 255) */
 #define CLAIM_FD_LOWEST 10
 #define CLAIM_SCAN_MAX  65536
@@ -95,14 +97,6 @@ socklen_t boot_claim_named(const char *name, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static void close_fd(int fd)
-{
-    int saved = errno;
-
-    syscall(SYS_close, fd);
-    errno = saved;
-}
-
 /* Another number for fd, CLAIM_FD_WANTED or above; lower, but never below CLAIM_FD_LOWEST,
  * where the limit is small. */
 static int dup_up(int fd)
@@ -119,7 +113,7 @@ static int move_up(int fd)
 {
     int moved = dup_up(fd);
 
-    close_fd(fd);
+    util_fd_close_raw(fd);
     return moved;
 }
 
@@ -131,7 +125,7 @@ int boot_claim_bind(const struct sockaddr_un *address, socklen_t len)
     if (fd < 0)
         return -1;
     if (syscall(SYS_bind, fd, address, len) < 0 || syscall(SYS_listen, fd, SOMAXCONN) < 0) {
-        close_fd(fd);
+        util_fd_close_raw(fd);
         return -1;
     }
     return move_up(fd);
@@ -187,7 +181,7 @@ static int scan_proc(const struct sockaddr_un *address, socklen_t len)
                 found = fd;
         }
     }
-    close_fd(dir);
+    util_fd_close_raw(dir);
     return found;
 }
 
@@ -221,7 +215,7 @@ static int claim_connect(const struct sockaddr_un *address, socklen_t len, int t
     /* It lives for one request: where no second number is free, the first will do. */
     moved = dup_up(fd);
     if (moved >= 0) {
-        close_fd(fd);
+        util_fd_close_raw(fd);
         fd = moved;
     }
     errno = saved;
@@ -229,7 +223,7 @@ static int claim_connect(const struct sockaddr_un *address, socklen_t len, int t
         rc = syscall(SYS_connect, fd, address, len);
     while (rc < 0 && errno == EINTR);
     if (rc < 0) {
-        close_fd(fd);
+        util_fd_close_raw(fd);
         return -1;
     }
     return fd;
@@ -270,6 +264,6 @@ void boot_claim_shut(int claim_fd)
     syscall(SYS_shutdown, claim_fd, SHUT_RDWR);
     while ((fd = syscall(SYS_accept4, claim_fd, NULL, NULL,
                          SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        close_fd((int)fd);
+        util_fd_close_raw((int)fd);
     errno = saved;
 }

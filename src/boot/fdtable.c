@@ -42,6 +42,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/fd_close.h"
 #include "util/stack.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
@@ -163,13 +164,6 @@ static int dup_above(int fd, int lowest)
     return (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest);
 }
 
-static void close_fd(int fd)
-{
-    int saved = errno;
-    syscall(SYS_close, fd);
-    errno = saved;
-}
-
 static bool kept(const int keep[], size_t n, int fd)
 {
     for (size_t i = 0; i < n; i++)
@@ -197,7 +191,7 @@ static int close_others(const int keep[], size_t n)
             int fd = atoi(entry->d_name);
             if (fd <= 2 || fd == dirfd(dir) || kept(keep, n, fd))
                 continue;
-            close_fd(fd);
+            util_fd_close_raw(fd);
             again = true;
         }
         closedir(dir);
@@ -216,14 +210,14 @@ static int fetch_kept(int keep[], size_t n, int lowest)
         int low = (int)syscall(SYS_pidfd_getfd, pidfd, keep[i], 0);
         int high = low < 0 ? -1 : dup_above(low, lowest);
         if (low >= 0)
-            close_fd(low);
+            util_fd_close_raw(low);
         if (high < 0) {
-            close_fd(pidfd);
+            util_fd_close_raw(pidfd);
             return -1;
         }
         keep[i] = high;
     }
-    close_fd(pidfd);
+    util_fd_close_raw(pidfd);
     return 0;
 }
 
@@ -247,7 +241,7 @@ static int unshare_keeping(int keep[], size_t n, int lowest, bool copy)
         int high = dup_above(keep[i], lowest);
         if (high < 0)
             return -1;
-        close_fd(keep[i]);
+        util_fd_close_raw(keep[i]);
         keep[i] = high;
     }
     return 0;
@@ -268,7 +262,7 @@ static int put_guards(int lowest)
     while (fd >= 0 && fd < lowest);
     if (fd < 0)
         return -1;
-    close_fd(fd);
+    util_fd_close_raw(fd);
     return 0;
 }
 
@@ -280,7 +274,7 @@ static int put_marker(int lowest)
     if (fd < 0)
         return -1;
     high = dup_above(fd, lowest);
-    close_fd(fd);
+    util_fd_close_raw(fd);
     if (high < 0 || fstat(high, &st) < 0)
         return -1;
     marker.dev = st.st_dev;
@@ -344,7 +338,7 @@ void boot_fdtable_close_all(void)
         limit.rlim_cur = OLD_KERNEL_FDS;
     for (int fd = STDERR_FILENO + 1; fd < (int)limit.rlim_cur; fd++)
         if (fd != keep)
-            close_fd(fd);
+            util_fd_close_raw(fd);
 }
 
 /* --- from one private table to the next --- */
@@ -410,7 +404,7 @@ int boot_fdtable_take(int *fd)
 
     if (high < 0)
         return -1;
-    close_fd(*fd);
+    util_fd_close_raw(*fd);
     *fd = high;
     return put_guards(lowest) < 0 || put_marker(lowest) < 0 ? -1 : 0;
 }

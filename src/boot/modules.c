@@ -1,5 +1,19 @@
 /*
- * modules.c - libraries in a name space of their own
+ * modules.c - destructors that must not run, and libraries in a name space of their own
+ *
+ * A program may fork while our threads are in the midst of UCX, whose state is then half
+ * changed in the child, and whose locks are held there by nobody. The child never calls
+ * UCX, but its exit would: libucs's destructors walk through that state, and end the child
+ * by abort() or SIGSEGV (a shell's subshell, one in some hundreds while UCX starts and
+ * connects), after it has done all its work. So the destructors of UCX are taken out of its
+ * objects' dynamic sections, where the loader reads them, as soon as an object is loaded,
+ * for the child and for this process. Nothing is lost: at the end of a process they would
+ * free memory. A UCX that was there before us is the program's, and left alone.
+ *
+ * What a fork finds in the midst of being loaded would be destructed in the child without
+ * having been constructed (libnl-route, a dependency of UCX's modules, crashes there). So
+ * forks wait while our libraries load others. In a name space of our own this is not so:
+ * pthread_atfork() is libc's there, which is not the one that forks.
  *
  * Where the engine is apart from the program (client/client_library.c), two things go wrong
  * in glibc, and are put right here, in the name space.
@@ -10,10 +24,8 @@
  * flag is dropped. PMIx and UCX find the dlopen below as they find getenv (environ.c).
  *
  * fork() prepares the program's libc for the child, and not ours, whose locks threads of
- * ours may hold at that moment. The child never calls anything here, but its exit would:
- * the loader runs the destructors of all name spaces. So the destructors are taken out of
- * the objects' dynamic sections, where the loader reads them, as soon as an object is
- * loaded. Nothing is lost: at the end of a process they would free memory.
+ * ours may hold at that moment, and the loader runs the destructors of all name spaces. So
+ * there the destructors of all objects are taken out.
  */
 #include "boot/modules.h"
 
@@ -22,15 +34,45 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DYAD_VISIBLE __attribute__((visibility("default")))
+#define FORK_WAIT_S  2
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *(*libc_dlopen)(const char *path, int mode);
 static bool apart;
+
+/* Read by those who load, who may do so in a constructor again; written by those who fork.
+ */
+static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
+static _Thread_local bool locked;
+
+/* Who loads may wait for the dynamic loader's lock, which the thread that forks may have,
+ * in a constructor of the program's: then nothing is half loaded, and the fork goes on. */
+static void fork_comes(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FORK_WAIT_S;
+    locked = pthread_rwlock_timedwrlock(&loading, &until) == 0;
+}
+
+static void fork_over(void)
+{
+    if (locked)
+        pthread_rwlock_unlock(&loading);
+}
+
+static void fork_child(void)
+{
+    pthread_rwlock_init(&loading, NULL);
+}
 
 static void nothing(void)
 {
@@ -55,14 +97,40 @@ static bool forgotten(const ElfW(Dyn) * dyn, uintptr_t base)
     return true;
 }
 
-/* The loader holds its lock meanwhile: no object goes away. */
-static int visit(struct dl_phdr_info *info, size_t size, void *arg)
+static bool is_us(const struct dl_phdr_info *info)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && (uintptr_t)&once >= start &&
+            (uintptr_t)&once < start + segment->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+/* libucs, libuct_ib, ... */
+static bool is_ucx(const char *name)
+{
+    const char *slash = name ? strrchr(name, '/') : NULL;
+
+    name = slash ? slash + 1 : name ? name : "";
+    return strncmp(name, "libuc", 5) == 0 && name[5] && strchr("mpst", name[5]) &&
+           (name[6] == '.' || name[6] == '_');
+}
+
+/* In the order of loading, so behind our own object are those that came with us or later.
+ * The loader holds its lock meanwhile: no object goes away. */
+static int visit(struct dl_phdr_info *info, size_t size, void *behind_us)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = 0, end = 0, relro = 0, relro_end = 0;
 
     (void)size;
-    (void)arg;
+    if (!apart && (!*(bool *)behind_us || !is_ucx(info->dlpi_name))) {
+        *(bool *)behind_us |= is_us(info);
+        return 0;
+    }
     if (info->dlpi_addr == getauxval(AT_BASE)) /* the loader: one for all name spaces */
         return 0;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
@@ -99,6 +167,7 @@ static void find(void)
         return;
     apart = dlinfo(self, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE;
     dlclose(self);
+    pthread_atfork(fork_comes, fork_over, fork_child);
 }
 
 /* The loader visits the objects of the name space of its caller, which it knows by the
@@ -106,15 +175,16 @@ static void find(void)
  * which may be another object: so something is left to be done here after it. */
 static void settle(void)
 {
-    dl_iterate_phdr(visit, NULL);
+    bool behind_us = false;
+
+    dl_iterate_phdr(visit, &behind_us);
     __asm__ volatile("" ::: "memory");
 }
 
 void boot_modules_settle(void)
 {
     pthread_once(&once, find);
-    if (apart)
-        settle();
+    settle();
 }
 
 /* Called by libraries only: their run paths are not searched for a bare name, which none of
@@ -126,8 +196,10 @@ DYAD_VISIBLE void *dlopen(const char *path, int mode)
     pthread_once(&once, find);
     if (!libc_dlopen)
         return NULL;
+    pthread_rwlock_rdlock(&loading);
     handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
-    if (handle && apart)
+    if (handle)
         settle();
+    pthread_rwlock_unlock(&loading);
     return handle;
 }

@@ -1,5 +1,6 @@
 /*
- * boot/modules.h - when libdyad_member.so is in a name space of its own
+ * boot/modules.h - destructors that must not run; libdyad_member.so in a name space of its
+ * own
  *
  * Object library dyad_boot_environ, only in libdyad_member.so.
  */
@@ -7,7 +8,7 @@
 #define DYAD_BOOT_MODULES_H
 
 /* Once libdyad_member.so is loaded, before a fork may come: what was loaded with it is not
- * destructed at the end of any process. Nothing happens if it is not apart. */
+ * destructed at the end of any process. Only UCX is meant where it is not apart. */
 void boot_modules_settle(void);
 
 #endif

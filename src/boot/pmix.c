@@ -3,20 +3,7 @@
  *
  * A session is PMIx_Init, some calls, PMIx_Finalize, on a thread that lives as long. It
  * begins when something is asked and ends when boot_pmix_release() was called and nothing
- * is pending. Gets are PMIx_Get_nb with a deadline of our own: PMIX_TIMEOUT does not work
- * across nodes, and a Get of a rank that never joins never returns. An answer of "not
- * found" is asked again after 1 ms, 2 ms, ...: the default store says so when the answer
- * races with the owner's commit, and a server does when the rank had committed something
- * else before (MPI's keys), so those are asked with PMIX_GET_REFRESH_CACHE.
- *
- * A Get says nothing of why it is pending: a rank that never joins, and one whose node is
- * cut off, look alike. But the server of this node keeps what it has got once, and answers
- * an ordinary Get with that, whoever of its clients had asked before (seen with Open MPI
- * 4.1.4 and Slurm 22.05; what was asked for beyond a cut they answer, too, some 5 s after
- * it is over). So whoever follows another member of its rank is told by its own server who
- * was there, and where, also beyond a cut (BOOT_PMIX_BOTH). That may be out of date by as
- * much as the other has executed since; so it is only a second best, for when the newest
- * does not come.
+ * is pending. pmix_ask.c says how one asks.
  *
  * One PMIx library, two sides. If the program uses MPI, both share one PMIx, initialised
  * and finalised by count. What was measured with PMIx 4.2.2 and Open MPI 4.1.4:
@@ -34,16 +21,12 @@
  * - PMIx_Init and PMIx_Finalize of several threads at once are serialised by PMIx's own
  * lock.
  *
- * Finalize drops pending Gets without calling back, if it is the last; else the callback
- * may come at any later time. So a pending Get is a ticket that holds a reference to struct
- * boot_pmix.
- *
  * Locking: everything in struct boot_pmix below `lock` is guarded by it. It is never held
  * across a PMIx call. Callbacks of PMIx run on its progress thread and only note the
  * answer. Results reach the loop by one post at a time, whose node is part of the struct,
  * which also holds a reference.
  */
-#include "boot/pmix.h"
+#include "boot/pmix_impl.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -52,10 +35,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
-
-#include <pmix.h>
-#include <uthash.h>
-#include <utlist.h>
 
 #include "boot/evproxy.h"
 #include "boot/fdtable.h"
@@ -69,212 +48,11 @@
 /* How long destroy waits for a PMIx call that does not return. PMIx_Finalize itself gives
  * up after 2 s. */
 #define DESTROY_BOUND_NS (5 * UTIL_NSEC_PER_SEC)
-#define RETRY_FIRST_NS   UTIL_NSEC_PER_MSEC
-#define RETRY_MAX_NS     (256 * UTIL_NSEC_PER_MSEC)
 #define SESSION_STACK    (512 * 1024)
 
-enum ask_state {
-    ASK_WANTED,  /* to be sent when `when` has come */
-    ASK_PENDING, /* a ticket is out */
-};
-
-struct ask { /* one rank whose blob is wanted and was not yet delivered */
-    UT_hash_handle hh;
-    uint32_t rank;
-    enum ask_state state;
-    bool reported;     /* as absent; the ticket may still bring it */
-    bool both;         /* BOOT_PMIX_BOTH, and what the server has kept was not asked for */
-    bool past_cache;   /* ... is of no use, or is `kept`: PMIX_GET_REFRESH_CACHE */
-    uint64_t when;     /* send at */
-    uint64_t delay;    /* before the next try */
-    uint64_t deadline; /* report as absent at */
-    void *kept;        /* what the server had, to be delivered at `kept_at`; or NULL */
-    size_t kept_len;
-    uint64_t kept_at;
-};
-
-struct ticket { /* a PMIx_Get_nb that was not called back yet */
-    struct ticket *prev, *next;
-    struct boot_pmix *pmix;
-    uint32_t rank;
-    bool cancelled;
-    pmix_proc_t proc; /* PMIx copies neither this nor the directives: they live as long as
-                         the Get */
-    pmix_info_t refresh;
-};
-
-enum result_kind { RESULT_READY, RESULT_COMMITTED, RESULT_BLOB, RESULT_KEPT };
-
-struct result {
-    struct result *prev, *next;
-    enum result_kind kind;
-    uint32_t rank;
-    int error;
-    void *blob;
-    size_t len;
-};
-
-struct boot_pmix {
-    struct net_loop *loop;
-    const struct boot_pmix_ops *ops;
-    void *arg;
-    uint64_t timeout_ns, kept_ns;
-    char key[PMIX_MAX_KEYLEN + 1];
-    struct boot_pmix_job job; /* written once, before RESULT_READY is queued */
-    pmix_proc_t self;         /* of the session's thread */
-    struct net_post post;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned refs; /* the owner, the session's thread, each ticket, the post in the loop's
-                      queue */
-    bool closed;   /* boot_pmix_destroy() was called: no callback any more */
-    bool leave_up; /* ... without PMIx_Finalize */
-    bool running;  /* a session's thread exists that has not said it is done */
-    bool joinable; /* `thread` is to be joined */
-    bool released;
-    bool have_job;
-    bool posted;
-    pthread_t thread;
-    void *blob; /* to be committed */
-    size_t blob_len;
-    struct ask *asks;
-    struct ticket *tickets;
-    struct result *results;
-};
-
-static void *session_main(void *arg);
 static int session_start(struct boot_pmix *pmix);
 
-/* --- life --- */
-
-static void ask_free(struct boot_pmix *pmix, struct ask *ask)
-{
-    HASH_DEL(pmix->asks, ask);
-    free(ask->kept);
-    free(ask);
-}
-
-static void asks_free(struct boot_pmix *pmix)
-{
-    struct ask *ask, *next;
-
-    HASH_ITER(hh, pmix->asks, ask, next)
-    {
-        ask_free(pmix, ask);
-    }
-}
-
-static void results_free(struct boot_pmix *pmix)
-{
-    struct result *result, *next;
-
-    DL_FOREACH_SAFE(pmix->results, result, next)
-    {
-        free(result->blob);
-        free(result);
-    }
-    pmix->results = NULL;
-}
-
-/* Give up one reference; the lock is held, and is no more afterwards. */
-static void unref_unlock(struct boot_pmix *pmix)
-{
-    bool last = --pmix->refs == 0;
-
-    pthread_mutex_unlock(&pmix->lock);
-    if (!last)
-        return;
-    asks_free(pmix);
-    results_free(pmix);
-    free(pmix->blob);
-    free(pmix->job.node);
-    pthread_cond_destroy(&pmix->changed);
-    pthread_mutex_destroy(&pmix->lock);
-    free(pmix);
-}
-
-/* --- results, to the loop --- */
-
-static void deliver(void *arg)
-{
-    struct boot_pmix *pmix = arg;
-    struct result *list, *result, *next;
-    bool closed;
-
-    pthread_mutex_lock(&pmix->lock);
-    pmix->posted = false;
-    closed = pmix->closed;
-    list = pmix->results;
-    pmix->results = NULL;
-    pthread_mutex_unlock(&pmix->lock);
-
-    DL_FOREACH_SAFE(list, result, next)
-    {
-        /* closed is written on this thread only, so between callbacks it needs no lock */
-        if (closed || pmix->closed)
-            ;
-        else if (result->kind == RESULT_READY)
-            pmix->ops->ready(pmix->arg, result->error ? NULL : &pmix->job, result->error);
-        else if (result->kind == RESULT_COMMITTED)
-            pmix->ops->committed(pmix->arg, result->error);
-        else
-            pmix->ops->blob(pmix->arg, result->rank, result->blob, result->len,
-                            result->kind == RESULT_KEPT, result->error);
-        free(result->blob);
-        free(result);
-    }
-    pthread_mutex_lock(&pmix->lock);
-    unref_unlock(pmix);
-}
-
-/* Queue a result; the lock is held; blob becomes the result's. Without memory the result is
- * lost, and the deadlines of those who asked must do. */
-static void result_put(struct boot_pmix *pmix, enum result_kind kind, uint32_t rank,
-                       int error, void *blob, size_t len)
-{
-    struct result *result = pmix->closed ? NULL : malloc(sizeof(*result));
-
-    if (!result) {
-        free(blob);
-        return;
-    }
-    *result = (struct result){
-        .kind = kind, .rank = rank, .error = error, .blob = blob, .len = len};
-    DL_APPEND(pmix->results, result);
-    if (!pmix->posted) {
-        pmix->posted = true;
-        pmix->refs++;
-        net_loop_post(pmix->loop, &pmix->post, deliver, pmix);
-    }
-}
-
 /* --- what a session does --- */
-
-/* PMIx's status as an errno value. */
-static int error_of(pmix_status_t status)
-{
-    switch (status) {
-    case PMIX_SUCCESS:
-    case PMIX_OPERATION_SUCCEEDED:
-        return 0;
-    case PMIX_ERR_NOMEM:
-    case PMIX_ERR_OUT_OF_RESOURCE:
-        return ENOMEM;
-    case PMIX_ERR_UNREACH:
-    case PMIX_ERR_LOST_CONNECTION:
-    case PMIX_ERR_COMM_FAILURE:
-        return ENOTCONN;
-    case PMIX_ERR_NO_PERMISSIONS:
-        return EACCES;
-    case PMIX_ERR_NOT_FOUND:
-        return EHOSTUNREACH;
-    case PMIX_ERR_NOT_SUPPORTED:
-        return ENOTSUP;
-    default:
-        return EPROTO;
-    }
-}
 
 static bool stopping(void *arg)
 {
@@ -310,148 +88,11 @@ static void do_commit(struct boot_pmix *pmix)
     if (rc == PMIX_SUCCESS)
         rc = PMIx_Commit();
     free(blob);
-    if (error_of(rc))
+    if (boot_pmix_error_of(rc))
         log_debug("PMIx_Put or PMIx_Commit: %s", PMIx_Error_string(rc));
     pthread_mutex_lock(&pmix->lock);
-    result_put(pmix, RESULT_COMMITTED, 0, error_of(rc), NULL, 0);
+    boot_pmix_result_put(pmix, RESULT_COMMITTED, 0, boot_pmix_error_of(rc), NULL, 0);
     pthread_mutex_unlock(&pmix->lock);
-}
-
-/* A server knows the newest of its own clients; asked to refresh one of these, it answers
- * with nothing. */
-static bool has_cache(const struct boot_pmix *pmix, uint32_t rank)
-{
-    return pmix->have_job && rank < pmix->job.nranks &&
-           pmix->self.rank < pmix->job.nranks &&
-           pmix->job.node[rank] != pmix->job.node[pmix->self.rank];
-}
-
-/* A Get was answered: on PMIx's progress thread. The value stays PMIx's. */
-static void got(pmix_status_t status, pmix_value_t *value, void *arg)
-{
-    struct ticket *ticket = arg;
-    struct boot_pmix *pmix = ticket->pmix;
-    struct ask *ask;
-
-    pthread_mutex_lock(&pmix->lock);
-    DL_DELETE(pmix->tickets, ticket);
-    HASH_FIND(hh, pmix->asks, &ticket->rank, sizeof(ticket->rank), ask);
-    if (!ticket->cancelled && ask) {
-        void *blob = NULL;
-        size_t len = 0;
-        if (error_of(status) == 0 && value && value->type == PMIX_BYTE_OBJECT &&
-            value->data.bo.size > 0 && (blob = malloc(value->data.bo.size))) {
-            len = value->data.bo.size;
-            memcpy(blob, value->data.bo.bytes, len);
-        }
-        if (blob && ask->both && !ask->reported && has_cache(pmix, ask->rank)) {
-            ask->both = false;
-            ask->kept = blob;
-            ask->kept_len = len;
-            ask->past_cache = true;
-            ask->state = ASK_WANTED;
-            ask->when = util_clock_now();
-            ask->kept_at = ask->when + pmix->kept_ns;
-        } else if (blob) {
-            result_put(pmix, RESULT_BLOB, ask->rank, 0, blob, len);
-            ask_free(pmix, ask);
-        } else if (ask->reported) {
-            ask_free(pmix, ask); /* the answer is final enough */
-        } else {
-            ask->state = ASK_WANTED;
-            ask->past_cache = true;
-            ask->when = util_clock_now() + ask->delay;
-            ask->delay = ask->delay < RETRY_MAX_NS ? ask->delay * 2 : RETRY_MAX_NS;
-        }
-        pthread_cond_broadcast(&pmix->changed);
-    }
-    free(ticket);
-    unref_unlock(pmix);
-}
-
-/* Send the Get of `rank`. The lock is held, and dropped meanwhile: the caller must look at
- * the table anew. */
-static void send_get(struct boot_pmix *pmix, struct ask *ask)
-{
-    struct ticket *ticket = calloc(1, sizeof(*ticket));
-    uint32_t rank = ask->rank;
-    bool past_cache = ask->past_cache && has_cache(pmix, rank);
-    pmix_status_t rc;
-
-    if (!ticket) {
-        ask->when = util_clock_now() + RETRY_MAX_NS;
-        return;
-    }
-    ticket->pmix = pmix;
-    ticket->rank = rank;
-    DL_APPEND(pmix->tickets, ticket);
-    pmix->refs++;
-    ask->state = ASK_PENDING;
-    pthread_mutex_unlock(&pmix->lock);
-
-    PMIX_LOAD_PROCID(&ticket->proc, pmix->self.nspace, rank);
-    PMIX_INFO_LOAD(&ticket->refresh, PMIX_GET_REFRESH_CACHE, NULL, PMIX_BOOL);
-    rc = PMIx_Get_nb(&ticket->proc, pmix->key, past_cache ? &ticket->refresh : NULL,
-                     past_cache ? 1 : 0, got, ticket);
-    if (rc != PMIX_SUCCESS) {
-        log_debug("PMIx_Get_nb of rank %u: %s", rank, PMIx_Error_string(rc));
-        got(rc, NULL, ticket);
-    }
-    pthread_mutex_lock(&pmix->lock);
-}
-
-/* The newest has not come. Lock held. */
-static void give_kept(struct boot_pmix *pmix, struct ask *ask)
-{
-    log_debug("rank %u: what the launcher's server on this node has kept of it", ask->rank);
-    result_put(pmix, RESULT_KEPT, ask->rank, 0, ask->kept, ask->kept_len);
-    ask->kept = NULL;
-}
-
-/* Send what is due, report what is late. Lock held. Returns when to look again (0: only at
- * an event); *idle: nothing is wanted that was not reported. */
-static uint64_t serve_asks(struct boot_pmix *pmix, bool *idle)
-{
-    struct ask *ask, *next;
-    uint64_t now, wake;
-    bool sent;
-
-    do {
-        sent = false;
-        wake = 0;
-        *idle = true;
-        now = util_clock_now();
-        HASH_ITER(hh, pmix->asks, ask, next)
-        {
-            if (!ask->reported && ask->kept &&
-                (ask->kept_at <= now || ask->deadline <= now))
-                give_kept(pmix, ask);
-            if (!ask->reported && ask->deadline <= now) {
-                ask->reported = true;
-                result_put(pmix, RESULT_BLOB, ask->rank, EHOSTUNREACH, NULL, 0);
-                if (ask->state == ASK_WANTED) {
-                    ask_free(pmix, ask);
-                    continue;
-                }
-            }
-            if (ask->reported)
-                continue;
-            *idle = false;
-            if (ask->state == ASK_WANTED && ask->when <= now) {
-                send_get(pmix, ask);
-                sent = true;
-                break;
-            }
-            uint64_t when = ask->deadline;
-            if (ask->state == ASK_WANTED && ask->when < when)
-                when = ask->when;
-            if (ask->kept && ask->kept_at < when)
-                when = ask->kept_at;
-            if (!wake || when < wake)
-                wake = when;
-        }
-    } while (sent && !pmix->closed);
-    return wake;
 }
 
 static void wait_until(struct boot_pmix *pmix, uint64_t when)
@@ -485,6 +126,22 @@ static bool may_end(void)
     return store && strcmp(store, "hash") == 0 && !program_shares();
 }
 
+/* Of what is under way (pmix_ask.c). Lock held. */
+static void await_answers(struct boot_pmix *pmix)
+{
+    uint64_t left = util_clock_now(), until;
+    bool waited = false;
+
+    while ((until = boot_pmix_answers_until(pmix, left))) {
+        waited = true;
+        pmix->destroy_bound = until + DESTROY_BOUND_NS;
+        wait_until(pmix, until);
+    }
+    if (waited)
+        log_debug("waited %.1f ms for answers of the launcher's servers",
+                  (double)(util_clock_now() - left) / 1e6);
+}
+
 uint64_t boot_pmix_hold_ns = 10 * UTIL_NSEC_PER_SEC;
 
 /* Until there is nothing to do. Lock held. */
@@ -500,7 +157,7 @@ static void session_serve(struct boot_pmix *pmix)
             pthread_mutex_lock(&pmix->lock);
             continue;
         }
-        uint64_t wake = serve_asks(pmix, &idle);
+        uint64_t wake = boot_pmix_asks_serve(pmix, &idle);
         if (pmix->closed || pmix->blob)
             continue;
         if (!idle || !pmix->released || !may_end()) {
@@ -509,61 +166,26 @@ static void session_serve(struct boot_pmix *pmix)
             uint64_t now = util_clock_now();
             if (!idle_until)
                 idle_until = now + boot_pmix_hold_ns;
-            if (now >= idle_until)
+            if (now < idle_until)
+                wake = idle_until; /* reported asks have no deadline */
+            else if (!(wake = boot_pmix_answers_until(pmix, now)))
                 break;
-            wake = idle_until; /* reported asks have no deadline */
         }
         wait_until(pmix, wake);
-    }
-}
-
-/* The tickets of a session that is over: they are called back no more if PMIx is down, else
- * perhaps. Those who had been reported absent are forgotten, others are asked again by the
- * next session. Lock held. */
-static void tickets_drop(struct boot_pmix *pmix, bool down)
-{
-    struct ticket *ticket, *next_ticket;
-    struct ask *ask, *next;
-
-    DL_FOREACH_SAFE(pmix->tickets, ticket, next_ticket)
-    {
-        ticket->cancelled = true;
-        if (down) {
-            DL_DELETE(pmix->tickets, ticket);
-            free(ticket);
-            pmix->refs--; /* the caller has one of its own */
-        }
-    }
-    HASH_ITER(hh, pmix->asks, ask, next)
-    {
-        if (ask->reported) {
-            ask_free(pmix, ask);
-        } else {
-            ask->state = ASK_WANTED;
-        }
     }
 }
 
 /* Everything that waits for this session fails. Lock held. */
 static void session_fail(struct boot_pmix *pmix, int error)
 {
-    struct ask *ask, *next;
-
     if (!pmix->have_job)
-        result_put(pmix, RESULT_READY, 0, error, NULL, 0);
+        boot_pmix_result_put(pmix, RESULT_READY, 0, error, NULL, 0);
     if (pmix->blob) {
         free(pmix->blob);
         pmix->blob = NULL;
-        result_put(pmix, RESULT_COMMITTED, 0, error, NULL, 0);
+        boot_pmix_result_put(pmix, RESULT_COMMITTED, 0, error, NULL, 0);
     }
-    HASH_ITER(hh, pmix->asks, ask, next)
-    {
-        if (ask->kept)
-            give_kept(pmix, ask);
-        if (!ask->reported)
-            result_put(pmix, RESULT_BLOB, ask->rank, EHOSTUNREACH, NULL, 0);
-        ask_free(pmix, ask);
-    }
+    boot_pmix_asks_fail(pmix);
 }
 
 static void *session_main(void *arg)
@@ -579,10 +201,13 @@ static void *session_main(void *arg)
      * ranks do not finalise while others initialise. */
     rc = boot_pmix_init(&pmix->self, !program_shares(), may_end(), stopping, pmix);
     up = rc == PMIX_SUCCESS;
-    error = up ? 0 : error_of(rc);
+    error = up ? 0 : boot_pmix_error_of(rc);
     /* Written by the first session only; the lock below orders it before any reader. */
     if (!error && !pmix->job.node)
         error = boot_pmix_job_read(pmix->self.nspace, &pmix->job, stopping, pmix);
+    if (!error && !pmix->there &&
+        !(pmix->there = calloc(pmix->job.nranks, sizeof(*pmix->there))))
+        error = ENOMEM;
 
     pthread_mutex_lock(&pmix->lock);
     if (error) {
@@ -590,9 +215,11 @@ static void *session_main(void *arg)
     } else {
         if (!pmix->have_job) {
             pmix->have_job = true;
-            result_put(pmix, RESULT_READY, 0, 0, NULL, 0);
+            boot_pmix_result_put(pmix, RESULT_READY, 0, 0, NULL, 0);
         }
         session_serve(pmix);
+        if (pmix->closed)
+            await_answers(pmix);
     }
     up = up && !pmix->leave_up;
     pthread_mutex_unlock(&pmix->lock);
@@ -605,14 +232,14 @@ static void *session_main(void *arg)
     }
     down = !PMIx_Initialized();
     pthread_mutex_lock(&pmix->lock);
-    tickets_drop(pmix, down);
+    boot_pmix_tickets_drop(pmix, down);
     pmix->running = false;
     /* Asked while we were finalising: another session, in the table that is right by then.
      */
     if (!pmix->closed && (pmix->asks || pmix->blob) && session_start(pmix) != 0)
         session_fail(pmix, EAGAIN);
     pthread_cond_broadcast(&pmix->changed);
-    unref_unlock(pmix);
+    boot_pmix_unref_unlock(pmix);
     return NULL;
 }
 
@@ -686,7 +313,7 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
     pthread_mutex_lock(&pmix->lock);
     rc = session_start(pmix);
     if (rc != 0) {
-        unref_unlock(pmix);
+        boot_pmix_unref_unlock(pmix);
         errno = rc;
         return NULL;
     }
@@ -696,7 +323,6 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
 
 void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
 {
-    uint64_t bound = util_clock_now() + DESTROY_BOUND_NS;
     pthread_t thread;
     bool joinable, running;
 
@@ -705,15 +331,16 @@ void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
     pthread_mutex_lock(&pmix->lock);
     pmix->closed = true;
     pmix->leave_up = !finalize;
-    results_free(pmix);
+    pmix->destroy_bound = util_clock_now() + DESTROY_BOUND_NS;
+    boot_pmix_results_free(pmix);
     pthread_cond_broadcast(&pmix->changed);
-    while (pmix->running && util_clock_now() < bound)
-        wait_until(pmix, bound);
+    while (pmix->running && util_clock_now() < pmix->destroy_bound)
+        wait_until(pmix, pmix->destroy_bound);
     running = pmix->running;
     joinable = pmix->joinable;
     thread = pmix->thread;
     pmix->joinable = false;
-    unref_unlock(pmix);
+    boot_pmix_unref_unlock(pmix);
     if (running) {
         log_warn(
             "the launcher's PMIx server does not answer: leaving without PMIx_Finalize; "
@@ -749,37 +376,31 @@ int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len)
 
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
 {
-    uint64_t now = util_clock_now();
-    struct ask *ask;
+    struct pmix_ask *ask;
     int rc;
 
     pthread_mutex_lock(&pmix->lock);
-    HASH_FIND(hh, pmix->asks, &rank, sizeof(rank), ask);
+    ask = boot_pmix_ask_add(pmix, rank, wanted);
     if (!ask) {
-        if (!(ask = calloc(1, sizeof(*ask)))) {
-            pthread_mutex_unlock(&pmix->lock);
-            errno = ENOMEM;
-            return -1;
-        }
-        ask->rank = rank;
-        ask->when = now;
-        ask->both = wanted == BOOT_PMIX_BOTH;
-        ask->past_cache = wanted == BOOT_PMIX_NEWEST;
-        ask->delay = RETRY_FIRST_NS;
-        HASH_ADD(hh, pmix->asks, rank, sizeof(ask->rank), ask);
-    }
-    if (ask->state == ASK_WANTED || ask->reported) {
-        /* new, or it was reported absent: count the time anew */
-        ask->reported = false;
-        ask->deadline = now + pmix->timeout_ns;
+        pthread_mutex_unlock(&pmix->lock);
+        errno = ENOMEM;
+        return -1;
     }
     rc = session_start(pmix);
     if (rc != 0) {
-        ask_free(pmix, ask);
+        boot_pmix_ask_free(pmix, ask);
     }
     pthread_mutex_unlock(&pmix->lock);
     errno = rc ? ENOMEM : errno;
     return rc ? -1 : 0;
+}
+
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+{
+    pthread_mutex_lock(&pmix->lock);
+    if (pmix->have_job && rank < pmix->job.nranks)
+        pmix->there[rank] = is_there;
+    pthread_mutex_unlock(&pmix->lock);
 }
 
 void boot_pmix_release(struct boot_pmix *pmix)

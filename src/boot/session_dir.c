@@ -27,6 +27,7 @@
 #include "boot/claim.h"
 #include "boot/session_dir_impl.h"
 #include "util/clock.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 #define SUB_MAX       200 /* of NAME_MAX; a longer one is a hash */
@@ -361,7 +362,7 @@ int session_dir_open(struct session_dir *d, uint32_t ranks)
         return -1;
     }
     rc = read_constants(d, fd, ranks);
-    close_keep(fd);
+    util_fd_close(fd);
     if (rc < 0)
         return -1;
     d->slots = calloc(d->ranks, sizeof(*d->slots));
@@ -410,7 +411,7 @@ int session_dir_each(struct session_dir *d, int fd,
     struct name name;
 
     if (!dir) {
-        close_keep(fd);
+        util_fd_close(fd);
         return -1;
     }
     while ((void)(errno = 0), (entry = readdir(dir)))
@@ -456,7 +457,7 @@ int session_dir_list(struct session_dir *d)
     if (fd < 0)
         return -1;
     if (fstat(fd, &st) < 0) {
-        close_keep(fd);
+        util_fd_close(fd);
         return -1;
     }
     memset(d->spare, 0, d->ranks * sizeof(*d->spare));
@@ -507,7 +508,7 @@ static int read_entry(const struct session_dir *d, const struct name *name, void
     if ((fd = session_dir_enter(d)) < 0)
         return -1;
     file = openat(fd, text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    close_keep(fd);
+    util_fd_close(fd);
     if (file < 0) {
         if (errno == ENOENT)
             errno = ESRCH;
@@ -519,7 +520,7 @@ static int read_entry(const struct session_dir *d, const struct name *name, void
         else if (errno != EINTR)
             break;
     }
-    close_keep(file);
+    util_fd_close(file);
     if (n < 0)
         return -1;
     if (len == size) {

@@ -68,12 +68,4 @@ int session_dir_agree(const struct session_dir *d, int fd, const char *name,
 /* Log that nothing can be written, and leave errno as `error`. */
 void session_dir_log(const struct session_dir *d, int error);
 
-static inline void close_keep(int fd)
-{
-    int saved = errno;
-
-    close(fd);
-    errno = saved;
-}
-
 #endif

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "boot/session_dir_impl.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 #define CLAIM_TRIES 1000 /* each one lost is another's success */
@@ -95,7 +96,7 @@ bool session_dir_is_dead(struct session_dir *d, uint32_t slot)
         (fd = session_dir_enter(d)) < 0)
         return false;
     dead = is_dead(d, fd, slot);
-    close_keep(fd);
+    util_fd_close(fd);
     return dead;
 }
 
@@ -140,7 +141,7 @@ int session_dir_retire(struct session_dir *d, uint32_t slot, uint32_t incarnatio
     if ((fd = session_dir_enter(d)) < 0)
         return -1;
     rc = retire(d, fd, slot);
-    close_keep(fd);
+    util_fd_close(fd);
     return rc;
 }
 
@@ -316,7 +317,7 @@ unreadable:
     log_error("session directory %s cannot be read: %m", d->path);
 fail:
     if (fd >= 0)
-        close_keep(fd);
+        util_fd_close(fd);
     return -1;
 }
 
@@ -353,7 +354,7 @@ static int put_entry(struct session_dir *d, int fd)
     if (rc == 0)
         rc = fsync(file);
     if (rc < 0) {
-        close_keep(file);
+        util_fd_close(file);
     } else {
         rc = close(file); /* where NFS says that its disk is full */
     }
@@ -473,7 +474,7 @@ int session_dir_keep(struct session_dir *d)
         if (renameat(fd, from, fd, to) < 0)
             rc = put_entry(d, fd);
     }
-    close_keep(fd);
+    util_fd_close(fd);
     return rc;
 }
 

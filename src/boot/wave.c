@@ -1,11 +1,7 @@
 /*
  * wave.c - reports go up the tree, a wave that confirms goes down and up, the verdict down
  *
- * Tree: rank r's parent is (r-1)/8. A dead rank is stood in for by its nearest live
- * ancestor, which takes the dead one's children for its own. Ranks without a live ancestor
- * belong to the root, the lowest live rank. Each rank vouches for the part of the static
- * tree below it, so every rank is either counted once or held for dead by the one that had
- * to count it.
+ * The tree: wave_tree.h.
  *
  * - REPORT, child to parent: state (AND, MISSING: OR), activity (sum) and count of its
  * part. Sent on each change while the part is quiet, and once when it becomes busy. Silence
@@ -55,33 +51,23 @@
 
 #include <uthash.h>
 
-#define ARITY      8
-#define AND_BITS   ((uint32_t)(BOOT_WAVE_QUIET | BOOT_WAVE_EXITING | BOOT_WAVE_OUTER))
-#define OR_BITS    ((uint32_t)(BOOT_WAVE_MISSING | BOOT_WAVE_SCRIPT))
-#define ALL_BITS   (AND_BITS | OR_BITS)
+#include "boot/wave_sum.h"
+#include "boot/wave_tree.h"
+
 #define KIND_SHIFT 8
 
 enum kind { KIND_REPORT = 1, KIND_CONFIRM, KIND_ANSWER, KIND_VERDICT };
-
-struct sum {
-    uint32_t state;
-    uint32_t count;
-    uint64_t activity;
-    uint64_t candidate; /* the lowest, and its name; of answers and verdicts only */
-    uint64_t name;
-};
 
 struct child { /* a rank that has sent something, or is a child */
     UT_hash_handle hh;
     uint32_t rank;
     bool reported;
-    struct sum report;
+    struct wave_sum report;
     uint64_t answered; /* number of the wave that `answer` belongs to; 0: none */
-    struct sum answer;
+    struct wave_sum answer;
 };
 
 struct boot_wave {
-    uint32_t self, nranks;
     const struct boot_wave_ops *ops;
     void *arg;
 
@@ -90,26 +76,19 @@ struct boot_wave {
     bool final; /* ALL_EXIT was given */
 
     struct child *known; /* by rank */
-    uint32_t *failed;    /* a send failed: dead until told otherwise */
-    size_t nfailed, failed_size;
-
-    bool stale; /* the next four are to be computed anew */
-    bool root;
-    uint32_t parent; /* if not root */
-    uint32_t *children;
-    size_t nchildren, children_size;
+    struct wave_tree tree;
 
     bool sent_any; /* to `sent_to` */
     uint32_t sent_to;
-    struct sum sent;
+    struct wave_sum sent;
 
-    uint64_t highest;    /* number of any wave seen */
-    uint64_t wave;       /* being confirmed below us; 0: none */
-    uint64_t confirmed;  /* the wave for which our own waits have been looked up */
-    uint32_t asked_by;   /* who sent CONFIRM, if not root */
-    struct sum expected; /* root: sum of the reports when the wave began */
-    bool tried;          /* root: `expected` was tried, and failed or gave a verdict */
-    uint64_t agreed;     /* last wave that we answered quiet, and our own counter then */
+    uint64_t highest;         /* number of any wave seen */
+    uint64_t wave;            /* being confirmed below us; 0: none */
+    uint64_t confirmed;       /* the wave for which our own waits have been looked up */
+    uint32_t asked_by;        /* who sent CONFIRM, if not root */
+    struct wave_sum expected; /* root: sum of the reports when the wave began */
+    bool tried;               /* root: `expected` was tried, and failed or gave a verdict */
+    uint64_t agreed; /* last wave that we answered quiet, and our own counter then */
     uint64_t agreed_activity;
     uint64_t judged;    /* number of the last verdict handled */
     bool script;        /* somebody said BOOT_WAVE_SCRIPT in it */
@@ -118,99 +97,6 @@ struct boot_wave {
 
     bool busy, again; /* settle() is running; is to take another turn */
 };
-
-/* --- who is where --- */
-
-static bool is_live(const struct boot_wave *wave, uint32_t rank)
-{
-    if (rank == wave->self)
-        return true;
-    for (size_t i = 0; i < wave->nfailed; i++)
-        if (wave->failed[i] == rank)
-            return false;
-    return wave->ops->live(wave->arg, rank);
-}
-
-static void note_failed(struct boot_wave *wave, uint32_t rank)
-{
-    if (wave->nfailed == wave->failed_size) {
-        size_t size = wave->failed_size ? wave->failed_size * 2 : 8;
-        uint32_t *failed = realloc(wave->failed, size * sizeof(*failed));
-        if (!failed)
-            return; /* a kick tries again */
-        wave->failed = failed;
-        wave->failed_size = size;
-    }
-    wave->failed[wave->nfailed++] = rank;
-    wave->stale = true;
-    wave->again = true;
-}
-
-static void forget_failed(struct boot_wave *wave, uint32_t rank)
-{
-    for (size_t i = 0; i < wave->nfailed; i++)
-        if (wave->failed[i] == rank)
-            wave->failed[i--] = wave->failed[--wave->nfailed];
-}
-
-static bool add_child(struct boot_wave *wave, uint32_t rank)
-{
-    if (wave->nchildren == wave->children_size) {
-        size_t size = wave->children_size ? wave->children_size * 2 : ARITY;
-        uint32_t *children = realloc(wave->children, size * sizeof(*children));
-        if (!children)
-            return false;
-        wave->children = children;
-        wave->children_size = size;
-    }
-    wave->children[wave->nchildren++] = rank;
-    return true;
-}
-
-/* Add the live ranks nearest below `top`, not looking below a live one. */
-static bool add_below(struct boot_wave *wave, uint32_t top)
-{
-    for (uint64_t c = (uint64_t)top * ARITY + 1; c <= (uint64_t)top * ARITY + ARITY; c++) {
-        if (c >= wave->nranks)
-            break;
-        bool live = c != wave->self && is_live(wave, (uint32_t)c);
-        if (!(live ? add_child(wave, (uint32_t)c) : add_below(wave, (uint32_t)c)))
-            return false;
-    }
-    return true;
-}
-
-/* False: no memory; everything counts as busy till the next event. */
-static bool find_places(struct boot_wave *wave)
-{
-    if (!wave->stale)
-        return true;
-    uint32_t up = wave->self;
-    wave->root = true;
-    while (up > 0 && wave->root) {
-        up = (up - 1) / ARITY;
-        if (is_live(wave, up)) {
-            wave->parent = up;
-            wave->root = false;
-        }
-    }
-    if (wave->root) { /* no live ancestor: the lowest live rank is the parent, or it is us
-                       */
-        for (uint32_t r = 0; r < wave->self; r++)
-            if (is_live(wave, r)) {
-                wave->parent = r;
-                wave->root = false;
-                break;
-            }
-    }
-    wave->nchildren = 0;
-    /* The root takes every rank that has no live ancestor: all that is below dead ranks
-     * from 0 on. */
-    if (!add_below(wave, wave->root ? 0 : wave->self))
-        return false;
-    wave->stale = false;
-    return true;
-}
 
 static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
 {
@@ -226,9 +112,9 @@ static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
 
 /* --- sums --- */
 
-static struct sum own(const struct boot_wave *wave)
+static struct wave_sum own(const struct boot_wave *wave)
 {
-    return (struct sum){
+    return (struct wave_sum){
         .state = wave->state,
         .count = 1,
         .activity = wave->activity,
@@ -236,43 +122,15 @@ static struct sum own(const struct boot_wave *wave)
     };
 }
 
-static void choose(struct sum *sum, uint64_t candidate, uint64_t name)
-{
-    if (candidate > sum->candidate || (candidate == sum->candidate && name >= sum->name))
-        return;
-    sum->candidate = candidate;
-    sum->name = name;
-}
-
-static void add(struct sum *sum, const struct sum *other)
-{
-    sum->state =
-        (sum->state & other->state & AND_BITS) | ((sum->state | other->state) & OR_BITS);
-    sum->count += other->count;
-    sum->activity += other->activity;
-    choose(sum, other->candidate, other->name);
-}
-
-/* Enough for a wave: if some are but OUTER its verdict says so. */
-static bool quiet(const struct sum *sum)
-{
-    return sum->state & BOOT_WAVE_OUTER;
-}
-
-static bool same(const struct sum *a, const struct sum *b)
-{
-    return a->state == b->state && a->count == b->count && a->activity == b->activity;
-}
-
 /* Of this rank and its children as they reported; busy if one did not. */
-static struct sum sum_reports(struct boot_wave *wave)
+static struct wave_sum sum_reports(struct boot_wave *wave)
 {
-    struct sum sum = own(wave);
+    struct wave_sum sum = own(wave);
 
-    for (size_t i = 0; i < wave->nchildren; i++) {
-        struct child *child = child_of(wave, wave->children[i], false);
+    for (size_t i = 0; i < wave->tree.nchildren; i++) {
+        struct child *child = child_of(wave, wave->tree.children[i], false);
         if (child && child->reported)
-            add(&sum, &child->report);
+            wave_sum_add(&sum, &child->report);
         else
             sum.state = 0;
     }
@@ -281,25 +139,25 @@ static struct sum sum_reports(struct boot_wave *wave)
 
 /* Of this rank and its children's answers to the wave under way. False: not all are there
  * and nobody is busy. */
-static bool sum_answers(struct boot_wave *wave, struct sum *sum)
+static bool sum_answers(struct boot_wave *wave, struct wave_sum *sum)
 {
     bool complete = wave->confirmed == wave->wave;
 
     *sum = own(wave);
-    for (size_t i = 0; i < wave->nchildren; i++) {
-        struct child *child = child_of(wave, wave->children[i], false);
+    for (size_t i = 0; i < wave->tree.nchildren; i++) {
+        struct child *child = child_of(wave, wave->tree.children[i], false);
         if (child && child->answered == wave->wave)
-            add(sum, &child->answer);
+            wave_sum_add(sum, &child->answer);
         else
             complete = false;
     }
-    return complete || !quiet(sum);
+    return complete || !wave_sum_quiet(sum);
 }
 
 /* --- messages --- */
 
 static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint64_t number,
-                    const struct sum *sum)
+                    const struct wave_sum *sum)
 {
     struct net_msg msg;
 
@@ -313,12 +171,13 @@ static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint6
     msg.wave.state = sum->state | (uint32_t)kind << KIND_SHIFT;
     if (wave->ops->send(wave->arg, rank, &msg) == 0)
         return true;
-    note_failed(wave, rank);
+    if (wave_tree_fail(&wave->tree, rank)) /* else a kick tries again */
+        wave->again = true;
     return false;
 }
 
 /* Pass a verdict on, then take it. sum: of all ranks, or what the verdict said of it. */
-static void judge(struct boot_wave *wave, uint64_t number, const struct sum *sum)
+static void judge(struct boot_wave *wave, uint64_t number, const struct wave_sum *sum)
 {
     uint32_t state = sum->state;
     bool exit_all = state & BOOT_WAVE_EXITING;
@@ -332,8 +191,8 @@ static void judge(struct boot_wave *wave, uint64_t number, const struct sum *sum
     wave->wave = 0;
     /* The list may be replaced when a send fails and rank_changed is called: only stale is
      * set then. */
-    for (size_t i = 0; i < wave->nchildren; i++)
-        send_to(wave, wave->children[i], KIND_VERDICT, number, sum);
+    for (size_t i = 0; i < wave->tree.nchildren; i++)
+        send_to(wave, wave->tree.children[i], KIND_VERDICT, number, sum);
     if (exit_all) {
         wave->final = true;
         wave->ops->verdict(wave->arg, BOOT_WAVE_ALL_EXIT);
@@ -348,57 +207,57 @@ static void judge(struct boot_wave *wave, uint64_t number, const struct sum *sum
                                                               : BOOT_WAVE_NO_PRODUCER);
 }
 
-static void report(struct boot_wave *wave, const struct sum *sum)
+static void report(struct boot_wave *wave, const struct wave_sum *sum)
 {
-    bool known_busy =
-        !wave->sent_any || wave->sent_to != wave->parent || !quiet(&wave->sent);
+    bool known_busy = !wave->sent_any || wave->sent_to != wave->tree.parent ||
+                      !wave_sum_quiet(&wave->sent);
 
-    if (quiet(sum) ? !known_busy && same(sum, &wave->sent) : known_busy)
+    if (wave_sum_quiet(sum) ? !known_busy && wave_sum_same(sum, &wave->sent) : known_busy)
         return;
     wave->sent = *sum;
-    wave->sent_to = wave->parent;
+    wave->sent_to = wave->tree.parent;
     wave->sent_any = true;
-    if (!send_to(wave, wave->parent, KIND_REPORT, wave->highest, sum))
+    if (!send_to(wave, wave->tree.parent, KIND_REPORT, wave->highest, sum))
         wave->sent_any = false;
 }
 
 /* Ask the children. */
 static void wave_begin(struct boot_wave *wave, uint64_t number)
 {
-    static const struct sum none;
+    static const struct wave_sum none;
 
     wave->wave = number;
     if (number > wave->highest)
         wave->highest = number;
-    for (size_t i = 0; i < wave->nchildren; i++) {
-        struct child *child = child_of(wave, wave->children[i], false);
+    for (size_t i = 0; i < wave->tree.nchildren; i++) {
+        struct child *child = child_of(wave, wave->tree.children[i], false);
         if (child)
             child->answered = 0;
     }
-    for (size_t i = 0; i < wave->nchildren; i++)
-        send_to(wave, wave->children[i], KIND_CONFIRM, number, &none);
+    for (size_t i = 0; i < wave->tree.nchildren; i++)
+        send_to(wave, wave->tree.children[i], KIND_CONFIRM, number, &none);
     wave->confirmed = 0;
     if (!wave->ops->confirm || !wave->ops->confirm(wave->arg, number))
         wave->confirmed = number;
     wave->again = true; /* without children the answer is there */
 }
 
-static void wave_end(struct boot_wave *wave, struct sum *sum)
+static void wave_end(struct boot_wave *wave, struct wave_sum *sum)
 {
     uint64_t number = wave->wave;
 
     wave->wave = 0;
-    if (quiet(sum)) {
+    if (wave_sum_quiet(sum)) {
         if (wave->ops->candidate) {
             uint64_t name = 0, candidate = wave->ops->candidate(wave->arg, &name);
-            choose(sum, candidate, name);
+            wave_sum_choose(sum, candidate, name);
         }
         wave->agreed = number;
         wave->agreed_activity = wave->activity;
     }
-    if (!wave->root) {
+    if (!wave->tree.root) {
         send_to(wave, wave->asked_by, KIND_ANSWER, number, sum);
-    } else if (quiet(sum) && same(sum, &wave->expected)) {
+    } else if (wave_sum_quiet(sum) && wave_sum_same(sum, &wave->expected)) {
         judge(wave, number, sum);
         wave->again = true;
     }
@@ -406,32 +265,33 @@ static void wave_end(struct boot_wave *wave, struct sum *sum)
 
 static void turn(struct boot_wave *wave)
 {
-    static const struct sum busy;
-    bool moved = wave->stale;
-    struct sum sum;
+    static const struct wave_sum busy;
+    bool moved = wave->tree.stale;
+    struct wave_sum sum;
 
-    if (wave->final || !find_places(wave))
+    /* Without memory everything counts as busy till the next event. */
+    if (wave->final || !wave_tree_find(&wave->tree))
         return;
     if (moved && wave->wave) { /* some of those now below us were never asked */
-        if (wave->root)
+        if (wave->tree.root)
             wave->tried = false;
         else
             send_to(wave, wave->asked_by, KIND_ANSWER, wave->wave, &busy);
         wave->wave = 0;
     }
     if (wave->wave && sum_answers(wave, &sum)) {
-        if (!quiet(&sum))
+        if (!wave_sum_quiet(&sum))
             sum.state = 0;
         wave_end(wave, &sum);
     }
-    if (wave->final || wave->stale)
+    if (wave->final || wave->tree.stale)
         return;
     sum = sum_reports(wave);
-    if (!wave->root) {
+    if (!wave->tree.root) {
         report(wave, &sum);
-    } else if (!quiet(&sum)) {
+    } else if (!wave_sum_quiet(&sum)) {
         wave->tried = false;
-    } else if (!wave->wave && !(wave->tried && same(&sum, &wave->expected))) {
+    } else if (!wave->wave && !(wave->tried && wave_sum_same(&sum, &wave->expected))) {
         wave->expected = sum;
         wave->tried = true;
         wave_begin(wave, wave->highest + 1);
@@ -466,11 +326,10 @@ struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
     }
     if (!(wave = calloc(1, sizeof(*wave))))
         return NULL;
-    wave->self = self;
-    wave->nranks = nranks;
     wave->ops = ops;
     wave->arg = arg;
-    wave->stale = true;
+    wave->tree = (struct wave_tree){
+        .self = self, .nranks = nranks, .live = ops->live, .arg = arg, .stale = true};
     return wave;
 }
 
@@ -485,8 +344,7 @@ void boot_wave_destroy(struct boot_wave *wave)
         HASH_DEL(wave->known, child);
         free(child);
     }
-    free(wave->children);
-    free(wave->failed);
+    wave_tree_free(&wave->tree);
     free(wave);
 }
 
@@ -498,7 +356,7 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
         state |= BOOT_WAVE_OUTER;
     if (activity == wave->activity && state == wave->state)
         return;
-    wave->state = state & ALL_BITS;
+    wave->state = state & WAVE_ALL_BITS;
     wave->activity = activity;
     settle(wave);
 }
@@ -526,18 +384,18 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
 {
     uint32_t from = msg->source, kind = msg->wave.state >> KIND_SHIFT;
-    struct sum sum = {.state = msg->wave.state & ALL_BITS,
-                      .count = msg->wave.count,
-                      .activity = msg->wave.activity,
-                      .candidate = msg->wave.candidate,
-                      .name = msg->wave.name};
-    struct sum below;
+    struct wave_sum sum = {.state = msg->wave.state & WAVE_ALL_BITS,
+                           .count = msg->wave.count,
+                           .activity = msg->wave.activity,
+                           .candidate = msg->wave.candidate,
+                           .name = msg->wave.name};
+    struct wave_sum below;
     struct child *child;
 
-    if (from >= wave->nranks || from == wave->self)
+    if (from >= wave->tree.nranks || from == wave->tree.self)
         return;
     if (wave->final) { /* it missed the verdict, as its parent has left already */
-        sum = (struct sum){.state = AND_BITS};
+        sum = (struct wave_sum){.state = WAVE_AND_BITS};
         if (kind == KIND_REPORT || kind == KIND_CONFIRM)
             send_to(wave, from, KIND_VERDICT, wave->judged, &sum);
         return;
@@ -554,14 +412,14 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
     case KIND_CONFIRM:
         if (msg->wave.number > wave->highest)
             wave->highest = msg->wave.number;
-        if (!find_places(wave))
+        if (!wave_tree_find(&wave->tree))
             return;
         below = sum_reports(wave);
         /* A root has ranks below it that the asker may count, too: it first has to hear
          * (rank_changed) that a lower rank lives. */
-        if (wave->root)
+        if (wave->tree.root)
             below.state = 0;
-        if (quiet(&below)) {
+        if (wave_sum_quiet(&below)) {
             wave->asked_by = from;
             wave_begin(wave, msg->wave.number);
         } else {
@@ -580,7 +438,7 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
             wave->highest = msg->wave.number;
         if (!(sum.state & BOOT_WAVE_EXITING) && msg->wave.number != wave->agreed)
             return;
-        if (find_places(wave))
+        if (wave_tree_find(&wave->tree))
             judge(wave, msg->wave.number, &sum);
         break;
     default:
@@ -593,9 +451,9 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
 {
     struct child *child;
 
-    if (rank >= wave->nranks || rank == wave->self)
+    if (rank >= wave->tree.nranks || rank == wave->tree.self)
         return;
-    forget_failed(wave, rank);
+    wave_tree_forget_failed(&wave->tree, rank);
     /* What it said as another incarnation, or before it died, is void. */
     HASH_FIND(hh, wave->known, &rank, sizeof(rank), child);
     if (child) {
@@ -604,19 +462,19 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
     }
     if (wave->sent_any && wave->sent_to == rank)
         wave->sent_any = false;
-    wave->stale = true;
+    wave->tree.stale = true;
     settle(wave);
 }
 
 void boot_wave_kick(struct boot_wave *wave)
 {
-    if (wave->nfailed) {
-        wave->nfailed = 0;
-        wave->stale = true;
+    if (wave->tree.nfailed) {
+        wave->tree.nfailed = 0;
+        wave->tree.stale = true;
     }
     wave->sent_any = false;
     wave->tried = false;
-    if (wave->root)
+    if (wave->tree.root)
         wave->wave = 0; /* an answer was lost */
     settle(wave);
 }
@@ -626,13 +484,13 @@ void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t
 {
     bool outer = wave->busy;
 
-    if (wave->final || !find_places(wave))
+    if (wave->final || !wave_tree_find(&wave->tree))
         return;
     wave->busy = true; /* the lists stay as they are until all have been named */
-    if (!wave->root)
-        fn(arg, wave->parent);
-    for (size_t i = 0; i < wave->nchildren; i++)
-        fn(arg, wave->children[i]);
+    if (!wave->tree.root)
+        fn(arg, wave->tree.parent);
+    for (size_t i = 0; i < wave->tree.nchildren; i++)
+        fn(arg, wave->tree.children[i]);
     wave->busy = outer;
     if (wave->again && !outer)
         settle(wave);

@@ -17,7 +17,7 @@
     /* namespace */  X(dirs) X(list)                                                    \
     /* publish */    X(catch_up) X(shared) X(orphan) X(late) X(produce) X(node_files)   \
     /* promoted */   X(promoted)                                                        \
-    /* fetch */      X(serve_other) X(serve) X(transfer) X(consume)                     \
+    /* fetch */      X(serve_other) X(serve) X(transfer) X(consume) X(waits)            \
     /* coherence */  X(node_invalidate) X(restock) X(invalidate) X(revalidate)          \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(first_look) X(restore) X(adopt_gone) X(adopt_renames) X(adopt)   \

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "store/dmd.h"
+#include "util/fd_close.h"
 
 /* openat2 refuses, where open ignores, what has no meaning with O_PATH. */
 static int complete_flags(int flags)
@@ -110,9 +111,7 @@ int store_beneath_walk(int root, const char *upath, int flags, mode_t mode)
         p += n + 1;
     }
     if (at != root) {
-        int saved = errno;
-        close(at);
-        errno = saved;
+        util_fd_close(at);
     }
     return fd;
 }

@@ -47,7 +47,6 @@
  */
 #include "store/answers_table.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,6 +60,7 @@
 #include <xxhash.h>
 
 #include "store/life.h"
+#include "store/shared_file.h"
 
 #define PREFIX "answers-"
 
@@ -305,57 +305,23 @@ void store_answers_drop(struct store_answers *answers, uint64_t put)
 
 /* ---- the file ---- */
 
-static struct answers_table *map(int fd, const char *boot, int protection)
+static bool has_size(uint64_t size)
 {
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return NULL;
-    if ((uint64_t)st.st_size != sizeof(struct answers_table)) {
-        errno = EUCLEAN;
-        return NULL;
-    }
-    struct answers_table *table = mmap(NULL, sizeof(*table), protection, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED)
-        return NULL;
-    if (table->magic != ANSWERS_MAGIC || table->size != sizeof(*table) ||
-        (boot && memcmp(table->boot, boot, STORE_BOOT_LEN) != 0)) {
-        munmap(table, sizeof(*table));
-        errno = EUCLEAN;
-        return NULL;
-    }
-    return table;
+    return size == sizeof(struct answers_table);
 }
 
-/* Remove the tables of this node's earlier boots. */
-static void remove_earlier(int control, const char *boot, const char *node)
+static bool is_whole(const void *map, uint64_t size, const char *boot)
 {
-    int fd = openat(control, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
+    const struct answers_table *table = map;
 
-    if (!stream) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    while ((entry = readdir(stream))) {
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
-            continue;
-        int file =
-            openat(fd, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (file < 0)
-            continue;
-        struct answers_table *old = map(file, NULL, PROT_READ);
-        close(file);
-        if (!old)
-            continue;
-        if (strncmp(old->node, node, sizeof(old->node)) == 0 &&
-            memcmp(old->boot, boot, STORE_BOOT_LEN) != 0)
-            unlinkat(fd, entry->d_name, 0);
-        munmap(old, sizeof(*old));
-    }
-    closedir(stream);
+    (void)size;
+    return table->magic == ANSWERS_MAGIC && table->size == sizeof(*table) &&
+           (!boot || memcmp(table->boot, boot, STORE_BOOT_LEN) == 0);
+}
+
+static int reserve(int fd)
+{
+    return store_control_reserve(fd, 0, sizeof(struct answers_table));
 }
 
 static int init_keepers(struct answers_table *table)
@@ -368,50 +334,43 @@ static int init_keepers(struct answers_table *table)
     return rc ? -1 : 0;
 }
 
-static int make(const struct store_dir *dir, int control, const char *name,
-                const char *boot)
+static int fill(const struct store_shared_new *file)
 {
-    char temp[STORE_TEMP_NAME_SIZE];
-    int saved, rc = -1;
+    struct answers_table *table = file->map;
 
-    int tmpdir = store_control_subdir(dir, "tmp");
-    if (tmpdir < 0)
-        return -1;
-    int fd = store_control_temp(tmpdir, temp);
-    if (fd < 0)
-        goto out_tmpdir;
-    if (ftruncate(fd, sizeof(struct answers_table)) < 0 ||
-        store_control_reserve(fd, 0, sizeof(struct answers_table)) < 0)
-        goto out_temp;
-    struct answers_table *table =
-        mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED)
-        goto out_temp;
     table->magic = ANSWERS_MAGIC;
     table->size = sizeof(*table);
-    memcpy(table->boot, boot, STORE_BOOT_LEN);
+    memcpy(table->boot, file->boot, STORE_BOOT_LEN);
     gethostname(table->node, sizeof(table->node) - 1);
-    rc = init_keepers(table);
-    if (rc == 0) {
-        rc = store_control_rename_new(tmpdir, temp, control, name);
-        if (rc == 0)
-            remove_earlier(control, boot, table->node);
-        else if (errno == EEXIST)
-            rc = 0;
-    }
-    saved = errno;
-    munmap(table, sizeof(*table));
-    errno = saved;
-out_temp:
-    saved = errno;
-    unlinkat(tmpdir, temp, 0);
-    close(fd);
-    errno = saved;
-out_tmpdir:
-    saved = errno;
-    close(tmpdir);
-    errno = saved;
-    return rc;
+    return init_keepers(table);
+}
+
+static void made(const struct store_shared_new *file);
+
+static const struct store_shared_kind kind = {
+    .size = sizeof(struct answers_table),
+    .has_size = has_size,
+    .is_whole = is_whole,
+    .reserve = reserve,
+    .fill = fill,
+    .made = made,
+};
+
+static int remove_earlier(int control, const char *name, const void *map, void *new)
+{
+    const struct answers_table *old = map, *table = new;
+
+    if (strncmp(old->node, table->node, sizeof(old->node)) == 0 &&
+        memcmp(old->boot, table->boot, STORE_BOOT_LEN) != 0)
+        unlinkat(control, name, 0);
+    return 0;
+}
+
+/* The tables of this node's earlier boots go. */
+static void made(const struct store_shared_new *file)
+{
+    store_shared_each_other(file->control, &kind, PREFIX, file->name, remove_earlier,
+                            file->map);
 }
 
 /* Boot and time namespace (empty where the kernel has none). */
@@ -432,22 +391,10 @@ static int file_name(char *name, size_t size, char boot[STORE_BOOT_LEN + 1])
 static struct answers_table *table_map(const struct store_dir *dir)
 {
     char name[64], boot[STORE_BOOT_LEN + 1];
-    struct answers_table *table = NULL;
-    int saved, control;
 
-    if (file_name(name, sizeof(name), boot) < 0 || (control = store_control_open(dir)) < 0)
-        return NULL;
-    int fd = store_control_open_made(dir, control, name, boot, make);
-    if (fd >= 0) {
-        table = map(fd, boot, PROT_READ | PROT_WRITE);
-        saved = errno;
-        close(fd);
-        errno = saved;
-    }
-    saved = errno;
-    close(control);
-    errno = saved;
-    return table;
+    return file_name(name, sizeof(name), boot) < 0
+               ? NULL
+               : store_shared_map(dir, &kind, name, boot);
 }
 
 struct store_answers *store_answers_create(const struct store_dir *dir, const void *session,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "store/lock.h"
+#include "util/fd_close.h"
 
 #define ID_FILE  "storage"
 #define DIR_MODE 0700
@@ -60,11 +61,8 @@ int store_control_private(int parent, const char *name)
         goto error_close;
     return fd;
 
-    int saved;
 error_close:
-    saved = errno;
-    close(fd);
-    errno = saved;
+    util_fd_close(fd);
     return -1;
 }
 
@@ -84,9 +82,7 @@ int store_control_open(const struct store_dir *dir)
             uint8_t id[DYAD_STORAGE_ID_LEN];
             memcpy(id, store_dir_id(dir), sizeof(id));
             if (store_control_make_id(control, id) < 0) {
-                int saved = errno;
-                close(control);
-                errno = saved;
+                util_fd_close(control);
                 control = -1;
             }
         }
@@ -101,9 +97,7 @@ int store_control_subdir(const struct store_dir *dir, const char *name)
     if (control < 0)
         return -1;
     int fd = store_control_private(control, name);
-    int saved = errno;
-    close(control);
-    errno = saved;
+    util_fd_close(control);
     return fd;
 }
 
@@ -189,23 +183,6 @@ int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE])
     return -1;
 }
 
-int store_control_open_made(const struct store_dir *dir, int control, const char *name,
-                            const char *boot,
-                            int (*make)(const struct store_dir *dir, int control,
-                                        const char *name, const char *boot))
-{
-    int fd;
-
-    /* It may be removed as often as it is made, but not for ever. */
-    for (int tries = 0; tries < 8; tries++) {
-        fd = openat(control, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0 || errno != ENOENT || make(dir, control, name, boot) < 0)
-            return fd;
-        errno = ENOENT;
-    }
-    return -1;
-}
-
 int store_control_rename_new(int olddir, const char *old, int newdir, const char *name)
 {
     if (renameat2(olddir, old, newdir, name, RENAME_NOREPLACE) == 0)
@@ -217,6 +194,27 @@ int store_control_rename_new(int olddir, const char *old, int newdir, const char
         return -1;
     unlinkat(olddir, old, 0);
     return 0;
+}
+
+int store_control_place(int tmpdir, int control, const char *name,
+                        int (*fill)(int fd, void *arg), void *arg)
+{
+    char temp[STORE_TEMP_NAME_SIZE];
+    int fd = store_control_temp(tmpdir, temp), rc = -1;
+
+    if (fd >= 0 && fill(fd, arg) == 0) {
+        rc = store_control_rename_new(tmpdir, temp, control, name);
+        if (rc < 0 && errno == EEXIST)
+            rc = 1;
+    }
+    if (fd >= 0) {
+        int saved = errno;
+        unlinkat(tmpdir, temp, 0);
+        errno = saved;
+    }
+    util_fd_close(fd);
+    util_fd_close(tmpdir);
+    return rc;
 }
 
 int store_control_read_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN])
@@ -244,10 +242,22 @@ error_format:
     return -1;
 }
 
+#define ID_TEXT_SIZE (2 * DYAD_STORAGE_ID_LEN + 2)
+
+/* Synced, so that a power cut cannot leave an id of nothing: once in the life of a storage.
+ */
+static int write_id(int fd, void *text)
+{
+    return store_control_write(fd, 0, text, ID_TEXT_SIZE - 1) < 0 ||
+                   (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
+               ? -1
+               : 0;
+}
+
 int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN])
 {
     static const uint8_t none[DYAD_STORAGE_ID_LEN];
-    char text[2 * DYAD_STORAGE_ID_LEN + 2], name[STORE_TEMP_NAME_SIZE];
+    char text[ID_TEXT_SIZE];
     uint8_t fresh[DYAD_STORAGE_ID_LEN], found[DYAD_STORAGE_ID_LEN];
 
     if (store_control_read_id(control, found) == 0) {
@@ -265,28 +275,7 @@ int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN])
     strcpy(text + 2 * DYAD_STORAGE_ID_LEN, "\n");
 
     int tmpdir = store_control_private(control, "tmp");
-    if (tmpdir < 0)
+    if (tmpdir < 0 || store_control_place(tmpdir, control, ID_FILE, write_id, text) < 0)
         return -1;
-    int saved, rc = -1;
-    int fd = store_control_temp(tmpdir, name);
-    if (fd < 0)
-        goto out_tmpdir;
-    /* Synced, so that a power cut cannot leave an id of nothing: once in the life of a
-     * storage. */
-    if (store_control_write(fd, 0, text, sizeof(text) - 1) < 0 ||
-        (fsync(fd) < 0 && errno != EINVAL && errno != EROFS))
-        goto out_temp;
-    if (store_control_rename_new(tmpdir, name, control, ID_FILE) < 0 && errno != EEXIST)
-        goto out_temp;
-    rc = store_control_read_id(control, id);
-out_temp:
-    saved = errno;
-    unlinkat(tmpdir, name, 0);
-    close(fd);
-    errno = saved;
-out_tmpdir:
-    saved = errno;
-    close(tmpdir);
-    errno = saved;
-    return rc;
+    return store_control_read_id(control, id);
 }

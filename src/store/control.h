@@ -29,12 +29,11 @@ int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
 
 /* A new, claimed (store/lock.h) file in a directory, mode 0600, and its name. */
 int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE]);
-/* Open a file of the control directory for reading and writing; where it is missing make()
- * makes it (0, or -1 with errno), by whatever process. A descriptor, or -1. */
-int store_control_open_made(const struct store_dir *dir, int control, const char *name,
-                            const char *boot,
-                            int (*make)(const struct store_dir *dir, int control,
-                                        const char *name, const char *boot));
+/* Write a new file with fill(), in tmpdir, and give it its name in `control` if nobody else
+ * was quicker: so no reader ever sees half of one. 0, or 1: there is one already, which
+ * stays, or -1 with errno. tmpdir is closed. */
+int store_control_place(int tmpdir, int control, const char *name,
+                        int (*fill)(int fd, void *arg), void *arg);
 /* Rename, but fail with EEXIST if the new name is taken. */
 int store_control_rename_new(int olddir, const char *old, int newdir, const char *name);
 /* Write it all. 0 or -1. */

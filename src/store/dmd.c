@@ -8,11 +8,9 @@
  */
 #include "store/dmd.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -22,6 +20,7 @@
 #include "store/beneath.h"
 #include "store/control.h"
 #include "util/clock.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 struct store_dir {
@@ -75,9 +74,7 @@ int store_dir_root_get(const struct store_dir *dir)
 void store_dir_root_put(const struct store_dir *dir, int root)
 {
     if (dir->fd < 0) {
-        int saved = errno;
-        close(root);
-        errno = saved;
+        util_fd_close(root);
     }
 }
 
@@ -134,13 +131,9 @@ struct store_dir *store_dir_create(const char *path)
     return dir;
 
 error_control:
-    saved = errno;
-    close(control);
-    errno = saved;
+    util_fd_close(control);
 error_close:
-    saved = errno;
-    close(dir->fd);
-    errno = saved;
+    util_fd_close(dir->fd);
 error_free:
     saved = errno;
     free(dir->path);
@@ -204,18 +197,14 @@ int store_dir_read_id(const char *path, uint8_t id[DYAD_STORAGE_ID_LEN])
     int root = open_root(path);
     if (root < 0)
         return -1;
-    int rc = -1, saved;
+    int rc = -1;
     int control =
         openat(root, STORE_CONTROL_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (control >= 0) {
         rc = store_control_read_id(control, id);
-        saved = errno;
-        close(control);
-        errno = saved;
+        util_fd_close(control);
     }
-    saved = errno;
-    close(root);
-    errno = saved;
+    util_fd_close(root);
     return rc;
 }
 
@@ -238,9 +227,7 @@ static int open_or_create(int root, const char *upath, int flags, mode_t mode)
             struct stat st;
             if (fstat(fd, &st) == 0 && (st.st_mode & 07777) != (mode & 07777) &&
                 fchmod(fd, mode & 07777) < 0) {
-                int saved = errno;
-                close(fd);
-                errno = saved;
+                util_fd_close(fd);
                 return -1;
             }
             return fd;
@@ -290,9 +277,7 @@ int store_dir_stat(const struct store_dir *dir, const char *upath, struct stat *
     if (fd < 0)
         return -1;
     int rc = fstat(fd, st);
-    int saved = errno;
-    close(fd);
-    errno = saved;
+    util_fd_close(fd);
     return rc;
 }
 
@@ -317,9 +302,7 @@ static int unlink_below(const struct store_dir *dir, const char *upath, int flag
     if (parent < 0)
         return -1;
     int rc = unlinkat(parent, base, flags);
-    int saved = errno;
-    close(parent);
-    errno = saved;
+    util_fd_close(parent);
     return rc;
 }
 
@@ -364,63 +347,6 @@ void store_dir_refresh(const struct store_dir *dir, const char *upath)
     errno = saved;
 }
 
-struct timespec store_dir_mtime_get(int at)
-{
-    struct stat st;
-
-    return fstat(at, &st) == 0 ? st.st_mtim : (struct timespec){.tv_nsec = UTIME_OMIT};
-}
-
-void store_dir_mtime_put(int at, struct timespec mtime)
-{
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, mtime};
-    int saved = errno;
-
-    (void)utimensat(at, ".", times, 0); /* not ours: then its time is as it is */
-    errno = saved;
-}
-
-int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
-                    struct store_identity *identity)
-{
-    const char *base;
-    int parent = -1, fd = -1, rc = -1;
-    struct stat st;
-
-    if (store_dir_make_parents(dir, upath) < 0)
-        return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-    parent = store_beneath_parent(root, upath, &base);
-    store_dir_root_put(dir, root);
-    if (parent < 0)
-        return -1;
-    struct timespec mtime = store_dir_mtime_get(parent);
-    bool made = mkdirat(parent, base, mode & 01777) == 0;
-    if (made)
-        store_dir_mtime_put(parent, mtime);
-    else if (errno != EEXIST)
-        goto out;
-    fd = openat(parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        errno = errno == ELOOP || errno == ENOTDIR ? EEXIST : errno;
-        goto out;
-    }
-    if (made &&
-        (fstat(fd, &st) < 0 || ((st.st_mode & 01777) != (mode & 01777) &&
-                                fchmod(fd, (st.st_mode & S_ISGID) | (mode & 01777)))))
-        goto out;
-    rc = identity ? store_identity_read(fd, identity) : 0;
-out:;
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    close(parent);
-    errno = saved;
-    return rc;
-}
-
 ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
                            size_t size)
 {
@@ -432,181 +358,6 @@ ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char 
     close(fd);
     errno = n < 0 && saved == ENOENT ? EINVAL : saved; /* what it says of a file's fd */
     return n;
-}
-
-/* Make the directory `name` in `at` if it is not there, 0755 whatever the umask. */
-static int make_directory(int at, const char *name)
-{
-    struct timespec mtime = store_dir_mtime_get(at);
-    struct stat st;
-
-    if (mkdirat(at, name, 0755) < 0)
-        return errno == EEXIST ? 0 : -1;
-    store_dir_mtime_put(at, mtime);
-    if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -1;
-    if ((st.st_mode & 0777) == 0755)
-        return 0;
-    return fchmodat(at, name, 0755 | (st.st_mode & S_ISGID), AT_SYMLINK_NOFOLLOW);
-}
-
-int store_dir_make_parents(const struct store_dir *dir, const char *upath)
-{
-    char name[DYAD_UPATH_MAX + 1];
-    const char *base;
-    int rc = -1;
-
-    if (store_upath_check(upath) < 0)
-        return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-    int at = store_beneath_parent(root, upath, &base);
-    if (at >= 0) {
-        close(at);
-        rc = 0;
-        goto out;
-    }
-    if (errno != ENOENT)
-        goto out;
-    /* Each directory is opened by its upath from the root, so it is checked as any other.
-     */
-    for (const char *p = upath; (p = strchr(p, '/')); p++) {
-        size_t n = (size_t)(p - upath);
-        memcpy(name, upath, n);
-        name[n] = '\0';
-        at = store_beneath_parent(root, name, &base);
-        if (at < 0)
-            goto out;
-        int made = make_directory(at, base);
-        int saved = errno;
-        close(at);
-        errno = saved;
-        if (made < 0)
-            goto out;
-    }
-    /* What was there already may be no directory. */
-    at = store_beneath_parent(root, upath, &base);
-    if (at >= 0) {
-        close(at);
-        rc = 0;
-    }
-out:
-    store_dir_root_put(dir, root);
-    return rc;
-}
-
-/* Directories still to be read, as one string each. */
-struct pending {
-    char **names;
-    size_t count, room;
-};
-
-static int pending_push(struct pending *pending, const char *upath)
-{
-    char *path;
-
-    if (pending->count == pending->room) {
-        size_t room = pending->room ? 2 * pending->room : 64;
-        char **names = realloc(pending->names, room * sizeof(*names));
-        if (!names)
-            return -1;
-        pending->names = names;
-        pending->room = room;
-    }
-    if (!(path = strdup(upath)))
-        return -1;
-    pending->names[pending->count++] = path;
-    return 0;
-}
-
-/* One directory: calls fn for what is in it, adds its directories to pending. One that
- * cannot be opened is an error only if it is where the walk began. */
-static int walk_directory(int root, const char *name, bool first, struct pending *pending,
-                          int (*fn)(const char *upath, const struct stat *st, void *arg),
-                          void *arg)
-{
-    char upath[DYAD_UPATH_MAX + 1];
-    int flags = O_RDONLY | O_DIRECTORY;
-    int fd = name[0] ? store_beneath_open(root, name, flags, 0)
-                     : openat(root, ".", flags | O_CLOEXEC);
-    if (fd < 0 && !first &&
-        (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP ||
-         errno == ENAMETOOLONG)) {
-        log_debug("directory %s passed over: %m", name);
-        return 0;
-    }
-    if (fd < 0)
-        return -1;
-    DIR *stream = fdopendir(fd);
-    if (!stream) {
-        close(fd);
-        return -1;
-    }
-    int rc = 0;
-    while (rc == 0) {
-        struct stat st;
-        errno = 0;
-        struct dirent *entry = readdir(stream);
-        if (!entry) {
-            if (errno)
-                rc = -1;
-            break;
-        }
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            (!name[0] && strcmp(entry->d_name, STORE_CONTROL_DIR) == 0))
-            continue;
-        if (fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        int n = snprintf(upath, sizeof(upath), "%s%s%s", name, name[0] ? "/" : "",
-                         entry->d_name);
-        if (n < 0 || (size_t)n >= sizeof(upath))
-            continue;
-        if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
-            rc = fn(upath, &st, arg);
-        if (rc == 0 && S_ISDIR(st.st_mode))
-            rc = pending_push(pending, upath);
-    }
-    int saved = errno;
-    closedir(stream);
-    errno = saved;
-    return rc;
-}
-
-int store_dir_walk(const struct store_dir *dir, const char *upath,
-                   int (*fn)(const char *upath, const struct stat *st, void *arg),
-                   void *arg)
-{
-    struct pending pending = {0};
-    struct stat st;
-    int rc;
-
-    if (upath[0]) {
-        if (store_dir_stat(dir, upath, &st) < 0)
-            return -1;
-        rc = S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)
-                 ? fn(upath, &st, arg)
-                 : 0;
-        if (rc != 0 || !S_ISDIR(st.st_mode))
-            return rc;
-    }
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-    rc = walk_directory(root, upath, true, &pending, fn, arg);
-    while (rc == 0 && pending.count > 0) {
-        char *name = pending.names[--pending.count];
-
-        rc = walk_directory(root, name, false, &pending, fn, arg);
-        free(name);
-    }
-    int saved = errno;
-    while (pending.count > 0)
-        free(pending.names[--pending.count]);
-    free(pending.names);
-    store_dir_root_put(dir, root);
-    errno = saved;
-    return rc;
 }
 
 static uint64_t nanoseconds(const struct statx_timestamp *time)

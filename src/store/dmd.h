@@ -84,36 +84,13 @@ bool store_dir_lacks(const struct store_dir *dir, const char *upath);
 int store_dir_unlink(const struct store_dir *dir,
                      const char *upath); /* EISDIR: a directory */
 int store_dir_rmdir(const struct store_dir *dir, const char *upath);
-/* Make a directory, with `mode` whatever the umask, and those above it. One that is there
- * stays as it is. *identity (may be NULL) gets what it is. 0, or -1: EEXIST it is something
- * else. */
-int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
-                    struct store_identity *identity);
 /* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
 ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
                            size_t size);
-/* The mtime of the directory `at`, read before a copy is put into it and given back
- * afterwards: to bring here what is published is no change of a directory. (Who compares
- * times would take it for one, as make and tar do.) A change by somebody else between the
- * two is then dated too early. */
-struct timespec store_dir_mtime_get(int at);
-void store_dir_mtime_put(int at, struct timespec mtime);
-
 /* Have the kernel ask a network file system anew for the names in the directory of upath
  * and in those above it: opening a directory does, looking up a name may be answered with
  * an absence that was true some time ago. */
 void store_dir_refresh(const struct store_dir *dir, const char *upath);
-/* Make the directories above upath, 0755. */
-int store_dir_make_parents(const struct store_dir *dir, const char *upath);
-/* Call fn for each regular file, directory and symbolic link at or below upath ("": all
- * but the DMD itself), a directory before what is in it, control directory left out, until
- * it returns non-zero. Returns that, or -1 with errno. What vanishes meanwhile or may not
- * be read below upath is passed over. fn may open, remove and make files. One descriptor at
- * a time, any depth. */
-int store_dir_walk(const struct store_dir *dir, const char *upath,
-                   int (*fn)(const char *upath, const struct stat *st, void *arg),
-                   void *arg);
-
 int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
 bool store_identity_equal(const struct store_identity *a, const struct store_identity *b);
 

@@ -31,7 +31,9 @@
 #include "store/beneath.h"
 #include "store/control.h"
 #include "store/lock.h"
+#include "store/dmd_make.h"
 #include "util/clock.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 #define COPY_BUFFER  (1u << 20)
@@ -43,13 +45,6 @@ void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE])
 
     snprintf(name, FETCH_NAME_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
-}
-
-static void close_keep(int fd)
-{
-    int saved = errno;
-    close(fd);
-    errno = saved;
 }
 
 /* Keeps errno. */
@@ -90,7 +85,7 @@ static int claim(struct store_fetch *fetch)
             return 0;
         close(fetch->fd);
     }
-    close_keep(fetch->fd);
+    util_fd_close(fetch->fd);
     return -1;
 }
 
@@ -169,7 +164,7 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
     return fetch;
 
 error_tmpdir:
-    close_keep(fetch->tmpdir);
+    util_fd_close(fetch->tmpdir);
     int saved = errno;
     free(fetch);
     errno = saved;
@@ -196,7 +191,7 @@ struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
     struct stat st;
 
     if (!fetch) {
-        close_keep(fd);
+        util_fd_close(fd);
         return NULL;
     }
     fetch->fd = fd;
@@ -230,9 +225,9 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
                     0600);
     if (fd >= 0) {
         rc = fstat(fd, st);
-        close_keep(fd);
+        util_fd_close(fd);
     }
-    close_keep(tmpdir);
+    util_fd_close(tmpdir);
     return rc;
 }
 
@@ -250,11 +245,11 @@ int store_fetch_wait(const struct store_dir *dir, const char *upath)
     int fd = openat(tmpdir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) {
         rc = store_lock_await(fd);
-        close_keep(fd);
+        util_fd_close(fd);
     } else if (errno == ENOENT) {
         rc = 0;
     }
-    close_keep(tmpdir);
+    util_fd_close(tmpdir);
     return rc;
 }
 
@@ -393,7 +388,7 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
                          : store_control_rename_new(fetch->tmpdir, name, parent, base);
             if (rc == 0)
                 store_dir_mtime_put(parent, mtime);
-            close_keep(parent);
+            util_fd_close(parent);
         }
         if (rc == 0 || errno != ENOENT ||
             store_dir_make_parents(fetch->dir, fetch->upath) < 0)
@@ -433,7 +428,7 @@ static int place_link(struct store_fetch *fetch, bool replace,
         errno = saved;
     }
     if (fd >= 0)
-        close_keep(fd);
+        util_fd_close(fd);
     return rc;
 }
 
@@ -530,7 +525,7 @@ int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for)
         return -1;
     DIR *stream = fdopendir(tmpdir);
     if (!stream) {
-        close_keep(tmpdir);
+        util_fd_close(tmpdir);
         return -1;
     }
     int count = 0;

@@ -17,13 +17,8 @@
 #include <unistd.h>
 
 #include "store/control.h"
-
-static void close_keep(int fd)
-{
-    int saved = errno;
-    close(fd);
-    errno = saved;
-}
+#include "store/dmd_make.h"
+#include "util/fd_close.h"
 
 static bool is_identity(int at, const char *name, const struct store_identity *identity)
 {
@@ -33,7 +28,7 @@ static bool is_identity(int at, const char *name, const struct store_identity *i
                 found.ino == identity->ino && found.btime == identity->btime;
 
     if (fd >= 0)
-        close_keep(fd);
+        util_fd_close(fd);
     return same;
 }
 
@@ -88,9 +83,9 @@ int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
     errno = why;
 done:
     if (tmpdir >= 0)
-        close_keep(tmpdir);
+        util_fd_close(tmpdir);
     if (parent >= 0)
-        close_keep(parent);
+        util_fd_close(parent);
     return rc;
 }
 

@@ -1,8 +1,8 @@
 /*
  * store/journal_impl.h - a journal's file, byte by byte; private to store/
  *
- * journal.c: the owner's. journal_read.c: records that are read, by the owner and by
- * others.
+ * journal_write.c: as its owner writes it. journal_read.c: records that are read, by the
+ * owner and by others. journal_list.c: which there are.
  */
 #ifndef DYAD_STORE_JOURNAL_IMPL_H
 #define DYAD_STORE_JOURNAL_IMPL_H
@@ -39,6 +39,8 @@ static inline size_t record_size(size_t upath_len)
     return sizeof(struct disk_record) + upath_len;
 }
 
+/* May an owner's journal have this name? */
+bool journal_name_ok(const char *name);
 uint64_t journal_checksum(const struct disk_record *disk, size_t len);
 /* All but entry.upath. */
 void journal_decode(const struct disk_record *disk, struct store_record *record);

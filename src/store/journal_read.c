@@ -26,6 +26,7 @@
 #include <xxhash.h>
 
 #include "store/control.h"
+#include "util/fd_close.h"
 
 #define BUFFER (1u << 20)
 
@@ -153,14 +154,12 @@ int journal_read_label(int fd, char label[DYAD_UPATH_MAX + 1])
 static int open_beside(const struct store_dir *dir, const char *name)
 {
     int owner = store_control_subdir(dir, "owner");
-    int fd, saved;
+    int fd;
 
     if (owner < 0)
         return -1;
     fd = openat(owner, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    saved = errno;
-    close(owner);
-    errno = saved;
+    util_fd_close(owner);
     return fd;
 }
 
@@ -168,14 +167,12 @@ int store_journal_read_label(const struct store_dir *dir, const char *name,
                              char label[DYAD_UPATH_MAX + 1])
 {
     int fd = open_beside(dir, name);
-    int rc, saved;
+    int rc;
 
     if (fd < 0)
         return -1;
     rc = journal_read_label(fd, label);
-    saved = errno;
-    close(fd);
-    errno = saved;
+    util_fd_close(fd);
     return rc;
 }
 
@@ -228,7 +225,7 @@ int store_journal_look(const struct store_dir *dir, const char *name,
     struct look look = {looks, n};
     uint64_t end = MAGIC_LEN;
     int fd = open_beside(dir, name);
-    int rc = -1, saved;
+    int rc = -1;
 
     if (fd < 0)
         return -1;
@@ -239,8 +236,6 @@ int store_journal_look(const struct store_dir *dir, const char *name,
         rc = journal_walk(fd, &end, look_at, &look);
     else
         errno = EUCLEAN;
-    saved = errno;
-    close(fd);
-    errno = saved;
+    util_fd_close(fd);
     return rc;
 }

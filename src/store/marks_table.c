@@ -1,9 +1,7 @@
 /*
  * marks_table.c - make, map and enlarge the table of the dirty marks
  *
- * A table is written in full under a name of its own and gets its final name by a rename
- * that fails if somebody was quicker, so all processes of a boot agree on one file without
- * a lock.
+ * All processes of a boot agree on one file without a lock (shared_file.h).
  *
  * Touching a page of a mapping that has no disk block raises SIGBUS when the disk is full,
  * in the middle of the host program. So every slot below `limit` has its blocks beforehand
@@ -20,7 +18,6 @@
  */
 #include "store/marks_table.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -37,6 +34,8 @@
 #include "store/control.h"
 #include "store/life.h"
 #include "store/marks.h"
+#include "store/shared_file.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 #define PREFIX "marks-"
@@ -58,34 +57,24 @@ static int reserve_slots(int fd, uint32_t limit, bool looks)
     return store_control_reserve(fd, slots, MARKS_STEP * sizeof(struct marks_slot));
 }
 
-/* The table in a descriptor if it is whole and of this boot (NULL: of any). */
-static struct marks_table *map(int fd, const char *boot, int protection)
+/* Also those of versions that had less. */
+static bool has_size(uint64_t size)
 {
-    struct stat st;
+    return size == sizeof(struct marks_table) ||
+           size == offsetof(struct marks_table, looks) ||
+           size == offsetof(struct marks_table, renames);
+}
 
-    if (fstat(fd, &st) < 0)
-        return NULL;
-    if ((uint64_t)st.st_size != sizeof(struct marks_table) &&
-        (uint64_t)st.st_size != offsetof(struct marks_table, looks) &&
-        (uint64_t)st.st_size != offsetof(struct marks_table, renames)) {
-        errno = EUCLEAN;
-        return NULL;
-    }
-    struct marks_table *table = mmap(NULL, sizeof(*table), protection, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED)
-        return NULL;
-    uint32_t limit = atomic_load(&table->header.limit);
-    if (table->header.magic != MARKS_MAGIC || limit > MARKS_SLOTS ||
-        (table->header.nrenames > 0 &&
-         (uint64_t)st.st_size < offsetof(struct marks_table, looks)) ||
-        (table->header.nlooks > 0 && (uint64_t)st.st_size != sizeof(*table)) ||
-        atomic_load(&table->header.top) > limit ||
-        (boot && memcmp(table->header.boot, boot, MARKS_BOOT_LEN) != 0)) {
-        store_marks_table_unmap(table);
-        errno = EUCLEAN;
-        return NULL;
-    }
-    return table;
+static bool is_whole(const void *map, uint64_t size, const char *boot)
+{
+    const struct marks_header *header = &((const struct marks_table *)map)->header;
+    uint32_t limit = atomic_load(&header->limit);
+
+    return header->magic == MARKS_MAGIC && limit <= MARKS_SLOTS &&
+           (header->nrenames == 0 || size >= offsetof(struct marks_table, looks)) &&
+           (header->nlooks == 0 || size == sizeof(struct marks_table)) &&
+           atomic_load(&header->top) <= limit &&
+           (!boot || memcmp(header->boot, boot, MARKS_BOOT_LEN) == 0);
 }
 
 void store_marks_table_unmap(struct marks_table *table)
@@ -94,7 +83,7 @@ void store_marks_table_unmap(struct marks_table *table)
 }
 
 /* One slot of an earlier boot: nobody lives that wrote it. */
-static void inherit_slot(struct marks_table *table, struct marks_slot *old)
+static void inherit_slot(struct marks_table *table, const struct marks_slot *old)
 {
     uint64_t word = atomic_load(&old->word), name = atomic_load(&old->name);
     uint64_t ino = atomic_load(&old->ino);
@@ -141,57 +130,44 @@ static void inherit_renames(struct marks_table *table, const struct marks_table 
     }
 }
 
-/* Call fn-like action on each table of this node's earlier boots: take it over (table), or
- * remove it. */
-static int earlier_boots(int control, const char *name, const char *node, const char *boot,
-                         struct marks_table *table, int temp)
+/* What the tables of this node's earlier boots say goes to `table`; NULL: they are removed.
+ */
+struct earlier {
+    const char *node, *boot;
+    struct marks_table *table;
+    int fd; /* the table's file */
+};
+
+static int inherit(const struct earlier *earlier, const struct marks_table *old)
 {
-    int fd = openat(control, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    DIR *stream = fdopendir(fd);
-    if (!stream) {
-        close(fd);
-        return -1;
-    }
-    int rc = 0;
-    struct dirent *entry;
-    while (rc == 0 && (entry = readdir(stream))) {
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
-            strcmp(entry->d_name, name) == 0)
-            continue;
-        int file =
-            openat(fd, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (file < 0)
-            continue;
-        struct marks_table *old = map(file, NULL, PROT_READ);
-        close(file);
-        if (!old)
-            continue;
-        if (strncmp(old->header.node, node, sizeof(old->header.node)) == 0 &&
-            memcmp(old->header.boot, boot, MARKS_BOOT_LEN) != 0) {
-            uint32_t top = atomic_load(&old->header.top);
-            if (!table)
-                unlinkat(fd, entry->d_name, 0);
-            else
-                inherit_renames(table, old);
-            for (uint32_t i = 0; table && rc == 0 && i < top; i++) {
-                uint32_t limit = atomic_load(&table->header.limit);
-                if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
-                    rc = reserve_slots(temp, limit, true);
-                    if (rc == 0)
-                        atomic_store(&table->header.limit, limit + MARKS_STEP);
-                }
-                if (rc == 0)
-                    inherit_slot(table, &old->slots[i]);
-            }
+    struct marks_table *table = earlier->table;
+    uint32_t top = atomic_load(&old->header.top);
+
+    inherit_renames(table, old);
+    for (uint32_t i = 0; i < top; i++) {
+        uint32_t limit = atomic_load(&table->header.limit);
+        if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
+            if (reserve_slots(earlier->fd, limit, true) < 0)
+                return -1;
+            atomic_store(&table->header.limit, limit + MARKS_STEP);
         }
-        store_marks_table_unmap(old);
+        inherit_slot(table, &old->slots[i]);
     }
-    int saved = errno;
-    closedir(stream);
-    errno = saved;
-    return rc;
+    return 0;
+}
+
+static int look_at_other(int control, const char *name, const void *map, void *arg)
+{
+    const struct marks_table *old = map;
+    const struct earlier *earlier = arg;
+
+    if (strncmp(old->header.node, earlier->node, sizeof(old->header.node)) != 0 ||
+        memcmp(old->header.boot, earlier->boot, MARKS_BOOT_LEN) == 0)
+        return 0;
+    if (earlier->table)
+        return inherit(earlier, old);
+    unlinkat(control, name, 0);
+    return 0;
 }
 
 static void init_lines(struct marks_header *header)
@@ -203,56 +179,53 @@ static void init_lines(struct marks_header *header)
     header->nlines = rc == 0 ? MARKS_LINES : 0;
 }
 
-static int make(const struct store_dir *dir, int control, const char *name,
-                const char *boot)
+static int reserve(int fd)
 {
-    char temp[STORE_TEMP_NAME_SIZE], node[65] = "";
-    int saved, rc = -1;
+    return reserve_slots(fd, 0, true) < 0
+               ? -1
+               : store_control_reserve(fd, offsetof(struct marks_table, renames),
+                                       sizeof(((struct marks_table *)0)->renames));
+}
 
-    gethostname(node, sizeof(node) - 1);
-    int tmpdir = store_control_subdir(dir, "tmp");
-    if (tmpdir < 0)
-        return -1;
-    int fd = store_control_temp(tmpdir, temp);
-    if (fd < 0)
-        goto out_tmpdir;
+static int fill(const struct store_shared_new *file);
+static void made(const struct store_shared_new *file);
+
+static const struct store_shared_kind kind = {
+    .size = sizeof(struct marks_table),
+    .has_size = has_size,
+    .is_whole = is_whole,
+    .reserve = reserve,
+    .fill = fill,
+    .made = made,
+};
+
+static int fill(const struct store_shared_new *file)
+{
+    struct marks_table *table = file->map;
+    struct earlier earlier = {table->header.node, file->boot, table, file->fd};
     struct stat st;
-    if (fstat(fd, &st) < 0 || ftruncate(fd, sizeof(struct marks_table)) < 0 ||
-        reserve_slots(fd, 0, true) < 0 ||
-        store_control_reserve(fd, offsetof(struct marks_table, renames),
-                              sizeof(((struct marks_table *)0)->renames)) < 0)
-        goto out_temp;
-    struct marks_table *table =
-        mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED)
-        goto out_temp;
+
+    if (fstat(file->fd, &st) < 0)
+        return -1;
+    gethostname(table->header.node, sizeof(table->header.node) - 1);
     table->header.magic = MARKS_MAGIC;
     table->header.ino = st.st_ino;
-    memcpy(table->header.boot, boot, MARKS_BOOT_LEN);
-    memcpy(table->header.node, node, sizeof(node));
+    memcpy(table->header.boot, file->boot, MARKS_BOOT_LEN);
     init_lines(&table->header);
     table->header.nrenames = MARKS_RENAMES;
     table->header.nlooks = MARKS_SLOTS;
     atomic_store(&table->header.limit, MARKS_STEP);
-    rc = earlier_boots(control, name, node, boot, table, fd);
-    if (rc == 0) {
-        rc = store_control_rename_new(tmpdir, temp, control, name);
-        if (rc == 0)
-            earlier_boots(control, name, node, boot, NULL, -1);
-        else if (errno == EEXIST)
-            rc = 0;
-    }
-    store_marks_table_unmap(table);
-out_temp:
-    saved = errno;
-    unlinkat(tmpdir, temp, 0);
-    close(fd);
-    errno = saved;
-out_tmpdir:
-    saved = errno;
-    close(tmpdir);
-    errno = saved;
-    return rc;
+    return store_shared_each_other(file->control, &kind, PREFIX, file->name, look_at_other,
+                                   &earlier);
+}
+
+static void made(const struct store_shared_new *file)
+{
+    const struct marks_table *table = file->map;
+    struct earlier earlier = {table->header.node, file->boot, NULL, -1};
+
+    store_shared_each_other(file->control, &kind, PREFIX, file->name, look_at_other,
+                            &earlier);
 }
 
 /* The network namespace, as a number that no other has at a time; 0: not known. */
@@ -277,19 +250,7 @@ struct marks_table *store_marks_table_map(const struct store_dir *dir, const cha
              (unsigned long long)XXH3_64bits_withSeed(
                  own, MARKS_BOOT_LEN, store_dir_shared(dir) ? network() : 0));
 
-    int saved, control = store_control_open(dir);
-    if (control < 0)
-        goto error_log;
-    int fd = store_control_open_made(dir, control, name, own, make);
-    if (fd >= 0) {
-        table = map(fd, own, PROT_READ | PROT_WRITE);
-        saved = errno;
-        close(fd);
-        errno = saved;
-    }
-    saved = errno;
-    close(control);
-    errno = saved;
+    table = store_shared_map(dir, &kind, name, own);
     if (!table)
         goto error_log;
     if (asprintf(path, "%s/" STORE_CONTROL_DIR "/%s", store_dir_real_path(dir), name) < 0) {
@@ -329,8 +290,6 @@ int store_marks_table_grow(struct marks_table *table, const char *path, uint32_t
     }
     if (rc == 0)
         atomic_compare_exchange_strong(&table->header.limit, &limit, limit + MARKS_STEP);
-    int saved = errno;
-    close(fd);
-    errno = saved;
+    util_fd_close(fd);
     return rc;
 }

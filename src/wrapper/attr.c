@@ -24,7 +24,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"

@@ -13,13 +13,13 @@
  * then. Where the wait may end by cancellation, that is possible too. A handler that jumps
  * out of the wait leaves a connection behind, nothing more.
  */
+#include "wrapper/call.h"
+
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "wrapper/core.h"
 #include "wrapper/sanitizer.h"
 
 __thread int wrapper_guard __attribute__((tls_model("initial-exec")));

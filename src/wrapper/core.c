@@ -1,116 +1,21 @@
 /*
- * core.c - start, the guard, and the engine's life in this process
+ * core.c - start, the child of a fork, and the engine as wrapper functions ask for it
  *
- * Shared state: wrapper_phase goes NEW -> STARTING -> OFF or ON once (a compare-and-swap
- * picks who does it), and from ON to OFF when the engine declines. What the start wrote is
- * read only after an acquire load of ON. The engine's table pointer is published with
- * release under load_lock. A signal handler never waits for its own thread: signals are
- * blocked while that loads.
- *
- * The page `owner` is wiped by the kernel in the child of every fork (MADV_WIPEONFORK), not
- * in one of vfork: so a zero there means a fork that no wrapper of ours saw (daemon,
- * forkpty, a raw clone).
+ * The top of what the wrapper functions stand on: it calls what holds the state of a
+ * process, and none of that calls it. What the start wrote is read only after an acquire
+ * load of ON.
  */
 #include "wrapper/core.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
+#include <errno.h>
 #include <unistd.h>
 
-#include "boot/libs.h"
-#include "util/clock.h"
-#include "util/log.h"
 #include "wrapper/environment.h"
 #include "wrapper/fd.h"
 #include "wrapper/limit.h"
-#include "wrapper/map.h"
+#include "wrapper/map_pieces.h"
 #include "wrapper/member_thread.h"
-#include "wrapper/path.h"
-
-#define FORK_WAIT_NS (5 * UTIL_NSEC_PER_SEC)
-#define ENGINE_FILE  "libdyad.so.1"
-
-_Atomic int wrapper_phase;
-
-static _Atomic(const struct engine_ops *) engine;
-static _Atomic uint32_t load_lock; /* 0 free, 1 held, 2 held and waited for */
-static _Atomic int32_t gate; /* how many threads have the loader at work; -1: a fork */
-static _Atomic pid_t owner_fallback;
-static _Atomic pid_t *owner = &owner_fallback;
-static char library_dir[PATH_MAX]; /* where libdyad_wrapper.so is; empty if unknown */
-
-static void lock(void)
-{
-    uint32_t seen = 0;
-
-    if (atomic_compare_exchange_strong(&load_lock, &seen, 1))
-        return;
-    while (atomic_exchange(&load_lock, 2) != 0)
-        syscall(SYS_futex, &load_lock, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
-}
-
-static void unlock(void)
-{
-    if (atomic_exchange(&load_lock, 0) == 2)
-        syscall(SYS_futex, &load_lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-/* The directory of this library, as an absolute path: LD_PRELOAD may be relative, and the
- * program may chdir. */
-static void find_library(void)
-{
-    Dl_info info;
-    const char *slash;
-    size_t at = 0;
-
-    if (!dladdr(library_dir, &info) || !info.dli_fname)
-        return;
-    slash = strrchr(info.dli_fname, '/');
-    if (!slash)
-        return;
-    if (info.dli_fname[0] != '/') {
-        long n = syscall(SYS_getcwd, library_dir, sizeof(library_dir));
-        if (n <= 0 || library_dir[0] != '/') {
-            library_dir[0] = '\0';
-            return;
-        }
-        at = (size_t)n - 1;
-        library_dir[at++] = '/';
-        log_warn(
-            "LD_PRELOAD names %s, a relative path: programs that are started in another "
-            "directory "
-            "run without DYAD; give an absolute path",
-            info.dli_fname);
-    }
-    if (at + (size_t)(slash - info.dli_fname) >= sizeof(library_dir)) {
-        library_dir[0] = '\0';
-        return;
-    }
-    memcpy(library_dir + at, info.dli_fname, (size_t)(slash - info.dli_fname));
-    library_dir[at + (size_t)(slash - info.dli_fname)] = '\0';
-}
-
-static void own_memory(void)
-{
-    long page = sysconf(_SC_PAGESIZE);
-    void *p = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
-
-    if (p != MAP_FAILED) {
-        if (madvise(p, (size_t)page, MADV_WIPEONFORK) == 0)
-            owner = p;
-        else
-            munmap(p, (size_t)page); /* kernel before 4.14: forks that we see are enough */
-    }
-    atomic_store(owner, getpid());
-}
+#include "wrapper/path_find.h"
 
 static bool start(char **env)
 {
@@ -122,8 +27,8 @@ static bool start(char **env)
     wrapper_guard++;
     on = wrapper_path_setup(env) && wrapper_env_take(env);
     if (on) {
-        own_memory();
-        find_library();
+        wrapper_owner_begin();
+        wrapper_engine_find();
     }
     wrapper_guard--;
     errno = saved;
@@ -150,206 +55,45 @@ __attribute__((constructor)) static void construct(int argc, char **argv, char *
     start(envp ? envp : environ);
 }
 
-bool wrapper_mine(void)
-{
-    pid_t pid = atomic_load_explicit(owner, memory_order_relaxed);
-
-    if (pid == 0) {
-        wrapper_fork_child();
-        return true;
-    }
-    return pid == getpid();
-}
-
-/* A loader waits for forks, which are short. */
-static void gate_enter(void)
-{
-    int32_t n = atomic_load(&gate);
-
-    for (;;) {
-        if (n < 0) {
-            syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, n, NULL, NULL, 0);
-            n = atomic_load(&gate);
-        } else if (atomic_compare_exchange_weak(&gate, &n, n + 1)) {
-            return;
-        }
-    }
-}
-
-static void gate_leave(int32_t by)
-{
-    if (atomic_fetch_sub(&gate, by) == by)
-        syscall(SYS_futex, &gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-/* A loader may itself wait for the thread that forks, which holds the dynamic loader's lock
- * in a library's constructor: then it is at rest, and the fork goes on after a while. */
-bool wrapper_fork_lock(void)
-{
-    uint64_t now = util_clock_now(), until = now + FORK_WAIT_NS;
-    int32_t n = 0;
-
-    if (wrapper_guard > 0)
-        return false;
-    while (!atomic_compare_exchange_strong(&gate, &n, -1)) {
-        struct timespec ts = {.tv_sec = 1};
-        if (now >= until)
-            return false;
-        syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, n, &ts, NULL, 0);
-        now = util_clock_now();
-        n = 0;
-    }
-    wrapper_guard++;
-    return true;
-}
-
-void wrapper_fork_unlock(void)
-{
-    wrapper_guard--;
-    gate_leave(-1);
-}
-
 void wrapper_fork_child(void)
 {
-    const struct engine_ops *ops = atomic_load(&engine);
+    const struct engine_ops *ops = wrapper_engine_loaded();
     int saved = errno;
 
-    atomic_store(owner, getpid());
-    /* Only this thread exists, and it is in no load: the gate is held by it, in
-     * wrapper_fork_lock(), or by others that are gone. */
-    atomic_store(&load_lock, 0);
-    atomic_store(&gate, wrapper_guard > 0 ? -1 : 0);
+    wrapper_owner_set();
+    wrapper_engine_fork_child();
     wrapper_limit_apply();
     wrapper_member_fork_child();
-    wrapper_map_fork_child_begin();
+    wrapper_pieces_fork_child_begin();
     wrapper_fd_fork_child();
-    wrapper_map_fork_child_end();
+    wrapper_pieces_fork_child_end();
     if (ops)
         ENGINE_CALL_VOID(ops->fork_child());
     errno = saved;
 }
 
-static void thread_enter(void)
+bool wrapper_mine(void)
 {
-    wrapper_guard++;
+    if (wrapper_owner_is_unseen())
+        wrapper_fork_child();
+    return wrapper_owner_is_self();
 }
 
-static void *open_engine(const char *path)
+bool wrapper_tracks(int fd)
 {
-    return dlopen(path,
-                  RTLD_NOW | RTLD_LOCAL | (boot_libs_own_malloc() ? 0 : RTLD_DEEPBIND));
-}
-
-/* Find the engine. Without our lock: whoever opens a library waits for the dynamic
- * loader's, which a thread in a library's constructor holds, and such a thread may want the
- * engine, too. Two threads that do this at once find the same. */
-static const struct engine_ops *load(void)
-{
-    static const char *const below[] = {"", "/../lib"};
-    const struct engine_ops *ops;
-    engine_ops_get_fn get;
-    void *handle = NULL;
-    char path[PATH_MAX + 32];
-
-    for (size_t i = 0; !handle && i < sizeof(below) / sizeof(below[0]); i++) {
-        snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[i], ENGINE_FILE);
-        if (library_dir[0] && (i == 0 || access(path, R_OK) == 0))
-            handle = open_engine(path);
-        if (!handle && i == 0 && access(path, R_OK) == 0)
-            break; /* it is there, and its own message is the one that helps */
-    }
-    if (!handle) {
-        const char *why = library_dir[0] ? dlerror() : NULL;
-        log_error(
-            "the engine, %s, cannot be loaded from %s: %s; managed directories are plain "
-            "directories "
-            "for this process",
-            ENGINE_FILE, library_dir[0] ? library_dir : "(unknown)",
-            why ? why : "no such file");
-        return NULL;
-    }
-    get = (engine_ops_get_fn)dlsym(handle, ENGINE_OPS_SYMBOL);
-    ops = get ? get(ENGINE_ABI) : NULL;
-    if (!ops || ops->abi != ENGINE_ABI) {
-        log_error(
-            "%s is not of the version of libdyad_wrapper.so; install both from one build",
-            path);
-        return NULL;
-    }
-    return ops;
-}
-
-static const struct engine_ops *load_once(void)
-{
-    struct engine_host host = {.abi = ENGINE_ABI,
-                               .thread_enter = thread_enter,
-                               .env = wrapper_env,
-                               .waits = wrapper_call_waits,
-                               .run_loader = wrapper_member_run_loader};
-    const struct engine_ops *found, *ops;
-
-    gate_enter();
-    found = load();
-    lock();
-    ops = atomic_load(&engine);
-    if (!ops && atomic_load(&wrapper_phase) == WRAPPER_ON) {
-        if (found && found->setup(&host) == 0) {
-            ops = found;
-            atomic_store_explicit(&engine, ops, memory_order_release);
-        } else {
-            atomic_store_explicit(&wrapper_phase, WRAPPER_OFF, memory_order_release);
-        }
-    }
-    unlock();
-    gate_leave(1);
-    return ops;
-}
-
-void wrapper_engine_preload(void)
-{
-    static const char *const below[] = {"", "/../lib"};
-    char path[PATH_MAX + 64];
-
-    /* A fork in the midst of it would leave a child whose exit runs the destructors of
-     * libraries that were not constructed: libucs crashes there. Forks wait for this gate.
-     */
-    gate_enter();
-    for (size_t i = 0; library_dir[0] && i < sizeof(below) / sizeof(below[0]); i++) {
-        snprintf(path, sizeof(path), "%s%s/%s", library_dir, below[i], ENGINE_FILE);
-        if (open_engine(path))
-            break;
-    }
-    /* Set up here, too: its descriptors are in this thread's table, and the program cannot
-     * close them. */
-    load_once();
-    gate_leave(1);
-}
-
-void wrapper_engine_locked(void (*fn)(void))
-{
-    gate_enter();
-    fn();
-    gate_leave(1);
-}
-
-const struct engine_ops *wrapper_engine_loaded(void)
-{
-    return atomic_load_explicit(&engine, memory_order_acquire);
+    return wrapper_fd_marked(fd) && wrapper_active() && wrapper_mine();
 }
 
 const struct engine_ops *wrapper_engine(void)
 {
-    const struct engine_ops *ops = atomic_load_explicit(&engine, memory_order_acquire);
-    int saved = errno;
+    const struct engine_ops *ops = wrapper_engine_loaded();
 
-    if (__builtin_expect(ops != NULL, 1)) {
-        wrapper_member_hurry();
-        return ops;
-    }
-    if (atomic_load(&wrapper_phase) != WRAPPER_ON)
+    if (!ops && atomic_load(&wrapper_phase) != WRAPPER_ON)
         return NULL;
-    ops = ENGINE_CALL(load_once());
+    if (wrapper_owner_is_unseen())
+        wrapper_fork_child();
+    if (!ops)
+        ops = wrapper_engine_load();
     wrapper_member_hurry();
-    errno = saved;
     return ops;
 }

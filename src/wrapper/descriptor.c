@@ -21,11 +21,17 @@
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
 #include "wrapper/member_thread.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 
 #define LOCK_BYTE ((int64_t)1 << 62) /* as STORE_MARK_LOCK_OFFSET */
+
+/* The claim of this process, not that of the parent of a fork that nobody saw. */
+static bool is_claim(int fd)
+{
+    return wrapper_member_is_claim(fd) && wrapper_mine();
+}
 
 static int call_close(int fd, void *arg)
 {
@@ -35,9 +41,9 @@ static int call_close(int fd, void *arg)
 static int do_close(int fd, wrapper_fn_close *real_close)
 {
     wrapper_path_fd_changed(fd);
-    if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_tracked(fd))
+    if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_tracks(fd))
         return wrapper_fd_close(fd, call_close, (void *)real_close);
-    if (__builtin_expect(wrapper_member_is_claim(fd), 0)) {
+    if (__builtin_expect(is_claim(fd), 0)) {
         errno = EBADF; /* the program never opened it */
         return -1;
     }
@@ -71,8 +77,7 @@ static int range_but_claim(unsigned first, unsigned last, int flags)
 {
     int claim = wrapper_member_claim();
 
-    if (claim < 0 || (unsigned)claim < first || (unsigned)claim > last ||
-        !wrapper_member_is_claim(claim))
+    if (claim < 0 || (unsigned)claim < first || (unsigned)claim > last || !is_claim(claim))
         return real_range(first, last, flags);
     if (claim > 0 && real_range(first, (unsigned)claim - 1, flags) < 0)
         return -1;
@@ -117,7 +122,7 @@ void wrapped_closefrom(int first)
 
 int wrapped_dup(int fd)
 {
-    struct wrapper_desc *desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
+    struct wrapper_desc *desc = wrapper_tracks(fd) ? wrapper_fd_hold(fd) : NULL;
     int rc;
 
     if (!desc) {
@@ -158,7 +163,7 @@ static int do_dup(int from, int to, int flags, wrapper_fn_dup2 *real_dup2)
     struct wrapper_desc *desc;
     int aside, rc, saved;
 
-    if (__builtin_expect(wrapper_member_is_claim(to), 0) && from != to)
+    if (__builtin_expect(is_claim(to), 0) && from != to)
         wrapper_member_claim_yield(to);
     if (from == to || (!wrapper_fd_marked(from) && !wrapper_fd_marked(to)) ||
         !wrapper_active() || !wrapper_mine())
@@ -265,7 +270,7 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
     switch (cmd) {
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
-        desc = wrapper_fd_tracked(fd) ? wrapper_fd_hold(fd) : NULL;
+        desc = wrapper_tracks(fd) ? wrapper_fd_hold(fd) : NULL;
         if (!desc) {
             rc = real(fd, cmd, arg);
         } else {

@@ -36,7 +36,7 @@
 
 #include "util/log.h"
 #include "wrapper/core.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 

@@ -31,9 +31,10 @@
 #include <unistd.h>
 
 #include "util/log.h"
-#include "wrapper/core.h"
+#include "wrapper/apart_thread.h"
+#include "wrapper/call.h"
+#include "wrapper/engine_load.h"
 #include "wrapper/gate.h"
-#include "wrapper/member_thread.h"
 #include "wrapper/real.h"
 
 #define NDESCS   65536 /* as many as the marks of a node */
@@ -55,11 +56,6 @@ _Atomic uint32_t wrapper_fd_table[WRAPPER_FD_MAX];
 static struct wrapper_desc descs[NDESCS];
 static _Atomic uint32_t desc_hint;
 static _Atomic int fd_high = -1; /* no tracked descriptor is above */
-
-bool wrapper_fd_tracked(int fd)
-{
-    return wrapper_fd_marked(fd) && wrapper_active() && wrapper_mine();
-}
 
 static struct wrapper_desc *desc_of(uint32_t entry)
 {
@@ -116,7 +112,7 @@ static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, 
         error = errno;
     if (token && ops) {
         saved = errno;
-        wrapper_member_unshared();
+        wrapper_apart_wait();
         if (ENGINE_CALL(ops->write_closed(&closing, error, atomic_load(&desc->mapped))) <
                 0 &&
             rc >= 0)

@@ -31,10 +31,6 @@ static inline bool wrapper_fd_marked(int fd)
     return (unsigned)fd < WRAPPER_FD_MAX &&
            atomic_load_explicit(&wrapper_fd_table[fd], memory_order_relaxed) != 0;
 }
-/* The descriptor is tracked, and the caller is a program's thread in a process of its own.
- */
-bool wrapper_fd_tracked(int fd);
-
 /* fd is the first descriptor of a new description. 0, or -1 EMFILE: beyond the table; the
  * token was not taken. */
 int wrapper_fd_add(int fd, engine_token token, enum engine_side side);
@@ -63,9 +59,9 @@ int wrapper_fd_move_aside(int fd);
 void wrapper_fd_move_back(int aside, int fd);
 int wrapper_fd_close_real(int fd);
 
-/* For the mappings, which hold descriptions (map.c). Give up the caller's reference around
- * closer(fd) (may be NULL) and settle the description if it was the last; fd: a descriptor
- * of the file, or -1. Returns as wrapper_fd_close(). */
+/* For the mappings, which hold descriptions (map_pieces.c). Give up the caller's reference
+ * around closer(fd) (may be NULL) and settle the description if it was the last; fd: a
+ * descriptor of the file, or -1. Returns as wrapper_fd_close(). */
 int wrapper_fd_desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer,
                          void *arg);
 /* One more reference to what the caller holds already. */

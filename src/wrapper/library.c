@@ -1,20 +1,14 @@
 /*
- * library.c - dlopen, dlmopen, and what a library or program needs of others
+ * library.c - what a library or program needs of others
  *
  * The loader's own opens pass by the wrapper. So what it will look for is brought before it
- * begins: the file that dlopen is given by a path, as by an open for reading (it waits);
- * and what is searched along run paths and LD_LIBRARY_PATH, in those of their directories
- * that are managed, if it is published there (it does not). One that the loader finds in a
- * directory before, or has already, may come without need.
- *
- * The loader knows its caller by the address that it returns to, and searches that object's
- * run path, in that object's name space. So dlopen is a jump to libc's, after the work
- * here; it is exported only for the machines that have the code below. Not followed: the
- * DT_RPATH of an object for those that are loaded on behalf of others, $LIB, $PLATFORM.
+ * begins: what is searched along run paths and LD_LIBRARY_PATH, in those of their
+ * directories that are managed, if it is published there. One that the loader finds in a
+ * directory before, or has already, may come without need. Not followed: the DT_RPATH of an
+ * object for those that are loaded on behalf of others, $LIB, $PLATFORM.
  */
 #include "wrapper/library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,25 +20,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "util/env.h"
 #include "wrapper/core.h"
-#include "wrapper/environment.h"
 #include "wrapper/open.h"
-#include "wrapper/path.h"
-#include "wrapper/pointer.h"
-#include "wrapper/real.h"
+#include "wrapper/path_find.h"
 #include "wrapper/resolve.h"
 
 #define OBJECTS_MAX  128 /* that one begins to bring */
 #define NEEDED_MAX   64  /* by one object */
 #define SEGMENTS_MAX 32
 #define ENTRIES      64 /* of the dynamic section, read at a time */
-
-/* Where an object's libraries are looked for; each may be NULL. */
-struct search {
-    const char *origin; /* a path in the directory that $ORIGIN means */
-    const char *rpath, *library_path, *runpath;
-};
 
 struct work {
     const struct engine_ops *ops;
@@ -134,7 +118,7 @@ static bool search_list(struct work *work, const char *list, const char *origin,
 }
 
 /* As the loader does it. */
-static void search(struct work *work, const char *name, const struct search *s)
+static void search(struct work *work, const char *name, const struct wrapper_search *s)
 {
     if (strchr(name, '/')) {
         if (strlen(name) < sizeof(work->full)) {
@@ -247,10 +231,10 @@ static void look_at(struct work *work, int fd, const char *path, const char *lib
 
     if (!file_read(&file, fd))
         return;
-    struct search s = {.origin = path,
-                       .rpath = file_string(&file, file.rpath, work->rpath),
-                       .library_path = library_path,
-                       .runpath = file_string(&file, file.runpath, work->runpath)};
+    struct wrapper_search s = {.origin = path,
+                               .rpath = file_string(&file, file.rpath, work->rpath),
+                               .library_path = library_path,
+                               .runpath = file_string(&file, file.runpath, work->runpath)};
     for (unsigned i = 0; i < file.nneeded; i++)
         if (file_string(&file, file.needed[i], work->name))
             search(work, work->name, &s);
@@ -282,6 +266,18 @@ void wrapper_library_needed(const struct engine_ops *ops, int fd, const char *pa
     work_destroy(work);
 }
 
+void wrapper_library_bring(const struct engine_ops *ops, const char *name,
+                           const struct wrapper_search *s)
+{
+    struct work *work = work_create(ops);
+
+    if (!work)
+        return;
+    search(work, name, s);
+    finish(work, s->library_path);
+    work_destroy(work);
+}
+
 void wrapper_library_path(const char *search)
 {
     struct wrapper_path where;
@@ -300,165 +296,3 @@ void wrapper_library_path(const char *search)
     }
     errno = saved;
 }
-
-#ifdef WRAPPER_HAS_JUMPS
-
-/* The run paths of the object that `address` is in. */
-static void caller_search(const void *address, struct search *s, char origin[PATH_MAX])
-{
-    const char *strings = NULL;
-    struct link_map *map = NULL;
-    Dl_info info;
-    uint64_t rpath = 0, runpath = 0;
-
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_ld)
-        return;
-    s->origin = map->l_name;
-    if (!*map->l_name) { /* the program */
-        long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", origin, PATH_MAX - 1);
-        origin[n > 0 ? n : 0] = '\0';
-        s->origin = n > 0 ? origin : NULL;
-    }
-    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_STRTAB)
-            strings = (const char *)d->d_un.d_ptr; /* the loader has relocated it */
-        else if (d->d_tag == DT_RPATH)
-            rpath = d->d_un.d_val;
-        else if (d->d_tag == DT_RUNPATH)
-            runpath = d->d_un.d_val;
-    }
-    s->rpath = strings && rpath ? strings + rpath : NULL;
-    s->runpath = strings && runpath ? strings + runpath : NULL;
-}
-
-static void bring_searched(const char *name, const void *caller)
-{
-    struct search s = {.library_path = util_env_get(wrapper_env, "LD_LIBRARY_PATH")};
-    const struct engine_ops *ops;
-    char origin[PATH_MAX];
-    struct work *work;
-
-    caller_search(caller, &s, origin);
-    if ((!s.rpath && !s.runpath && !s.library_path) || !wrapper_mine() ||
-        !(ops = wrapper_engine()) || !(work = work_create(ops)))
-        return;
-    search(work, name, &s);
-    finish(work, s.library_path);
-    work_destroy(work);
-}
-
-static void before(const char *path, int flags, const void *caller)
-{
-    struct wrapper_path where;
-    int saved = errno;
-
-    if (wrapper_bad_pointer(path) || !*path || (flags & RTLD_NOLOAD) || !wrapper_active())
-        return;
-    if (strchr(path, '/'))
-        wrapper_open_for_exec(AT_FDCWD, &path, true, wrapper_env, &where);
-    else
-        bring_searched(path, caller);
-    errno = saved; /* the loader says itself what it does not find */
-}
-
-void *wrapper_dlopen_target(const char *path, int flags, const void *caller);
-void *wrapper_dlmopen_target(const char *path, int flags, const void *caller);
-
-/* Where the jumps go. */
-__attribute__((used)) void *wrapper_dlopen_target(const char *path, int flags,
-                                                  const void *caller)
-{
-    before(path, flags, caller);
-    return (void *)REAL(dlopen);
-}
-
-__attribute__((used)) void *wrapper_dlmopen_target(const char *path, int flags,
-                                                   const void *caller)
-{
-    before(path, flags, caller);
-    return (void *)REAL(dlmopen);
-}
-
-#if defined(__x86_64__)
-__asm__(
-    ".pushsection .text\n"
-    ".globl dlopen\n.type dlopen, @function\n"
-    "dlopen:\n"
-    "    .cfi_startproc\n"
-    "    endbr64\n"
-    "    movq (%rsp), %rdx\n"
-    "    pushq %rdi\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    pushq %rsi\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    subq $8, %rsp\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    call wrapper_dlopen_target\n"
-    "    addq $8, %rsp\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    popq %rsi\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    popq %rdi\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    jmp *%rax\n"
-    "    .cfi_endproc\n"
-    ".size dlopen, .-dlopen\n"
-    ".globl dlmopen\n.type dlmopen, @function\n"
-    "dlmopen:\n"
-    "    .cfi_startproc\n"
-    "    endbr64\n"
-    "    movq (%rsp), %rcx\n"
-    "    pushq %rdi\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    pushq %rsi\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    pushq %rdx\n"
-    "    .cfi_adjust_cfa_offset 8\n"
-    "    movq %rsi, %rdi\n"
-    "    movl %edx, %esi\n"
-    "    movq %rcx, %rdx\n"
-    "    call wrapper_dlmopen_target\n"
-    "    popq %rdx\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    popq %rsi\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    popq %rdi\n"
-    "    .cfi_adjust_cfa_offset -8\n"
-    "    jmp *%rax\n"
-    "    .cfi_endproc\n"
-    ".size dlmopen, .-dlmopen\n"
-    ".popsection\n");
-#else
-__asm__(
-    ".pushsection .text\n"
-    ".globl dlopen\n.type dlopen, %function\n"
-    "dlopen:\n"
-    "    hint #34\n" /* bti c */
-    "    stp x29, x30, [sp, #-32]!\n"
-    "    stp x0, x1, [sp, #16]\n"
-    "    mov x2, x30\n"
-    "    bl wrapper_dlopen_target\n"
-    "    mov x16, x0\n"
-    "    ldp x0, x1, [sp, #16]\n"
-    "    ldp x29, x30, [sp], #32\n"
-    "    br x16\n"
-    ".size dlopen, .-dlopen\n"
-    ".globl dlmopen\n.type dlmopen, %function\n"
-    "dlmopen:\n"
-    "    hint #34\n"
-    "    stp x29, x30, [sp, #-48]!\n"
-    "    stp x0, x1, [sp, #16]\n"
-    "    str x2, [sp, #32]\n"
-    "    mov x0, x1\n"
-    "    mov x1, x2\n"
-    "    mov x2, x30\n"
-    "    bl wrapper_dlmopen_target\n"
-    "    mov x16, x0\n"
-    "    ldp x0, x1, [sp, #16]\n"
-    "    ldr x2, [sp, #32]\n"
-    "    ldp x29, x30, [sp], #48\n"
-    "    br x16\n"
-    ".size dlmopen, .-dlmopen\n"
-    ".popsection\n");
-#endif
-#endif

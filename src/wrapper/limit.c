@@ -1,5 +1,5 @@
 /*
- * limit.c - getrlimit, setrlimit, prlimit
+ * limit.c - the limit that is shown, and the one in force
  *
  * What is shown is two numbers, set one after the other: a program whose threads set and
  * read its limit at once may see one of each.
@@ -18,21 +18,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "wrapper/core.h"
-#include "wrapper/member_thread.h"
-#include "wrapper/real.h"
+#include "wrapper/phase.h"
 
 #define NEEDED 1024 /* soft limit: 512 numbers that are kept free, and as many again */
 
 static _Atomic bool held;
 static _Atomic uint64_t shown_soft, shown_hard;
 
-/* As the kernel has it, whatever libc's struct is. */
-struct kernel_limit {
-    uint64_t soft, hard;
-};
-
-static int kernel(const struct kernel_limit *set, struct kernel_limit *get)
+static int kernel(const struct wrapper_limit *set, struct wrapper_limit *get)
 {
     return (int)syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, set, get);
 }
@@ -46,7 +39,7 @@ static void show(uint64_t soft, uint64_t hard)
 
 void wrapper_limit_hold(void)
 {
-    struct kernel_limit now, more;
+    struct wrapper_limit now, more;
     int saved = errno;
 
     if (!atomic_load(&held) && kernel(NULL, &now) == 0 && now.soft < NEEDED) {
@@ -60,30 +53,29 @@ void wrapper_limit_hold(void)
 
 void wrapper_limit_apply(void)
 {
-    struct kernel_limit limit = {atomic_load(&shown_soft), atomic_load(&shown_hard)};
+    struct wrapper_limit limit = {atomic_load(&shown_soft), atomic_load(&shown_hard)};
     int saved = errno;
 
     if (!atomic_load(&held))
         return;
     kernel(&limit, NULL);
-    if (wrapper_mine()) /* the child of vfork must leave its parent's */
+    if (wrapper_owner_is_self()) /* the child of vfork must leave its parent's */
         atomic_store(&held, false);
     errno = saved;
 }
 
-/* setrlimit and getrlimit of this process. 1: done, -1: failed, 0: the kernel's business.
- */
-static int emulate(const struct kernel_limit *set, struct kernel_limit *get)
+int wrapper_limit_emulate(const struct wrapper_limit *set, struct wrapper_limit *get,
+                          bool member_here)
 {
-    struct kernel_limit now, next;
+    struct wrapper_limit now, next;
     bool was_held = atomic_load(&held);
 
-    if (!was_held && (!set || set->soft >= NEEDED || !wrapper_member_here()))
+    if (!was_held && (!set || set->soft >= NEEDED || !member_here))
         return 0;
     if (kernel(NULL, &now) < 0)
         return -1;
     next = was_held
-               ? (struct kernel_limit){atomic_load(&shown_soft), atomic_load(&shown_hard)}
+               ? (struct wrapper_limit){atomic_load(&shown_soft), atomic_load(&shown_hard)}
                : now;
     if (get)
         *get = next;
@@ -97,7 +89,7 @@ static int emulate(const struct kernel_limit *set, struct kernel_limit *get)
         errno = EPERM;
         return -1;
     }
-    next = (struct kernel_limit){set->soft, set->hard > now.hard ? set->hard : now.hard};
+    next = (struct wrapper_limit){set->soft, set->hard > now.hard ? set->hard : now.hard};
     if (next.soft < NEEDED)
         next.soft = next.hard < NEEDED ? next.hard : NEEDED;
     if (kernel(&next, NULL) < 0)
@@ -108,46 +100,3 @@ static int emulate(const struct kernel_limit *set, struct kernel_limit *get)
         show(set->soft, set->hard);
     return 1;
 }
-
-static bool concerns(int resource)
-{
-    return resource == RLIMIT_NOFILE && wrapper_active() && wrapper_mine();
-}
-
-/* struct rlimit and rlimit64 are alike where off_t is 64 bits. */
-_Static_assert(sizeof(struct rlimit) == sizeof(struct kernel_limit), "two 64-bit numbers");
-
-#define DEFINE_SET(name)                                                               \
-    int wrapped_##name(int resource, const struct rlimit *limit)                       \
-    {                                                                                  \
-        int rc = limit && concerns(resource)                                           \
-                     ? emulate((const struct kernel_limit *)(const void *)limit, NULL) \
-                     : 0;                                                              \
-        return rc ? (rc > 0 ? 0 : -1) : REAL(name)(resource, limit);                   \
-    }
-DEFINE_SET(setrlimit)
-DEFINE_SET(setrlimit64)
-
-#define DEFINE_GET(name)                                                   \
-    int wrapped_##name(int resource, struct rlimit *limit)                 \
-    {                                                                      \
-        int rc = limit && concerns(resource)                               \
-                     ? emulate(NULL, (struct kernel_limit *)(void *)limit) \
-                     : 0;                                                  \
-        return rc ? (rc > 0 ? 0 : -1) : REAL(name)(resource, limit);       \
-    }
-DEFINE_GET(getrlimit)
-DEFINE_GET(getrlimit64)
-
-#define DEFINE_PRLIMIT(name)                                                   \
-    int wrapped_##name(pid_t pid, int resource, const struct rlimit *set,      \
-                       struct rlimit *get)                                     \
-    {                                                                          \
-        int rc = (pid == 0 || pid == getpid()) && concerns(resource)           \
-                     ? emulate((const struct kernel_limit *)(const void *)set, \
-                               (struct kernel_limit *)(void *)get)             \
-                     : 0;                                                      \
-        return rc ? (rc > 0 ? 0 : -1) : REAL(name)(pid, resource, set, get);   \
-    }
-DEFINE_PRLIMIT(prlimit)
-DEFINE_PRLIMIT(prlimit64)

@@ -17,10 +17,5 @@
 void *wrapper_map_raw_mmap(void *addr, size_t len, int prot, int flags, int fd,
                            off64_t offset);
 int wrapper_map_raw_munmap(void *addr, size_t len);
-/* exec and exit end all mappings: settle what they hold. */
-void wrapper_map_settle_all(void);
-/* In the child of a fork, before and after wrapper_fd_fork_child(). */
-void wrapper_map_fork_child_begin(void);
-void wrapper_map_fork_child_end(void);
 
 #endif

@@ -9,13 +9,9 @@
  * to leave yet; so the one who leaves repeats it until the thread says that member_run()
  * has returned.
  *
- * Until the engine unshares it, the thread has the program's descriptor table, and a
- * program that closes 0 and opens a file expects to get 0. So the libraries, whose loading
- * opens files, are loaded before by a short-lived thread that has left that table; dlopen()
- * of what is loaded opens nothing. On Linux before 6.13 that thread's new table begins with
- * copies of the program's lowest descriptors; in the microseconds until they are gone
- * (`unsharing`) a close of the program's is not the last, so the settling of a description
- * waits.
+ * Until the engine unshares it, the thread has the program's descriptor table. So the
+ * libraries, whose loading opens files, are loaded before by a short-lived thread that has
+ * left that table (apart_thread.h); dlopen() of what is loaded opens nothing.
  *
  * The claim is in the program's table only for the engine to take a copy, and to be handed
  * over by exec.
@@ -24,10 +20,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -44,20 +38,20 @@
 #include "util/loader.h"
 #include "util/log.h"
 #include "util/stack.h"
-#include "wrapper/core.h"
+#include "wrapper/call.h"
+#include "wrapper/engine_load.h"
 #include "wrapper/environment.h"
 #include "wrapper/limit.h"
+#include "wrapper/phase.h"
 #include "wrapper/real.h"
 
 #define START_DELAY_NS (5 * UTIL_NSEC_PER_MSEC)
 #define LEAVE_AGAIN_NS (20 * UTIL_NSEC_PER_MSEC)
 #define STACK_SIZE     (1024 * 1024)
-#define OLD_KERNEL_FDS 65536
 
 enum { NONE = 0, WAITING, RUNNING, STATE_MASK = 3 };
 
 static _Atomic uint32_t word;
-static _Atomic uint32_t unsharing;
 static _Atomic int claim = -1;
 static atomic_bool failed; /* to join: the claim is shut, and of no use to the next image */
 
@@ -85,49 +79,6 @@ static bool move(uint32_t from, uint32_t state)
     return true;
 }
 
-static void *preload_main(void *arg)
-{
-    wrapper_guard++;
-    atomic_store(&unsharing, 1);
-    if (syscall(SYS_close_range, 0, ~0U, CLOSE_RANGE_UNSHARE) < 0 &&
-        unshare(CLONE_FILES) == 0)
-        for (int fd = 0; fd < OLD_KERNEL_FDS; fd++) /* before 5.9 */
-            syscall(SYS_close, fd);
-    atomic_store(&unsharing, 0);
-    syscall(SYS_futex, &unsharing, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-    if (arg)
-        wrapper_engine_locked(*(void (**)(void))arg);
-    else
-        wrapper_engine_preload();
-    return NULL;
-}
-
-static void run_preload(void *arg)
-{
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, preload_main, arg) == 0)
-        pthread_join(thread, NULL);
-}
-
-void wrapper_member_run_loader(void (*load)(void))
-{
-    run_preload(&load);
-}
-
-/* Best effort: without it the engine is loaded all the same. */
-static void preload(void)
-{
-    if (!wrapper_engine_loaded())
-        run_preload(NULL);
-}
-
-void wrapper_member_unshared(void)
-{
-    while (atomic_load(&unsharing))
-        syscall(SYS_futex, &unsharing, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-}
-
 static void *member_main(void *arg)
 {
     uint32_t waiting = (uint32_t)(uintptr_t)arg;
@@ -140,8 +91,8 @@ static void *member_main(void *arg)
     if (!move(waiting, RUNNING) &&
         atomic_load(&word) != ((waiting & ~(uint32_t)STATE_MASK) | RUNNING))
         return NULL;
-    preload();
-    ops = wrapper_engine();
+    wrapper_engine_preload();
+    ops = wrapper_engine_load();
     if (ops && ops->member_run(atomic_load(&claim)) < 0)
         atomic_store(&failed, true);
     move((waiting & ~(uint32_t)STATE_MASK) | RUNNING, NONE);
@@ -296,7 +247,7 @@ void wrapper_member_hurry(void)
 
     if (__builtin_expect(
             atomic_load_explicit(&started, memory_order_relaxed) == NOT_STARTED, 0) &&
-        wrapper_mine())
+        wrapper_owner_is_self())
         wrapper_member_start(wrapper_env);
     seen = atomic_load_explicit(&word, memory_order_relaxed);
     if (__builtin_expect((seen & STATE_MASK) == WAITING, 0))
@@ -304,15 +255,15 @@ void wrapper_member_hurry(void)
 }
 
 /* Until member_run() has returned, or cannot: the thread waits for the dynamic loader, in
- * preload() or in member_run(), and we hold its lock (a constructor of a library ends the
- * program). */
+ * wrapper_engine_preload() or in member_run(), and we hold its lock (a constructor of a
+ * library ends the program). */
 static void leave(enum engine_leave how)
 {
     const struct engine_ops *ops;
     uint32_t seen;
 
     while (((seen = atomic_load(&word)) & STATE_MASK) == RUNNING) {
-        ops = wrapper_engine();
+        ops = wrapper_engine_load();
         if (ops) { /* lingers, for hours perhaps: with the program's signals */
             bool stuck;
             wrapper_guard++;
@@ -435,7 +386,7 @@ int wrapper_member_claim(void)
 
 bool wrapper_member_is_claim(int fd)
 {
-    return fd >= 0 && fd == wrapper_member_claim() && wrapper_guard == 0 && wrapper_mine();
+    return fd >= 0 && fd == wrapper_member_claim() && wrapper_guard == 0;
 }
 
 void wrapper_member_claim_yield(int fd)

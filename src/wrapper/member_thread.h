@@ -38,16 +38,8 @@ bool wrapper_member_retire(void);
 /* In the child of a fork: it is a guest. */
 void wrapper_member_fork_child(void);
 
-/* Run load() on a thread that has left the program's descriptor table, while nobody forks.
- * Nothing happens if there is no thread to be had. */
-void wrapper_member_run_loader(void (*load)(void));
-
-/* Between a real close and asking who else holds the file: returns when no thread of ours
- * has a copy of a descriptor of the program's because it is just leaving its table. */
-void wrapper_member_unshared(void);
-
-/* The claim is a descriptor of ours in the program's table. close() of it does nothing, as
- * if it were not open... */
+/* The claim is a descriptor of ours in the program's table. For a thread of the program's
+ * close() of it does nothing, as if it were not open... */
 bool wrapper_member_is_claim(int fd);
 /* The claim's number, or -1. */
 int wrapper_member_claim(void);

@@ -27,7 +27,7 @@
 #include "util/log.h"
 #include "wrapper/core.h"
 #include "wrapper/name.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 

@@ -8,7 +8,7 @@
 
 #include "client/client_ops.h"
 #include "wrapper/core.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 
 struct wrapper_name {

@@ -1,14 +1,7 @@
 /*
- * open.c - open, openat, creat in all their forms; opens for writing: open_write.c
+ * open.c - open, openat, creat in all their forms
  *
- * Reading: the real open first, since most files are here. Then the engine says whether the
- * file is complete; if not, or if it is not here, it makes it so, waiting, and we open
- * again. What it makes may be a symbolic link, or stand behind one that came with the
- * directories: so the path is resolved again each time, and what it then means is awaited
- * in its turn, unless it leads elsewhere. The engine answers in bounded time or with an
- * error, so the loop ends; a file that vanishes again at once (ENOENT after consume said
- * that it is here) is asked for at most WRAPPER_OPEN_VANISHED times, and links are followed
- * as often as the kernel does.
+ * For reading: open_read.c, for writing: open_write.c. Here is which of them it is.
  *
  * A file without a name (O_TMPFILE) is not tracked: it is published when linkat gives it
  * one.
@@ -18,23 +11,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "util/env.h"
 #include "wrapper/core.h"
-#include "wrapper/library.h"
 #include "wrapper/open_impl.h"
-#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
-#define LINE_SIZE             256 /* of a script, that the kernel looks at */
-#define INTERPRETERS_MAX      5   /* scripts that interpret scripts: as the kernel */
 #define IS_MODE_NEEDED(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
 
 unsigned wrapper_open_how(int flags)
@@ -62,150 +48,6 @@ bool wrapper_open_find(int dirfd, const char *path, unsigned how,
         return true;
     wrapper_bring_before_dots(dirfd, path);
     return wrapper_path_find_as(dirfd, path, how, where);
-}
-
-int wrapper_open_real(const struct wrapper_opener *opener)
-{
-    wrapper_bring_before_dots(opener->dirfd, opener->path);
-    return opener->open(opener->arg);
-}
-
-bool wrapper_open_is_regular(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-const char *wrapper_open_awaited(const struct wrapper_path *where)
-{
-    const char *upath = where->upath[ENGINE_CONSUMER];
-
-    return upath && upath[0] ? upath : NULL;
-}
-
-int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path *where)
-{
-    const char *upath;
-
-    for (unsigned links = 0;
-         links < WRAPPER_OPEN_LINKS_MAX && (upath = wrapper_open_awaited(where)); links++) {
-        if (!strchr(upath, '/'))
-            break;
-        if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 && errno != ESTALE)
-            return errno == ENOENT ? 0 : errno;
-        if (wrapper_path_again(where) != WRAPPER_PATH_OTHER)
-            break;
-    }
-    return 0;
-}
-
-int wrapper_open_consume(const struct engine_ops *ops, struct wrapper_path *where,
-                         enum engine_consume how)
-{
-    const char *upath = wrapper_open_awaited(where);
-
-    if (!upath)
-        return 0;
-    if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, upath, how)) < 0 && errno != ESTALE)
-        return -1;
-    return wrapper_path_again(where) == WRAPPER_PATH_OTHER;
-}
-
-static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
-{
-    return upath && wrapper_open_is_regular(fd) &&
-           ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
-}
-
-static int open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)
-{
-    struct wrapper_path *where = opener->where;
-    int vanished = 0, links = 0, unknown = 0, saved = errno;
-    bool begun = false;
-
-    for (;;) {
-        const char *upath = wrapper_open_awaited(where);
-        int fd, moved;
-
-        if (!begun && upath && ops->shares(ENGINE_CONSUMER) &&
-            ENGINE_CALL(ops->read_begin(ENGINE_CONSUMER, upath)) < 0)
-            return -1;
-        begun = true;
-        fd = wrapper_open_real(opener);
-
-        if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
-            errno = saved;
-            return fd;
-        }
-        if (fd >= 0) {
-            opener->undo(opener->arg, fd);
-        } else {
-            if (errno != ENOENT || !upath || ++vanished > WRAPPER_OPEN_VANISHED)
-                return -1;
-            if ((opener->flags & O_CREAT) && vanished > 1) {
-                errno = unknown ? unknown : ENOENT; /* its directory is nowhere */
-                return -1;
-            }
-            unknown = wrapper_open_bring_parents(ops, where);
-            if (opener->flags & O_CREAT)
-                continue;
-        }
-        moved = wrapper_open_consume(ops, where, ENGINE_CONSUME_WAIT);
-        if (moved < 0)
-            return -1;
-        if (moved && ++links > WRAPPER_OPEN_LINKS_MAX) {
-            errno = ELOOP;
-            return -1;
-        }
-        if (moved) {
-            vanished = 0;
-            begun = false;
-        }
-    }
-}
-
-/* The empty file that an open for reading made: no close of a writer will publish it. */
-static int tell_made(const struct engine_ops *ops, const struct wrapper_path *where)
-{
-    enum engine_side side = wrapper_path_side(where);
-    int saved = errno, rc;
-
-    if (!where->upath[side]) /* a link led out of the managed directory */
-        return 0;
-    rc = ENGINE_CALL(ops->renamed(side, NULL, where->upath[side], NULL));
-    if (rc == 0)
-        errno = saved;
-    return rc;
-}
-
-/* O_RDONLY with O_CREAT, as lock files are opened: what is published is fetched, and
- * nothing is waited for that is not there. With O_TRUNC: what is there is another file
- * afterwards. */
-static int open_read_or_make(const struct engine_ops *ops,
-                             const struct wrapper_opener *opener)
-{
-    struct stat st;
-    int saved = errno, fd;
-    bool made;
-
-    if (wrapper_open_awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
-        REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT) {
-        wrapper_open_bring_parents(ops, opener->where);
-        if (wrapper_open_consume(ops, opener->where, ENGINE_CONSUME_NOW) < 0 &&
-            errno != ENOENT)
-            return -1;
-    }
-    made = (opener->flags & (O_EXCL | O_TRUNC)) ||
-           (REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT);
-    errno = saved;
-    fd = open_read(ops, opener);
-    if (fd >= 0 && made && wrapper_open_is_regular(fd) &&
-        tell_made(ops, opener->where) < 0) {
-        opener->undo(opener->arg, fd);
-        return -1;
-    }
-    return fd;
 }
 
 /* O_PATH, O_DIRECTORY, O_TMPFILE: nothing of a file's bytes. What is published is made
@@ -242,20 +84,12 @@ int wrapper_open(const struct wrapper_opener *opener)
     if ((opener->flags & O_ACCMODE) == O_ACCMODE) /* 3: for ioctl only */
         return opener->open(opener->arg);
     if (!wrapper_open_writes(opener->flags))
-        return open_read(ops, opener);
+        return wrapper_open_read(ops, opener);
     if ((opener->flags & O_ACCMODE) == O_RDONLY)
-        return open_read_or_make(ops, opener);
+        return wrapper_open_read_or_make(ops, opener);
     if (opener->once || (opener->flags & O_CREAT))
         return wrapper_open_write(ops, opener);
     return wrapper_open_there(ops, opener);
-}
-
-int wrapper_open_parents(struct wrapper_path *where)
-{
-    const struct engine_ops *ops = wrapper_engine();
-
-    return ops && wrapper_open_awaited(where) ? wrapper_open_bring_parents(ops, where)
-                                              : ENOENT;
 }
 
 struct real_open {
@@ -276,28 +110,6 @@ static void undo_openat(void *arg, int fd)
 {
     (void)arg;
     REAL(close)(fd);
-}
-
-/* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
-#define LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
-
-/* A descriptor of the complete file; -1: the real call knows better; -2: with errno, it
- * will not come, or the wait for it was interrupted. */
-static int look(const struct engine_ops *ops, struct wrapper_path *where, int flags)
-{
-    struct real_open o = {
-        .openat = REAL(openat64), .path = where->text, .dirfd = AT_FDCWD, .flags = flags};
-    struct wrapper_opener opener = {.open = call_openat,
-                                    .undo = undo_openat,
-                                    .arg = &o,
-                                    .where = where,
-                                    .flags = flags};
-    int fd = open_read(ops, &opener);
-
-    if (fd < 0 && (errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
-                   errno == EIO || errno == ENOSPC || errno == EINTR))
-        return -2;
-    return fd;
 }
 
 static int call_lstat(void *arg)
@@ -336,149 +148,9 @@ int wrapper_open_prepare(struct wrapper_path *where, int flags)
         return 0;
     if (wrapper_open_writes(flags))
         return prepare_write(ops, where, flags);
-    if ((fd = look(ops, where, LOOK)) >= 0)
+    if ((fd = wrapper_open_look(ops, where, WRAPPER_OPEN_LOOK)) >= 0)
         REAL(close)(fd);
     return fd == -2 ? -1 : 0;
-}
-
-/* The interpreter that the first line of a script names, in line[LINE_SIZE]; NULL:
- * none. */
-static const char *interpreter(int fd, char *line)
-{
-    ssize_t n = pread(fd, line, LINE_SIZE - 1, 0);
-    char *start;
-
-    if (n < 3 || line[0] != '#' || line[1] != '!')
-        return NULL;
-    line[n] = '\0';
-    start = line + 2 + strspn(line + 2, " \t");
-    start[strcspn(start, " \t\n")] = '\0';
-    return start[0] == '/' ? start : NULL;
-}
-
-/* The program, and the interpreters and libraries below a managed directory that it needs.
- * `path` is how it was named, `libraries` the LD_LIBRARY_PATH that it will have. 0 or -1.
- * *where moves on to them, unless the caller is to take the program's path from it. */
-static int prepare(const struct engine_ops *ops, struct wrapper_path *where, int flags,
-                   const char *path, const char *libraries)
-{
-    char line[LINE_SIZE];
-
-    for (int depth = 0; depth < INTERPRETERS_MAX; depth++) {
-        const char *next;
-        int fd;
-
-        do /* nobody expects EINTR of exec */
-            fd = look(ops, where, flags);
-        while (fd < 0 && errno == EINTR);
-        if (fd < 0)
-            return fd == -2 ? -1 : 0;
-        next = interpreter(fd, line);
-        if (!next)
-            wrapper_library_needed(ops, fd, depth == 0 ? path : where->text, libraries);
-        REAL(close)(fd);
-        if (!next || where->moved ||
-            !wrapper_path_find_as(AT_FDCWD, next, WRAPPER_PATH_FOLLOW_ALL, where))
-            break;
-    }
-    return 0;
-}
-
-/* The child of vfork must not load the engine into its parent: a child of its own does. */
-static int prepare_in_child(struct wrapper_path *where, int flags, const char *path,
-                            const char *libraries)
-{
-    pid_t pid = REAL(fork)();
-    int status;
-
-    if (pid == 0) {
-        const struct engine_ops *ops = wrapper_mine() ? wrapper_engine() : NULL;
-        int error = ops && prepare(ops, where, flags, path, libraries) < 0 ? errno : 0;
-        syscall(SYS_exit_group, error); /* nothing of the program's end is this process's */
-    }
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
-        return 0;
-    errno = WEXITSTATUS(status);
-    return -1;
-}
-
-static const char *library_path(char *const env[])
-{
-    return wrapper_bad_pointer(env) ? NULL : util_env_get(env, "LD_LIBRARY_PATH");
-}
-
-bool wrapper_open_bring(const struct engine_ops *ops, struct wrapper_path *where)
-{
-    if (REAL(access)(where->text, F_OK) == 0)
-        return true;
-    wrapper_open_bring_parents(ops, where);
-    return wrapper_open_consume(ops, where, ENGINE_CONSUME_NOW) >= 0;
-}
-
-int wrapper_open_for_exec(int dirfd, const char **path, bool follow, char *const env[],
-                          struct wrapper_path *where)
-{
-    const char *libraries = library_path(env);
-    const struct engine_ops *ops;
-    const char *named;
-    int saved = errno, rc, flags = LOOK | (follow ? 0 : O_NOFOLLOW);
-
-    if (!wrapper_active() ||
-        !wrapper_path_find_as(dirfd, *path, follow ? WRAPPER_PATH_FOLLOW_ALL : 0, where))
-        return 0;
-    if (where->moved)
-        *path = where->text;
-    named = dirfd == AT_FDCWD || **path == '/' ? *path : where->text;
-    if (wrapper_mine()) {
-        ops = wrapper_engine();
-        rc = ops ? prepare(ops, where, flags, named, libraries) : 0;
-    } else {
-        ops = wrapper_engine_loaded();
-        rc = ops ? prepare(ops, where, flags, named, libraries)
-                 : prepare_in_child(where, flags, named, libraries);
-    }
-    if (rc == 0)
-        errno = saved;
-    return rc;
-}
-
-int wrapper_open_search(const char *program, char *const env[])
-{
-    const char *path = getenv("PATH"), *end;
-    const struct engine_ops *ops;
-    struct wrapper_path where;
-    size_t len = strlen(program);
-    char full[PATH_MAX];
-    int saved = errno;
-
-    for (; wrapper_active() && path; path = *end ? end + 1 : NULL) {
-        size_t n = (size_t)((end = strchrnul(path, ':')) - path);
-        if (n == 0 || n + 1 + len >= sizeof(full))
-            continue;
-        memcpy(full, path, n);
-        full[n] = '/';
-        memcpy(full + n + 1, program, len + 1);
-        if (!wrapper_path_find_as(AT_FDCWD, full, WRAPPER_PATH_FOLLOW, &where)) {
-            if (REAL(access)(full, X_OK) == 0)
-                break;
-            continue;
-        }
-        ops = wrapper_mine() ? wrapper_engine() : wrapper_engine_loaded();
-        if (!ops)
-            break;
-        if (!wrapper_open_bring(ops, &where))
-            continue;
-        int fd = REAL(openat64)(AT_FDCWD, where.text, LOOK);
-        if (fd >= 0) {
-            wrapper_library_needed(ops, fd, full, library_path(env));
-            REAL(close)(fd);
-        }
-        break;
-    }
-    errno = saved;
-    return 0;
 }
 
 /* True if the open is ours; then its result is *fd. */

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 
 struct wrapper_opener {
     /* The real open. Returns a descriptor, or -1 with errno. May be called several times.
@@ -46,20 +46,9 @@ bool wrapper_open_dangling(int dirfd, const char *path, int flags);
  * real opens. 0, or -1 with errno. For reading it opens the file itself to look at it. One
  * for writing is then made with `once`. */
 int wrapper_open_prepare(struct wrapper_path *where, int flags);
-/* Before *path, below dirfd, is executed with the environment env, or loaded: it is made
- * present and complete here, as for a read, and so is what it needs of libraries
- * (wrapper/library.h). May change *path to one that is in *where. Also in the child of
- * vfork, where nothing of this process is touched: it can ask a member, if the engine is
- * there already. 0, or -1 with errno. */
-int wrapper_open_for_exec(int dirfd, const char **path, bool follow, char *const env[],
-                          struct wrapper_path *where);
 /* Make *where be here, as it was found with WRAPPER_PATH_FOLLOW, if it is published. Never
  * waits. False: it is not here. errno is lost. */
 bool wrapper_open_bring(const struct engine_ops *ops, struct wrapper_path *where);
-/* The same before a program without a slash in its name is looked for along PATH: where
- * PATH names a managed directory, or one below, before it comes to the program, the program
- * is brought there if it is published. Never waits. 0. */
-int wrapper_open_search(const char *program, char *const env[]);
 /* Make the directories above *where here that are published only. 0: something may have
  * come; or the errno value of a call that did not find them. errno is lost. */
 int wrapper_open_parents(struct wrapper_path *where);

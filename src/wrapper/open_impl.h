@@ -1,5 +1,5 @@
 /*
- * wrapper/open_impl.h - between open.c and open_write.c, for nobody else
+ * wrapper/open_impl.h - between the open*.c, for nobody else
  */
 #ifndef DYAD_WRAPPER_OPEN_IMPL_H
 #define DYAD_WRAPPER_OPEN_IMPL_H
@@ -10,7 +10,7 @@
 /* How often a file may vanish at once that was said to be here. */
 #define WRAPPER_OPEN_VANISHED 4
 
-/* --- open.c --- */
+/* --- open_bring.c --- */
 
 /* What may have to be waited for, or NULL: it is the real open's affair. */
 const char *wrapper_open_awaited(const struct wrapper_path *where);
@@ -25,6 +25,21 @@ int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path
  * file by now. Then the real open may be tried again. -1 with errno. */
 int wrapper_open_consume(const struct engine_ops *ops, struct wrapper_path *where,
                          enum engine_consume how);
+
+/* --- open_read.c --- */
+
+/* The way of an open for reading. */
+int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener);
+/* O_RDONLY with O_CREAT, as lock files are opened: what is published is fetched, and
+ * nothing is waited for that is not there. With O_TRUNC: what is there is another file
+ * afterwards. */
+int wrapper_open_read_or_make(const struct engine_ops *ops,
+                              const struct wrapper_opener *opener);
+/* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
+#define WRAPPER_OPEN_LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+/* A descriptor of the complete file; -1: the real call knows better; -2: with errno, it
+ * will not come, or the wait for it was interrupted. */
+int wrapper_open_look(const struct engine_ops *ops, struct wrapper_path *where, int flags);
 
 /* --- open_write.c --- */
 

@@ -1,9 +1,11 @@
 /*
- * wrapper/path_impl.h - between path.c, path_walk.c and path_managed.c, for nobody else
+ * wrapper/path_impl.h - between the path_*.c, for nobody else
  *
- * path.c finds out what a path is with as few system calls as may be; path_walk.c does what
- * the kernel does with one; path_managed.c knows which directories are managed. In line is
- * what a path of a known directory needs: path.c says why.
+ * From top to bottom: path_find.c finds out what a path is with as few system calls as may
+ * be; path_setup.c reads which directories are managed; path_walk.c does what the kernel
+ * does with a path; path_managed.c knows the managed directories; path_known.c what is
+ * remembered of others. In line is what a path of a known directory needs: path_find.c says
+ * why.
  *
  * The managed directories are set once, by the thread that starts the wrapper (core.c), and
  * only read by those that have seen it to be on. What is remembered of others is in single
@@ -18,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 
 enum place { PLACE_UNKNOWN = 0, PLACE_FAR = 1, PLACE_ABOVE = 2, PLACE_BELOW = 3 };
 #define PLACE_MASK 3u
@@ -30,8 +32,8 @@ struct prefix {
     char text[PATH_MAX];
 };
 
-/* By side: its physical name. */
-extern struct prefix wrapper_path_managed[2];
+/* By side: its physical name; and as in the variable, normalised. */
+extern struct prefix wrapper_path_managed[2], wrapper_path_given[2];
 /* Their names, physical and as in the variables, that differ: nearly always one. */
 struct prefix_form {
     const struct prefix *prefix;
@@ -46,8 +48,10 @@ extern atomic_bool wrapper_path_forgotten; /* wrapper_path_forget() */
 bool wrapper_path_match(struct wrapper_path *where);
 /* dir[len], physical, "" for the root. */
 enum place wrapper_path_place(const char *dir, size_t len);
+/* wrapper_path_managed[side] was set: note its file system. */
+void wrapper_path_set_device(int side);
 
-/* --- what is remembered, by path.c --- */
+/* --- path_known.c --- */
 
 #define PLACES      1024u /* a power of two */
 #define TAG_SHIFT   24    /* | tag: 40 bits of the hash | second: 22 | place: 2 | */
@@ -55,6 +59,15 @@ enum place wrapper_path_place(const char *dir, size_t len);
 
 extern _Atomic uint64_t wrapper_path_places[PLACES];
 extern _Atomic uint32_t wrapper_path_epoch;
+/* The working directory: its generation above, its place in the lowest two bits. */
+extern _Atomic uint64_t wrapper_path_cwd;
+
+/* What is known of the directory that dirfd has open, or 0. */
+uint64_t wrapper_path_fd_recall(int dirfd);
+/* Before dirfd's place is found out; what wrapper_path_fd_learnt() wants. */
+uint64_t wrapper_path_fd_learn(int dirfd);
+/* The word that is known from now on; 0 if dirfd changed meanwhile. */
+uint64_t wrapper_path_fd_learnt(int dirfd, uint64_t word, enum place place);
 
 static inline uint64_t mix(uint64_t a, uint64_t b)
 {

@@ -29,10 +29,10 @@
 #include "wrapper/gate.h"
 #include "wrapper/library.h"
 #include "wrapper/limit.h"
-#include "wrapper/map.h"
+#include "wrapper/map_pieces.h"
 #include "wrapper/member_thread.h"
-#include "wrapper/open.h"
-#include "wrapper/path.h"
+#include "wrapper/open_exec.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "util/env.h"
@@ -301,7 +301,7 @@ static int do_exec(struct exec *e, char *const env[])
     ours = wrapper_active() && wrapper_mine();
     if (ours) {
         wrapper_fd_exec_begin();
-        wrapper_map_settle_all();
+        wrapper_pieces_settle_all();
         member = wrapper_member_exec(c.env);
     }
     wrapper_limit_apply();

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 
 enum wrapper_resolved {
     WRAPPER_NOWHERE,   /* errno says why: ENOENT, ENOTDIR, ELOOP; EIO: nobody can say */

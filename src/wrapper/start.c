@@ -25,9 +25,9 @@
 #include "wrapper/core.h"
 #include "wrapper/environment.h"
 #include "wrapper/fd.h"
-#include "wrapper/map.h"
+#include "wrapper/map_pieces.h"
 #include "wrapper/member_thread.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 #include "util/env.h"
 
@@ -152,7 +152,7 @@ static void finish(bool flush, int status)
             flush_streams();
         wrapper_fd_close_all(0, UINT32_MAX);
     }
-    wrapper_map_settle_all();
+    wrapper_pieces_settle_all();
     wrapper_member_exit(status);
 }
 

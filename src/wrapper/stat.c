@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "wrapper/core.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"

@@ -14,7 +14,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/open.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 
 /* A mode as glibc reads it: r, w or a; then of the next six characters + and x and e count,
@@ -165,7 +165,7 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
               : old >= 0 && wrapper_path_find_fd(old, &where));
     if (managed && where.moved)
         o.path = where.text;
-    if (wrapper_fd_tracked(old)) {
+    if (wrapper_tracks(old)) {
         fflush(stream); /* as freopen does; its error is not freopen's */
         aside = wrapper_fd_move_aside(old);
     }
@@ -223,7 +223,7 @@ static int do_fclose(FILE *stream, wrapper_fn_fclose *real)
     int fd = stream ? fileno_unlocked(stream) : -1, saved = errno;
 
     wrapper_path_fd_changed(fd);
-    if (fd < 0 || !wrapper_fd_tracked(fd)) {
+    if (fd < 0 || !wrapper_tracks(fd)) {
         errno = saved;
         return real(stream);
     }

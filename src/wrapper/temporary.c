@@ -12,7 +12,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/open.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 
 struct template

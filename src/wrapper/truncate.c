@@ -15,7 +15,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/open.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 
 static int call_open(void *arg)
@@ -49,7 +49,7 @@ static int do_truncate(const char *path, off64_t len, wrapper_fn_truncate64 *rea
     fd = wrapper_open(&opener);
     if (fd < 0)
         return errno == EISDIR || errno == ENXIO ? real(path, len) : -1;
-    if (!wrapper_fd_tracked(fd)) { /* a device, or the engine declined */
+    if (!wrapper_tracks(fd)) { /* a device, or the engine declined */
         REAL(close)(fd);
         errno = saved;
         return real(path, len);

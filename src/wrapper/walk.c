@@ -25,7 +25,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/dirstream.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 

@@ -205,6 +205,13 @@ pass() {
     done
 }
 
+# own_tmpdir DIR: what has mpirun keep its session below DIR, which it makes. In one directory two of one user do not bear
+# each other: each makes ompi.NODE.UID if it is not there, and who ends removes it, so that one that begins then fails (Open
+# MPI 4.1.4: orte_session_dir failed).
+own_tmpdir() {
+    OWN_TMPDIR=(--mca orte_tmpdir_base "$1")
+}
+
 cluster_context() { # NP NODE[,NODE...]
     local count per node hosts=
     count=$(tr ',' '\n' <<<"$2" | wc -l)
@@ -228,7 +235,8 @@ job_begin() {
     job_args cluster_context "$@"
     JOBS=$((JOBS + 1))
     OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
-    node_exec head timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none \
+    own_tmpdir "$CLUSTER_DIR/tmp/ompi.$JOBS"
+    node_exec head timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${OWN_TMPDIR[@]}" \
         --mca plm_rsh_agent "$TEST_DIR/cluster/rsh-agent" --mca plm_rsh_no_tree_spawn 1 \
         "${MPIRUN_ARGS[@]}" "${ARGS[@]}" </dev/null >"$OUT" 2>"$ERR" &
     JOB_PID=$!
@@ -313,7 +321,8 @@ local_job() {
     job_args local_context "$@"
     JOBS=$((JOBS + 1))
     OUT=$WORK/job.$JOBS.out ERR=$WORK/job.$JOBS.err
-    timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${ARGS[@]}" </dev/null >"$OUT" 2>"$ERR" &
+    own_tmpdir "$WORK/mpi"
+    timeout -k 2 "$seconds" mpirun --oversubscribe --bind-to none "${OWN_TMPDIR[@]}" "${ARGS[@]}" </dev/null >"$OUT" 2>"$ERR" &
     JOB_PID=$!
     job_wait || status=$?
     return $status

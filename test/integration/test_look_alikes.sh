@@ -19,7 +19,8 @@ local_dump() { # ARG...: status in $status
     status=0
     "$DUMP" "$@" >"$WORK/out" 2>"$WORK/err" || status=$?
 }
-timeout -k 2 60 mpirun --oversubscribe --bind-to none \
+own_tmpdir "$WORK/mpi"
+timeout -k 2 60 mpirun --oversubscribe --bind-to none "${OWN_TMPDIR[@]}" \
     -n 1 "$BIN/dyad-run" --node a --dmd "$WORK/a" bash -c '
         echo joined >"$1/a/before"
         "$0" - "$$" <<"PY"

@@ -77,7 +77,8 @@ EOF2
 chmod +x "$WORK/rank"
 
 both=(-x LD_PRELOAD="$LIB/libdyad_wrapper.so" -x DYAD_TIMEOUT=20 -x PYTHON="$PYTHON")
-timeout -k 5 55 mpirun --oversubscribe \
+own_tmpdir "$WORK/mpi"
+timeout -k 5 55 mpirun --oversubscribe "${OWN_TMPDIR[@]}" \
     -n 1 "${both[@]}" -x DYAD_PATH="$WORK/a" -x DYAD_NODE=n0 "$WORK/rank" produce "$WORK" : \
     -n 1 "${both[@]}" -x DYAD_PATH="$WORK/b" -x DYAD_NODE=n1 "$WORK/rank" consume "$WORK" \
     >"$WORK/job.1.out" 2>"$WORK/job.1.err" || fail "a program of the table: $?"

@@ -88,7 +88,7 @@ writer() {
     CASE=$1
     begin
     of_session n0 "$1" python3 -c "$WRITER" || status=$?
-    [ $status -eq 137 ] || fail "$CASE: it was not killed: status $status"
+    [ $status -eq 137 ] || fail "$CASE: it was not killed: status $status: $(tail -n 50 "$WORK/err")"
     look
     "${@:2}"
     say "$CASE: $(tr '\n' ' ' <"$WORK/read.n1")"

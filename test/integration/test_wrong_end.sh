@@ -51,9 +51,10 @@ begin() {
         [ $mode = native ] || pass "LD_PRELOAD=$PRELOAD" "DYAD_PATH=$dmd" "DYAD_NODE=$node" "${JOB_ENV[@]}"
         ARGS+=("${@//@/$dmd}")
     done
+    own_tmpdir "$WORK/mpi.$mode.$number"
     (
         status=0
-        timeout -k 2 $BOUND mpirun --oversubscribe --bind-to none "${ARGS[@]}" </dev/null \
+        timeout -k 2 $BOUND mpirun --oversubscribe --bind-to none "${OWN_TMPDIR[@]}" "${ARGS[@]}" </dev/null \
             >"$WORK/job.$mode.$number.out" 2>"$WORK/job.$mode.$number.err" || status=$?
         echo $status >"$WORK/status.$mode.$number"
     ) &

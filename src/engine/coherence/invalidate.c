@@ -24,11 +24,11 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/coherence/restock.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/fetch/restock.h"
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"

@@ -68,3 +68,67 @@ bool local_file_being_written(struct member_side *side, const char *upath)
     close(fd);
     return dirty;
 }
+
+/* --- of who lives no more --- */
+
+/* Does a process that lives write it, or is that not to be found out? Else its marks are
+ * all ABANDONED. */
+static bool is_left_open(struct member_side *side, const char *upath,
+                         const struct store_identity *id)
+{
+    struct store_mark_info info;
+    struct store_identity file;
+    store_mark_t last = 0;
+    bool is = false;
+    int fd = -1;
+
+    while (!is && store_marks_dirty(side->marks, upath, id->ino, id->btime, &info) &&
+           info.state != STORE_MARK_ABANDONED) {
+        if (fd < 0)
+            fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+        is = info.mark == last || fd < 0 || store_identity_read(fd, &file) < 0 ||
+             file.ino != id->ino || file.btime != id->btime;
+        if (!is)
+            store_marks_rule(side->marks, info.mark, fd);
+        last = info.mark; /* if it is found again it has not been ruled: it lives */
+    }
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
+enum local_file_left local_file_left(struct member_side *side,
+                                     const struct store_record *record,
+                                     struct store_identity *identity)
+{
+    const struct dyad_entry *entry = &record->entry;
+    bool known = record->identity.ino != 0;
+    struct dyad_entry here = {0};
+    struct store_identity id;
+    struct stat st;
+    bool read;
+    int fd;
+
+    if (!dyad_storage_equal(entry->storage, store_dir_id(side->dir)))
+        return LOCAL_FILE_UNKNOWN;
+    if ((fd = store_dir_open(side->dir, entry->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return store_dir_lacks(side->dir, entry->upath) ? LOCAL_FILE_GONE
+                                                        : LOCAL_FILE_UNKNOWN;
+    read = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0;
+    close(fd);
+    if (known && local_file_still_there(side, record))
+        return LOCAL_FILE_SAME;
+    if (!read || S_ISDIR(st.st_mode) || is_left_open(side, entry->upath, &id))
+        return LOCAL_FILE_UNKNOWN;
+    store_dir_describe(side->dir, &st, &here);
+    if (known ? id.ino != record->identity.ino || id.btime != record->identity.btime
+              : here.mode != entry->mode)
+        return LOCAL_FILE_OTHER;
+    if (here.size != entry->size || here.mtime_sec != entry->mtime_sec ||
+        here.mtime_nsec != entry->mtime_nsec ||
+        !store_marks_take_closed(side->marks, id.ino, id.btime))
+        return LOCAL_FILE_OTHER;
+    if (identity)
+        *identity = id;
+    return LOCAL_FILE_SAME;
+}

@@ -19,4 +19,17 @@ bool local_file_is_superseded(const struct member_side *side, const char *upath,
  * name of then. */
 bool local_file_being_written(struct member_side *side, const char *upath);
 
+/* On any thread, of what lives no more: what is here of an original? Its identity is
+ * compared, or (ino 0) the mode, and (not NULL) *identity set. The mark of a close that was
+ * cut short goes, if it is here: what was to be written was. */
+enum local_file_left {
+    LOCAL_FILE_SAME,    /* it, whole; nobody's mark is left on it */
+    LOCAL_FILE_GONE,    /* nothing */
+    LOCAL_FILE_OTHER,   /* something else, perhaps half of it, and nobody writes it */
+    LOCAL_FILE_UNKNOWN, /* it is being written, or cannot be looked at */
+};
+enum local_file_left local_file_left(struct member_side *side,
+                                     const struct store_record *record,
+                                     struct store_identity *identity);
+
 #endif

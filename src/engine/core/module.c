@@ -18,6 +18,17 @@
             (*m)->event(__VA_ARGS__); \
     }
 
+/* Ends the function: does one of them say so? */
+#define RETURN_ANY(member, event, ...)                   \
+    do {                                                 \
+        FOREACH(member, m)                               \
+        {                                                \
+            if ((*m)->event && (*m)->event(__VA_ARGS__)) \
+                return true;                             \
+        }                                                \
+        return false;                                    \
+    } while (0)
+
 /* The last that was entered is the first that is left. */
 #define CALL_REVERSED(member, event, ...)                           \
     do {                                                            \
@@ -63,12 +74,7 @@ void modules_exiting(struct member *member, bool soon)
 
 bool modules_leave(struct member *member, bool for_good)
 {
-    FOREACH(member, m)
-    {
-        if ((*m)->leave && (*m)->leave(member, for_good))
-            return true;
-    }
-    return false;
+    RETURN_ANY(member, leave, member, for_good);
 }
 
 bool modules_receive(struct member *member, const struct net_msg *msg, void **payload,
@@ -136,24 +142,30 @@ void modules_invalidated(struct member *member)
     CALL(member, invalidated, member);
 }
 
+void modules_wanted(struct member *member, const struct dyad_entry *entry)
+{
+    CALL(member, wanted, member, entry);
+}
+
+bool modules_overtaken(struct member *member, struct member_side *side,
+                       const struct dyad_entry *newer, const struct store_record *record)
+{
+    RETURN_ANY(member, overtaken, member, side, newer, record);
+}
+
+bool modules_to_come_back(struct member *member, const char *upath)
+{
+    RETURN_ANY(member, to_come_back, member, upath);
+}
+
 bool modules_pending(struct member *member)
 {
-    FOREACH(member, m)
-    {
-        if ((*m)->pending && (*m)->pending(member))
-            return true;
-    }
-    return false;
+    RETURN_ANY(member, pending, member);
 }
 
 bool modules_urgent(struct member *member)
 {
-    FOREACH(member, m)
-    {
-        if ((*m)->urgent && (*m)->urgent(member))
-            return true;
-    }
-    return false;
+    RETURN_ANY(member, urgent, member);
 }
 
 void modules_disclaim(struct member *member)

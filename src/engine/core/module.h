@@ -16,8 +16,10 @@
 
 struct dyad_entry;
 struct member;
+struct member_side;
 struct net_msg;
 struct net_peer;
+struct store_record;
 
 struct member_message {
     uint8_t type; /* NET_MSG_...; 0 ends a list */
@@ -69,6 +71,16 @@ struct member_module {
     /* What another node has published anew, or withdrawn, is no longer used here: one such
      * invalidation has ended. */
     void (*invalidated)(struct member *member);
+    /* Somebody needs this, which may lie on our node and be known to no journal: if its
+     * owner seems to be dead, it is to be taken over if it is here and whole, and withdrawn
+     * if it is gone. */
+    void (*wanted)(struct member *member, const struct dyad_entry *entry);
+    /* The copy of `record` has got its name, and `newer` has been published meanwhile: it
+     * goes. True: the name is to be brought here again. */
+    bool (*overtaken)(struct member *member, struct member_side *side,
+                      const struct dyad_entry *newer, const struct store_record *record);
+    /* Has this node made upath, and is it to be brought here again? */
+    bool (*to_come_back)(struct member *member, const char *upath);
 
     /* Is something under way that other ranks, or this one's program, count on? The exit
      * barrier waits for it; its end is told by linger_activity(). */
@@ -106,6 +118,10 @@ void modules_table_changed(struct member *member);
 void modules_published(struct member *member, const char *upath);
 void modules_path_changed(struct member *member, const char *upath);
 void modules_invalidated(struct member *member);
+void modules_wanted(struct member *member, const struct dyad_entry *entry);
+bool modules_overtaken(struct member *member, struct member_side *side,
+                       const struct dyad_entry *newer, const struct store_record *record);
+bool modules_to_come_back(struct member *member, const char *upath);
 bool modules_pending(struct member *member);
 bool modules_urgent(struct member *member);
 void modules_peer_left(struct member *member, const struct net_peer *peer);

@@ -4,29 +4,25 @@
  * "a/b/f" may be asked for while "a" is, or becomes, a link to "c" elsewhere, and the file
  * is published as "c/b/f". So who waits for a file also waits for the first directory above
  * it that is not here, and who does not wait asks for it before the answer is no. Once that
- * is published as a directory, the next one is looked for; once as a link, the link is
- * brought here and the name is to be resolved again.
+ * is published as a directory, the next one is looked for; once as a link, who waits brings
+ * that here, and the name is to be resolved again.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/core/member.h"
 #include "engine/fetch/ancestors.h"
-#include "engine/fetch/consume.h"
 #include "engine/membership/exit_barrier.h"
 
 struct ancestor {
     struct member *member;
     const char *below; /* the name; borrowed */
     uint8_t flags;     /* NET_LOOKUP_WAIT */
-    pid_t pid, tid;
     consume_fn fn;
     void *arg;
     struct dht_lookup *lookup;
     struct dht_lookup *check; /* for the barrier, beside `lookup` */
-    struct consume *bring;    /* the link, on its way */
     struct dyad_version seen;
     size_t len; /* of upath in `below` */
     char upath[];
@@ -66,16 +62,6 @@ static int look(struct ancestor *a, size_t len)
     return ENOENT;
 }
 
-static void brought(void *arg, int status)
-{
-    struct ancestor *a = arg;
-
-    a->bring = NULL;
-    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
-    (void)status;
-    a->fn(a->arg, ESTALE);
-}
-
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct ancestor *a = arg;
@@ -84,8 +70,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     if (entry)
         a->seen = entry->version;
     if (status == 0 && S_ISLNK(entry->mode)) {
-        a->bring = consume_start(a->member, a->upath, 0, 0, a->pid, a->tid, brought, a);
-        a->fn(a->arg, a->bring ? EINPROGRESS : ENOMEM);
+        a->fn(a->arg, EINPROGRESS);
         return;
     }
     if (status == 0)
@@ -133,13 +118,13 @@ void ancestor_check(struct ancestor *a)
         linger_activity(a->member); /* no memory: busy */
 }
 
-bool ancestor_is_link(const struct ancestor *a)
+const char *ancestor_upath(const struct ancestor *a)
 {
-    return a->bring != NULL;
+    return a->upath;
 }
 
-int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_t pid,
-                   pid_t tid, consume_fn fn, void *arg, struct ancestor **ancestor)
+int ancestor_start(struct member *member, const char *upath, uint8_t flags, consume_fn fn,
+                   void *arg, struct ancestor **ancestor)
 {
     struct ancestor *a;
     int status;
@@ -151,8 +136,6 @@ int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_
     a->member = member;
     a->below = upath;
     a->flags = flags;
-    a->pid = pid;
-    a->tid = tid;
     a->fn = fn;
     a->arg = arg;
     status = look(a, 0);
@@ -168,7 +151,5 @@ void ancestor_stop(struct ancestor *a)
     check_drop(a);
     if (a->lookup)
         dht_node_cancel(a->member->dht, a->lookup);
-    if (a->bring)
-        consume_cancel(a->bring);
     free(a);
 }

@@ -1,6 +1,6 @@
 /*
  * engine/fetch/consume_impl.h - between the modules of a consume, for nobody else:
- * consume.c takes its steps; consume_owner.c waits for an owner that is gone,
+ * consume.c has its states; consume_owner.c waits for an owner that is gone,
  * consume_writer.c for a writer on this node, consume_settle.c for those on other nodes
  * that see the same storage; consume_wave.c answers the barrier and ends waits that it
  * gives up; consume_say.c tells people of them, after consume_writers.c has asked who
@@ -12,6 +12,7 @@
 #define DYAD_ENGINE_FETCH_CONSUME_IMPL_H
 
 #include "engine/core/member.h"
+#include "engine/fetch/ancestors.h"
 #include "engine/fetch/consume.h"
 #include "engine/fetch/transfer.h"
 #include "engine/membership/unreachable.h"
@@ -31,95 +32,125 @@ enum consume_kind {
     CONSUME_EXPECTED, /* a rank that waits itself could still write it */
 };
 
+/* The table at the top of consume.c says when each begins, and what ends it. */
+enum consume_state {
+    CONSUME_BEGIN,
+    CONSUME_HERE,
+    CONSUME_LOOK_UP,
+    CONSUME_ABOVE,
+    CONSUME_LINK,
+    CONSUME_PARENTS,
+    CONSUME_FETCH,
+    CONSUME_OWNER,
+    CONSUME_SIGHT,
+    CONSUME_SETTLE,
+    CONSUME_LAST_LOOK,
+    CONSUME_OVER,
+};
+
 struct consume {
     struct consume *prev, *next; /* utlist */
     struct member *member;
     char *upath;
-    struct ancestor *ancestor; /* the directories above, if they are not here */
     uint8_t flags;
     uint64_t timeout_ms;
     pid_t pid, tid;
     consume_fn fn;
     void *arg;
     uint64_t since;
-    uint64_t say_interval;
-    struct net_timer *deadline, *say;
-    struct consume_writers *say_writers; /* who writes it is asked for the next line */
-    struct dyad_version seen;            /* look for versions above this one */
-    struct dyad_version before_lost;  /* `seen` before the version that is being fetched */
-    struct dyad_version lost_version; /* that one, if its owner is gone */
-    uint32_t owner;
-    struct dht_lookup *lookup;
-    struct dht_lookup *check;        /* for the barrier, beside `lookup` */
-    struct dht_settle *settle;       /* it is here: does another node write it? */
-    struct dht_settle *settle_check; /* for the barrier, beside `settle` */
-    bool regular;                    /* what is here is a regular file */
-    bool left_by_other;              /* who wrote it on another node is gone: was said */
-    bool in_sight;           /* the look-up said that it is published in this storage */
-    bool left_closed;        /* ... but it is abandoned here: its close was cut short */
-    uint64_t unseen_since;   /* but it is not seen here since then; 0: that was not so */
-    struct dyad_entry entry; /* what was found, and is being fetched */
-    struct bring *bring;
-    bool stale; /* it is out of date by now */
-    struct transfer_wait transfer;
-    bool transferring;
-    bool abandoned; /* who wrote it here died over it */
-    bool taken;     /* it was fetched, but a writer here had its name: see consume_step() */
-    bool
-        for_writer; /* NET_LOOKUP_WAIT was not asked for: it is for a writer on this node */
-    uint64_t still; /* member->still when it began: that time does not count */
-    uint64_t put_off;    /* the deadline came while we were not running: until then; or 0 */
-    bool late;           /* the deadline came while it was being fetched: no more waiting */
-    uint64_t lost_since; /* the owner is gone since then; 0: it is not */
-    uint32_t lost_owner;
-    unsigned returns;       /* of lost owners */
-    struct net_timer *lost; /* runs while we wait for the owner */
-    bool lost_waiting;
-    bool awaits_sight; /* with lost_waiting: not for an owner, consume_await_sight() */
-    uint64_t lost_interval;
-    bool said_alone; /* consume_say_waiting() */
-    bool failing;    /* lookup or settle is the last look before it is given up */
-    /* For the verdict: what kind of wait it is, and whether that is being found out. */
-    enum consume_kind kind;
-    bool by_choice; /* failing as the verdict chose, and not with all others */
-    struct consume_probe *expected;
-    bool away; /* ... because nobody who can be reached is left, by what others say */
-    struct writer_watch *watch;
-    pid_t writer; /* > 0: it is here and this process has it open for writing */
-    struct net_post post;
-    bool posted, cancelled;
-    int status; /* with `posted`: -1: take a step, else the end */
+
+    /* What a state has while it lasts, and no longer: consume_enter(). */
+    enum consume_state state;
+    struct {
+        struct net_post post;
+        int status;                /* OVER: of the end; -1: nobody is told */
+    } begin;                       /* BEGIN, OVER */
+    struct dht_lookup *lookup;     /* LOOK_UP, LAST_LOOK */
+    struct dht_settle *settle;     /* SETTLE, LAST_LOOK */
+    struct consume *link;          /* LINK: it, on its way here */
+    struct bring *bring;           /* PARENTS */
+    bool stale;                    /* PARENTS: `entry` is out of date by now */
+    struct transfer_wait transfer; /* FETCH */
+    struct {
+        bool by_choice; /* the verdict chose it, and not all others */
+        bool away;      /* nobody who can be reached is left, by what others say */
+    } last;             /* LAST_LOOK */
+
+    /* What goes on beside a state, or lasts from one to another. */
+    struct dyad_version seen;   /* look for versions above this one */
+    struct dyad_entry entry;    /* what was found last */
+    struct ancestor *ancestor;  /* the directories above, if they are not here */
+    struct writer_watch *watch; /* over a writer of this node */
+    struct net_timer *again;    /* look once more: OWNER, SIGHT, and where nobody tells */
+    struct {                    /* by the last look: */
+        pid_t writer;           /* > 0: this process has it open for writing */
+        bool abandoned;         /* who wrote it here died over it */
+        bool regular;           /* it is a regular file */
+    } here;
+    bool taken;         /* it was fetched, but a writer here had its name: step_on() */
+    bool for_writer;    /* NET_LOOKUP_WAIT was not asked for: it is for such a writer */
+    bool left_by_other; /* who wrote it on another node is gone: was said */
+    bool left_closed; /* published in this storage, but abandoned: a close was cut short */
+    uint64_t unseen_since; /* published in this storage, but not seen; 0: that was not so */
+    struct {
+        uint32_t owner;
+        uint64_t since;              /* 0: it is not gone */
+        uint64_t interval;           /* of the looks for it */
+        unsigned returns;            /* of owners that were gone */
+        struct dyad_version version; /* that it has */
+        struct dyad_version before;  /* `seen` before the version that was found last */
+    } lost;                          /* an owner that is gone */
+    struct {
+        struct net_timer *timer;
+        uint64_t still;   /* member->still when it began: that time does not count */
+        uint64_t put_off; /* it came while we were not running: until then; or 0 */
+        bool late;        /* it came in PARENTS or FETCH: no more waiting */
+    } deadline;
+    struct {
+        struct net_timer *timer;
+        uint64_t interval;
+        struct consume_writers *writers; /* who writes it is asked for the next line */
+        bool alone;                      /* consume_say_alone() */
+    } say;
+    struct {
+        struct dht_lookup *check;        /* as `lookup` */
+        struct dht_settle *settle_check; /* as `settle` */
+        enum consume_kind kind;
+        struct consume_probe *expected; /* of which kind it is is being found out */
+    } wave;                             /* for a wave of the barrier */
 };
 
 /* --- consume.c --- */
 
-/* The next step. It may have ended when this and the next three return. */
-void consume_step(struct consume *c);
+/* Leave the state that it is in, with all that it has, for another. */
+void consume_enter(struct consume *c, enum consume_state state);
 void consume_end(struct consume *c, int status);
-/* False: it has ended. */
-bool consume_look_up(struct consume *c);
-/* dht_lookup_fn: the answer of `lookup`, which is gone. Raises the activity, unless the
- * wait goes on. */
-void consume_looked_up(void *arg, int status, const struct dyad_entry *entry);
-/* Timer: its time is over. */
-void consume_deadline_passed(void *arg);
+/* A version above `seen` is published. Raises the activity. It may have ended on return. */
+void consume_found(struct consume *c, const struct dyad_entry *entry);
+/* It will not go on but by a publish. */
+bool consume_is_waiting(const struct consume *c);
+/* What a wave of the barrier asked is no longer of interest. */
+void consume_check_drop(struct consume *c);
 
 /* --- consume_owner.c --- */
 
-/* The owner is gone: wait for it, or end with EHOSTUNREACH. */
-void consume_owner_lost(struct consume *c, uint32_t owner);
+/* The owner is gone. 0: it is waited for, until the timer `again`; EHOSTUNREACH (logged):
+ * no longer; ETIMEDOUT: the time of its wait is over. */
+int consume_owner_lost(struct consume *c, uint32_t owner);
 /* A look-up's answer says of a version whose owner is gone that it is not there: true if
- * that is old news, and its owner is waited for on. */
+ * that is old news, and `lost.owner` is to be waited for on. */
 bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry);
-/* Timer `lost`. */
-void consume_lost_look(void *arg);
+/* OWNER and SIGHT end; the look-up that follows is to find the same version, too. */
+void consume_owner_look(struct consume *c);
+void consume_peer_up(struct member *member, const struct net_peer *peer);
 
 /* --- consume_writer.c --- */
 
-/* It is here, and the process of `info` writes it; `fd` is open on it. The next step comes
+/* It is here, and the process of `info` writes it; `fd` is open on it. over() is called
  * when that has ended. */
 void consume_watch_start(struct consume *c, struct member_side *side,
-                         const struct store_mark_info *info, int fd);
+                         const struct store_mark_info *info, int fd,
+                         void (*over)(struct consume *c));
 /* The end of the consume: the watch goes on without it. */
 void consume_watch_leave(struct consume *c);
 /* Who is watched is dead; the watch is on its way back. */
@@ -133,23 +164,15 @@ void consume_writer_gone(struct consume *c);
 
 /* What is here may be written by another node. */
 bool consume_must_settle(const struct consume *c);
-/* Ask the homes whether it is, unless that is under way; it may have ended on return. */
-void consume_settle(struct consume *c);
-/* dht_settle_fn: the answer of `settle`, which is gone. */
-void consume_settled(void *arg, int status, uint32_t by,
-                     const struct dyad_version *version);
+/* The answer of `settle`, as of dht_settle_fn. The status with which it ends; or
+ * EOWNERDEAD: who wrote it is gone, and a newer version is to be looked up. */
+int consume_settle_ruling(struct consume *c, int status, uint32_t by,
+                          const struct dyad_version *version);
 /* What `settle` waits for; static buffer of the loop's thread. */
 const char *consume_settle_says(const struct consume *c);
-/* It was published in our storage, and is not seen here. True: it will be looked at again.
- */
+/* It was published in our storage, and is not seen here. True: it will be looked at again,
+ * by the timer `again`. */
 bool consume_await_sight(struct consume *c);
-
-/* --- consume_wave.c --- */
-
-/* It will not go on but by a publish. */
-bool consume_is_waiting(const struct consume *c);
-/* What a wave of the barrier asked is no longer of interest. */
-void consume_check_drop(struct consume *c);
 
 /* --- consume_say.c --- */
 
@@ -159,8 +182,11 @@ void consume_say_nobody(struct consume *c, const char *why);
 /* The count, at the end. */
 void consume_say_stop(struct member *member);
 
-/* Timer `say`. */
+/* Timer `say.timer`. */
 void consume_say_still(void *arg);
+/* Only a newcomer can end it: that is said once. */
+void consume_say_alone(struct consume *c);
+
 /* --- consume_writers.c --- */
 
 /* Ask all nodes who has it open for writing. fn is called later, once, with whom, for
@@ -170,7 +196,7 @@ int consume_writers_ask(struct consume *c,
 /* No call any more. */
 void consume_writers_stop(struct consume *c);
 
-/* --- for struct member_waits and the module --- */
+/* --- consume_wave.c: struct member_waits, and for its test --- */
 
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max);
 bool consume_all_blocked(struct member *member);
@@ -181,9 +207,5 @@ void consume_fail_chosen(struct member *member, bool away);
 /* Is one being ended? Its process will go on. */
 bool consume_is_failing(struct member *member);
 void consume_say_waiting(struct member *member);
-void consume_peer_up(struct member *member, const struct net_peer *peer);
-/* A directory or link was removed here, or a link made: waits for names below it look once
- * more what is above them. */
-void consume_path_changed(struct member *member, const char *upath);
 
 #endif

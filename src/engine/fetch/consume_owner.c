@@ -29,19 +29,10 @@
 #define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
 #define HEIR_SOON   (10 * UTIL_NSEC_PER_MSEC)
 
-void consume_lost_look(void *arg)
+void consume_owner_look(struct consume *c)
 {
-    struct consume *c = arg;
-
-    net_timer_stop(c->lost);
-    if (!c->lost_waiting) { /* it is here, and was abandoned when it was asked about last */
-        consume_step(c);
-        return;
-    }
-    c->lost_waiting = false;
-    c->lost_version = c->seen;
-    c->seen = c->before_lost;
-    consume_step(c);
+    c->lost.version = c->seen;
+    c->seen = c->lost.before;
 }
 
 /* A home that was out of reach itself when the version was published which its owner cannot
@@ -49,11 +40,10 @@ void consume_lost_look(void *arg)
  * was. It is not so. */
 bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry)
 {
-    if (status != ENOENT || c->lost_owner == DYAD_RANK_NONE || !c->lost_version.counter ||
-        (entry && dyad_version_cmp(&entry->version, &c->lost_version) >= 0))
+    if (status != ENOENT || c->lost.owner == DYAD_RANK_NONE || !c->lost.version.counter ||
+        (entry && dyad_version_cmp(&entry->version, &c->lost.version) >= 0))
         return false;
-    c->seen = c->lost_version;
-    consume_owner_lost(c, c->lost_owner);
+    c->seen = c->lost.version;
     return true;
 }
 
@@ -61,13 +51,13 @@ bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entr
  * that is waited for, as for a publish. */
 static bool waits_for_heir(const struct consume *c)
 {
-    return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->late;
+    return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->deadline.late;
 }
 
 /* The owner is gone. It may come back (exec, a cut link), or the file with another owner;
  * within a bound, which begins when the rank was lost, or fell silent. It is asked and the
  * file looked up once more in any case, however long ago that was. */
-void consume_owner_lost(struct consume *c, uint32_t owner)
+int consume_owner_lost(struct consume *c, uint32_t owner)
 {
     struct member *member = c->member;
     uint64_t now = util_clock_now();
@@ -75,42 +65,39 @@ void consume_owner_lost(struct consume *c, uint32_t owner)
     uint64_t lost = lost_since(member, owner);
     /* Lost since we began to wait: so that it is connected anew (lost_unserved()), perhaps
      * by our own last try. That has to have its chance. */
-    bool first = !c->lost_since || c->lost_owner != owner ||
-                 (lost > c->lost_since && c->returns < RETURNS_MAX);
+    bool first = !c->lost.since || c->lost.owner != owner ||
+                 (lost > c->lost.since && c->lost.returns < RETURNS_MAX);
 
-    if (c->late && member->ring) { /* the time of its wait is over */
-        c->lost_owner = owner;
-        consume_deadline_passed(c);
-        return;
+    if (c->deadline.late && member->ring) { /* the time of its wait is over */
+        c->lost.owner = owner;
+        return ETIMEDOUT;
     }
     if (first) {
-        c->lost_since = lost;
-        if (!c->lost_since)
-            c->lost_since =
+        c->lost.since = lost;
+        if (!c->lost.since)
+            c->lost.since =
                 now - (uint64_t)(member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
-        c->lost_owner = owner;
-        c->lost_interval = CONSUME_LOOK_AGAIN;
+        c->lost.owner = owner;
+        c->lost.interval = CONSUME_LOOK_AGAIN;
         if (c->entry.owner == owner && servers_have(member, c->entry.storage))
-            c->lost_interval = HEIR_SOON;
+            c->lost.interval = HEIR_SOON;
     }
-    if (!first && now - c->lost_since >= bound && !waits_for_heir(c)) {
+    if (!first && now - c->lost.since >= bound && !waits_for_heir(c)) {
         log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
                   c->upath, member_describe(member, owner),
-                  (double)(now - c->lost_since) / 1e9);
-        consume_end(c, EHOSTUNREACH);
-        return;
+                  (double)(now - c->lost.since) / 1e9);
+        return EHOSTUNREACH;
     }
-    if (first || c->lost_interval >= CONSUME_LOOK_AGAIN) {
+    if (first || c->lost.interval >= CONSUME_LOOK_AGAIN) {
         member_find_again(member, owner);
         lost_ask(member, owner);
     }
-    c->lost_waiting = true;
-    c->awaits_sight = false;
-    net_timer_start(c->lost, now + c->lost_interval);
-    if ((c->lost_interval < CONSUME_LOOK_AGAIN || waits_for_heir(c)) &&
-        (c->lost_interval *= 2) > LOST_MAX)
-        c->lost_interval = LOST_MAX;
+    net_timer_start(c->again, now + c->lost.interval);
+    if ((c->lost.interval < CONSUME_LOOK_AGAIN || waits_for_heir(c)) &&
+        (c->lost.interval *= 2) > LOST_MAX)
+        c->lost.interval = LOST_MAX;
     linger_activity(member); /* it waits, and does not fetch */
+    return 0;
 }
 
 void consume_peer_up(struct member *member, const struct net_peer *peer)
@@ -120,15 +107,16 @@ void consume_peer_up(struct member *member, const struct net_peer *peer)
 
     DL_FOREACH_SAFE(member->consumes, c, tmp)
     {
-        if (c->lost_owner == rank) {
-            if (c->returns++ < RETURNS_MAX)
-                c->lost_since = 0; /* if it goes again, that is another time */
-        } else if (!c->lost_waiting || !waits_for_heir(c)) {
+        bool waits = c->state == CONSUME_OWNER || c->state == CONSUME_SIGHT;
+        if (c->lost.owner == rank) {
+            if (c->lost.returns++ < RETURNS_MAX)
+                c->lost.since = 0; /* if it goes again, that is another time */
+        } else if (!waits || !waits_for_heir(c)) {
             continue;
         }
-        c->lost_interval = CONSUME_LOOK_AGAIN; /* it may be one that takes the file over */
-        if (c->lost_waiting && !c->posted)
-            net_timer_start(c->lost,
+        c->lost.interval = CONSUME_LOOK_AGAIN; /* it may be one that takes the file over */
+        if (waits)
+            net_timer_start(c->again,
                             util_clock_now()); /* not from inside the worker's callback */
     }
 }

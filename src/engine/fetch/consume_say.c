@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -32,17 +31,17 @@ static const char *say_update(const struct consume *c)
 static const char *say_where(const struct consume *c, char *to, size_t size)
 {
     const char *nodes = member_session_empty_nodes(c->member);
-    bool known = c->lost_since && c->lost_owner != DYAD_RANK_NONE &&
-                 net_worker_peer(c->member->worker, c->lost_owner);
-    bool asked = c->lost_since && dht_node_neighbour(c->member->dht, c->lost_owner,
+    bool known = c->lost.since && c->lost.owner != DYAD_RANK_NONE &&
+                 net_worker_peer(c->member->worker, c->lost.owner);
+    bool asked = c->lost.since && dht_node_neighbour(c->member->dht, c->lost.owner,
                                                      DYAD_RANK_NONE) != DYAD_RANK_NONE;
     uint32_t missing;
 
-    if (known && member_session_end(c->member, c->lost_owner) == MEMBER_NOT_ENDED)
+    if (known && member_session_end(c->member, c->lost.owner) == MEMBER_NOT_ENDED)
         snprintf(to, size,
                  "it was published by %s, which does not answer (it may be stopped, or "
                  "beyond a cut)%s",
-                 member_describe(c->member, c->lost_owner),
+                 member_describe(c->member, c->lost.owner),
                  asked ? ""
                        : ", and no other process of this session there serves it: one that "
                          "is started on that node will");
@@ -50,19 +49,19 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
         snprintf(to, size,
                  "who published it, a process on node %s, has ended; another process of "
                  "this session there is asked whether it can serve it",
-                 member_node_name(c->member, c->lost_owner));
+                 member_node_name(c->member, c->lost.owner));
     else if (known)
         snprintf(to, size,
                  "it was published by %s, which has ended, and no process of this session "
                  "there serves it: one that is started on that node will",
-                 member_describe(c->member, c->lost_owner));
-    else if (c->lost_since)
+                 member_describe(c->member, c->lost.owner));
+    else if (c->lost.since)
         snprintf(
             to, size,
             "who published it has ended, and no process of this session serves it: one "
             "that is started on its node will%s%s",
             *nodes ? "; such files may lie on " : "", nodes);
-    else if (c->abandoned)
+    else if (c->here.abandoned)
         snprintf(
             to, size,
             "a file of that name lies here, left by a process that was killed while it "
@@ -86,8 +85,8 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
 /* Nobody is known to have written it, or to be about to. */
 static bool is_unpublished(const struct consume *c)
 {
-    return !c->transferring && c->writer <= 0 && !c->settle && !c->lost_waiting &&
-           !c->lost_since;
+    return c->state != CONSUME_FETCH && c->state != CONSUME_OWNER &&
+           c->state != CONSUME_SIGHT && c->here.writer <= 0 && !c->settle && !c->lost.since;
 }
 
 /* `writer`: who has it open elsewhere; "": nobody who answers. */
@@ -96,31 +95,32 @@ static void say_why(const struct consume *c, const char *writer, char *to, size_
     uint32_t home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE;
     size_t used;
 
-    if (c->transferring) {
+    if (c->state == CONSUME_FETCH) {
         snprintf(to, size, "it is being fetched");
-    } else if (c->writer > 0) {
+    } else if (c->here.writer > 0) {
         snprintf(to, size, "process %d of this node has it open for writing",
-                 (int)c->writer);
+                 (int)c->here.writer);
     } else if (c->settle) {
         snprintf(to, size, "%s", consume_settle_says(c));
-    } else if (c->lost_waiting && c->awaits_sight) {
+    } else if (c->state == CONSUME_SIGHT) {
         snprintf(to, size,
                  "rank %u on node %s has published it in this storage, where it is not "
                  "seen yet",
-                 c->owner, member_node_name(c->member, c->owner));
-    } else if (c->lost_waiting && c->lost_owner != DYAD_RANK_NONE && !c->member->ring) {
+                 c->entry.owner, member_node_name(c->member, c->entry.owner));
+    } else if (c->state == CONSUME_OWNER && c->lost.owner != DYAD_RANK_NONE &&
+               !c->member->ring) {
         snprintf(to, size, "its owner, %s, does not serve it",
-                 member_describe(c->member, c->lost_owner));
+                 member_describe(c->member, c->lost.owner));
     } else if (*writer) {
         snprintf(to, size, "%s has it open for writing", writer);
-    } else if (c->member->ring || c->abandoned) {
+    } else if (c->member->ring || c->here.abandoned) {
         say_where(c, to, size);
     } else {
         snprintf(to, size, "nobody has published it (home: rank %d)",
                  home == DYAD_RANK_NONE ? -1 : (int)home);
     }
     used = strlen(to);
-    if (is_unpublished(c) && !*writer && c->say_interval == CONSUME_SAY_AFTER)
+    if (is_unpublished(c) && !*writer && c->say.interval == CONSUME_SAY_AFTER)
         snprintf(to + used, size - used,
                  ", nor has anybody who answers it open for writing; if it may be missing, "
                  "name it in DYAD_PROBES (man 7 dyad)");
@@ -134,8 +134,8 @@ static void say_still(struct consume *c, const char *writer)
     say_why(c, writer, why, sizeof(why));
     log_warn("process %d is still waiting for \"%s\" after %llu s: %s", (int)c->pid,
              c->upath, (unsigned long long)((now - c->since) / UTIL_NSEC_PER_SEC), why);
-    c->say_interval *= 2;
-    net_timer_start(c->say, now + c->say_interval);
+    c->say.interval *= 2;
+    net_timer_start(c->say.timer, now + c->say.interval);
 }
 
 void consume_say_still(void *arg)
@@ -146,22 +146,18 @@ void consume_say_still(void *arg)
         say_still(c, "");
 }
 
-void consume_say_waiting(struct member *member)
+void consume_say_alone(struct consume *c)
 {
     char where[1024];
-    struct consume *c;
 
-    DL_FOREACH(member->consumes, c)
-    {
-        if (c->said_alone || !consume_is_waiting(c))
-            continue;
-        c->said_alone = true;
-        log_warn(
-            "process %d waits for \"%s\", and all others of the session wait or are at "
-            "their end: only a process that is still to be started can bring it%s; %s",
-            (int)c->pid, c->upath, c->timeout_ms ? " (DYAD_TIMEOUT ends the wait)" : "",
-            say_where(c, where, sizeof(where)));
-    }
+    if (c->say.alone)
+        return;
+    c->say.alone = true;
+    log_warn(
+        "process %d waits for \"%s\", and all others of the session wait or are at their "
+        "end: only a process that is still to be started can bring it%s; %s",
+        (int)c->pid, c->upath, c->timeout_ms ? " (DYAD_TIMEOUT ends the wait)" : "",
+        say_where(c, where, sizeof(where)));
 }
 
 /* --- nobody is left --- */

@@ -17,20 +17,17 @@
 /* As the node's own marks, this is not for who opens it for writing. */
 bool consume_must_settle(const struct consume *c)
 {
-    return c->regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
+    return c->here.regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
            shared_storage(c->member, ENGINE_CONSUMER);
 }
 
-void consume_settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+int consume_settle_ruling(struct consume *c, int status, uint32_t by,
+                          const struct dyad_version *version)
 {
-    struct consume *c = arg;
-
-    c->settle = NULL;
-    if (status != EOWNERDEAD || dyad_version_cmp(&c->seen, version) > 0) {
-        /* Or it was published since, which that home has yet to hear of. */
-        consume_end(c, status == EOWNERDEAD ? 0 : status);
-        return;
-    }
+    if (status != EOWNERDEAD)
+        return status;
+    if (dyad_version_cmp(&c->seen, version) > 0)
+        return 0; /* it was published since, which that home has yet to hear of */
     if (!c->left_by_other)
         log_warn(
             "\"%s\" is abandoned: who was writing it, a process of rank %u on node %s, is "
@@ -39,26 +36,7 @@ void consume_settled(void *arg, int status, uint32_t by, const struct dyad_versi
     c->left_by_other = true;
     c->seen = *version;
     consume_writer_gone(c);
-    /* Asked again, because a rank that was out of reach may come back and end it without a
-     * new version. */
-    if (consume_look_up(c))
-        net_timer_start(
-            c->lost, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
-}
-
-void consume_settle(struct consume *c)
-{
-    if (c->settle)
-        return;
-    if (c->lookup)
-        dht_node_cancel(c->member->dht, c->lookup);
-    c->lookup = NULL;
-    consume_wait_for_writer(c);
-    c->settle = dht_node_settle(c->member->dht, c->upath, true, consume_settled, c);
-    if (!c->settle)
-        consume_end(c, ENOMEM);
-    else
-        linger_activity(c->member);
+    return EOWNERDEAD;
 }
 
 /* Static buffer of the loop's thread. */
@@ -92,14 +70,12 @@ bool consume_await_sight(struct consume *c)
             "not "
             "been seen for %.0f s: it was removed without a word, or this node sees the "
             "directory as it was (mount NFS with lookupcache=positive)",
-            c->owner, member_node_name(c->member, c->owner), c->upath,
+            c->entry.owner, member_node_name(c->member, c->entry.owner), c->upath,
             store_dir_path(member->side[ENGINE_CONSUMER].dir),
             (double)(now - c->unseen_since) / 1e9);
         c->unseen_since = 0;
         return false;
     }
-    c->lost_waiting = true;
-    c->awaits_sight = true;
-    net_timer_start(c->lost, now + CONSUME_LOOK_AGAIN);
+    net_timer_start(c->again, now + CONSUME_LOOK_AGAIN);
     return true;
 }

@@ -27,7 +27,7 @@
 #include "boot/procs.h"
 #include "config/probes.h"
 #include "engine/core/member_impl.h"
-#include "engine/fetch/ancestors.h"
+#include "engine/core/module.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/fetch/consume_probe.h"
 #include "engine/membership/exit_barrier.h"
@@ -38,21 +38,6 @@
 /* Of so many waits of a rank, the youngest, it is found out whether they are expected. */
 #define EXPECTED_MAX 8
 #define KIND_SHIFT   60
-
-/* For an owner that is gone, and for longer than a server on its node needs. */
-static bool waits_for_owner(const struct consume *c)
-{
-    return c->lost_waiting && !c->awaits_sight && c->member->ring &&
-           c->lost_interval >= CONSUME_LOOK_AGAIN;
-}
-
-bool consume_is_waiting(const struct consume *c)
-{
-    return !c->posted && !c->transferring && !c->bring && (c->flags & NET_LOOKUP_WAIT) &&
-           (c->lookup || waits_for_owner(c) ||
-            (c->settle && dht_settle_writer(c->settle) != DYAD_RANK_NONE)) &&
-           !consume_watch_ending(c);
-}
 
 size_t consume_blocked(struct member *member, struct boot_blocked *blocked, size_t max)
 {
@@ -82,36 +67,15 @@ bool consume_all_blocked(struct member *member)
     return true;
 }
 
-/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
- * wait that ended, which the barrier is told by linger_activity(): whatever is answered
- * then, it is not quiet. */
-void consume_check_drop(struct consume *c)
-{
-    if (c->settle_check) {
-        dht_node_settle_cancel(c->member->dht, c->settle_check);
-        c->settle_check = NULL;
-        c->member->checks--;
-    }
-    if (c->expected) {
-        consume_probe_cancel(c->expected);
-        c->expected = NULL;
-        c->member->checks--;
-    }
-    if (!c->check)
-        return;
-    dht_node_cancel(c->member->dht, c->check);
-    c->check = NULL;
-    c->member->checks--;
-}
-
 /* A newer version; or, where the one that was found has lost its owner, another owner of
  * it: who has taken it over may be about to leave. */
 static bool is_news(const struct consume *c, const struct dyad_entry *entry)
 {
     int cmp = dyad_version_cmp(&entry->version, &c->seen);
 
-    return cmp > 0 || (cmp == 0 && c->lost_waiting && entry->owner != c->lost_owner &&
-                       dht_node_is_live(c->member->dht, entry->owner));
+    return cmp > 0 ||
+           (cmp == 0 && c->state == CONSUME_OWNER && entry->owner != c->lost.owner &&
+            dht_node_is_live(c->member->dht, entry->owner));
 }
 
 /* Its owner was lost, but is here again (after exec), or may yet be: this wait goes on by
@@ -125,7 +89,7 @@ static bool owner_returns(const struct consume *c, const struct dyad_entry *entr
 /* What is waited for was found, and its owner is lost: nothing new. */
 static bool is_lost_one(const struct consume *c, int status, const struct dyad_entry *entry)
 {
-    return status == 0 && consume_is_waiting(c) && c->lost_waiting &&
+    return status == 0 && c->state == CONSUME_OWNER && consume_is_waiting(c) &&
            dyad_version_cmp(&entry->version, &c->seen) == 0;
 }
 
@@ -134,18 +98,13 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     struct consume *c = arg;
     struct member *member = c->member;
 
-    c->check = NULL;
+    c->wave.check = NULL;
     member->checks--;
     if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
-        if (c->lookup)
-            dht_node_cancel(member->dht, c->lookup);
-        if (c->lost_waiting) { /* as consume_lost_look() */
-            c->lost_waiting = false;
-            c->lost_version = c->seen;
-            c->seen = c->before_lost;
-        }
-        net_timer_stop(c->lost);
-        consume_looked_up(c, 0, entry); /* raises the activity */
+        if (c->state == CONSUME_OWNER)
+            consume_owner_look(c);
+        net_timer_stop(c->again);
+        consume_found(c, entry); /* raises the activity */
         return;
     }
     if (is_lost_one(c, status, entry)) {
@@ -166,7 +125,7 @@ static void settle_checked(void *arg, int status, uint32_t by,
 
     (void)by;
     (void)version;
-    c->settle_check = NULL;
+    c->wave.settle_check = NULL;
     member->checks--;
     if (status != EBUSY) /* the news is on its way, or not known */
         linger_activity(member);
@@ -181,12 +140,12 @@ static void is_expected(void *arg, unsigned says)
     struct consume *c = arg;
     struct member *member = c->member;
 
-    c->expected = NULL;
+    c->wave.expected = NULL;
     member->checks--;
     if (says & (CONSUME_SAYS_WRITTEN | CONSUME_SAYS_SERIES | CONSUME_SAYS_OWN_SERIES))
-        c->kind = CONSUME_EXPECTED;
+        c->wave.kind = CONSUME_EXPECTED;
     else
-        c->kind = says & CONSUME_SAYS_FAILED ? CONSUME_FAILED : CONSUME_OTHER;
+        c->wave.kind = says & CONSUME_SAYS_FAILED ? CONSUME_FAILED : CONSUME_OTHER;
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);
 }
@@ -207,17 +166,17 @@ static void find_kinds(struct member *member)
     unsigned asked = 0;
 
     for (; c; c = c == first ? NULL : c->prev) {
-        if (!consume_is_waiting(c) || c->kind == CONSUME_PROBE)
+        if (!consume_is_waiting(c) || c->wave.kind == CONSUME_PROBE)
             continue;
-        if (c->kind == CONSUME_NEW && looks_like_probe(c)) {
-            c->kind = CONSUME_PROBE;
+        if (c->wave.kind == CONSUME_NEW && looks_like_probe(c)) {
+            c->wave.kind = CONSUME_PROBE;
             continue;
         }
-        c->kind = c->writer > 0 || c->settle ? CONSUME_EXPECTED : CONSUME_OTHER;
-        if (c->kind == CONSUME_EXPECTED || asked++ >= EXPECTED_MAX)
+        c->wave.kind = c->here.writer > 0 || c->settle ? CONSUME_EXPECTED : CONSUME_OTHER;
+        if (c->wave.kind == CONSUME_EXPECTED || asked++ >= EXPECTED_MAX)
             continue;
-        c->expected = consume_probe_start(member, c->upath, is_expected, c);
-        if (c->expected)
+        c->wave.expected = consume_probe_start(member, c->upath, is_expected, c);
+        if (c->wave.expected)
             member->checks++;
     }
 }
@@ -226,7 +185,7 @@ static uint64_t number_of(const struct consume *c, uint64_t now)
 {
     uint64_t age = (now - c->since) / 1000;
 
-    return (uint64_t)c->kind << KIND_SHIFT | age;
+    return (uint64_t)c->wave.kind << KIND_SHIFT | age;
 }
 
 static uint64_t name_of(const struct consume *c)
@@ -263,18 +222,18 @@ bool consume_confirm(struct member *member, uint64_t number)
         if (c->ancestor)
             ancestor_check(c->ancestor);
         if (c->settle) {
-            c->settle_check =
+            c->wave.settle_check =
                 dht_node_settle(member->dht, c->upath, false, settle_checked, c);
-            if (c->settle_check)
+            if (c->wave.settle_check)
                 member->checks++;
             else
                 linger_activity(member);
             continue;
         }
-        c->check =
-            dht_node_lookup(member->dht, c->upath, 0,
-                            c->lost_waiting ? &c->before_lost : &c->seen, checked, c);
-        if (c->check)
+        c->wave.check = dht_node_lookup(
+            member->dht, c->upath, 0,
+            c->state == CONSUME_OWNER ? &c->lost.before : &c->seen, checked, c);
+        if (c->wave.check)
             member->checks++;
         else
             linger_activity(member); /* no memory: busy */
@@ -289,9 +248,9 @@ bool consume_confirm(struct member *member, uint64_t number)
 /* Why this one, of all that wait. */
 static const char *chosen_because(const struct consume *c)
 {
-    if (!c->by_choice)
+    if (!c->last.by_choice)
         return "";
-    switch (c->kind) {
+    switch (c->wave.kind) {
     case CONSUME_PROBE:
         return " (waits for what a program can do without end first)";
     case CONSUME_FAILED:
@@ -314,7 +273,7 @@ static void nobody_left(struct consume *c, int status)
         snprintf(why, sizeof(why),
                  "nobody who can be reached could publish it; %s cannot be reached",
                  member_describe(c->member, missing));
-    else if (c->away)
+    else if (c->last.away)
         snprintf(why, sizeof(why),
                  "nobody who can be reached could publish it; another rank misses one that "
                  "cannot be reached");
@@ -333,7 +292,7 @@ static void nobody_left(struct consume *c, int status)
                      : "");
     consume_say_nobody(c, why);
     consume_failed_note(c->member, c->upath);
-    consume_end(c, missing != DYAD_RANK_NONE || c->away || status == EHOSTUNREACH
+    consume_end(c, missing != DYAD_RANK_NONE || c->last.away || status == EHOSTUNREACH
                        ? EHOSTUNREACH
                        : ENOENT);
 }
@@ -343,13 +302,13 @@ static void settle_confirmed(void *arg, int status, uint32_t by,
 {
     struct consume *c = arg;
 
-    c->failing = false;
-    if (status == 0) {
-        consume_settled(arg, status, by, version);
-        return;
-    }
+    (void)by;
+    (void)version;
     c->settle = NULL;
-    nobody_left(c, status);
+    if (status == 0)
+        consume_end(c, 0);
+    else
+        nobody_left(c, status);
 }
 
 /* The last look before a wait is given up. */
@@ -357,38 +316,31 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
 
-    c->failing = false;
-    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0) {
-        consume_looked_up(c, 0, entry);
-        return;
-    }
     c->lookup = NULL;
-    nobody_left(c, status);
+    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0)
+        consume_found(c, entry);
+    else
+        nobody_left(c, status);
 }
 
 static void fail(struct consume *c, bool away, bool by_choice)
 {
     struct member *member = c->member;
+    bool settles = c->state == CONSUME_SETTLE;
 
     /* Told again while the last look is under way: it goes on, with its own bound. */
-    if (c->failing && (c->lookup || c->settle))
+    if (c->state == CONSUME_LAST_LOOK)
         return;
-    c->failing = true;
-    c->away = away;
-    c->by_choice = by_choice;
     linger_activity(member); /* until that is over this rank is not quiet */
-    if (c->settle) {
-        dht_node_settle_cancel(member->dht, c->settle);
+    consume_enter(c, CONSUME_LAST_LOOK);
+    c->last.away = away;
+    c->last.by_choice = by_choice;
+    if (settles)
         c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
-        if (!c->settle)
-            consume_end(c, ENOMEM);
-        return;
-    }
-    if (c->lookup)
-        dht_node_cancel(member->dht, c->lookup);
-    c->lookup =
-        dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
-    if (!c->lookup)
+    else
+        c->lookup =
+            dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
+    if (!c->settle && !c->lookup)
         consume_end(c, ENOMEM);
 }
 
@@ -418,7 +370,7 @@ void consume_fail_chosen(struct member *member, bool away)
     DL_FOREACH_SAFE(member->consumes, c, tmp)
     {
         if (consume_is_waiting(c) &&
-            (kind <= CONSUME_FAILED ? c->kind == kind : name_of(c) == name))
+            (kind <= CONSUME_FAILED ? c->wave.kind == kind : name_of(c) == name))
             fail(c, away, true);
     }
 }
@@ -429,8 +381,42 @@ bool consume_is_failing(struct member *member)
 
     DL_FOREACH(member->consumes, c)
     {
-        if (c->failing && (c->lookup || c->settle))
+        if (c->state == CONSUME_LAST_LOOK)
             return true;
     }
     return false;
 }
+
+void consume_say_waiting(struct member *member)
+{
+    struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (consume_is_waiting(c))
+            consume_say_alone(c);
+    }
+}
+
+static int waits_start(struct member *member)
+{
+    static const struct member_waits waits = {
+        .blocked = consume_blocked,
+        .all_blocked = consume_all_blocked,
+        .confirm = consume_confirm,
+        .candidate = consume_candidate,
+        .fail_chosen = consume_fail_chosen,
+        .fail = consume_fail_waiting,
+        .failed_like = consume_failed_like,
+        .say = consume_say_waiting,
+    };
+
+    member->waits = &waits;
+    return 0;
+}
+
+const struct member_module waits_module = {
+    .name = "waits",
+    .start = waits_start,
+    .pending = consume_is_failing,
+};

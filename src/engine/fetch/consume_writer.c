@@ -20,6 +20,7 @@ struct writer_watch { /* freed by the pool if the member is gone first: see
     store_mark_t mark;
     int fd;
     struct consume *consume; /* NULL: it has ended meanwhile */
+    void (*over)(struct consume *c);
 };
 
 static void watch_work(void *arg)
@@ -36,16 +37,18 @@ static void watch_done(void *arg)
 {
     struct writer_watch *w = arg;
     struct consume *c = w->consume;
+    void (*over)(struct consume *) = w->over;
 
     free(w);
     if (c) {
         c->watch = NULL;
-        consume_step(c);
+        over(c);
     }
 }
 
 void consume_watch_start(struct consume *c, struct member_side *side,
-                         const struct store_mark_info *info, int fd)
+                         const struct store_mark_info *info, int fd,
+                         void (*over)(struct consume *c))
 {
     struct writer_watch *w;
 
@@ -56,6 +59,7 @@ void consume_watch_start(struct consume *c, struct member_side *side,
     w->mark = info->mark;
     w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     w->consume = c;
+    w->over = over;
     if (!w->marks || w->fd < 0 ||
         engine_io_spawn(c->member->io, &w->io, watch_work, watch_done, w) < 0) {
         log_warn("cannot wait for the writer of \"%s\": %m", c->upath);
@@ -91,7 +95,7 @@ void consume_wait_for_writer(struct consume *c)
     c->flags |= NET_LOOKUP_WAIT;
     c->for_writer = true;
     if (c->timeout_ms)
-        net_timer_start(c->deadline, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
+        net_timer_start(c->deadline.timer, c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC);
 }
 
 /* Whom he waited for died: nobody else is waited for. */

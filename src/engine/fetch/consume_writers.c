@@ -116,7 +116,7 @@ static bool done(void *arg)
 {
     struct consume_writers *w = arg;
 
-    w->consume->say_writers = NULL;
+    w->consume->say.writers = NULL;
     w->fn(w->consume, w->text);
     writers_free(w);
     return false;
@@ -137,17 +137,17 @@ int consume_writers_ask(struct consume *c,
         free(w);
         return -1;
     }
-    c->say_writers = w;
+    c->say.writers = w;
     return 0;
 }
 
 void consume_writers_stop(struct consume *c)
 {
-    struct consume_writers *w = c->say_writers;
+    struct consume_writers *w = c->say.writers;
 
     if (!w)
         return;
-    c->say_writers = NULL;
+    c->say.writers = NULL;
     gather_cancel(w->gather);
     writers_free(w);
 }

@@ -9,8 +9,8 @@
  *
  * A journal may not know it, for it could not be written (a full disk, a limit on the
  * process: journal_retry.c). Then the file must have the size, mtime and mode that the
- * homes know (adopt_here()). If its rank is dead it is taken over then, or withdrawn:
- * adopt_wanted().
+ * homes know (local_file_left()). If its rank is dead it is taken over then, or withdrawn:
+ * the event `wanted`.
  *
  * Which file a version is does not change: the last few are remembered, for each chunk is
  * asked for by itself.
@@ -22,7 +22,6 @@
 #include "engine/fetch/serve_other.h"
 #include "engine/publish/node_files.h"
 #include "engine/publish/produce.h"
-#include "engine/recovery/takeover.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,7 +102,7 @@ static void look_work(void *arg)
     for (int i = 0; i < 2 && !s->side; i++) {
         struct member_side *side = &s->member->side[i];
         if (side->dir &&
-            adopt_here(side, &s->record, &s->record.identity) == ADOPT_HERE_SAME)
+            local_file_left(side, &s->record, &s->record.identity) == LOCAL_FILE_SAME)
             s->side = side;
     }
 }
@@ -115,7 +114,7 @@ static void look_done(void *arg)
     struct search *s = arg;
     struct member *member = s->member;
 
-    adopt_wanted(member, &s->entry);
+    modules_wanted(member, &s->entry);
     if (s->side)
         remember(member, s);
     DL_DELETE2(run_of(member)->others->searches, s, earlier, later);

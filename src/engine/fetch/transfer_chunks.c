@@ -13,8 +13,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "engine/core/module.h"
-#include "engine/fetch/transfer.h"
+#include "engine/core/member_impl.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
 #include "net/codec.h"
@@ -22,6 +21,36 @@
 #include "util/log.h"
 
 static void source_lost(struct transfer *t, const char *why);
+
+/* May it have the file, and answer? */
+static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *storage)
+{
+    const struct net_peer *peer =
+        rank == member->self.rank ? &member->self : net_worker_peer(member->worker, rank);
+
+    return !lost_is_suspect(member, rank) &&
+           (!peer || dyad_storage_equal(peer->storage_producer, storage) ||
+            dyad_storage_equal(peer->storage_consumer, storage));
+}
+
+bool transfer_next(struct transfer *t)
+{
+    struct member *member = t->member;
+    uint32_t rank = t->other;
+
+    if (member->hands_over) /* a promoted guest knows one rank */
+        return false;
+    do
+        rank = dht_node_neighbour(member->dht, t->entry.owner, rank);
+    while (rank != DYAD_RANK_NONE && !can_be_asked(member, rank, t->entry.storage));
+    if (rank == DYAD_RANK_NONE)
+        return false;
+    t->rank = t->source = t->other = rank;
+    t->rank_only = false;
+    log_debug("\"%s\" is asked for of rank %u, which is on the node of rank %u", t->upath,
+              rank, t->entry.owner);
+    return true;
+}
 
 static void say_broken(const struct transfer *t, const char *why)
 {
@@ -61,24 +90,6 @@ static void deadline_move(struct transfer *t)
     net_timer_start(t->deadline,
                     util_clock_now() + (uint64_t)(t->member->config->peer_timeout *
                                                   (double)UTIL_NSEC_PER_SEC));
-}
-
-/* The answer is here, or not expected any more. */
-static void chunk_answered(struct chunk *chunk)
-{
-    if (chunk->asked)
-        HASH_DEL(chunk->transfer->member->gets, chunk);
-    chunk->hh.tbl = NULL;
-    chunk->asked = false;
-}
-
-void transfer_chunk_free(struct transfer *t, struct chunk *chunk)
-{
-    chunk_answered(chunk);
-    DL_DELETE(t->chunks, chunk);
-    t->nchunks--;
-    free(chunk->data);
-    free(chunk);
 }
 
 static void chunk_write_work(void *arg)
@@ -125,7 +136,7 @@ static int chunk_send(struct transfer *t, struct chunk *chunk)
         .blob_len = sizeof(which),
     };
 
-    chunk_answered(chunk); /* by whoever was asked before */
+    transfer_chunk_answered(chunk); /* by whoever was asked before */
     chunk->id = member->next_id;
     HASH_ADD(hh, member->gets, id, sizeof(chunk->id), chunk);
     if (!(chunk->asked = chunk->hh.tbl != NULL)) {
@@ -287,7 +298,7 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
         transfer_fail(t, EPROTO);
         return false;
     }
-    chunk_answered(chunk);
+    transfer_chunk_answered(chunk);
     chunk->data = payload;
     engine_io_submit(member->io, &chunk->io, chunk_write_work, chunk_written, chunk);
     return true;
@@ -303,29 +314,3 @@ void transfer_peer_down(struct member *member, uint32_t rank)
             source_lost(t, "is gone");
     }
 }
-
-/* DATA is kept; an answer of another kind, or to another module, is not. */
-static bool answer_received(struct member *member, const struct net_msg *msg,
-                            void **payload, size_t len)
-{
-    bool has_bytes = msg->type == NET_MSG_DATA;
-
-    if (!transfer_receive(member, msg, has_bytes ? *payload : NULL, has_bytes ? len : 0))
-        return false;
-    if (has_bytes)
-        *payload = NULL;
-    return true;
-}
-
-const struct member_module transfer_module = {
-    .name = "transfer",
-    .messages =
-        (const struct member_message[]){
-            {NET_MSG_DATA, answer_received},
-            {NET_MSG_REDIRECT, answer_received},
-            {NET_MSG_ERROR, answer_received},
-            {0},
-        },
-    .peer_down = transfer_peer_down,
-    .destroy = transfer_stop,
-};

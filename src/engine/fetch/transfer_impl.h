@@ -1,7 +1,7 @@
 /*
  * engine/fetch/transfer_impl.h - between the modules of a transfer, for nobody else:
- * transfer.c begins, commits and ends it; transfer_copy.c and transfer_chunks.c are the two
- * ways in which the bytes come.
+ * transfer.c begins it; transfer_copy.c and transfer_chunks.c are the two ways in which the
+ * bytes come; transfer_end.c puts the file into place, and ends it.
  *
  * It belongs to the loop's thread. While io_busy, `fetch`, `status` and `identity` are in
  * the hands of a pool thread; so are a chunk and its data from the arrival of the data to
@@ -62,16 +62,20 @@ struct transfer {
     bool failing;    /* `status` is set: wait for what is under way, then end */
 };
 
-/* --- transfer.c --- */
+/* --- transfer_end.c --- */
 
 /* Each of these may be the end of it. All bytes are in the temporary file: */
 void transfer_commit(struct transfer *t);
 void transfer_fail(struct transfer *t, int status);
 /* As transfer_fail(), and says so: what could not be done here, by a participle. */
 void transfer_failed_here(struct transfer *t, const char *what, int error);
-
-/* Whom to ask next, if the one before has it not or is gone; false: nobody else. */
-bool transfer_next(struct transfer *t);
+/* Without further ado: nothing of it is in anybody's hands. And: nobody is told. */
+void transfer_end(struct transfer *t, int status);
+void transfer_drop(struct transfer *t);
+/* The chunk's answer is here, or not expected any more. */
+void transfer_chunk_answered(struct chunk *chunk);
+/* The same, and no thread has hold of it: free it. */
+void transfer_chunk_free(struct transfer *t, struct chunk *chunk);
 
 /* --- transfer_copy.c --- */
 
@@ -86,7 +90,7 @@ void transfer_copy(struct transfer *t);
 void transfer_ask_chunks(struct transfer *t);
 /* Timer `deadline`. */
 void transfer_silent(void *arg);
-/* Its answer is not expected any more, and no thread has hold of it: free it. */
-void transfer_chunk_free(struct transfer *t, struct chunk *chunk);
+/* Whom to ask next, if the one before has it not or is gone; false: nobody else. */
+bool transfer_next(struct transfer *t);
 
 #endif

@@ -124,6 +124,8 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         return;
     }
     log_info("%s is gone: %s", member_describe(member, rank), strerror(error));
+    if (member->pmix)
+        boot_pmix_there(member->pmix, rank, false);
     bool dead = member->ring && member_session_peer_down(member, rank);
     if (!dead && member->dht && dht_node_is_live(member->dht, rank))
         lost_add(member, rank);
@@ -140,6 +142,8 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
         return;
     if (member->ring)
         member_session_peer_up(member, peer);
+    if (member->pmix)
+        boot_pmix_there(member->pmix, peer->rank, true);
     lost_found(member, peer);
     member_set_live(member, peer->rank, true);
     lost_back(member, peer->rank);

@@ -9,6 +9,11 @@
  * moment of its exec. Until its main, which may overwrite that (setproctitle); by then the
  * library is mapped.
  *
+ * A child before its exec may execute, or end, while it is looked at. kcmp() says of it
+ * that it shares no memory any more only when its exec has closed what it was to close (it
+ * waits for that). So who was such a child before its descriptors were looked at, and does
+ * not have the file afterwards, held it as a child only, however it goes on.
+ *
  * Can go wrong: a process whose /proc/PID/fd may not be read (another user's, one that is
  * not dumpable, one in the midst of its exec) is not found.
  */
@@ -132,11 +137,18 @@ static bool has_loader(pid_t pid)
     return found;
 }
 
-static enum holder_kind kind_of(pid_t pid)
+static bool is_before_exec(pid_t pid)
 {
     pid_t parent = util_proc_parent(pid);
 
-    if (parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0)
+    return parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0;
+}
+
+/* Of one that has just been seen to have it open. */
+static enum holder_kind kind_of(pid_t pid, bool was_before_exec, const struct stat *st,
+                                const char *below)
+{
+    if (was_before_exec && (is_before_exec(pid) || !has_open(pid, st, below)))
         return HOLDER_TRANSIENT;
     return has_wrapper(pid) && has_loader(pid) ? HOLDER_OURS : HOLDER_FOREIGN;
 }
@@ -153,9 +165,10 @@ size_t holders_find(const struct stat *st, const char *below, struct holder *hol
         int pidfd;
         if (pid <= 0 || (pidfd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0)
             continue;
+        bool before_exec = is_before_exec(pid);
         if (has_open(pid, st, below))
-            holders[n++] =
-                (struct holder){.pid = pid, .pidfd = pidfd, .kind = kind_of(pid)};
+            holders[n++] = (struct holder){
+                .pid = pid, .pidfd = pidfd, .kind = kind_of(pid, before_exec, st, below)};
         else
             close(pidfd);
     }

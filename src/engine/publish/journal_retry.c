@@ -3,7 +3,7 @@
  *
  * The disk was full, or a limit on the process stood in the way. What was published then is
  * known to the homes and to this process, but not to who takes over what we leave, should
- * we be killed (adopt_wanted() is for that). What was removed then they find recorded,
+ * we be killed (the event `wanted` is for that). What was removed then they find recorded,
  * without a file; and a record without the journal's label they do not take over at all.
  * Nobody tells us when there is room again, so for as long as something is missing a timer
  * tries: a write of a few hundred bytes, mostly.

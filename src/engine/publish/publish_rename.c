@@ -26,6 +26,7 @@
 #include "engine/publish/publish_rename.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
+#include "store/dmd_walk.h"
 #include "util/log.h"
 
 struct rename_op {

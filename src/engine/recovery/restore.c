@@ -35,7 +35,7 @@ static bool is_gone(const struct restore *restore, const struct store_record *re
 static bool is_restored(struct member_side *side, const struct store_record *record)
 {
     return record->kind == STORE_RECORD_ORIGINAL
-               ? adopt_here(side, record, NULL) == ADOPT_HERE_SAME
+               ? local_file_left(side, record, NULL) == LOCAL_FILE_SAME
                : local_file_still_there(side, record);
 }
 

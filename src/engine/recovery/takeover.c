@@ -36,7 +36,7 @@
  * A journal that could not be written (journal_retry.c) may not know what was published
  * last. So who is asked for such a file (serve_other.c), or finds it here with a dead
  * writer's mark, has it looked at in the same way, by the entry in place of a record
- * (adopt_wanted()).
+ * (the event `wanted`).
  *
  * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
  * rank, unless all homes of a name die at one moment (dht/node_leave.c). A record that was
@@ -336,7 +336,7 @@ void adopt_look(struct member *member)
         look_start(a);
 }
 
-void adopt_wanted(struct member *member, const struct dyad_entry *entry)
+static void adopt_wanted(struct member *member, const struct dyad_entry *entry)
 {
     const struct store_record record = {.kind = STORE_RECORD_ORIGINAL, .entry = *entry};
     struct adopt *a = adopt_get(member);
@@ -433,6 +433,7 @@ const struct member_module adopt_module = {
     .joined = adopt_joined,
     .peer_down = adopt_peer_down,
     .peer_left = adopt_peer_left,
+    .wanted = adopt_wanted,
     .pending = adopt_pending,
     .destroy = adopt_destroy,
 };

@@ -12,10 +12,6 @@ void adopt_look(struct member *member);
 /* The process is, or was, a member of our node, and has closed its connection: look when it
  * has ended. */
 void adopt_watch(struct member *member, pid_t pid);
-/* Somebody needs this, which may lie on our node and be known to no journal. If its owner
- * seems to be dead, look whether it is here and whole, and take it over; if it is not here
- * any more it is withdrawn. */
-void adopt_wanted(struct member *member, const struct dyad_entry *entry);
 /* A copy of our journal was no holder's for some time: is it still what is published? */
 void adopt_check_copy(struct member *member, enum engine_side side,
                       const struct store_record *record);
@@ -26,17 +22,5 @@ bool adopt_looking(const struct member *member);
 bool adopt_undecided(const struct member *member, const char *upath);
 /* Somebody waits for the check of upath, if there is one. */
 void adopt_hurry(struct member *member, const char *upath);
-
-/* On any thread, of what lives no more: what is here of an original? Its identity is
- * compared, or (ino 0) the mode, and (not NULL) *identity set. The mark of a close that was
- * cut short goes, if it is here: what was to be written was. */
-enum adopt_here {
-    ADOPT_HERE_SAME,    /* it, whole; nobody's mark is left on it */
-    ADOPT_HERE_GONE,    /* nothing */
-    ADOPT_HERE_OTHER,   /* something else, perhaps half of it, and nobody writes it */
-    ADOPT_HERE_UNKNOWN, /* it is being written, or cannot be looked at */
-};
-enum adopt_here adopt_here(struct member_side *side, const struct store_record *record,
-                           struct store_identity *identity);
 
 #endif

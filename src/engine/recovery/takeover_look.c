@@ -120,67 +120,6 @@ static int item_add(const struct store_record *record, void *arg)
 
 /* --- what lies there --- */
 
-/* Does a process that lives write it, or is that not to be found out? Else its marks are
- * all ABANDONED. */
-static bool is_being_written(struct member_side *side, const char *upath,
-                             const struct store_identity *id)
-{
-    struct store_mark_info info;
-    struct store_identity file;
-    store_mark_t last = 0;
-    bool is = false;
-    int fd = -1;
-
-    while (!is && store_marks_dirty(side->marks, upath, id->ino, id->btime, &info) &&
-           info.state != STORE_MARK_ABANDONED) {
-        if (fd < 0)
-            fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-        is = info.mark == last || fd < 0 || store_identity_read(fd, &file) < 0 ||
-             file.ino != id->ino || file.btime != id->btime;
-        if (!is)
-            store_marks_rule(side->marks, info.mark, fd);
-        last = info.mark; /* if it is found again it has not been ruled: it lives */
-    }
-    if (fd >= 0)
-        close(fd);
-    return is;
-}
-
-enum adopt_here adopt_here(struct member_side *side, const struct store_record *record,
-                           struct store_identity *identity)
-{
-    const struct dyad_entry *entry = &record->entry;
-    bool known = record->identity.ino != 0;
-    struct dyad_entry here = {0};
-    struct store_identity id;
-    struct stat st;
-    bool read;
-    int fd;
-
-    if (!dyad_storage_equal(entry->storage, store_dir_id(side->dir)))
-        return ADOPT_HERE_UNKNOWN;
-    if ((fd = store_dir_open(side->dir, entry->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
-        return store_dir_lacks(side->dir, entry->upath) ? ADOPT_HERE_GONE
-                                                        : ADOPT_HERE_UNKNOWN;
-    read = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0;
-    close(fd);
-    if (known && local_file_still_there(side, record))
-        return ADOPT_HERE_SAME;
-    if (!read || S_ISDIR(st.st_mode) || is_being_written(side, entry->upath, &id))
-        return ADOPT_HERE_UNKNOWN;
-    store_dir_describe(side->dir, &st, &here);
-    if (known ? id.ino != record->identity.ino || id.btime != record->identity.btime
-              : here.mode != entry->mode)
-        return ADOPT_HERE_OTHER;
-    if (here.size != entry->size || here.mtime_sec != entry->mtime_sec ||
-        here.mtime_nsec != entry->mtime_nsec ||
-        !store_marks_take_closed(side->marks, id.ino, id.btime))
-        return ADOPT_HERE_OTHER;
-    if (identity)
-        *identity = id;
-    return ADOPT_HERE_SAME;
-}
-
 /* A copy is nobody's to publish: what was done to it is not of interest. A directory is not
  * written. */
 static enum found_as find_out(const struct adopt *a, struct member_side *side,
@@ -191,12 +130,12 @@ static enum found_as find_out(const struct adopt *a, struct member_side *side,
         return local_file_still_there(side, record)              ? FOUND_SAME
                : store_dir_lacks(side->dir, record->entry.upath) ? FOUND_GONE
                                                                  : FOUND_CHANGED;
-    switch (adopt_here(side, record, identity)) {
-    case ADOPT_HERE_SAME:
+    switch (local_file_left(side, record, identity)) {
+    case LOCAL_FILE_SAME:
         return FOUND_SAME;
-    case ADOPT_HERE_GONE:
+    case LOCAL_FILE_GONE:
         return FOUND_GONE;
-    case ADOPT_HERE_OTHER:
+    case LOCAL_FILE_OTHER:
         return a->member->ring ? FOUND_LOST : FOUND_CHANGED;
     default:
         return FOUND_WRITTEN;

@@ -1,10 +1,12 @@
 /*
  * modules_plugin.c - an object that has modules.c in it, and one that it opens
  *
- * Both tell of their destructor through a pipe.
+ * Both tell of their destructor through a pipe; one that is SLOW only if it was not
+ * constructed.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "boot/modules.h"
@@ -17,9 +19,24 @@ DYAD_VISIBLE bool plugin_open(const char *path, int fd);
 
 static int tell = -1;
 
+#ifdef SLOW
+/* Its constructor says so, and takes its time. */
+static volatile bool constructed;
+
+__attribute__((constructor)) static void construct(void)
+{
+    tell = atoi(getenv("DYAD_TEST_TELL"));
+    (void)!write(tell, "c", 1);
+    usleep(200 * 1000);
+    constructed = true;
+}
+#else
+static const bool constructed;
+#endif
+
 __attribute__((destructor)) static void destructed(void)
 {
-    if (tell >= 0)
+    if (tell >= 0 && !constructed)
         (void)!write(tell, "x", 1);
 }
 

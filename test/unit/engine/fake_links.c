@@ -213,6 +213,13 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
 {
 }
 
+void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
+{
+    (void)pmix;
+    (void)rank;
+    (void)is_there;
+}
+
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
 {
     links_rank[rank].wanted = wanted;

@@ -50,6 +50,9 @@ struct fixture {
     int status;              /* of the consume; -1: it goes on */
     bool live, returns;      /* its owner: is there, may yet be */
     bool server;             /* one is on its owner's node */
+    consume_fn above;        /* of the directories above, if `is_below` */
+    void *above_arg;
+    bool is_below;
 };
 
 static struct fixture *f;
@@ -86,12 +89,6 @@ static struct dht_lookup *take(bool waits, const struct dht_lookup *which)
         }
     }
     return NULL;
-}
-
-void adopt_wanted(struct member *member, const struct dyad_entry *entry)
-{
-    (void)member;
-    (void)entry;
 }
 
 uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)
@@ -154,18 +151,20 @@ uint32_t dht_settle_writer(const struct dht_settle *settle)
     return DYAD_RANK_NONE;
 }
 
-int ancestor_start(struct member *member, const char *upath, uint8_t flags, pid_t pid,
-                   pid_t tid, consume_fn fn, void *arg, struct ancestor **ancestor)
+int ancestor_start(struct member *member, const char *upath, uint8_t flags, consume_fn fn,
+                   void *arg, struct ancestor **ancestor)
 {
     (void)member;
     (void)upath;
     (void)flags;
-    (void)pid;
-    (void)tid;
-    (void)fn;
-    (void)arg;
-    (void)ancestor;
-    return ENOENT;
+    static char made;
+
+    if (!f->is_below)
+        return ENOENT;
+    f->above = fn;
+    f->above_arg = arg;
+    *ancestor = (struct ancestor *)(void *)&made;
+    return 0;
 }
 
 void ancestor_stop(struct ancestor *ancestor)
@@ -173,10 +172,10 @@ void ancestor_stop(struct ancestor *ancestor)
     (void)ancestor;
 }
 
-bool ancestor_is_link(const struct ancestor *ancestor)
+const char *ancestor_upath(const struct ancestor *ancestor)
 {
     (void)ancestor;
-    return false;
+    return "d";
 }
 
 void ancestor_check(struct ancestor *ancestor)
@@ -552,11 +551,23 @@ static void test_not_seen_in_a_session(void **state)
     answer(true);
     assert_int_equal(consume_blocked(&f->member, &blocked, 1), 0);
     consume_say_waiting(&f->member); /* nobody is told that nobody has published it */
-    assert_false(f->consume->said_alone);
+    assert_false(f->consume->say.alone);
     consume_fail_waiting(&f->member, false); /* nor does it end when the launcher is gone */
     assert_null(take(false, NULL));
     assert_int_equal(f->status, -1);
     f->member.ring = NULL;
+}
+
+/* Its timer. */
+static void look_again(void)
+{
+    struct net_timer *end = net_timer_create(f->member.loop, stop, f->member.loop);
+
+    assert_non_null(end);
+    net_timer_start(f->consume->again, 1);
+    net_timer_start(end, 2);
+    assert_int_equal(net_loop_run(f->member.loop), 0);
+    net_timer_destroy(end);
 }
 
 /* How long it was not seen counts from that time, not from one before it was there. */
@@ -569,7 +580,7 @@ static void test_seen_and_gone(void **state)
     assert_true(f->consume->unseen_since > 0);
     assert_true((fd = store_dir_open(f->scratch->dir, "f", O_CREAT | O_WRONLY, 0600)) >= 0);
     close(fd);
-    consume_step(f->consume);
+    look_again();
     assert_non_null(f->consume->settle); /* it is seen; does anybody write it? */
     assert_int_equal(f->consume->unseen_since, 0);
     assert_false(consume_is_waiting(f->consume));
@@ -590,6 +601,7 @@ static void lose(uint32_t first, uint32_t then)
     c->lookup = NULL;
     c->seen.counter = 1;
     c->entry.owner = DYAD_RANK_NONE;
+    consume_enter(c, CONSUME_OWNER);
     consume_owner_lost(c, first);
     look();
     assert_int_equal(f->report, QUIET);
@@ -611,7 +623,7 @@ static void test_owner_gone(void **state)
     (void)state;
     lose(7, 7);
     assert_int_equal(f->answer, QUIET);
-    assert_true(f->consume->lost_waiting);
+    assert_int_equal(f->consume->state, CONSUME_OWNER);
 }
 
 /* Somebody has taken it over, and may be at his exit: he must not leave. */
@@ -621,8 +633,8 @@ static void test_owner_followed(void **state)
     f->live = true;
     lose(7, 8);
     assert_int_equal(f->answer, 0);
-    assert_true(f->consume->awaits_sight); /* it goes on by itself */
-    assert_int_equal(f->consume->owner, 8);
+    assert_int_equal(f->consume->state, CONSUME_SIGHT); /* it goes on by itself */
+    assert_int_equal(f->consume->entry.owner, 8);
 }
 
 /* Who had taken it over is gone, too: or two homes that name two dead owners would keep all
@@ -632,7 +644,7 @@ static void test_heir_gone(void **state)
     (void)state;
     lose(7, 8);
     assert_int_equal(f->answer, QUIET);
-    assert_true(f->consume->lost_waiting);
+    assert_int_equal(f->consume->state, CONSUME_OWNER);
 }
 
 /* It must not if the owner is back from exec, or may be on its way. */
@@ -666,14 +678,102 @@ static void test_server_takes_over(void **state)
     c->entry.owner = 7;
     f->member.ring = (void *)f;
     f->server = true;
+    consume_enter(c, CONSUME_OWNER);
     consume_owner_lost(c, 7);
     while (!consume_is_waiting(c)) {
-        assert_true(c->lost_waiting);
+        assert_int_equal(c->state, CONSUME_OWNER);
         assert_true(++looks < 10);
         consume_owner_lost(c, 7); /* looked up again: it is his still */
     }
     assert_true(looks > 3);
     f->member.ring = NULL;
+}
+
+/* Nobody is left: it ends after one more look that does not wait. */
+static void test_last_look(void **state)
+{
+    struct dht_lookup *last;
+
+    (void)state;
+    consume_fail_waiting(&f->member, false);
+    assert_null(take(true, NULL));
+    assert_int_equal(f->consume->state, CONSUME_LAST_LOOK);
+    assert_true(consume_is_failing(&f->member));
+    last = f->consume->lookup;
+    consume_fail_waiting(&f->member, false); /* told again: that look goes on */
+    assert_ptr_equal(f->consume->lookup, last);
+    assert_ptr_equal(take(false, NULL), last);
+    last->fn(last->arg, ENOENT, NULL);
+    free(last);
+    assert_int_equal(f->status, ENOENT);
+    assert_null(f->member.consumes);
+}
+
+/* ... which may find it. */
+static void test_last_look_finds(void **state)
+{
+    (void)state;
+    consume_fail_waiting(&f->member, false);
+    answer(false);
+    assert_int_equal(f->status, -1);
+    assert_int_equal(f->consume->state, CONSUME_SIGHT);
+    assert_false(consume_is_failing(&f->member));
+}
+
+static struct consume *start(const char *upath)
+{
+    struct consume *c = consume_start(&f->member, upath, NET_LOOKUP_WAIT, 0, getpid(),
+                                      getpid(), consumed, f);
+
+    assert_non_null(c);
+    return c;
+}
+
+static void run_posts(void)
+{
+    struct net_post post;
+
+    net_loop_post(f->member.loop, &post, stop, f->member.loop);
+    assert_int_equal(net_loop_run(f->member.loop), 0);
+}
+
+/* The loop has its node: what becomes of it then is told when that has come, or is not. */
+static void test_over_at_once(void **state)
+{
+    struct consume *c = start("g");
+
+    (void)state;
+    consume_end(c, ETIMEDOUT);
+    assert_int_equal(c->state, CONSUME_OVER);
+    assert_int_equal(f->status, -1);
+    consume_cancel(start("h"));
+    run_posts();
+    assert_int_equal(f->status, ETIMEDOUT);
+    assert_ptr_equal(f->member.consumes, f->consume);
+    assert_null(f->consume->next);
+}
+
+/* A link is above it: that is brought, and the wait is none for a publish any more. The end
+ * of the member may come then. */
+static void test_link_above(void **state)
+{
+    struct consume *c;
+
+    (void)state;
+    f->is_below = true;
+    c = start("d/f");
+    run_posts();
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    assert_non_null(f->above);
+    f->above(f->above_arg, EINPROGRESS);
+    assert_int_equal(c->state, CONSUME_LINK);
+    assert_null(c->lookup);
+    assert_false(consume_is_waiting(c));
+    run_posts();
+    assert_int_equal(c->link->state, CONSUME_LOOK_UP);
+    consume_stop(&f->member); /* it stands before its link in the list */
+    assert_null(f->member.consumes);
+    assert_int_equal(f->status, -1);
 }
 
 int main(void)
@@ -690,6 +790,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_owner_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_owner_in_exec, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_server_takes_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_last_look, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_last_look_finds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_over_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_link_above, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

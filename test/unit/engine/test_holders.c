@@ -1,6 +1,7 @@
 /*
  * test_holders.c - which processes have a file open for writing, and what they are
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -186,16 +187,111 @@ static void test_transient(void **state)
     assert_int_equal(find(dir, holders), 0);
 }
 
+/* What such a child does when it was just seen to have the file open. */
+enum { TO_WAIT, TO_EXEC, TO_EXIT };
+static volatile int deed;
+static volatile pid_t watched;
+static int born, line_of_child[2];
+
+static int child(void *preload)
+{
+    char *argv[] = {self, (char *)"stay", NULL};
+    char *env[] = {preload, NULL};
+
+    while (deed == TO_WAIT)
+        usleep(1000);
+    if (deed == TO_EXEC)
+        execve(self, argv, env);
+    _exit(97);
+}
+
+int __real_closedir(DIR *stream);
+int __wrap_closedir(DIR *stream);
+
+/* holders_find() has looked at a process' descriptors: the one that is watched goes on now,
+ * and has executed, or is gone, when holders_find() does. */
+int __wrap_closedir(DIR *stream)
+{
+    char link[64], shown[64], wanted[64], byte;
+    ssize_t n;
+    int rc;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd(stream));
+    n = readlink(link, shown, sizeof(shown) - 1);
+    shown[n > 0 ? n : 0] = '\0';
+    rc = __real_closedir(stream);
+    snprintf(wanted, sizeof(wanted), "/proc/%d/fd", (int)watched);
+    if (watched && deed == TO_WAIT && strcmp(shown, wanted) == 0) {
+        deed = born;
+        assert_int_equal(read(line_of_child[0], &byte, 1), 0); /* closed by exec, or exit */
+        if (born == TO_EXIT)
+            assert_int_equal(waitpid(watched, NULL, 0), watched);
+    }
+    return rc;
+}
+
+/* A child before its exec holds the file through a descriptor with these flags, and does
+ * `what` in the midst of holders_find(). */
+static enum holder_kind kind_after(int what, int flags, const char *preload)
+{
+    static char stack[65536] __attribute__((aligned(16)));
+    struct holder holders[8];
+    enum holder_kind kind;
+
+    assert_int_equal(pipe2(line_of_child, O_CLOEXEC), 0);
+    int fd = open(path, O_WRONLY | flags);
+    assert_true(fd >= 0);
+    deed = TO_WAIT;
+    born = what;
+    watched =
+        clone(child, stack + sizeof(stack), CLONE_VM | SIGCHLD, (void *)(uintptr_t)preload);
+    assert_true(watched > 0);
+    close(fd);
+    close(line_of_child[1]);
+    assert_int_equal(find(dir, holders), 1);
+    assert_int_equal(holders[0].pid, watched);
+    kind = holders[0].kind;
+    holders_close(holders, 1);
+    close(line_of_child[0]);
+    if (what != TO_EXIT)
+        end(watched);
+    watched = 0;
+    assert_int_equal(find(dir, holders), 0);
+    return kind;
+}
+
+/* It executes while it is looked at: what its exec has closed it held as a child, and its
+ * end, some time later, says nothing of the file. */
+static void test_exec_meanwhile(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+    const char *ours = "LD_PRELOAD=/nowhere/libdyad_wrapper.so";
+    assert_int_equal(kind_after(TO_EXEC, O_CLOEXEC, ours), HOLDER_TRANSIENT);
+    assert_int_equal(kind_after(TO_EXEC, 0, ours), HOLDER_OURS);
+    assert_int_equal(kind_after(TO_EXEC, 0, "A=b"), HOLDER_FOREIGN);
+    assert_int_equal(kind_after(TO_EXIT, O_CLOEXEC, NULL), HOLDER_TRANSIENT);
+}
+
+static int stay_only(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return stay(NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_which),
-        cmocka_unit_test(test_ours),
-        cmocka_unit_test(test_transient),
+        cmocka_unit_test(test_find),           cmocka_unit_test(test_which),
+        cmocka_unit_test(test_ours),           cmocka_unit_test(test_transient),
+        cmocka_unit_test(test_exec_meanwhile),
     };
     self = argv[0];
     if (argc == 5 && strcmp(argv[1], "open") == 0)
         return open_and_stay(argv);
+    if (argc == 2 && strcmp(argv[1], "stay") == 0)
+        return stay_only();
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -20,7 +20,7 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/fetch/restock.h"
+#include "engine/coherence/restock.h"
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"

@@ -18,7 +18,7 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/fetch/restock.h"
+#include "engine/coherence/restock.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
 #include "fake_clock.h"
@@ -118,6 +118,15 @@ void outdated_withdrawn(struct member_side *side, const char *upath)
     (void)side;
     assert_string_equal(upath, "f");
     removed = true;
+}
+
+bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+                  const struct store_record *record)
+{
+    (void)side;
+    (void)newer;
+    (void)record;
+    return false;
 }
 
 bool invalidate_pending(const struct member *m, const char *upath)

@@ -7,6 +7,8 @@
 
 #include "store/beneath.h"
 #include "store/control.h"
+#include "store/dmd_make.h"
+#include "store/dmd_walk.h"
 
 #define assert_fails(call, error)             \
     do {                                      \

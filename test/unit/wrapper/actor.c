@@ -1048,6 +1048,37 @@ static int act_rdwr(void)
     return 0;
 }
 
+/* Another process makes the file while it is opened: what was opened is closed again. */
+static void made(void)
+{
+    int fd = open("../remote/.made-dirty", O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+    CHECK(fd >= 0 && close(fd) == 0);
+}
+
+static int act_made_since(void)
+{
+    int low = dup(0), fd;
+    char text[8];
+    FILE *f;
+
+    CHECK(low >= 0 && close(low) == 0);
+    made();
+    CHECK((fd = open("dirty", O_RDWR)) == low && read(fd, text, 2) == 2);
+    CHECK(close(fd) == 0);
+    made();
+    CHECK((f = fopen("dirty", "r+")) && fileno(f) == low && fgets(text, sizeof(text), f));
+    CHECK(fclose(f) == 0);
+    made();
+    CHECK((fd = PMPI_File_open("dirty")) == low && close(fd) == 0);
+    /* These do not wait. */
+    made();
+    CHECK((fd = open("dirty", O_RDWR | O_CREAT, 0600)) == low && close(fd) == 0);
+    CHECK(truncate("dirty", 1) == 0);
+    CHECK(unlink("../remote/.made-dirty") == 0);
+    return 0;
+}
+
 static int act_publish_error(void)
 {
     FILE *f;
@@ -1194,7 +1225,7 @@ static const struct act acts[] = {
     ACT(gds),           ACT(relative),
     ACT(two_dirs),      ACT(published),
     ACT(no_parent),     ACT(look_below),
-    ACT(ways),
+    ACT(ways),          ACT(made_since),
 };
 
 int main(int argc, char **argv)

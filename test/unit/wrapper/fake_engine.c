@@ -6,7 +6,8 @@
  * lookup shows it. Of directories "unknown..." the homes cannot be asked. A link "made..."
  * lookup makes itself, as the real one does all. Tokens are counted per process;
  * write_closed publishes if no other process holds the file's mark, which is, as in the
- * real engine, an OFD lock at 2^62.
+ * real engine, an OFD lock at 2^62. `remote`/.made-NAME: write_opened finds that another
+ * process has made the file NAME since, once.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,8 +26,10 @@
 #include <unistd.h>
 
 #include "client/client_ops.h"
+#include "engine/publish/fd_holders.h"
 
 #define NTOKENS   4096
+#define LOOKS     20
 #define LOCK_BYTE ((off_t)1 << 62)
 
 static char log_path[PATH_MAX], remote[PATH_MAX], root[PATH_MAX];
@@ -40,6 +44,7 @@ static _Atomic int told_to_leave = -1;
 
 static struct {
     ino_t ino;
+    bool waits;
     char name[PATH_MAX + 8];
 } tokens[NTOKENS];
 
@@ -390,6 +395,7 @@ static int write_begin(enum engine_side side, const char *upath, int flags, bool
     if (remote[0] && !(flags & (O_TRUNC | O_EXCL)) && stat(to, &st) < 0)
         copy(from, to);
     *token = n;
+    tokens[n % NTOKENS].waits = waits;
     snprintf(tokens[n % NTOKENS].name, sizeof(tokens[0].name), "%s", upath);
     say("write_begin %s %s %s%s%s%s%s", side_name[side], upath,
         (flags & O_ACCMODE) == O_RDWR     ? "rw"
@@ -411,9 +417,22 @@ static void mark(engine_token token, int fd)
     fcntl(fd, F_OFD_SETLK, &lock);
 }
 
+static bool made_since(engine_token token)
+{
+    char path[2 * PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/.made-%s", remote, tokens[token % NTOKENS].name);
+    return remote[0] && tokens[token % NTOKENS].waits && unlink(path) == 0;
+}
+
 static int write_opened(engine_token token, int fd, int flags)
 {
     (void)flags;
+    if (fd >= 0 && made_since(token)) {
+        say("write_opened %s made", tokens[token % NTOKENS].name);
+        errno = EINPROGRESS;
+        return -1;
+    }
     if (fd >= 0)
         mark(token, fd);
     else
@@ -498,6 +517,28 @@ static void table_wait(void)
         syscall(SYS_futex, &sharing, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
 }
 
+/* Who looks at /proc/PID/fd has, for the time of that look, a copy of the description that
+ * nobody has open. As the real one: see who holds it, and look again if that is nobody. A
+ * process in its exec, and a mapping, cannot be seen. */
+static bool somebody_holds(const char *path)
+{
+    struct holder holder;
+    struct stat st;
+    bool held, seen = false;
+
+    if (is_held(path))
+        table_wait();
+    for (int i = 0; (held = is_held(path)) && !seen && i < LOOKS && stat(path, &st) == 0;
+         i++) {
+        seen = holders_find(&st, root, &holder, 1) == 1;
+        if (seen)
+            holders_close(&holder, 1);
+        else
+            poll(NULL, 0, 1);
+    }
+    return held;
+}
+
 static int write_closed(struct engine_closing *closing, int error, bool mapped)
 {
     engine_token token = closing->token;
@@ -507,13 +548,9 @@ static int write_closed(struct engine_closing *closing, int error, bool mapped)
     bool held;
 
     snprintf(path, sizeof(path), "%s/%s", root, name);
-    held = is_held(path);
-    if (held) {
-        table_wait();
-        held = is_held(path);
-    }
+    held = !mapped && somebody_holds(path);
     tokens[token % NTOKENS].ino = 0;
-    if (held && !mapped) {
+    if (held) {
         say("held %s", name);
         return 0;
     }

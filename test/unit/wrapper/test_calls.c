@@ -78,6 +78,8 @@ struct call_case {
             "dirty", "2") "write_begin p dirty w\n" P("dirty", "2") MAKING                \
         "consume c dirty update 0\nwrite_begin p dirty rw\nwrite_aborted dirty\n"         \
         "write_begin p dirty rw\n" P("dirty", "9")
+#define MADE_SINCE    "write_begin p dirty rw\nwrite_opened dirty made\n"
+#define OPENED_DIRTY  "write_begin p dirty rw\n" P("dirty", "9")
 #define W(name)       "write_begin p " name " w,creat,trunc\n"
 #define MADE(name)    "lookup p " name " -1\nchanged p " name " 40700\n"
 #define REMOVED(name) "list p " name " 0\nunlinked p " name " here -1\n"
@@ -370,6 +372,14 @@ static const struct call_case
                                 "read_begin c dirty\nread_check c dirty 1\nconsume "
                                 "c dirty wait 0\nread_check c dirty 0\n",
              .env = {"FAKE_SHARES=1"}},
+            /* What was opened is closed, and the file waited for; but not by a library. */
+            {.name = "a file that is made while it is opened",
+             .argv = ACTOR("made_since"),
+             .log = MAKING "consume c dirty update 0\n" MADE_SINCE
+                           "consume c dirty update 0\n" OPENED_DIRTY MADE_SINCE
+                           "consume c dirty update 0\n" OPENED_DIRTY MADE_SINCE OPENED_DIRTY
+                           "write_begin p dirty rw,creat\n" P(
+                               "dirty", "9") "write_begin p dirty w\n" P("dirty", "1")},
             {.name = "publish fails",
              .argv = ACTOR("publish_error"),
              .log = W("a") P("a", "1") W("b") P("b", "0"),

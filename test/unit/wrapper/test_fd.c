@@ -23,16 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wrapper/core.h"
+#include "wrapper/apart_thread.h"
+#include "wrapper/engine_load.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
-#include "wrapper/member_thread.h"
 
 #define NTHREADS 4
 #define ROUNDS   500
 #define NTOKENS  (NTHREADS * ROUNDS + 16)
-
-_Atomic int wrapper_phase = WRAPPER_ON;
 
 static _Atomic int closing[NTOKENS], closed[NTOKENS];
 static _Atomic int failed_with;
@@ -60,17 +58,7 @@ const struct engine_ops *wrapper_engine_loaded(void)
     return &ops;
 }
 
-bool wrapper_start_early(void)
-{
-    return true;
-}
-
-bool wrapper_mine(void)
-{
-    return true;
-}
-
-void wrapper_member_unshared(void)
+void wrapper_apart_wait(void)
 {
 }
 

@@ -2,7 +2,7 @@
  * test_path.c - one upath for one file, whatever way leads to it
  *
  * The judge of a random path is the kernel: the directory is opened and its name read from
- * /proc/self/fd. path.c is linked into this program.
+ * /proc/self/fd. path_find.c is linked into this program.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,18 +20,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "wrapper/core.h"
-#include "wrapper/path.h"
+#include "wrapper/path_find.h"
+#include "wrapper/phase.h"
 
-_Atomic int wrapper_phase = WRAPPER_ON;
-__thread int wrapper_guard;
-
-bool wrapper_mine(void)
-{
-    return true;
-}
-
-bool wrapper_start_early(void)
+bool wrapper_owner_is_self(void)
 {
     return true;
 }

@@ -1,5 +1,5 @@
 /*
- * path.c - from a path to a upath
+ * path_find.c - from a path to a upath
  *
  * path_walk.c does what the kernel does, and the result is compared with the managed
  * directories (path_managed.c).
@@ -14,19 +14,7 @@
  *
  * FAR: neither below a managed directory nor above one, so a plain directory in it is FAR
  * too. ABOVE: elsewhere, but a managed directory is somewhere in it. Nothing is remembered
- * of what is below.
- *
- * The text of a relative path means something only together with a directory: the
- * generation of the working directory or of a descriptor is hashed with it. What is
- * kept of the working directory itself is one word, (generation, place). A change of
- * directory by a wrapper of ours raises the generation after the fact; who computed the
- * word from an older directory fails its compare-and-swap.
- *
- * A descriptor's directory has such a word, too, in wrapper_path_fds, with a generation
- * that no other has. It is wiped when the descriptor is closed or replaced, and when a call
- * of ours returns the number anew, and is void after a second like all the rest: that is
- * for descriptors that change with no call of ours (raw system calls, threads with a
- * descriptor table of their own).
+ * of what is below. path_known.c has what is remembered.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,83 +26,9 @@
 #include <unistd.h>
 
 #include "util/path.h"
-#include "wrapper/core.h"
 #include "wrapper/path_impl.h"
+#include "wrapper/phase.h"
 #include "wrapper/pointer.h"
-
-/* The working directory: its generation above, its place in the lowest two bits. */
-static _Atomic uint64_t cwd_word;
-
-/* --- what is remembered --- */
-
-_Atomic uint64_t wrapper_path_places[PLACES];
-_Atomic uint32_t wrapper_path_epoch;
-
-/* By descriptor: | generation: 40 | second: 22 | place: 2 |, the place UNKNOWN while it is
- * found out. 0: nothing. Generations below the floor are void. */
-_Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
-static _Atomic uint64_t fd_generation = 1, fd_floor;
-
-/* What is known of the directory that dirfd has open, or 0. */
-static uint64_t fd_recall(int dirfd)
-{
-    uint64_t word;
-
-    if ((unsigned)dirfd >= WRAPPER_PATH_FDS)
-        return 0;
-    word = atomic_load_explicit(&wrapper_path_fds[dirfd], memory_order_acquire);
-    if ((word & PLACE_MASK) == PLACE_UNKNOWN || !is_fresh(word) ||
-        word >> TAG_SHIFT < atomic_load_explicit(&fd_floor, memory_order_relaxed))
-        return 0;
-    return word;
-}
-
-/* Before dirfd's place is found out; what fd_learnt() wants. */
-static uint64_t fd_learn(int dirfd)
-{
-    uint64_t word;
-
-    /* A child of vfork has descriptors of its own, but not this table. */
-    if ((unsigned)dirfd >= WRAPPER_PATH_FDS || !wrapper_mine())
-        return 0;
-    word = atomic_fetch_add(&fd_generation, 1) << TAG_SHIFT | (uint64_t)now() << 2;
-    atomic_store(&wrapper_path_fds[dirfd], word);
-    return word;
-}
-
-/* The word that is known from now on; 0 if dirfd changed meanwhile. */
-static uint64_t fd_learnt(int dirfd, uint64_t word, enum place place)
-{
-    if (!word || (place != PLACE_FAR && place != PLACE_ABOVE) ||
-        !atomic_compare_exchange_strong(&wrapper_path_fds[dirfd], &word, word | place))
-        return 0;
-    return word | place;
-}
-
-static uint64_t fd_seed(uint64_t word)
-{
-    return mix(word >> TAG_SHIFT, 0xda942042e4dd58b5ull) & ~1ull;
-}
-
-void wrapper_path_fds_changed(unsigned first, unsigned last)
-{
-    for (unsigned fd = first; fd < WRAPPER_PATH_FDS && fd <= last; fd++)
-        wrapper_path_fd_changed((int)fd);
-}
-
-void wrapper_path_changed(void)
-{
-    atomic_fetch_add(&wrapper_path_epoch, 1);
-    atomic_store(&fd_floor, atomic_fetch_add(&fd_generation, 1));
-}
-
-void wrapper_path_cwd_changed(void)
-{
-    uint64_t word = atomic_load(&cwd_word);
-
-    while (!atomic_compare_exchange_weak(&cwd_word, &word, (word | PLACE_MASK) + 1))
-        ;
-}
 
 /* --- directories that are known --- */
 
@@ -293,7 +207,7 @@ static uint64_t cwd_seed(uint64_t word)
 
 static bool find_in_cwd(const char *path, struct wrapper_path *where)
 {
-    uint64_t word = atomic_load(&cwd_word);
+    uint64_t word = atomic_load(&wrapper_path_cwd);
     enum place place = (enum place)(word & PLACE_MASK);
     struct walk w = {0};
     long n;
@@ -305,16 +219,21 @@ static bool find_in_cwd(const char *path, struct wrapper_path *where)
     if (n <= 1 || where->text[0] != '/') /* "(unreachable)..." */
         return false;
     n = n == 2 ? 0 : n - 1; /* the root is "" */
-    if (place == PLACE_UNKNOWN && wrapper_mine()) {
+    if (place == PLACE_UNKNOWN && wrapper_owner_is_self()) {
         uint64_t known =
             (word & ~(uint64_t)PLACE_MASK) | wrapper_path_place(where->text, (size_t)n);
-        if (atomic_compare_exchange_strong(&cwd_word, &word, known))
+        if (atomic_compare_exchange_strong(&wrapper_path_cwd, &word, known))
             word = known;
         place = (enum place)(word & PLACE_MASK);
     }
     w.keep = place == PLACE_FAR || place == PLACE_ABOVE;
     w.seed = cwd_seed(word);
     return find_walking(where, (size_t)n, path, &w);
+}
+
+static uint64_t fd_seed(uint64_t word)
+{
+    return mix(word >> TAG_SHIFT, 0xda942042e4dd58b5ull) & ~1ull;
 }
 
 static long fd_name(int fd, char *text)
@@ -342,7 +261,7 @@ static bool is_directory(int fd)
 
 static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
 {
-    uint64_t word = fd_recall(dirfd), begun;
+    uint64_t word = wrapper_path_fd_recall(dirfd), begun;
     struct walk w = {0};
     enum place place;
     long n;
@@ -350,7 +269,7 @@ static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
     if (word &&
         is_elsewhere(dirfd, fd_seed(word), (enum place)(word & PLACE_MASK), path, where))
         return false;
-    begun = word ? 0 : fd_learn(dirfd);
+    begun = word ? 0 : wrapper_path_fd_learn(dirfd);
     if (!is_directory(dirfd))
         return false;
     n = fd_name(dirfd, where->text);
@@ -359,7 +278,7 @@ static bool find_in_fd(int dirfd, const char *path, struct wrapper_path *where)
     n = n == 1 ? 0 : n;
     place = wrapper_path_place(where->text, (size_t)n);
     if (!word)
-        word = fd_learnt(dirfd, begun, place);
+        word = wrapper_path_fd_learnt(dirfd, begun, place);
     w.keep = word && (place == PLACE_FAR || place == PLACE_ABOVE);
     w.seed = fd_seed(word);
     return find_walking(where, (size_t)n, path, &w);
@@ -405,10 +324,10 @@ bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how)
         return !below_as_text(path, len.all, &side) && !is_magic(path) &&
                is_known(0, PLACE_ABOVE, path, len, how);
     if (dirfd == AT_FDCWD) {
-        word = wrapper_path_relative ? 0 : atomic_load(&cwd_word);
+        word = wrapper_path_relative ? 0 : atomic_load(&wrapper_path_cwd);
         seed = cwd_seed(word);
     } else {
-        word = fd_recall(dirfd);
+        word = wrapper_path_fd_recall(dirfd);
         seed = fd_seed(word);
     }
     /* UNKNOWN and BELOW are no answer. */

@@ -33,11 +33,11 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/coherence/restock.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/fetch/restock.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/produce.h"
 #include "util/log.h"
@@ -259,6 +259,21 @@ bool restock_wants(const struct member *member, const char *upath)
     return find(member, upath) != NULL;
 }
 
+static bool to_come_back(struct member *member, const char *upath)
+{
+    return restock_wants(member, upath);
+}
+
+/* It had got its name when the news of another version came. */
+static bool overtaken(struct member *member, struct member_side *side,
+                      const struct dyad_entry *newer, const struct store_record *record)
+{
+    if (!outdated_end(side, newer, record))
+        return false;
+    restock_want(member, newer->upath);
+    return true;
+}
+
 void restock_forget(struct member *member, const char *upath)
 {
     struct item *item = find(member, upath);
@@ -332,6 +347,8 @@ static void restock_destroy(struct member *member)
 
 const struct member_module restock_module = {
     .name = "restock",
+    .overtaken = overtaken,
+    .to_come_back = to_come_back,
     .exiting = exiting,
     .pending = restock_pending,
     .urgent = restock_pending,

@@ -1,9 +1,9 @@
 /*
- * engine/fetch/restock.h - what this node has made and another has published anew is
+ * engine/coherence/restock.h - what this node has made and another has published anew is
  * brought here again
  */
-#ifndef DYAD_ENGINE_FETCH_RESTOCK_H
-#define DYAD_ENGINE_FETCH_RESTOCK_H
+#ifndef DYAD_ENGINE_COHERENCE_RESTOCK_H
+#define DYAD_ENGINE_COHERENCE_RESTOCK_H
 
 #include "engine/core/member.h"
 

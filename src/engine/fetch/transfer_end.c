@@ -1,0 +1,355 @@
+/*
+ * transfer_end.c - how a transfer ends: the file is put into place, or it fails
+ *
+ * A transfer that is invalidated (a newer version was published) never commits. If the news
+ * comes while the file is being renamed, it is withdrawn as any other copy.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/local_file.h"
+#include "engine/core/module.h"
+#include "engine/fetch/transfer_impl.h"
+#include "engine/promoted/promoted.h"
+#include "engine/publish/produce.h"
+#include "store/superseded.h"
+#include "util/crash.h"
+#include "util/log.h"
+
+/* For so many ms somebody may be in the midst of an open before he is taken for a writer
+ * of what was there. */
+#define OPENS_MAX 50
+
+/* --- the end --- */
+
+/* The answer is here, or not expected any more. */
+void transfer_chunk_answered(struct chunk *chunk)
+{
+    if (chunk->asked)
+        HASH_DEL(chunk->transfer->member->gets, chunk);
+    chunk->hh.tbl = NULL;
+    chunk->asked = false;
+}
+
+void transfer_chunk_free(struct transfer *t, struct chunk *chunk)
+{
+    transfer_chunk_answered(chunk);
+    DL_DELETE(t->chunks, chunk);
+    t->nchunks--;
+    free(chunk->data);
+    free(chunk);
+}
+
+static void transfer_free(struct transfer *t)
+{
+    struct chunk *chunk, *tmp;
+
+    HASH_DEL(t->member->transfers, t);
+    DL_FOREACH_SAFE(t->chunks, chunk, tmp)
+    {
+        transfer_chunk_free(t, chunk);
+    }
+    if (t->deadline)
+        net_timer_destroy(t->deadline);
+    if (t->guest)
+        peer_fetch_forget(t->guest);
+    free(t->local_dmd);
+    free(t->upath);
+    free(t);
+}
+
+void transfer_end(struct transfer *t, int status)
+{
+    struct transfer_wait *waits = t->waits, *wait, *tmp;
+    struct dyad_version version = t->entry.version;
+
+    t->waits = NULL;
+    if (status)
+        log_debug("the fetch of \"%s\" from rank %u ended: %s", t->upath, t->rank,
+                  status == ESTALE   ? "it is out of date"
+                  : status == EBUSY  ? "another process of this node had it in hand"
+                  : status == EEXIST ? "it was written here meanwhile"
+                                     : strerror(status));
+    transfer_free(t);
+    DL_FOREACH_SAFE(waits, wait, tmp)
+    {
+        wait->transfer = NULL;
+        /* Who asked for a newer version than the one that is outdated now must not wait for
+         * one that is newer still. */
+        if (status == ESTALE && dyad_version_cmp(&wait->version, &version) > 0)
+            wait->fn(wait->arg, EBUSY);
+        else
+            wait->fn(wait->arg, status);
+    }
+}
+
+static void abort_work(void *arg)
+{
+    struct transfer *t = arg;
+
+    if (t->fetch)
+        store_fetch_abort(t->fetch);
+    t->fetch = NULL;
+}
+
+static void abort_done(void *arg)
+{
+    struct transfer *t = arg;
+    transfer_end(t, t->status);
+}
+
+void transfer_drop(struct transfer *t)
+{
+    abort_work(t);
+    transfer_free(t);
+}
+
+/* Fail once nothing of it is in another thread's hands. Chunks on the way are forgotten. */
+void transfer_fail(struct transfer *t, int status)
+{
+    struct chunk *chunk, *tmp;
+
+    if (!t->failing) {
+        t->failing = true;
+        t->status = status;
+    }
+    DL_FOREACH_SAFE(t->chunks, chunk, tmp)
+    {
+        if (!chunk->data)
+            transfer_chunk_free(t, chunk);
+    }
+    if (t->nchunks > 0 || t->io_busy)
+        return;
+    t->io_busy = true;
+    net_timer_stop(t->deadline);
+    engine_io_submit(t->member->io, &t->io, abort_work, abort_done, t);
+}
+
+void transfer_failed_here(struct transfer *t, const char *what, int error)
+{
+    log_error("\"%s\" cannot be %s below %s: %s%s", t->upath, what,
+              store_dir_path(t->member->side[ENGINE_CONSUMER].dir), strerror(error),
+              error == ENOSPC || error == EDQUOT
+                  ? ": make room there, or use a larger DYAD_PATH"
+                  : "");
+    transfer_fail(t, error);
+}
+
+/* --- commit --- */
+
+/* What lies where the file is to go. */
+struct left {
+    const struct transfer *t;
+    struct store_identity file;
+    bool superseded;
+};
+
+/* Who writes to it now counts before who died over it. */
+static bool is_wanted(void *arg)
+{
+    const struct left *left = arg;
+    struct store_marks *marks = left->t->member->side[ENGINE_CONSUMER].marks;
+    struct store_mark_info info;
+
+    for (int i = 0; i < OPENS_MAX; i++) {
+        if (!store_marks_dirty(marks, left->t->upath, left->file.ino, left->file.btime,
+                               &info))
+            return !left->superseded;
+        /* Between his mark and his open it cannot be told which file he will write. */
+        if (info.state != STORE_MARK_OPENING)
+            return info.state != STORE_MARK_ABANDONED;
+        usleep(1000);
+    }
+    return true;
+}
+
+/* It was begun here by somebody who died over it, in this job or in one before, or is out
+ * of date: it counts as missing. Somebody may begin to write to it at this moment; he has a
+ * mark before he opens it, and it is looked for again when the file has lost its name. */
+static bool counts_as_missing(struct left *left)
+{
+    struct member_side *side = &left->t->member->side[ENGINE_CONSUMER];
+    int fd = store_dir_open(side->dir, left->t->upath, O_PATH | O_NOFOLLOW, 0);
+    struct stat st;
+    bool missing = false;
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &left->file) == 0) {
+        left->superseded = local_file_is_superseded(side, left->t->upath, &st);
+        missing = !is_wanted(left);
+    }
+    close(fd);
+    return missing;
+}
+
+static int commit(struct transfer *t)
+{
+    struct member_side *side = &t->member->side[ENGINE_CONSUMER];
+    struct left left = {.t = t};
+    int rc;
+
+    if (!counts_as_missing(&left))
+        return store_fetch_commit(t->fetch, t->replace, &t->identity);
+    if (S_ISREG(t->entry.mode)) {
+        rc = store_fetch_commit_over(t->fetch, &left.file, is_wanted, &left, &t->identity);
+    } else {
+        store_fetch_discard_unless(side->dir, t->upath, &left.file, is_wanted, &left);
+        rc = store_fetch_commit(t->fetch, t->replace, &t->identity);
+    }
+    if (rc == 0) {
+        DYAD_CRASH_POINT("fetch-exchanged");
+        store_marks_forget(side->marks, left.file.ino, left.file.btime);
+        store_superseded_clear(side->dir, side->session, t->upath);
+    }
+    return rc;
+}
+
+static void commit_work(void *arg)
+{
+    struct transfer *t = arg;
+
+    t->status = 0;
+    DYAD_CRASH_POINT("fetch-complete");
+    if (commit(t) < 0)
+        t->status = errno;
+    t->fetch = NULL;
+    DYAD_CRASH_POINT("fetch-committed");
+}
+
+/* Before the file has its name: if we are killed then, who takes over our journal
+ * (takeover.c) must find that it is a copy, which may be out of date. 0 or -1 with errno.
+ */
+static int record_early(struct transfer *t)
+{
+    struct store_record record = {
+        .kind = STORE_RECORD_COPY, .made_here = t->made_here, .entry = t->entry};
+
+    if (!S_ISREG(t->entry.mode)) /* its identity shows when it is made */
+        return 0;
+    if (store_fetch_identity(t->fetch, &record.identity) < 0)
+        return -1;
+    t->identity = record.identity;
+    if (store_journal_put(t->member->side[ENGINE_CONSUMER].journal, &record) < 0)
+        log_error("this node's record of \"%s\" could not be written: %m", t->upath);
+    return 0;
+}
+
+/* It was not put into place. */
+static void record_undo(struct transfer *t)
+{
+    struct store_journal *journal = t->member->side[ENGINE_CONSUMER].journal;
+    const struct store_record *record = store_journal_find(journal, t->upath);
+
+    if (record && record->kind == STORE_RECORD_COPY &&
+        dyad_version_cmp(&record->entry.version, &t->entry.version) == 0)
+        store_journal_delete(journal, t->upath);
+}
+
+static void commit_done(void *arg)
+{
+    struct transfer *t = arg;
+    struct member *member = t->member;
+    struct member_side *side = &member->side[ENGINE_CONSUMER];
+    struct store_record record = {.kind = STORE_RECORD_COPY,
+                                  .made_here = t->made_here,
+                                  .entry = t->entry,
+                                  .identity = t->identity};
+    int status = t->status;
+
+    t->io_busy = false;
+    if (status)
+        record_undo(t);
+    if (status == EEXIST) { /* written here meanwhile */
+        transfer_end(t, EEXIST);
+        return;
+    }
+    if (status) {
+        transfer_failed_here(t, "put into place", status);
+        return;
+    }
+    if (t->stale) { /* the news came while it was being renamed: it is withdrawn as any
+                       other copy */
+        if (!modules_overtaken(member, side, &t->newer, &record))
+            record_undo(t); /* after it, as in invalidate.c */
+        transfer_end(t, ESTALE);
+        return;
+    }
+    if (!S_ISREG(t->entry.mode) && store_journal_put(side->journal, &record) < 0)
+        log_error("this node's record of \"%s\" could not be written: %m", t->upath);
+    if (!S_ISREG(t->entry.mode)) {
+        log_debug("made \"%s\" as rank %u has it", t->upath, t->entry.owner);
+        transfer_end(t, 0);
+        return;
+    }
+    if (t->local_dmd) {
+        member->stats.local_copies++;
+    } else {
+        member->stats.fetches++;
+        member->stats.bytes_fetched += t->entry.size;
+        member->stats.peer_fetches += t->by_guest;
+        member->stats.peer_bytes += t->by_guest ? t->entry.size : 0;
+    }
+    log_debug("fetched \"%s\", %llu bytes, from rank %u", t->upath,
+              (unsigned long long)t->entry.size, t->rank);
+    transfer_end(t, 0);
+}
+
+/* In a promoted guest: the file goes to whoever asked. */
+static void transfer_give(struct transfer *t)
+{
+    int fd = t->waits ? store_fetch_give(t->fetch) : -1;
+
+    if (fd < 0) {
+        transfer_fail(t, EIO);
+        return;
+    }
+    t->fetch = NULL;
+    t->waits->fd = fd;
+    t->member->stats.fetches++;
+    t->member->stats.bytes_fetched += t->entry.size;
+    transfer_end(t, 0);
+}
+
+/* Of this rank or another of the node. */
+static bool replaces_made(const struct transfer *t)
+{
+    const struct member_side *side = &t->member->side[ENGINE_CONSUMER];
+    struct stat st;
+
+    return modules_to_come_back(t->member, t->upath) ||
+           (store_dir_stat(side->dir, t->upath, &st) == 0 &&
+            local_file_is_superseded(side, t->upath, &st));
+}
+
+void transfer_commit(struct transfer *t)
+{
+    const struct store_record *old;
+
+    if (t->stale) {
+        transfer_fail(t, ESTALE);
+        return;
+    }
+    if (t->member->hands_over) {
+        transfer_give(t);
+        return;
+    }
+    net_timer_stop(t->deadline);
+    old = store_journal_find(t->member->side[ENGINE_CONSUMER].journal, t->upath);
+    /* What is being published has its record already, and may yet become the newest. */
+    t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0 &&
+                 !produce_pending(t->member, t->upath);
+    t->made_here =
+        (old && (old->kind == STORE_RECORD_ORIGINAL || old->made_here)) || replaces_made(t);
+    if (record_early(t) < 0) {
+        transfer_failed_here(t, "put into place", errno);
+        return;
+    }
+    t->io_busy = t->committing = true;
+    engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
+}

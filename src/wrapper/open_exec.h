@@ -1,0 +1,24 @@
+/*
+ * wrapper/open_exec.h - a program or library below a managed directory, before it is
+ * executed or loaded
+ */
+#ifndef DYAD_WRAPPER_OPEN_EXEC_H
+#define DYAD_WRAPPER_OPEN_EXEC_H
+
+#include <stdbool.h>
+
+#include "wrapper/path_find.h"
+
+/* Before *path, below dirfd, is executed with the environment env, or loaded: it is made
+ * present and complete here, as for a read, and so is what it needs of libraries
+ * (wrapper/library.h). May change *path to one that is in *where. Also in the child of
+ * vfork, where nothing of this process is touched: it can ask a member, if the engine is
+ * there already. 0, or -1 with errno. */
+int wrapper_open_for_exec(int dirfd, const char **path, bool follow, char *const env[],
+                          struct wrapper_path *where);
+/* The same before a program without a slash in its name is looked for along PATH: where
+ * PATH names a managed directory, or one below, before it comes to the program, the program
+ * is brought there if it is published. Never waits. 0. */
+int wrapper_open_search(const char *program, char *const env[]);
+
+#endif
