@@ -1,9 +1,9 @@
 /*
- * api.c - the public functions of dyad.h over the front
+ * api.c - the public functions of dyad.h over the client
  *
  * `lock` guards the count of dyad_init()s and the parameters they were made with. The
- * environment that the front reads is a copy, with the caller's parameters put over it,
- * that is kept for the life of the process: the front's configuration points into it.
+ * environment that the client reads is a copy, with the caller's parameters put over it,
+ * that is kept for the life of the process: the client's configuration points into it.
  */
 #include "dyad/dyad.h"
 
@@ -138,7 +138,7 @@ static int overlay_number(struct overlay *o, const char *name, double value)
     return overlay_set(o, name, text);
 }
 
-/* Kept for ever once the front has read it; on failure a few strings are lost. */
+/* Kept for ever once the client has read it; on failure a few strings are lost. */
 static char **overlay_build(const struct dyad_params *params)
 {
     struct overlay o = {0};
@@ -188,12 +188,12 @@ static bool params_differ(const struct dyad_params *p, const struct engine_confi
 /* --- init and finalize --- */
 
 /* In the child of a fork the threads that held locks, or were the member, do not exist. The
- * wrapper says so to the front, too, where there is one. */
+ * wrapper says so to the client, too, where there is one. */
 static void atfork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     member_is_ours = false;
-    front_fork_child();
+    client_fork_child();
 }
 
 static void atfork_register(void)
@@ -206,19 +206,19 @@ static dyad_rc_t init_locked(const struct dyad_params *params)
     char **env;
     bool here;
 
-    if (front_get()) {
-        if (params_differ(params, &front_get()->config))
+    if (client_get()) {
+        if (params_differ(params, &client_get()->config))
             return DYAD_E_INVALID;
     } else {
         if (!(env = overlay_build(params)))
             return DYAD_E_NO_MEMORY;
-        if (front_setup(env, NULL, NULL) < 0)
+        if (client_setup(env, NULL, NULL) < 0)
             return errno == ENOENT ? DYAD_E_INVALID : rc_of(errno);
     }
-    here = front_member_here();
-    if (front_member_start(front_get()) < 0 || front_ping(front_get()) < 0)
+    here = client_member_here();
+    if (client_member_start(client_get()) < 0 || client_ping(client_get()) < 0)
         return DYAD_E_NO_SESSION;
-    if (!here && front_member_here())
+    if (!here && client_member_here())
         member_is_ours = true;
     return DYAD_OK;
 }
@@ -251,7 +251,7 @@ API dyad_rc_t dyad_finalize(void)
     if (inits == 0)
         rc = DYAD_E_NOT_INIT;
     else if (--inits == 0 && member_is_ours) {
-        front_member_leave(MEMBER_LEAVE_LINGER, false);
+        client_member_leave(MEMBER_LEAVE_LINGER, false);
         member_is_ours = false;
     }
     pthread_mutex_unlock(&lock);
@@ -260,11 +260,11 @@ API dyad_rc_t dyad_finalize(void)
 
 /* --- paths --- */
 
-/* The upath of a path for one side, in buf[PATH_MAX], or NULL. */
-static const char *upath_of(const struct front *front, enum engine_side side,
+/* The upath of a path for one role, in buf[PATH_MAX], or NULL. */
+static const char *upath_of(const struct client *client, enum engine_role role,
                             const char *path, char *buf)
 {
-    const struct front_side *s = &front->side[side];
+    const struct client_dmd *s = &client->dmd[role];
     char full[2 * PATH_MAX], cwd[PATH_MAX];
     const char *below;
     bool dir;
@@ -275,7 +275,7 @@ static const char *upath_of(const struct front *front, enum engine_side side,
         if (strlen(path) >= PATH_MAX)
             return NULL;
         strcpy(full, path);
-    } else if (front->config.path_relative) {
+    } else if (client->config.path_relative) {
         snprintf(full, sizeof(full), "%s/%s", s->path, path);
     } else if (getcwd(cwd, sizeof(cwd))) {
         snprintf(full, sizeof(full), "%s/%s", cwd, path);
@@ -284,73 +284,73 @@ static const char *upath_of(const struct front *front, enum engine_side side,
     }
     if (util_path_normalise(full, buf, PATH_MAX, &dir) == 0 || dir)
         return NULL;
-    if (!(below = front_below(s->path, buf)))
-        below = front_below(s->real, buf);
+    if (!(below = client_below(s->path, buf)))
+        below = client_below(s->real, buf);
     return below && !util_path_is_control(below) ? below : NULL;
 }
 
-static struct front *ready_front(void)
+static struct client *ready_front(void)
 {
     unsigned n;
 
     pthread_mutex_lock(&lock);
     n = inits;
     pthread_mutex_unlock(&lock);
-    return n > 0 ? front_get() : NULL;
+    return n > 0 ? client_get() : NULL;
 }
 
 /* --- verbs --- */
 
 API dyad_rc_t dyad_produce(const char *path)
 {
-    struct front *front = ready_front();
+    struct client *client = ready_front();
     char buf[PATH_MAX], name[2 * PATH_MAX];
     struct store_mark_info info;
     const char *upath;
     struct statx stx;
 
-    if (!front)
+    if (!client)
         return DYAD_E_NOT_INIT;
     if (!path)
         return DYAD_E_INVALID;
-    if (!(upath = upath_of(front, ENGINE_PRODUCER, path, buf)))
+    if (!(upath = upath_of(client, ENGINE_PRODUCER, path, buf)))
         return DYAD_E_NOT_MANAGED;
-    snprintf(name, sizeof(name), "%s/%s", front->side[ENGINE_PRODUCER].path, upath);
+    snprintf(name, sizeof(name), "%s/%s", client->dmd[ENGINE_PRODUCER].path, upath);
     if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME | STATX_TYPE,
               &stx) < 0)
         return rc_of(errno);
     if (!S_ISREG(stx.stx_mode))
         return DYAD_E_INVALID;
     if (store_marks_dirty(
-            front->side[ENGINE_PRODUCER].marks, upath, stx.stx_ino,
+            client->dmd[ENGINE_PRODUCER].marks, upath, stx.stx_ino,
             (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec,
             &info) &&
         info.state != STORE_MARK_ABANDONED)
         return DYAD_E_BUSY;
-    return front_produce(front, ENGINE_PRODUCER, upath, 0) == 0 ? DYAD_OK : rc_of(errno);
+    return client_produce(client, ENGINE_PRODUCER, upath, 0) == 0 ? DYAD_OK : rc_of(errno);
 }
 
 static dyad_rc_t consume(const char *path, bool use_config, double seconds)
 {
-    struct front *front = ready_front();
+    struct client *client = ready_front();
     char buf[PATH_MAX];
     const char *upath;
     bool wait = true;
 
-    if (!front)
+    if (!client)
         return DYAD_E_NOT_INIT;
     if (!path)
         return DYAD_E_INVALID;
-    if (!(upath = upath_of(front, ENGINE_CONSUMER, path, buf)))
+    if (!(upath = upath_of(client, ENGINE_CONSUMER, path, buf)))
         return DYAD_E_NOT_MANAGED;
     if (use_config)
-        seconds = front->config.timeout > 0 ? front->config.timeout : -1;
+        seconds = client->config.timeout > 0 ? client->config.timeout : -1;
     if (seconds >= 0 && seconds < 0.001)
         wait = false;
     if (seconds < 0 || seconds > TIMEOUT_MAX_S)
         seconds = 0;
-    if (front_consume(front, upath, wait ? NET_LOOKUP_WAIT : 0,
-                      (uint64_t)(seconds * 1000.0 + 0.5)) == 0)
+    if (client_consume(client, upath, wait ? NET_LOOKUP_WAIT : 0,
+                       (uint64_t)(seconds * 1000.0 + 0.5)) == 0)
         return DYAD_OK;
     return !wait && errno == ENOENT ? DYAD_E_AGAIN : rc_of(errno);
 }
@@ -367,20 +367,20 @@ API dyad_rc_t dyad_consume_timeout(const char *path, double seconds)
 
 API dyad_rc_t dyad_lookup(const char *path, struct dyad_metadata *metadata)
 {
-    struct front *front = ready_front();
+    struct client *client = ready_front();
     unsigned char msg[NET_MSG_HEADER_MAX];
     char buf[PATH_MAX];
     struct net_msg reply;
     const char *upath;
 
-    if (!front)
+    if (!client)
         return DYAD_E_NOT_INIT;
     if (!path || !metadata)
         return DYAD_E_INVALID;
-    if (!(upath = upath_of(front, ENGINE_CONSUMER, path, buf)) &&
-        !(upath = upath_of(front, ENGINE_PRODUCER, path, buf)))
+    if (!(upath = upath_of(client, ENGINE_CONSUMER, path, buf)) &&
+        !(upath = upath_of(client, ENGINE_PRODUCER, path, buf)))
         return DYAD_E_NOT_MANAGED;
-    if (front_stat(front, upath, &reply, msg) < 0)
+    if (client_stat(client, upath, &reply, msg) < 0)
         return rc_of(errno);
     *metadata = (struct dyad_metadata){
         .size = reply.entry.size,
@@ -395,16 +395,16 @@ API dyad_rc_t dyad_lookup(const char *path, struct dyad_metadata *metadata)
 
 API dyad_rc_t dyad_withdraw(const char *path)
 {
-    struct front *front = ready_front();
+    struct client *client = ready_front();
     char buf[PATH_MAX];
     const char *upath;
 
-    if (!front)
+    if (!client)
         return DYAD_E_NOT_INIT;
     if (!path)
         return DYAD_E_INVALID;
-    if (!(upath = upath_of(front, ENGINE_PRODUCER, path, buf)) &&
-        !(upath = upath_of(front, ENGINE_CONSUMER, path, buf)))
+    if (!(upath = upath_of(client, ENGINE_PRODUCER, path, buf)) &&
+        !(upath = upath_of(client, ENGINE_CONSUMER, path, buf)))
         return DYAD_E_NOT_MANAGED;
-    return front_withdraw(front, upath, NULL) == 0 ? DYAD_OK : rc_of(errno);
+    return client_withdraw(client, upath, NULL) == 0 ? DYAD_OK : rc_of(errno);
 }

@@ -23,14 +23,14 @@
 #include "util/log.h"
 
 /* `lock` orders set-up between threads; `state` is written under it and `ready` is read
- * without it: released after everything else of `front` was written. */
+ * without it: released after everything else of `client` was written. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNSET, READY, FAILED } state;
 static int failure;
-static struct front instance;
-static struct front *ready;
+static struct client instance;
+static struct client *ready;
 
-const char *front_below(const char *dmd, const char *path)
+const char *client_below(const char *dmd, const char *path)
 {
     size_t n = dmd ? strlen(dmd) : 0;
 
@@ -46,7 +46,7 @@ const char *front_below(const char *dmd, const char *path)
     return *path ? path : NULL;
 }
 
-static int side_setup(struct front_side *side, const char *path, int shared)
+static int partition_setup(struct client_dmd *dmd, const char *path, int shared)
 {
     struct store_dir *dir;
 
@@ -56,20 +56,20 @@ static int side_setup(struct front_side *side, const char *path, int shared)
         return -1;
     if (shared >= 0)
         store_dir_set_shared(dir, shared != 0);
-    side->shared = store_dir_shared(dir);
-    side->path = path;
-    snprintf(side->real, sizeof(side->real), "%s", store_dir_real_path(dir));
-    side->marks = store_marks_create(dir);
+    dmd->shared = store_dir_shared(dir);
+    dmd->path = path;
+    snprintf(dmd->real, sizeof(dmd->real), "%s", store_dir_real_path(dir));
+    dmd->marks = store_marks_create(dir);
     /* The marks are mapped; no descriptor of ours stays in the program's table. */
     store_dir_destroy(dir);
-    return side->marks ? 0 : -1;
+    return dmd->marks ? 0 : -1;
 }
 
-static int sides_setup(struct front *front)
+static int storage_setup(struct client *client)
 {
-    const struct engine_config *config = &front->config;
-    struct front_side *consumer = &front->side[ENGINE_CONSUMER];
-    struct front_side *producer = &front->side[ENGINE_PRODUCER];
+    const struct engine_config *config = &client->config;
+    struct client_dmd *consumer = &client->dmd[ENGINE_CONSUMER];
+    struct client_dmd *producer = &client->dmd[ENGINE_PRODUCER];
 
     if (!config->path_consumer && !config->path_producer) {
         log_error(
@@ -78,14 +78,14 @@ static int sides_setup(struct front *front)
         errno = ENOENT;
         return -1;
     }
-    if (side_setup(consumer, config->path_consumer, config->shared_storage) < 0)
+    if (partition_setup(consumer, config->path_consumer, config->shared_storage) < 0)
         return -1;
     if (config->path_consumer && config->path_producer &&
         strcmp(config->path_consumer, config->path_producer) == 0) {
         *producer = *consumer;
         return 0;
     }
-    return side_setup(producer, config->path_producer, config->shared_storage);
+    return partition_setup(producer, config->path_producer, config->shared_storage);
 }
 
 /* A job's name can come again (mpirun makes it of its pid), so what the launcher's server
@@ -103,14 +103,14 @@ static uint64_t launch_id(const struct boot_identity *identity, char *const env[
 }
 
 /* The claim's name is "dyad/<uid>/<session>/<rank>" behind a NUL. */
-static void session_name(struct front *front)
+static void session_name(struct client *client)
 {
-    const char *p = front->claim.sun_path + 1;
+    const char *p = client->claim.sun_path + 1;
     const char *slash = strchr(p, '/');
 
     slash = slash ? strchr(slash + 1, '/') : NULL;
     if (slash)
-        snprintf(front->session, sizeof(front->session), "%.*s",
+        snprintf(client->session, sizeof(client->session), "%.*s",
                  (int)strcspn(slash + 1, "/"), slash + 1);
 }
 
@@ -120,14 +120,14 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
     char err[512];
     char tag[32];
     const char *bad = NULL;
-    struct front *front = &instance;
+    struct client *client = &instance;
 
-    if (engine_config_read(&front->config, env, err, sizeof(err)) < 0) {
+    if (engine_config_read(&client->config, env, err, sizeof(err)) < 0) {
         log_error("%s; files are left to the local file system", err);
         errno = EINVAL;
         return -1;
     }
-    if (boot_identity_read(&front->identity, env, &bad) < 0) {
+    if (boot_identity_read(&client->identity, env, &bad) < 0) {
         log_error(
             "the launcher's variable %s is malformed; files are left to the local file "
             "system",
@@ -135,11 +135,11 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
         errno = EINVAL;
         return -1;
     }
-    if (front->identity.launched && !front->identity.solo) /* there all are rank 0 */
-        snprintf(tag, sizeof(tag), "rank %u", front->identity.rank);
-    util_log_setup((enum util_log_level)front->config.log_level, front->config.log_file,
-                   front->identity.launched && !front->identity.solo ? tag : NULL);
-    if (!front->identity.launched) {
+    if (client->identity.launched && !client->identity.solo) /* there all are rank 0 */
+        snprintf(tag, sizeof(tag), "rank %u", client->identity.rank);
+    util_log_setup((enum util_log_level)client->config.log_level, client->config.log_file,
+                   client->identity.launched && !client->identity.solo ? tag : NULL);
+    if (!client->identity.launched) {
         if (util_env_get(env, BOOT_SAID_ALONE))
             log_debug("no launcher and no session directory: files are not shared");
         else
@@ -147,30 +147,30 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
                 "this process was not started by a PMIx launcher (mpirun, srun "
                 "--mpi=pmix), and DYAD_SESSION_DIR, with which none is needed, is not "
                 "set: files below %s stay on this node and are not shared",
-                front->config.path_consumer   ? front->config.path_consumer
-                : front->config.path_producer ? front->config.path_producer
-                                              : "the managed directory");
+                client->config.path_consumer   ? client->config.path_consumer
+                : client->config.path_producer ? client->config.path_producer
+                                               : "the managed directory");
         errno = ENOTCONN;
         return -1;
     }
-    if (sides_setup(front) < 0)
+    if (storage_setup(client) < 0)
         return -1;
-    front->claim_len =
-        boot_claim_address(&front->identity, front->config.kvs_namespace, &front->claim);
-    session_name(front);
-    front->renames = store_renames_session(
-        front->config.session_dir ? front->config.session_dir : front->session);
-    front->rank = store_looked_rank(&front->claim, front->claim_len);
-    front->launch = launch_id(&front->identity, env);
-    front->thread_enter = thread_enter;
-    front->waits = waits;
-    front->env = env;
-    __atomic_store_n(&ready, front, __ATOMIC_RELEASE);
+    client->claim_len =
+        boot_claim_address(&client->identity, client->config.kvs_namespace, &client->claim);
+    session_name(client);
+    client->renames = store_renames_session(
+        client->config.session_dir ? client->config.session_dir : client->session);
+    client->rank = store_looked_rank(&client->claim, client->claim_len);
+    client->launch = launch_id(&client->identity, env);
+    client->thread_enter = thread_enter;
+    client->waits = waits;
+    client->env = env;
+    __atomic_store_n(&ready, client, __ATOMIC_RELEASE);
     return 0;
 }
 
-int front_setup(char *const env[], void (*thread_enter)(void),
-                void (*waits)(bool begins, bool may_cancel))
+int client_setup(char *const env[], void (*thread_enter)(void),
+                 void (*waits)(bool begins, bool may_cancel))
 {
     int rc;
 
@@ -192,47 +192,47 @@ int front_setup(char *const env[], void (*thread_enter)(void),
     return rc;
 }
 
-struct front *front_get(void)
+struct client *client_get(void)
 {
     return __atomic_load_n(&ready, __ATOMIC_ACQUIRE);
 }
 
 char *const *dyad_environment(void)
 {
-    const struct front *front = front_get();
+    const struct client *client = client_get();
 
-    return front ? front->env : NULL;
+    return client ? client->env : NULL;
 }
 
 /* --- the requests --- */
 
 /* A request of whose answer the status is all; it may have a connection already (or NULL).
  */
-static int request_status(struct front *front, const struct net_msg *request,
+static int request_status(struct client *client, const struct net_msg *request,
                           int *connection)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
-    struct front_asking a = {.front = front,
-                             .request = request,
-                             .reply = &reply,
-                             .buf = buf,
-                             .size = sizeof(buf),
-                             .connection = connection};
+    struct client_asking a = {.client = client,
+                              .request = request,
+                              .reply = &reply,
+                              .buf = buf,
+                              .size = sizeof(buf),
+                              .connection = connection};
 
-    return front_ask(&a);
+    return client_ask(&a);
 }
 
-int front_ping(struct front *front)
+int client_ping(struct client *client)
 {
     struct net_msg request = {.type = NET_MSG_PING, .entry = {.upath = ""}};
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
 /* `a` says how it is waited for; the rest is filled in here. */
-static int ask_consume(struct front *front, const char *upath, uint8_t flags,
-                       uint64_t timeout_ms, struct front_asking *a)
+static int ask_consume(struct client *client, const char *upath, uint8_t flags,
+                       uint64_t timeout_ms, struct client_asking *a)
 {
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg request = {
@@ -244,134 +244,135 @@ static int ask_consume(struct front *front, const char *upath, uint8_t flags,
         .length = timeout_ms,
     };
 
-    a->front = front;
+    a->client = client;
     a->request = &request;
     a->buf = buf;
     a->size = sizeof(buf);
-    return front_ask(a);
+    return client_ask(a);
 }
 
-int front_consume_patient(struct front *front, const char *upath, uint8_t flags,
-                          uint64_t timeout_ms, struct net_msg *reply,
-                          struct front_patience *patience)
+int client_consume_patient(struct client *client, const char *upath, uint8_t flags,
+                           uint64_t timeout_ms, struct net_msg *reply,
+                           struct client_patience *patience)
 {
-    struct front_asking a = {.reply = reply, .patience = patience};
+    struct client_asking a = {.reply = reply, .patience = patience};
 
-    return ask_consume(front, upath, flags, timeout_ms, &a);
+    return ask_consume(client, upath, flags, timeout_ms, &a);
 }
 
-static int consume(struct front *front, const char *upath, uint8_t flags,
+static int consume(struct client *client, const char *upath, uint8_t flags,
                    uint64_t timeout_ms, bool interruptible)
 {
     struct net_msg reply;
-    struct front_asking a = {.reply = &reply, .interruptible = interruptible};
-    int rc = ask_consume(front, upath, flags, timeout_ms, &a);
+    struct client_asking a = {.reply = &reply, .interruptible = interruptible};
+    int rc = ask_consume(client, upath, flags, timeout_ms, &a);
 
     if (rc == 0)
-        front_peer_count(front);
+        client_peer_count(client);
     return rc;
 }
 
-int front_consume(struct front *front, const char *upath, uint8_t wait, uint64_t timeout_ms)
+int client_consume(struct client *client, const char *upath, uint8_t wait,
+                   uint64_t timeout_ms)
 {
-    return consume(front, upath, wait, timeout_ms, false);
+    return consume(client, upath, wait, timeout_ms, false);
 }
 
-int front_consume_to_open(struct front *front, const char *upath, uint8_t wait,
-                          uint64_t timeout_ms)
+int client_consume_to_open(struct client *client, const char *upath, uint8_t wait,
+                           uint64_t timeout_ms)
 {
-    return consume(front, upath, wait, timeout_ms, wait != 0);
+    return consume(client, upath, wait, timeout_ms, wait != 0);
 }
 
-int front_consume_to_write(struct front *front, const char *upath)
+int client_consume_to_write(struct client *client, const char *upath)
 {
-    return consume(front, upath, NET_CONSUME_WRITER, 0, false);
+    return consume(client, upath, NET_CONSUME_WRITER, 0, false);
 }
 
-int front_produce(struct front *front, enum engine_side side, const char *upath,
-                  uint64_t mark)
+int client_produce(struct client *client, enum engine_role role, const char *upath,
+                   uint64_t mark)
 {
     struct net_msg request = {
         .type = NET_MSG_GUEST_PRODUCE,
-        .flags = (uint8_t)side,
+        .flags = (uint8_t)role,
         .entry = {.upath = upath},
         .length = mark,
     };
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
-int front_watch(struct front *front, enum engine_side side, const char *upath,
-                uint64_t mark, int fd)
+int client_watch(struct client *client, enum engine_role role, const char *upath,
+                 uint64_t mark, int fd)
 {
     struct net_msg request = {
         .type = NET_MSG_GUEST_WATCH,
-        .flags = (uint8_t)side,
+        .flags = (uint8_t)role,
         .entry = {.upath = upath},
         .offset = (uint64_t)(uint32_t)fd,
         .length = mark,
     };
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
-bool front_shared(const struct front *front, enum engine_side side)
+bool client_shared(const struct client *client, enum engine_role role)
 {
-    const struct front_side *s = &front->side[side];
+    const struct client_dmd *s = &client->dmd[role];
 
-    if (front->config.shared_storage >= 0)
-        return front->config.shared_storage != 0;
+    if (client->config.shared_storage >= 0)
+        return client->config.shared_storage != 0;
     return s->shared || (s->marks && store_marks_shared(s->marks));
 }
 
-int front_writing(struct front *front, enum engine_side side, const char *upath,
-                  uint64_t mark, uint8_t what)
+int client_writing(struct client *client, enum engine_role role, const char *upath,
+                   uint64_t mark, uint8_t what)
 {
     struct net_msg request = {
         .type = NET_MSG_GUEST_WRITING,
-        .flags = (uint8_t)(what | (side == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
+        .flags = (uint8_t)(what | (role == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
         .entry = {.upath = upath ? upath : ""},
         .length = mark,
     };
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
-int front_settle(struct front *front, const char *upath, uint64_t timeout_ms)
+int client_settle(struct client *client, const char *upath, uint64_t timeout_ms)
 {
-    return consume(front, upath, NET_LOOKUP_WAIT | NET_CONSUME_SETTLE, timeout_ms, true);
+    return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_SETTLE, timeout_ms, true);
 }
 
-int front_stat(struct front *front, const char *upath, struct net_msg *reply, void *buf)
+int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf)
 {
     struct net_msg request = {.type = NET_MSG_GUEST_STAT, .entry = {.upath = upath}};
-    return front_request(front, &request, reply, buf);
+    return client_request(client, &request, reply, buf);
 }
 
-int front_changed(struct front *front, enum engine_side side, const char *upath)
+int client_changed(struct client *client, enum engine_role role, const char *upath)
 {
     struct net_msg request = {
-        .type = NET_MSG_GUEST_CHANGED, .flags = (uint8_t)side, .entry = {.upath = upath}};
+        .type = NET_MSG_GUEST_CHANGED, .flags = (uint8_t)role, .entry = {.upath = upath}};
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
-int front_bring(struct front *front, const char *upath, uint8_t what)
+int client_bring(struct client *client, const char *upath, uint8_t what)
 {
     struct net_msg request = {
         .type = NET_MSG_GUEST_BRING, .flags = what, .entry = {.upath = upath}};
 
-    return request_status(front, &request, NULL);
+    return request_status(client, &request, NULL);
 }
 
-int front_withdraw(struct front *front, const char *upath, int *connection)
+int client_withdraw(struct client *client, const char *upath, int *connection)
 {
     struct net_msg request = {.type = NET_MSG_GUEST_WITHDRAW, .entry = {.upath = upath}};
 
-    return request_status(front, &request, connection);
+    return request_status(client, &request, connection);
 }
 
-int front_rename(struct front *front, const char *from, const char *to, int *connection)
+int client_rename(struct client *client, const char *from, const char *to, int *connection)
 {
     struct net_msg request = {
         .type = NET_MSG_GUEST_RENAME,
@@ -380,11 +381,11 @@ int front_rename(struct front *front, const char *from, const char *to, int *con
         .blob_len = from ? strlen(from) + 1 : 0,
     };
 
-    return request_status(front, &request, connection);
+    return request_status(client, &request, connection);
 }
 
 /* Locks that another thread of the parent may have held across the fork are new here. */
-void front_lock_reset(void)
+void client_lock_reset(void)
 {
     pthread_mutex_init(&lock, NULL);
 }

@@ -51,7 +51,7 @@ static int apart_main(void *arg)
     return 0;
 }
 
-int front_apart(int (*fn)(void *arg), void *arg)
+int client_apart(int (*fn)(void *arg), void *arg)
 {
     struct apart a = {.fn = fn, .arg = arg, .rc = -1, .error = EMFILE};
     char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,

@@ -8,6 +8,6 @@
  * of stderr, is free; the program's own table stays as it is. The calling thread stands
  * still meanwhile, and its thread-local variables are fn's, errno too. fn must not start
  * threads. Returns what fn did, or -1 with errno: it was not called. */
-int front_apart(int (*fn)(void *arg), void *arg);
+int client_apart(int (*fn)(void *arg), void *arg);
 
 #endif

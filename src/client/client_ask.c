@@ -12,7 +12,7 @@
  * join; before, the thread loads the engine, and the member's state says nothing of it yet)
  * no answer can come before the constructor has ended: the request ends instead.
  *
- * One may be made before it is needed (front_connect()): it tells the member of this
+ * One may be made before it is needed (client_connect()): it tells the member of this
  * process's end.
  */
 #include <endian.h>
@@ -119,12 +119,12 @@ static void close_cancelled(void *fd)
 #define LOADER_AGAIN (1000 * UTIL_NSEC_PER_MSEC)
 
 /* Is it possible that the member behind this connection waits for this thread? */
-static bool may_wait_for_us(const struct front *front, int fd)
+static bool may_wait_for_us(const struct client *client, int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
-    return front_member_loads(front) && util_loader_held() &&
+    return client_member_loads(client) && util_loader_held() &&
            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
            peer.pid == getpid();
 }
@@ -133,10 +133,10 @@ static bool may_wait_for_us(const struct front *front, int fd)
  * constructor that this thread runs has ended. Where it waits in a constructor poll() does
  * not tell which handler has run: one that restarts ends the wait, too, if the program has
  * another that does not. */
-static int await_answer(const struct front_asking *a, int fd)
+static int await_answer(const struct client_asking *a, int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    bool constructs = may_wait_for_us(a->front, fd);
+    bool constructs = may_wait_for_us(a->client, fd);
     uint64_t now = util_clock_now(), check = now + LOADER_FIRST;
 
     while (a->patience || constructs) {
@@ -148,7 +148,7 @@ static int await_answer(const struct front_asking *a, int fd)
         }
         if (constructs) {
             if ((now = util_clock_now()) >= check) {
-                if (front_member_loads(a->front) && util_loader_awaited()) {
+                if (client_member_loads(a->client) && util_loader_awaited()) {
                     errno = EDEADLK;
                     return -1;
                 }
@@ -169,7 +169,7 @@ static int await_answer(const struct front_asking *a, int fd)
     return 0;
 }
 
-static int answer_begins(const struct front_asking *a, int fd, uint32_t *len)
+static int answer_begins(const struct client_asking *a, int fd, uint32_t *len)
 {
     return await_answer(a, fd) < 0 ? -1 : recv_all(fd, len, sizeof(*len), a->interruptible);
 }
@@ -179,25 +179,25 @@ static int answer_begins(const struct front_asking *a, int fd, uint32_t *len)
  * SA_RESTART ends the wait of an open, as it does where the kernel makes an open wait (a
  * FIFO). Only a consumer can be cancelled or interrupted: what it asked for ends with its
  * connection. */
-static int recv_answer(const struct front_asking *a, int fd, uint32_t *len)
+static int recv_answer(const struct client_asking *a, int fd, uint32_t *len)
 {
     bool consumes = a->request->type == NET_MSG_GUEST_CONSUME;
-    const struct front *front = a->front;
+    const struct client *client = a->client;
     int rc, error;
 
-    if (!front->waits || a->apart)
+    if (!client->waits || a->apart)
         return answer_begins(a, fd, len);
     pthread_cleanup_push(close_cancelled, &fd);
-    front->waits(true, consumes);
+    client->waits(true, consumes);
     rc = answer_begins(a, fd, len);
     error = errno;
-    front->waits(false, consumes);
+    client->waits(false, consumes);
     pthread_cleanup_pop(0);
     errno = error;
     return rc;
 }
 
-static int recv_frame(const struct front_asking *a, int fd)
+static int recv_frame(const struct client_asking *a, int fd)
 {
     uint32_t len;
 
@@ -214,7 +214,7 @@ static int recv_frame(const struct front_asking *a, int fd)
 }
 
 /* Pages that come before the answer are given to `page`; NULL: none are expected. */
-static int exchange(const struct front_asking *a, int fd)
+static int exchange(const struct client_asking *a, int fd)
 {
     unsigned char frame[4 + NET_MSG_HEADER_MAX + DYAD_UPATH_MAX + 1];
     uint32_t len;
@@ -243,19 +243,19 @@ static int exchange(const struct front_asking *a, int fd)
 }
 
 /* Connect to a live member, becoming it if there is none and may_start. */
-static int member_connect(struct front *front, bool may_start)
+static int member_connect(struct client *client, bool may_start)
 {
     int fd;
 
-    if (front_member_over()) {
+    if (client_member_over()) {
         errno = ESHUTDOWN;
         return -1;
     }
-    fd = boot_claim_connect(&front->claim, front->claim_len);
-    if (fd < 0 && errno == ECONNREFUSED && may_start && !front->identity.guest_only) {
-        if (front_member_start(front) < 0)
+    fd = boot_claim_connect(&client->claim, client->claim_len);
+    if (fd < 0 && errno == ECONNREFUSED && may_start && !client->identity.guest_only) {
+        if (client_member_start(client) < 0)
             return -1;
-        fd = boot_claim_connect(&front->claim, front->claim_len);
+        fd = boot_claim_connect(&client->claim, client->claim_len);
     }
     if (fd >= 0 && !boot_claim_peer_ok(fd)) {
         close(fd);
@@ -283,15 +283,16 @@ static bool refuses_user(int fd, uid_t *its_user)
     return true;
 }
 
-int front_request(struct front *front, const struct net_msg *request, struct net_msg *reply,
-                  void *buf)
+int client_request(struct client *client, const struct net_msg *request,
+                   struct net_msg *reply, void *buf)
 {
-    return front_request_pages(front, request, reply, buf, NET_MSG_HEADER_MAX, NULL, NULL);
+    return client_request_pages(client, request, reply, buf, NET_MSG_HEADER_MAX, NULL,
+                                NULL);
 }
 
 /* On the connection that is there already. It may be of no use any more (the member has
  * gone; the program has closed the number): then as without it. */
-static bool ask_early(struct front_asking *a)
+static bool ask_early(struct client_asking *a)
 {
     int fd = a->connection && !a->apart ? *a->connection : -1;
     bool answered;
@@ -306,7 +307,7 @@ static bool ask_early(struct front_asking *a)
 
 static int ask(void *arg)
 {
-    struct front_asking *a = arg;
+    struct client_asking *a = arg;
     const struct net_msg *request = a->request;
     int fd = -1;
     int error = 0;
@@ -317,7 +318,7 @@ static int ask(void *arg)
         return a->reply->status ? -1 : 0;
     }
     for (int round = 0; round < ROUNDS; round++) {
-        if ((fd = member_connect(a->front, !a->apart)) < 0)
+        if ((fd = member_connect(a->client, !a->apart)) < 0)
             break;
         if (exchange(a, fd) == 0) {
             close(fd);
@@ -382,42 +383,42 @@ static bool is_for_open(const struct net_msg *request)
            (request->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER));
 }
 
-int front_ask(struct front_asking *a)
+int client_ask(struct client_asking *a)
 {
     int rc = ask(a);
 
     if (rc < 0 && a->full && !is_for_open(a->request)) {
         a->apart = true; /* no number is free here: by a thread that has some */
-        rc = front_apart(ask, a);
+        rc = client_apart(ask, a);
     }
     return rc;
 }
 
-int front_request_pages(struct front *front, const struct net_msg *request,
-                        struct net_msg *reply, void *buf, size_t size, front_page_fn page,
-                        void *arg)
+int client_request_pages(struct client *client, const struct net_msg *request,
+                         struct net_msg *reply, void *buf, size_t size, front_page_fn page,
+                         void *arg)
 {
-    struct front_asking a = {.front = front,
-                             .request = request,
-                             .reply = reply,
-                             .buf = buf,
-                             .size = size,
-                             .page = page,
-                             .arg = arg};
+    struct client_asking a = {.client = client,
+                              .request = request,
+                              .reply = reply,
+                              .buf = buf,
+                              .size = size,
+                              .page = page,
+                              .arg = arg};
 
-    return front_ask(&a);
+    return client_ask(&a);
 }
 
-int front_connect(struct front *front)
+int client_connect(struct client *client)
 {
-    int saved = errno, fd = member_connect(front, false);
+    int saved = errno, fd = member_connect(client, false);
 
     errno = saved;
     return fd;
 }
 
 /* A byte that is no request: the member waits for nothing of us. */
-void front_disconnect(int connection)
+void client_disconnect(int connection)
 {
     int saved = errno;
 

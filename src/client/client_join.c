@@ -24,29 +24,29 @@
 #include "util/proc.h"
 
 /* Files of the producer's directory alone are not for reading. */
-static bool is_consumers(const struct front *front, enum engine_side side)
+static bool is_consumers(const struct client *client, enum engine_role role)
 {
-    return side == ENGINE_CONSUMER || strcmp(front->side[ENGINE_PRODUCER].real,
-                                             front->side[ENGINE_CONSUMER].real) == 0;
+    return role == ENGINE_CONSUMER || strcmp(client->dmd[ENGINE_PRODUCER].real,
+                                             client->dmd[ENGINE_CONSUMER].real) == 0;
 }
 
-bool front_join_waits(struct front *front, enum engine_side side, const char *upath,
-                      int flags, const struct stat *st, store_mark_t own)
+bool client_join_waits(struct client *client, enum engine_role role, const char *upath,
+                       int flags, const struct stat *st, store_mark_t own)
 {
-    struct store_marks *marks = front->side[side].marks;
+    struct store_marks *marks = client->dmd[role].marks;
     struct store_mark_info info;
     int saved = errno;
     bool waits;
 
     if ((flags & O_ACCMODE) != O_RDWR || (flags & (O_CREAT | O_TRUNC | O_APPEND)) ||
-        !S_ISREG(st->st_mode) || !is_consumers(front, side))
+        !S_ISREG(st->st_mode) || !is_consumers(client, role))
         return false;
     store_marks_await_makers(marks, upath, own); /* then it is known who makes the file */
     waits =
         store_marks_unfinished(marks, upath, st->st_ino, 0, own, &info) &&
         (info.state == STORE_MARK_ABANDONED || (!util_proc_is_self_or_ancestor(info.pid) &&
                                                 !util_proc_is_same_program(info.pid))) &&
-        front_waits_for(front, upath);
+        client_waits_for(client, upath);
     errno = saved;
     return waits;
 }

@@ -13,7 +13,7 @@
 
 /* Can an open with these flags (as for open(2)) neither make nor empty the file? Its mark
  * is begun by store_marks_begin_joining(). */
-static inline bool front_join_only(int flags)
+static inline bool client_join_only(int flags)
 {
     return !(flags & (O_CREAT | O_TRUNC));
 }
@@ -23,7 +23,7 @@ static inline bool front_join_only(int flags)
  * store_marks_opened(); 0: it has none yet. Waits for opens that are under way and could
  * make the file. Keeps errno. Thread-safe; opens descriptors only if another process is
  * making the file. */
-bool front_join_waits(struct front *front, enum engine_side side, const char *upath,
-                      int flags, const struct stat *st, store_mark_t own);
+bool client_join_waits(struct client *client, enum engine_role role, const char *upath,
+                       int flags, const struct stat *st, store_mark_t own);
 
 #endif

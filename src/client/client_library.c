@@ -42,7 +42,7 @@ static int flags_here(void)
 /* ThreadSanitizer must have seen each thread that allocates be made. Those of another name
  * space's libc it does not see, and the loader allocates for them with the program's
  * malloc; UCX in the program's own is more than it bears. */
-bool front_library_may_be_here(void)
+bool client_library_may_be_here(void)
 {
 #ifdef DYAD_SANITIZED
     return true;
@@ -50,19 +50,19 @@ bool front_library_may_be_here(void)
     return dlsym(RTLD_DEFAULT, "__tsan_init") == NULL;
 }
 
-bool front_library_may_be_apart(void)
+bool client_library_may_be_apart(void)
 {
     unsigned major = 0, minor = 0;
 
 #ifdef DYAD_SANITIZED
     return false; /* the runtime that our own objects need is there once */
 #endif
-    return front_library_may_be_here() &&
+    return client_library_may_be_here() &&
            sscanf(gnu_get_libc_version(), "%u.%u", &major, &minor) == 2 &&
            (major > 2 || minor >= 34);
 }
 
-const struct member_ops *front_member_library(bool apart)
+const struct member_ops *client_member_library(bool apart)
 {
     char here[PATH_MAX], path[PATH_MAX + 64];
     member_ops_get_fn get;
@@ -70,7 +70,7 @@ const struct member_ops *front_member_library(bool apart)
     Dl_info info;
     void *handle;
 
-    if (!dladdr((void *)(uintptr_t)&front_member_run, &info) || !info.dli_fname ||
+    if (!dladdr((void *)(uintptr_t)&client_member_run, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, here)) {
         log_error("cannot tell where libdyad.so.1 was loaded from; use its absolute path");
         return NULL;

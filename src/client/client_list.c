@@ -53,8 +53,8 @@ static int names_each(const struct names *names,
     return rc;
 }
 
-int front_list(struct front *front, const char *upath,
-               int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
+int client_list(struct client *client, const char *upath,
+                int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
 {
     const size_t size = NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX;
     struct net_msg request = {.type = NET_MSG_GUEST_LIST, .entry = {.upath = upath}};
@@ -64,14 +64,14 @@ int front_list(struct front *front, const char *upath,
     int saved = errno;
     int rc = -1;
 
-    if (!front->config.listing) {
+    if (!client->config.listing) {
         errno = ENOTSUP;
         return -1;
     }
     if (!(buf = malloc(size)))
         return -1;
     pthread_cleanup_push(free, buf);
-    rc = front_request_pages(front, &request, &reply, buf, size, names_add, &names);
+    rc = client_request_pages(client, &request, &reply, buf, size, names_add, &names);
     pthread_cleanup_pop(1);
     if (rc == 0) {
         errno = saved;

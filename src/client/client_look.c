@@ -42,40 +42,40 @@ static bool settled;
 
 /* Copies are covered for half of DYAD_PEER_TIMEOUT at most (copy_lease.c): what is left
  * when an open says that it wants more. */
-static bool lease_is_over(const struct front *front, const struct store_marks *marks)
+static bool lease_is_over(const struct client *client, const struct store_marks *marks)
 {
-    double soon = front->config.peer_timeout * (double)UTIL_NSEC_PER_SEC * 0.33;
+    double soon = client->config.peer_timeout * (double)UTIL_NSEC_PER_SEC * 0.33;
 
     return store_lease_matters(marks) &&
-           !store_lease_holds(marks, front->rank, -1, util_clock_now(), (uint64_t)soon);
+           !store_lease_holds(marks, client->rank, -1, util_clock_now(), (uint64_t)soon);
 }
 
-bool front_may_be_old(const struct front *front)
+bool client_may_be_old(const struct client *client)
 {
-    const struct front_side *side = &front->side[ENGINE_CONSUMER];
+    const struct client_dmd *dmd = &client->dmd[ENGINE_CONSUMER];
 
-    return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && side->marks &&
-           (!store_looked(side->marks, front->rank) || lease_is_over(front, side->marks));
+    return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && dmd->marks &&
+           (!store_looked(dmd->marks, client->rank) || lease_is_over(client, dmd->marks));
 }
 
-bool front_member_loads(const struct front *front)
+bool client_member_loads(const struct client *client)
 {
-    const struct store_marks *marks = front->side[ENGINE_CONSUMER].marks;
+    const struct store_marks *marks = client->dmd[ENGINE_CONSUMER].marks;
 
-    return !marks || !store_looked(marks, front->rank);
+    return !marks || !store_looked(marks, client->rank);
 }
 
 /* Has a rank of this launch recorded anything on this node? */
-static bool launch_has_records(const struct front *front)
+static bool launch_has_records(const struct client *client)
 {
-    struct store_dir *dir = store_dir_create(front->side[ENGINE_CONSUMER].path);
-    char prefix[sizeof(front->session) + 32];
+    struct store_dir *dir = store_dir_create(client->dmd[ENGINE_CONSUMER].path);
+    char prefix[sizeof(client->session) + 32];
     bool any;
 
     if (!dir)
         return true;
-    snprintf(prefix, sizeof(prefix), "%s.%016llx.", front->session,
-             (unsigned long long)front->launch);
+    snprintf(prefix, sizeof(prefix), "%s.%016llx.", client->session,
+             (unsigned long long)client->launch);
     any = store_journal_any(dir, prefix);
     store_dir_destroy(dir);
     return any;
@@ -83,30 +83,30 @@ static bool launch_has_records(const struct front *front)
 
 /* Nobody can be asked, nor ever will be. Else (a member that dies while it is asked) the
  * next open asks again. */
-static bool is_final(const struct front *front)
+static bool is_final(const struct client *client)
 {
-    return front->identity.guest_only || front_member_hopeless() || front_member_over();
+    return client->identity.guest_only || client_member_hopeless() || client_member_over();
 }
 
-static bool is_complete(const struct front_side *side, const char *upath)
+static bool is_complete(const struct client_dmd *dmd, const char *upath)
 {
     struct store_mark_info info;
     char path[2 * PATH_MAX];
     struct statx stx;
     uint64_t btime = 0;
 
-    snprintf(path, sizeof(path), "%s/%s", side->real, upath);
+    snprintf(path, sizeof(path), "%s/%s", dmd->real, upath);
     if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_BTIME,
               &stx) < 0 ||
         !S_ISREG(stx.stx_mode))
         return false;
     if (stx.stx_mask & STATX_BTIME)
         btime = (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec;
-    return !store_marks_dirty(side->marks, upath, stx.stx_ino, btime, &info);
+    return !store_marks_dirty(dmd->marks, upath, stx.stx_ino, btime, &info);
 }
 
 struct waiting {
-    const struct front *front;
+    const struct client *client;
     const char *upath;
     uint64_t until; /* when to stop */
 };
@@ -117,29 +117,30 @@ static int wait_ms(void *arg)
     uint64_t now = util_clock_now();
 
     if (now >= w->until)
-        return is_complete(&w->front->side[ENGINE_CONSUMER], w->upath) ? 0 : -1;
+        return is_complete(&w->client->dmd[ENGINE_CONSUMER], w->upath) ? 0 : -1;
     return (int)((w->until - now) / UTIL_NSEC_PER_MSEC) + 1;
 }
 
-static int look(struct front *front, const char *upath, uint8_t flags, uint64_t timeout_ms)
+static int look(struct client *client, const char *upath, uint8_t flags,
+                uint64_t timeout_ms)
 {
     struct net_msg reply = {.type = 0};
     uint64_t now = util_clock_now();
     struct waiting waiting = {
-        .front = front,
+        .client = client,
         .upath = upath,
-        .until = now + (uint64_t)((2 * front->config.join_timeout + SPARE_SECONDS) *
+        .until = now + (uint64_t)((2 * client->config.join_timeout + SPARE_SECONDS) *
                                   (double)UTIL_NSEC_PER_SEC),
     };
-    struct front_patience patience = {.wait_ms = wait_ms, .arg = &waiting};
+    struct client_patience patience = {.wait_ms = wait_ms, .arg = &waiting};
     int saved = errno, rc;
 
-    if (front_member_over() || !is_complete(&front->side[ENGINE_CONSUMER], upath) ||
-        (!front->config.session_dir && !launch_has_records(front))) {
+    if (client_member_over() || !is_complete(&client->dmd[ENGINE_CONSUMER], upath) ||
+        (!client->config.session_dir && !launch_has_records(client))) {
         errno = saved;
         return 0;
     }
-    rc = front_consume_patient(front, upath, flags, timeout_ms, &reply, &patience);
+    rc = client_consume_patient(client, upath, flags, timeout_ms, &reply, &patience);
     if (rc < 0 && reply.type == NET_MSG_DONE && reply.status == errno) {
         if (errno != ESTALE && errno != EMFILE)
             return -1; /* its word: it is not here any more, and cannot be had */
@@ -153,7 +154,7 @@ static int look(struct front *front, const char *upath, uint8_t flags, uint64_t 
             upath,
             patience.loader ? ", since it waits for the library that is being loaded here"
                             : "");
-    } else if (rc < 0 ? patience.refused || is_final(front)
+    } else if (rc < 0 ? patience.refused || is_final(client)
                       : reply.offset == NET_CONSUME_LOOKED) {
         __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
     }
@@ -161,12 +162,12 @@ static int look(struct front *front, const char *upath, uint8_t flags, uint64_t 
     return 0;
 }
 
-int front_look(struct front *front, const char *upath, uint64_t timeout_ms)
+int client_look(struct client *client, const char *upath, uint64_t timeout_ms)
 {
-    return look(front, upath, NET_LOOKUP_WAIT, timeout_ms);
+    return look(client, upath, NET_LOOKUP_WAIT, timeout_ms);
 }
 
-int front_look_to_write(struct front *front, const char *upath)
+int client_look_to_write(struct client *client, const char *upath)
 {
-    return look(front, upath, NET_LOOKUP_WAIT | NET_CONSUME_WRITER, 0);
+    return look(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_WRITER, 0);
 }

@@ -3,7 +3,7 @@
  *
  * Opens dyad/libdyad_member.so beside libdyad.so.1 and runs it. `lock` guards the state
  * machine NONE -> STARTING -> RUNNING -> NONE; `changed` is signalled at each step.
- * front_member_leave() may come at any step, from exit or exec in any thread of the
+ * client_member_leave() may come at any step, from exit or exec in any thread of the
  * program: it raises `leaving`, which the starting thread looks at before the member runs,
  * and waits for NONE.
  *
@@ -49,9 +49,10 @@ static bool
 static struct member *running;
 static const struct member_ops *ops;
 static bool apart; /* with libraries of its own (client_library.c) */
-/* How many copies of the libraries are wrecks; by the thread in front_member_run() only. */
+/* How many copies of the libraries are wrecks; by the thread in client_member_run() only.
+ */
 static unsigned wrecks;
-/* The claim that front_member_start() made, in the program's table; -1: none. */
+/* The claim that client_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
 /* This process could not join: it does not try again. Only ever set. */
 static bool hopeless;
@@ -61,20 +62,20 @@ static bool hopeless;
 static atomic_bool lost;
 /* It was forked off a process that was a member, or began to be one. */
 static bool forked;
-/* This process was the member and is past its exit: see front_member_over(). */
+/* This process was the member and is past its exit: see client_member_over(). */
 static bool over;
 
 static bool may_rejoin(void)
 {
-    return wrecks < REJOINS_MAX && front_library_may_be_apart();
+    return wrecks < REJOINS_MAX && client_library_may_be_apart();
 }
 
 static void load(void)
 {
-    if (wrecks > 0 || (boot_libs_may_share() && front_library_may_be_apart()))
-        ops = front_member_library(apart = true);
+    if (wrecks > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
+        ops = client_member_library(apart = true);
     if (!ops && wrecks == 0)
-        ops = front_member_library(apart = false);
+        ops = client_member_library(apart = false);
 }
 
 static void member_is_lost(void)
@@ -90,7 +91,7 @@ static void table_is_ready(void)
     pthread_mutex_unlock(&lock);
 }
 
-void front_member_table_wait(void)
+void client_member_table_wait(void)
 {
     pthread_mutex_lock(&lock);
     while (state != NONE && !table_private)
@@ -113,27 +114,27 @@ static bool enough_descriptors(void)
     return false;
 }
 
-static bool bears_threads(const struct front *front)
+static bool bears_threads(const struct client *client)
 {
-    if (front_library_may_be_here())
+    if (client_library_may_be_here())
         return true;
     log_error(
         "this program was built with ThreadSanitizer, which does not bear the threads of "
         "the library: it cannot be the first process of rank %u; start it with dyad-run, "
         "or from a script that goes on after it (./prog; exit $?, not exec ./prog)",
-        front->identity.rank);
+        client->identity.rank);
     return false;
 }
 
 /* The rank has a member, which this thread cannot reach: it was put into a network
  * namespace of its own (unshare -n, bwrap --unshare-net) after that one had begun. Two
  * members would be two writers of one journal, so there is none here. Said once. */
-static bool is_elsewhere(const struct front *front)
+static bool is_elsewhere(const struct client *client)
 {
     static atomic_bool said;
-    const struct store_marks *marks = front->side[ENGINE_CONSUMER].marks;
+    const struct store_marks *marks = client->dmd[ENGINE_CONSUMER].marks;
 
-    if (!marks || !store_looked_elsewhere(marks, front->rank))
+    if (!marks || !store_looked_elsewhere(marks, client->rank))
         return false;
     if (!atomic_exchange(&said, true))
         log_error(
@@ -141,21 +142,21 @@ static bool is_elsewhere(const struct front *front)
             "--unshare-net) than the member of rank %u, and cannot reach it: what it does "
             "below the managed directory is not shared. Start dyad-run inside of the "
             "namespace, or do what has to do with shared files outside",
-            front->identity.rank);
+            client->identity.rank);
     errno = ENOTCONN;
     return true;
 }
 
 /* One member, from its beginning to its end: as member_ops.run(). */
-static int run_one(struct front *front, struct member_params *params)
+static int run_one(struct client *client, struct member_params *params)
 {
     struct member *member = NULL;
     int rc;
 
     /* By a thread with a table of its own: this one still has the program's, which may
      * close 1 and count on getting it from its next open. */
-    if (!ops && front->run_loader)
-        front->run_loader(load);
+    if (!ops && client->run_loader)
+        client->run_loader(load);
     else if (!ops)
         load();
     if (!ops) {
@@ -165,7 +166,7 @@ static int run_one(struct front *front, struct member_params *params)
     params->apart = apart;
     params->may_rejoin = may_rejoin();
     if (!(member = ops->create(params))) {
-        log_error("cannot start the member of rank %u: %m", front->identity.rank);
+        log_error("cannot start the member of rank %u: %m", client->identity.rank);
         goto error;
     }
     pthread_mutex_lock(&lock);
@@ -189,7 +190,7 @@ error:
         log_error(
             "rank %u cannot join anew: files below its managed directory are no longer "
             "shared by its processes, and what they ask for fails",
-            front->identity.rank);
+            client->identity.rank);
     boot_claim_shut(params->claim_fd); /* else the member does so, in its table */
     return -1;
 }
@@ -211,15 +212,15 @@ static void own_claim_close(void)
     own_claim = -1;
 }
 
-int front_member_run(struct front *front, int claim_fd)
+int client_member_run(struct client *client, int claim_fd)
 {
     struct member_params params = {
-        .config = &front->config,
-        .identity = &front->identity,
-        .session = front->session,
-        .launch = front->launch,
+        .config = &client->config,
+        .identity = &client->identity,
+        .session = client->session,
+        .launch = client->launch,
         .claim_fd = claim_fd,
-        .thread_enter = front->thread_enter,
+        .thread_enter = client->thread_enter,
         .table_ready = table_is_ready,
         .lost = member_is_lost,
     };
@@ -237,16 +238,16 @@ int front_member_run(struct front *front, int claim_fd)
     table_private = false;
     pthread_mutex_unlock(&lock);
 
-    if (is_elsewhere(front) || !enough_descriptors() || !bears_threads(front))
+    if (is_elsewhere(client) || !enough_descriptors() || !bears_threads(client))
         boot_claim_shut(claim_fd);
     else
-        rc = run_one(front, &params);
+        rc = run_one(client, &params);
     while (rc == MEMBER_WRECKED) {
         ops = NULL;
         wrecks++;
         params.table_own = true;
         if (!execs()) {
-            rc = run_one(front, &params);
+            rc = run_one(client, &params);
         } else {
             close(params.claim_fd); /* the program's table has it, too */
             rc = 0;
@@ -258,7 +259,7 @@ int front_member_run(struct front *front, int claim_fd)
         __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
     /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
-     * table of its own the number means something else here: front_member_leave() closes
+     * table of its own the number means something else here: client_member_leave() closes
      * it. Who could not join has shut it. */
     if (!table_private && own_claim == claim_fd)
         own_claim_close();
@@ -269,7 +270,7 @@ int front_member_run(struct front *front, int claim_fd)
 }
 
 struct starter {
-    struct front *front;
+    struct client *client;
     int claim_fd;
 };
 
@@ -278,13 +279,13 @@ static void *starter_main(void *arg)
     struct starter start = *(struct starter *)arg;
 
     free(arg);
-    if (start.front->thread_enter)
-        start.front->thread_enter();
-    front_member_run(start.front, start.claim_fd);
+    if (start.client->thread_enter)
+        start.client->thread_enter();
+    client_member_run(start.client, start.claim_fd);
     return NULL;
 }
 
-int front_member_start(struct front *front)
+int client_member_start(struct client *client)
 {
     struct starter *start = NULL;
     pthread_t thread;
@@ -296,20 +297,20 @@ int front_member_start(struct front *front)
             "the member of rank %u has died, and this process, which was forked off it "
             "and has not executed a program since, cannot take its place: what it does "
             "below the managed directory is not shared",
-            front->identity.rank);
+            client->identity.rank);
         hopeless = true;
     }
     if (hopeless) {
         errno = ENOTCONN;
         return -1;
     }
-    if (is_elsewhere(front))
+    if (is_elsewhere(client))
         return -1;
-    if ((fd = boot_claim_bind(&front->claim, front->claim_len)) < 0)
+    if ((fd = boot_claim_bind(&client->claim, client->claim_len)) < 0)
         return errno == EADDRINUSE ? 0 : -1;
     if (!(start = malloc(sizeof(*start))))
         goto error;
-    *start = (struct starter){.front = front, .claim_fd = fd};
+    *start = (struct starter){.client = client, .claim_fd = fd};
     pthread_mutex_lock(&lock);
     own_claim = fd;
     pthread_mutex_unlock(&lock);
@@ -334,7 +335,7 @@ error:
 
 /* Whoever ends or execs in a constructor of a library has the dynamic loader's lock. A
  * member whose thread waits for it has shared nothing yet, and cannot leave. */
-void front_member_leave(enum member_leave how, bool image_ends)
+void client_member_leave(enum member_leave how, bool image_ends)
 {
     bool constructs = util_loader_held();
 
@@ -350,7 +351,7 @@ void front_member_leave(enum member_leave how, bool image_ends)
         until.tv_sec += 1;
         if (pthread_cond_timedwait(&changed, &lock, &until) != ETIMEDOUT)
             continue;
-        if (constructs && front_member_loads(front_get()) && util_loader_awaited())
+        if (constructs && client_member_loads(client_get()) && util_loader_awaited())
             break;
         if (running)
             ops->nudge(running);
@@ -363,14 +364,14 @@ void front_member_leave(enum member_leave how, bool image_ends)
     pthread_mutex_unlock(&lock);
 }
 
-void front_member_end(void)
+void client_member_end(void)
 {
     pthread_mutex_lock(&lock);
     over = true;
     pthread_mutex_unlock(&lock);
 }
 
-bool front_member_over(void)
+bool client_member_over(void)
 {
     pthread_mutex_lock(&lock);
     bool is = over;
@@ -378,17 +379,17 @@ bool front_member_over(void)
     return is;
 }
 
-bool front_member_lost(void)
+bool client_member_lost(void)
 {
-    return atomic_load(&lost) && !front_member_over();
+    return atomic_load(&lost) && !client_member_over();
 }
 
-bool front_member_hopeless(void)
+bool client_member_hopeless(void)
 {
     return __atomic_load_n(&hopeless, __ATOMIC_RELAXED);
 }
 
-bool front_member_here(void)
+bool client_member_here(void)
 {
     pthread_mutex_lock(&lock);
     bool here = state != NONE;
@@ -396,7 +397,7 @@ bool front_member_here(void)
     return here;
 }
 
-void front_fork_child(void)
+void client_fork_child(void)
 {
     /* Only the forking thread is here: whatever the locks guarded belongs to threads that
      * are not. */
@@ -413,6 +414,6 @@ void front_fork_child(void)
         close(own_claim); /* else the claim would outlive the member, in a child that never
                              execs */
     own_claim = -1;
-    front_lock_reset();
-    front_peer_fork_child();
+    client_lock_reset();
+    client_peer_fork_child();
 }

@@ -105,7 +105,7 @@ static struct cell *grow(struct list *list)
     return first;
 }
 
-char *front_name_copy(const char *upath)
+char *client_name_copy(const char *upath)
 {
     size_t size = strlen(upath) + 1;
     struct list *list = &lists[size > SHORT_SIZE - offsetof(struct cell, text)];
@@ -120,7 +120,7 @@ char *front_name_copy(const char *upath)
     return memcpy(cell->text, upath, size);
 }
 
-void front_name_free(char *name)
+void client_name_free(char *name)
 {
     struct cell *cell;
 

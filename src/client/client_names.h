@@ -9,8 +9,8 @@
 #define DYAD_CLIENT_CLIENT_NAMES_H
 
 /* A copy of upath; NULL: ENOMEM, ENAMETOOLONG. */
-char *front_name_copy(const char *upath);
+char *client_name_copy(const char *upath);
 /* Give it back (NULL: nothing). */
-void front_name_free(char *name);
+void client_name_free(char *name);
 
 #endif

@@ -80,7 +80,7 @@ enum engine_consume {
 };
 
 /* Which DMD a upath belongs to. With DYAD_PATH alone both are one. */
-enum engine_side { ENGINE_CONSUMER = 0, ENGINE_PRODUCER = 1 };
+enum engine_role { ENGINE_CONSUMER = 0, ENGINE_PRODUCER = 1 };
 
 struct engine_ops {
     unsigned abi;
@@ -105,50 +105,50 @@ struct engine_ops {
 
     /* --- reading --- */
 
-    /* Do other nodes see the files of this side, or may what is here be out of date, so
+    /* Do other nodes see the files of this role, or may what is here be out of date, so
      * that read_begin() is to be called? Some loads, from anywhere: needs none of the care
      * that other calls need. */
-    bool (*shares)(enum engine_side side);
+    bool (*shares)(enum engine_role role);
     /* Then, before the real open of upath: if it is here and another node writes it, or it
      * is not known yet to be right, wait as DYAD_WAIT and DYAD_TIMEOUT say until that is
      * over. The real open must come
      * afterwards: a network file system shows the last close's bytes to opens that come
      * after it. 0, or -1 with errno as consume(). What consume() has made present is
      * settled, too. */
-    int (*read_begin)(enum engine_side side, const char *upath);
+    int (*read_begin)(enum engine_role role, const char *upath);
     /* The real open of upath returned fd (a regular file). 0: it is complete, or DYAD_WAIT
      * does not wait for it. 1: somebody else is writing it; close fd, call consume() and
      * open again. */
-    int (*read_check)(enum engine_side side, const char *upath, int fd);
+    int (*read_check)(enum engine_role role, const char *upath, int fd);
     /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
      * directory is made, a symbolic link is made (its target is another upath). 0,
      * or -1 with errno: ENOENT, ETIMEDOUT, EIO, EHOSTUNREACH, ENOSPC, EINTR ... ESTALE: one
      * of the directories above upath is a symbolic link here, now: resolve the path again
      * and repeat. */
-    int (*consume)(enum engine_side side, const char *upath, enum engine_consume how);
+    int (*consume)(enum engine_role role, const char *upath, enum engine_consume how);
     /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
      * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
      * nlink 1 (a directory: 2), blksize 4096), or -1: ENOENT; EIO: the ranks that would
      * know cannot be reached; ESTALE as for consume(). No
      * waiting, no fetching; but where it is not published, the directories above it are
      * made here if these are, so that the next time costs less. */
-    int (*lookup)(enum engine_side side, const char *upath, struct stat *st);
+    int (*lookup)(enum engine_role role, const char *upath, struct stat *st);
     /* The names that are published directly below directory upath ("": the DMD itself), on
      * whatever node, this one included: fn for each, in no order, once; `type` is DT_REG,
      * DT_DIR or DT_LNK. The control directory is never among them. 0; what fn returned if
      * that is not 0 (it ends the list); or -1 with errno: ENOTSUP with DYAD_LISTING=off.
      * What the homes had acknowledged before the call is in it. fn may call the engine. */
-    int (*list)(enum engine_side side, const char *upath,
+    int (*list)(enum engine_role role, const char *upath,
                 int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
     /* Make here every directory above upath that is published and not here. 0 (the parent
      * is here now, or was), or -1 with errno: ENOENT: one of them is neither; ESTALE: one
      * of them is a symbolic link, which is here now: resolve the path again and repeat;
      * ENOTDIR. No waiting. */
-    int (*bring_parents)(enum engine_side side, const char *upath);
+    int (*bring_parents)(enum engine_role role, const char *upath);
     /* Bring everything here that is published at or below upath (files with their bytes):
      * for walks inside of libc, and before a directory is renamed. Without waiting for what
      * is not published. 0 or -1 with errno. */
-    int (*bring_tree)(enum engine_side side, const char *upath);
+    int (*bring_tree)(enum engine_role role, const char *upath);
 
     /* --- writing --- */
 
@@ -157,7 +157,7 @@ struct engine_ops {
      * file needs no mark. 0, or -1 with errno. EINPROGRESS, only if the open `waits`:
      * another process is making the file here and is to be waited for, by
      * consume(ENGINE_CONSUME_UPDATE); client/client_join.c says of whom. */
-    int (*write_begin)(enum engine_side side, const char *upath, int flags, bool waits,
+    int (*write_begin)(enum engine_role role, const char *upath, int flags, bool waits,
                        engine_token *token);
     /* The real open returned fd (fd >= 0), or failed (-1). 0; or -1 with EINPROGRESS, as
      * write_begin says, where the file was made or emptied since: the token is no more, and
@@ -165,7 +165,7 @@ struct engine_ops {
     int (*write_opened)(engine_token token, int fd, int flags);
     /* A descriptor that this image inherited, open for writing below a DMD: its token, or
      * 0. */
-    engine_token (*write_inherited)(enum engine_side side, int fd);
+    engine_token (*write_inherited)(enum engine_role role, int fd);
     /* Before the close of this process's last descriptor of the description: remember its
      * present name. fd -1: it is closed already. Each call is
      * followed by one of write_closed(). */
@@ -181,22 +181,22 @@ struct engine_ops {
     /* The real unlink or rmdir of upath succeeded (was_here), or failed with ENOENT
      * (!was_here). `renaming`: renaming() to nowhere was called before; or NULL. Withdraws.
      * 0, or -1 ENOENT: nothing of that name is published either. */
-    int (*unlinked)(enum engine_side side, const char *upath, bool was_here,
+    int (*unlinked)(enum engine_role role, const char *upath, bool was_here,
                     struct engine_renaming *renaming);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
      * directory or the link; publish a file anew if it was published (a new version). A
      * file that is open for writing is left to its close. 0, or -1 with errno. */
-    int (*changed)(enum engine_side side, const char *upath);
+    int (*changed)(enum engine_role role, const char *upath);
     /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: what has
      * inode `ino` is about to get another name or none. Should this process be killed
      * before renaming_over() the rank's member, or another of this node, sees to what
      * renamed() or unlinked() was to tell. Either name may be NULL: outside of the DMD. A
-     * second call for a side changes nothing. */
-    void (*renaming)(enum engine_side side, const char *from, const char *to, uint64_t ino,
+     * second call for a role changes nothing. */
+    void (*renaming)(enum engine_role role, const char *from, const char *to, uint64_t ino,
                      struct engine_renaming *renaming);
     /* The real rename succeeded. Either name may be NULL, as above; and `renaming`: the
      * file was made there. */
-    int (*renamed)(enum engine_side side, const char *from, const char *to,
+    int (*renamed)(enum engine_role role, const char *from, const char *to,
                    struct engine_renaming *renaming);
     /* It failed, or was told. */
     void (*renaming_over)(struct engine_renaming *renaming);
@@ -207,7 +207,7 @@ struct engine_ops {
     /* Is the regular file of inode `ino`, which is here under that name and has several
      * links, out of date? Then it counts as not here: lookup() and consume() say what is
      * published. For calls on names; opens see to it themselves. */
-    bool (*superseded)(enum engine_side side, const char *upath, uint64_t ino);
+    bool (*superseded)(enum engine_role role, const char *upath, uint64_t ino);
 };
 
 /* The table, or NULL if the engine speaks another ABI. */

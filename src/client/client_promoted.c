@@ -4,7 +4,7 @@
  * A short-lived process must pay nothing for this: one atomic add per file that it had to
  * ask for. `lock` guards the state machine NONE -> STARTING -> RUNNING -> NONE, `changed`
  * is signalled at each step. The thread begins with the program's descriptor table; who
- * closes a file meanwhile waits (front_peer_table_wait), as with a member that starts.
+ * closes a file meanwhile waits (client_peer_table_wait), as with a member that starts.
  *
  * A fork ends a peer (fork_comes): the process is a guest from then on.
  */
@@ -47,7 +47,7 @@ static void table_is_ready(void)
     pthread_mutex_unlock(&lock);
 }
 
-bool front_peer_table_wait(void)
+bool client_peer_table_wait(void)
 {
     bool here;
 
@@ -68,30 +68,30 @@ static void load(void)
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
     bool apart = ucs || boot_libs_may_share();
 
-    if (!ops && (!apart || front_library_may_be_apart()))
-        ops = front_member_library(apart);
+    if (!ops && (!apart || client_library_may_be_apart()))
+        ops = client_member_library(apart);
     if (ucs)
         dlclose(ucs);
 }
 
-static int run(struct front *front)
+static int run(struct client *client)
 {
     struct member_params params = {
-        .config = &front->config,
-        .identity = &front->identity,
-        .session = front->session,
-        .launch = front->launch,
+        .config = &client->config,
+        .identity = &client->identity,
+        .session = client->session,
+        .launch = client->launch,
         .claim_fd = -1,
-        .claim = &front->claim,
-        .claim_len = front->claim_len,
-        .thread_enter = front->thread_enter,
+        .claim = &client->claim,
+        .claim_len = client->claim_len,
+        .thread_enter = client->thread_enter,
         .table_ready = table_is_ready,
     };
     struct peer *peer;
     int rc;
 
-    if (front->run_loader)
-        front->run_loader(load);
+    if (client->run_loader)
+        client->run_loader(load);
     else
         load();
     if (!ops)
@@ -120,12 +120,12 @@ static int run(struct front *front)
 
 static void *thread_main(void *arg)
 {
-    struct front *front = arg;
+    struct client *client = arg;
     int rc;
 
-    if (front->thread_enter)
-        front->thread_enter();
-    rc = run(front);
+    if (client->thread_enter)
+        client->thread_enter();
+    rc = run(client);
     pthread_mutex_lock(&lock);
     hopeless = hopeless || rc < 0;
     state = NONE;
@@ -146,7 +146,7 @@ static void fork_comes(void)
     bool up = state == RUNNING;
     pthread_mutex_unlock(&lock);
     if (up)
-        front_peer_leave();
+        client_peer_leave();
 }
 
 static void watch_forks(void)
@@ -154,7 +154,7 @@ static void watch_forks(void)
     pthread_atfork(fork_comes, NULL, NULL);
 }
 
-static void start(struct front *front)
+static void start(struct client *client)
 {
     pthread_t thread;
     sigset_t all, old;
@@ -173,7 +173,7 @@ static void start(struct front *front)
     pthread_once(&watching, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, NULL, thread_main, front);
+    rc = pthread_create(&thread, NULL, thread_main, client);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc == 0) {
         pthread_detach(thread);
@@ -186,9 +186,9 @@ static void start(struct front *front)
     pthread_mutex_unlock(&lock);
 }
 
-void front_peer_count(struct front *front)
+void client_peer_count(struct client *client)
 {
-    uint64_t promote = (uint64_t)front->config.promote, n;
+    uint64_t promote = (uint64_t)client->config.promote, n;
     unsigned long long first = 0, now;
     int saved = errno;
 
@@ -199,12 +199,12 @@ void front_peer_count(struct front *front)
         return;
     now = util_clock_now();
     atomic_compare_exchange_strong(&since, &first, now);
-    if (n >= promote && first && now - first >= BUSY_FOR && !front_member_here())
-        start(front);
+    if (n >= promote && first && now - first >= BUSY_FOR && !client_member_here())
+        start(client);
     errno = saved;
 }
 
-void front_peer_leave(void)
+void client_peer_leave(void)
 {
     uint64_t end = util_clock_now() + LEAVE_BOUND;
     struct timespec until;
@@ -233,7 +233,7 @@ void front_peer_leave(void)
     atomic_store(&since, 0);
 }
 
-void front_peer_fork_child(void)
+void client_peer_fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&changed, NULL);

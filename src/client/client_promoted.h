@@ -10,12 +10,12 @@
 
 /* This process has got a file by its member: the DYAD_PROMOTE-th one of a guest that has
  * been at it for a second makes it a peer, beside the caller. Keeps errno. */
-void front_peer_count(struct front *front);
+void client_peer_count(struct client *client);
 /* The image ends: be a plain guest again. Bounded, mostly a few milliseconds. */
-void front_peer_leave(void);
+void client_peer_leave(void);
 /* In the child of a fork. */
-void front_peer_fork_child(void);
-/* As front_member_table_wait(). False: this process is not becoming a peer. */
-bool front_peer_table_wait(void);
+void client_peer_fork_child(void);
+/* As client_member_table_wait(). False: this process is not becoming a peer. */
+bool client_peer_table_wait(void);
 
 #endif

@@ -34,60 +34,60 @@ static int op_setup(const struct engine_host *host)
     }
     host_thread_enter = host->thread_enter;
     host_env = host->env;
-    if (front_setup(host_env, host_thread_enter, host->waits) < 0)
+    if (client_setup(host_env, host_thread_enter, host->waits) < 0)
         return -1;
-    front_get()->run_loader = host->run_loader;
+    client_get()->run_loader = host->run_loader;
     return 0;
 }
 
 static int op_member_run(int claim_fd)
 {
-    return front_member_run(front_get(), claim_fd);
+    return client_member_run(client_get(), claim_fd);
 }
 
 static void op_leave(enum engine_leave how)
 {
     if (how == ENGINE_LEAVE_GUEST) {
-        front_peer_leave();
+        client_peer_leave();
         /* It may have taken a dead member's place. It does not linger: its parent, of the
          * same rank, may wait for its end. */
-        if (front_member_here())
-            front_member_leave(MEMBER_LEAVE_EXEC, true);
+        if (client_member_here())
+            client_member_leave(MEMBER_LEAVE_EXEC, true);
         return;
     }
     if (how == ENGINE_LEAVE_EXEC) {
-        front_member_leave(MEMBER_LEAVE_EXEC, true);
+        client_member_leave(MEMBER_LEAVE_EXEC, true);
         return;
     }
-    front_member_leave(boot_libs_in_mpi()           ? MEMBER_LEAVE_IN_MPI
-                       : how == ENGINE_LEAVE_FAILED ? MEMBER_LEAVE_FAILED
-                                                    : MEMBER_LEAVE_LINGER,
-                       true);
-    front_member_end();
+    client_member_leave(boot_libs_in_mpi()           ? MEMBER_LEAVE_IN_MPI
+                        : how == ENGINE_LEAVE_FAILED ? MEMBER_LEAVE_FAILED
+                                                     : MEMBER_LEAVE_LINGER,
+                        true);
+    client_member_end();
 }
 
-static bool op_shares(enum engine_side side)
+static bool op_shares(enum engine_role role)
 {
-    const struct front *front = front_get();
+    const struct client *client = client_get();
 
-    return front && (front_shared(front, side) ||
-                     (side == ENGINE_CONSUMER && front_may_be_old(front)));
+    return client && (client_shared(client, role) ||
+                      (role == ENGINE_CONSUMER && client_may_be_old(client)));
 }
 
-static int op_read_begin(enum engine_side side, const char *upath)
+static int op_read_begin(enum engine_role role, const char *upath)
 {
-    struct front *front = front_get();
-    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
+    struct client *client = client_get();
+    uint64_t timeout = (uint64_t)(client->config.timeout * 1000.0 + 0.5);
 
-    if (!front_waits_for(front, upath))
+    if (!client_waits_for(client, upath))
         return 0;
-    return front_shared(front, side) ? front_settle(front, upath, timeout)
-                                     : front_look(front, upath, timeout);
+    return client_shared(client, role) ? client_settle(client, upath, timeout)
+                                       : client_look(client, upath, timeout);
 }
 
-static int op_read_check(enum engine_side side, const char *upath, int fd)
+static int op_read_check(enum engine_role role, const char *upath, int fd)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     struct store_mark_info info;
     struct statx stx;
     int saved = errno;
@@ -99,53 +99,53 @@ static int op_read_check(enum engine_side side, const char *upath, int fd)
             stx.stx_mask & STATX_BTIME
                 ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec
                 : 0;
-        if (store_marks_dirty(front->side[side].marks, upath, stx.stx_ino, btime, &info))
+        if (store_marks_dirty(client->dmd[role].marks, upath, stx.stx_ino, btime, &info))
             /* Whose names are not waited for shares this node's files as programs do:
              * sqlite looks into a database that another process holds locked. */
-            dirty =
-                front_waits_for(front, upath) && (info.state == STORE_MARK_ABANDONED ||
-                                                  !util_proc_is_self_or_ancestor(info.pid));
+            dirty = client_waits_for(client, upath) &&
+                    (info.state == STORE_MARK_ABANDONED ||
+                     !util_proc_is_self_or_ancestor(info.pid));
         else
             dirty = (store_superseded_may(stx.stx_mode, stx.stx_nlink) &&
-                     store_superseded(front->side[side].real, front->renames, upath,
+                     store_superseded(client->dmd[role].real, client->renames, upath,
                                       stx.stx_ino));
     }
     errno = saved;
     return dirty;
 }
 
-static bool op_superseded(enum engine_side side, const char *upath, uint64_t ino)
+static bool op_superseded(enum engine_role role, const char *upath, uint64_t ino)
 {
-    const struct front *front = front_get();
+    const struct client *client = client_get();
 
-    return front && front->side[side].path &&
-           store_superseded(front->side[side].real, front->renames, upath, ino);
+    return client && client->dmd[role].path &&
+           store_superseded(client->dmd[role].real, client->renames, upath, ino);
 }
 
-static int op_consume(enum engine_side side, const char *upath, enum engine_consume how)
+static int op_consume(enum engine_role role, const char *upath, enum engine_consume how)
 {
-    struct front *front = front_get();
-    uint64_t timeout = (uint64_t)(front->config.timeout * 1000.0 + 0.5);
-    uint8_t wait = how == ENGINE_CONSUME_NOW ? 0 : front_waits_for(front, upath);
+    struct client *client = client_get();
+    uint64_t timeout = (uint64_t)(client->config.timeout * 1000.0 + 0.5);
+    uint8_t wait = how == ENGINE_CONSUME_NOW ? 0 : client_waits_for(client, upath);
 
-    (void)side;
+    (void)role;
     if (how == ENGINE_CONSUME_UPDATE && !wait) {
         errno = ENOENT; /* write_begin() has looked */
         return -1;
     }
     if (how == ENGINE_CONSUME_UPDATE)
         wait |= NET_CONSUME_UPDATE;
-    return front_consume_to_open(front, upath, wait, timeout);
+    return client_consume_to_open(client, upath, wait, timeout);
 }
 
-static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
+static int op_lookup(enum engine_role role, const char *upath, struct stat *st)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
 
-    if (front_stat(front, upath, &reply, buf) < 0) {
-        if (errno == EHOSTUNREACH && front_member_lost())
+    if (client_stat(client, upath, &reply, buf) < 0) {
+        if (errno == EHOSTUNREACH && client_member_lost())
             errno = EIO; /* nobody knows */
         return -1;
     }
@@ -155,7 +155,7 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     if (st->st_ino == 0) { /* of a directory or link nobody can tell: one of its own */
         struct stat dmd;
         st->st_ino = XXH3_64bits(upath, strlen(upath)) | 1;
-        st->st_dev = stat(front->side[side].path, &dmd) == 0 ? dmd.st_dev : 0;
+        st->st_dev = stat(client->dmd[role].path, &dmd) == 0 ? dmd.st_dev : 0;
     }
     st->st_mode = reply.entry.mode & (S_IFMT | 07777);
     st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
@@ -170,38 +170,38 @@ static int op_lookup(enum engine_side side, const char *upath, struct stat *st)
     return 0;
 }
 
-static int op_list(enum engine_side side, const char *upath,
+static int op_list(enum engine_role role, const char *upath,
                    int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
 {
-    (void)side;
-    return front_list(front_get(), upath, fn, arg);
+    (void)role;
+    return client_list(client_get(), upath, fn, arg);
 }
 
-static int op_bring_parents(enum engine_side side, const char *upath)
+static int op_bring_parents(enum engine_role role, const char *upath)
 {
-    (void)side;
-    return front_bring(front_get(), upath, NET_BRING_PARENTS);
+    (void)role;
+    return client_bring(client_get(), upath, NET_BRING_PARENTS);
 }
 
-static int op_bring_tree(enum engine_side side, const char *upath)
+static int op_bring_tree(enum engine_role role, const char *upath)
 {
-    (void)side;
-    return front_bring(front_get(), upath, NET_BRING_TREE);
+    (void)role;
+    return client_bring(client_get(), upath, NET_BRING_TREE);
 }
 
-static int op_changed(enum engine_side side, const char *upath)
+static int op_changed(enum engine_role role, const char *upath)
 {
-    return front_changed(front_get(), side, upath);
+    return client_changed(client_get(), role, upath);
 }
 
-static int op_unlinked(enum engine_side side, const char *upath, bool was_here,
+static int op_unlinked(enum engine_role role, const char *upath, bool was_here,
                        struct engine_renaming *renaming)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     int saved = errno;
 
-    (void)side;
-    if (front_withdraw(front, upath, renaming ? &renaming->connection : NULL) < 0) {
+    (void)role;
+    if (client_withdraw(client, upath, renaming ? &renaming->connection : NULL) < 0) {
         if (!was_here || errno != ENOENT)
             return -1;
     }
@@ -211,41 +211,41 @@ static int op_unlinked(enum engine_side side, const char *upath, bool was_here,
 
 /* The end of a process that is the member itself others see; of any other our member sees
  * by a connection, which the request uses afterwards. */
-static void op_renaming(enum engine_side side, const char *from, const char *to,
+static void op_renaming(enum engine_role role, const char *from, const char *to,
                         uint64_t ino, struct engine_renaming *renaming)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     struct store_rename rename = {.ino = ino, .from = from ? from : "", .to = to ? to : ""};
 
-    if (renaming->place[side])
+    if (renaming->place[role])
         return;
-    if (renaming->connection < 0 && !front_member_here())
-        renaming->connection = front_connect(front);
-    renaming->place[side] =
-        store_renames_begin(front->side[side].marks, front->renames, &rename);
+    if (renaming->connection < 0 && !client_member_here())
+        renaming->connection = client_connect(client);
+    renaming->place[role] =
+        store_renames_begin(client->dmd[role].marks, client->renames, &rename);
 }
 
-static int op_renamed(enum engine_side side, const char *from, const char *to,
+static int op_renamed(enum engine_role role, const char *from, const char *to,
                       struct engine_renaming *renaming)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
 
-    (void)side;
+    (void)role;
     if (!to)
-        return op_unlinked(side, from, true, renaming);
-    return front_rename(front, from, to, renaming ? &renaming->connection : NULL);
+        return op_unlinked(role, from, true, renaming);
+    return client_rename(client, from, to, renaming ? &renaming->connection : NULL);
 }
 
 static void op_renaming_over(struct engine_renaming *renaming)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
 
     for (int side = 0; side < 2; side++) {
         if (renaming->place[side])
-            store_renames_end(front->side[side].marks, renaming->place[side]);
+            store_renames_end(client->dmd[side].marks, renaming->place[side]);
         renaming->place[side] = 0;
     }
-    front_disconnect(renaming->connection);
+    client_disconnect(renaming->connection);
     renaming->connection = -1;
 }
 
@@ -254,7 +254,7 @@ static const struct engine_ops table = {
     .setup = op_setup,
     .member_run = op_member_run,
     .leave = op_leave,
-    .fork_child = front_fork_child,
+    .fork_child = client_fork_child,
     .shares = op_shares,
     .read_begin = op_read_begin,
     .read_check = op_read_check,
@@ -263,17 +263,17 @@ static const struct engine_ops table = {
     .list = op_list,
     .bring_parents = op_bring_parents,
     .bring_tree = op_bring_tree,
-    .write_begin = front_write_begin,
-    .write_opened = front_write_opened,
-    .write_inherited = front_write_inherited,
-    .write_closing = front_write_closing,
-    .write_closed = front_write_closed,
+    .write_begin = client_write_begin,
+    .write_opened = client_write_opened,
+    .write_inherited = client_write_inherited,
+    .write_closing = client_write_closing,
+    .write_closed = client_write_closed,
     .unlinked = op_unlinked,
     .changed = op_changed,
     .renaming = op_renaming,
     .renamed = op_renamed,
     .renaming_over = op_renaming_over,
-    .write_stored = front_write_stored,
+    .write_stored = client_write_stored,
     .superseded = op_superseded,
 };
 

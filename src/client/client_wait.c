@@ -16,18 +16,18 @@ static bool is_published(void *arg, const char *upath)
     unsigned char buf[NET_MSG_HEADER_MAX];
     struct net_msg reply;
 
-    return front_stat(arg, upath, &reply, buf) == 0;
+    return client_stat(arg, upath, &reply, buf) == 0;
 }
 
-static uint8_t waits_auto(struct front *front, const char *upath)
+static uint8_t waits_auto(struct client *client, const char *upath)
 {
     struct probes_asker asker = {
-        .dmd = front->side[ENGINE_CONSUMER].real,
+        .dmd = client->dmd[ENGINE_CONSUMER].real,
         .published = is_published,
-        .arg = front,
+        .arg = client,
     };
 
-    if (front->config.probes && probes_glob(front->config.probes, upath))
+    if (client->config.probes && probes_glob(client->config.probes, upath))
         return NET_LOOKUP_WAIT | (probes_named(&asker, upath) ? 0 : NET_CONSUME_PROBE);
     switch (probes_answer(&asker, upath)) {
     case PROBES_OPTIONAL:
@@ -39,12 +39,12 @@ static uint8_t waits_auto(struct front *front, const char *upath)
     }
 }
 
-uint8_t front_waits_for(struct front *front, const char *upath)
+uint8_t client_waits_for(struct client *client, const char *upath)
 {
-    const char *wait = front->config.wait;
+    const char *wait = client->config.wait;
 
     if (strcmp(wait, "auto") == 0)
-        return waits_auto(front, upath);
+        return waits_auto(client, upath);
     if (strcmp(wait, "all") == 0)
         return NET_LOOKUP_WAIT;
     if (strcmp(wait, "none") == 0)

@@ -40,13 +40,13 @@
 #include "store/superseded.h"
 #include "util/log.h"
 
-#define TOKEN_SIDE   ((engine_token)1 << 63)
-#define DELETED_MARK " (deleted)"
+#define TOKEN_PRODUCER ((engine_token)1 << 63)
+#define DELETED_MARK   " (deleted)"
 
 struct writing {
     engine_token token;
     char *first_upath; /* at the open; NULL: not known */
-    bool waits;        /* as front_write_begin() was told */
+    bool waits;        /* as client_write_begin() was told */
 };
 
 /* 65,536 slots a side; pages are touched as slots are used. */
@@ -57,19 +57,19 @@ static struct writing table[2][STORE_MARK_SLOTS];
  */
 static _Atomic bool taken_before[2][STORE_MARK_SLOTS];
 
-static enum engine_side token_side(engine_token token)
+static enum engine_role token_role(engine_token token)
 {
-    return token & TOKEN_SIDE ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    return token & TOKEN_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER;
 }
 
 static struct writing *writing_of(engine_token token)
 {
-    return &table[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+    return &table[token_role(token)][store_mark_slot(token & ~TOKEN_PRODUCER)];
 }
 
 static _Atomic bool *taken_of(engine_token token)
 {
-    return &taken_before[token_side(token)][store_mark_slot(token & ~TOKEN_SIDE)];
+    return &taken_before[token_role(token)][store_mark_slot(token & ~TOKEN_PRODUCER)];
 }
 
 static void writing_new(engine_token token, const char *upath, bool waits)
@@ -77,10 +77,10 @@ static void writing_new(engine_token token, const char *upath, bool waits)
     struct writing *w = writing_of(token);
 
     atomic_load_explicit(taken_of(token), memory_order_acquire);
-    front_name_free(
+    client_name_free(
         w->first_upath); /* of a use of the slot whose end another process saw to */
     *w = (struct writing){
-        .token = token, .first_upath = front_name_copy(upath), .waits = waits};
+        .token = token, .first_upath = client_name_copy(upath), .waits = waits};
 }
 
 /* The record of token, whose place is empty afterwards. There is none if the description
@@ -99,64 +99,64 @@ static struct writing writing_take(engine_token token)
 
 static struct store_marks *token_marks(engine_token token)
 {
-    return front_get()->side[token_side(token)].marks;
+    return client_get()->dmd[token_role(token)].marks;
 }
 
 /* Is upath on this node's disk, and not out of date? The program's own view of the path, as
  * its open will have. *st is all zero if that cannot be told. */
-static bool is_here(const struct front *front, const struct front_side *side,
+static bool is_here(const struct client *client, const struct client_dmd *dmd,
                     const char *upath, int flags, struct stat *st)
 {
     char path[PATH_MAX + DYAD_UPATH_MAX + 2];
     int saved = errno;
 
     memset(st, 0, sizeof(*st));
-    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
     bool here =
         fstatat(AT_FDCWD, path, st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0
             ? !(store_superseded_may(st->st_mode, st->st_nlink) &&
-                store_superseded(side->real, front->renames, upath, st->st_ino))
+                store_superseded(dmd->real, client->renames, upath, st->st_ino))
             : errno != ENOENT;
     errno = saved;
     return here;
 }
 
 /* What will be changed in part, or added to, should be the newest. */
-static int fetch_to_write(struct front *front, enum engine_side side, const char *upath,
+static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
                           int flags, bool waits)
 {
     struct stat st;
 
-    if (!is_here(front, &front->side[side], upath, flags, &st))
-        return front_consume_to_write(front, upath);
-    if (waits && front_join_waits(front, side, upath, flags, &st, 0)) {
+    if (!is_here(client, &client->dmd[role], upath, flags, &st))
+        return client_consume_to_write(client, upath);
+    if (waits && client_join_waits(client, role, upath, flags, &st, 0)) {
         errno = EINPROGRESS;
         return -1;
     }
     /* Copies lie in the consumer's directory, which may be the producer's, too. */
-    if (front_may_be_old(front) && !front_shared(front, side) &&
-        strcmp(front->side[side].real, front->side[ENGINE_CONSUMER].real) == 0)
-        return front_look_to_write(front, upath);
+    if (client_may_be_old(client) && !client_shared(client, role) &&
+        strcmp(client->dmd[role].real, client->dmd[ENGINE_CONSUMER].real) == 0)
+        return client_look_to_write(client, upath);
     return 0;
 }
 
-int front_write_begin(enum engine_side side, const char *upath, int flags, bool waits,
-                      engine_token *token)
+int client_write_begin(enum engine_role role, const char *upath, int flags, bool waits,
+                       engine_token *token)
 {
-    struct front *front = front_get();
-    struct front_side *s = &front->side[side];
+    struct client *client = client_get();
+    struct client_dmd *s = &client->dmd[role];
     int saved = errno;
     store_mark_t mark;
 
     *token = 0;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        fetch_to_write(front, side, upath, flags, waits) < 0 && errno != ENOENT)
+        fetch_to_write(client, role, upath, flags, waits) < 0 && errno != ENOENT)
         return -1;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;
-    mark = front_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
-                                  : store_marks_begin(s->marks, upath);
+    mark = client_join_only(flags) ? store_marks_begin_joining(s->marks, upath)
+                                   : store_marks_begin(s->marks, upath);
     if (!mark) {
         log_error(
             "too many files are open for writing below %s on this node: \"%s\" cannot be "
@@ -165,13 +165,13 @@ int front_write_begin(enum engine_side side, const char *upath, int flags, bool 
         errno = ENOSPC;
         return -1;
     }
-    *token = mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0);
+    *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath, waits);
     /* A member that cannot be reached was logged; the program writes all the same. */
-    if (front_shared(front, side))
-        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
+    if (client_shared(client, role))
+        client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
     errno = saved;
     return 0;
 }
@@ -180,11 +180,11 @@ int front_write_begin(enum engine_side side, const char *upath, int flags, bool 
  */
 static void tell_end(engine_token token, const char *upath, uint8_t what)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     int saved = errno;
 
-    if (front_shared(front, token_side(token)) && !front_member_over())
-        front_writing(front, token_side(token), upath, token & ~TOKEN_SIDE, what);
+    if (client_shared(client, token_role(token)) && !client_member_over())
+        client_writing(client, token_role(token), upath, token & ~TOKEN_PRODUCER, what);
     errno = saved;
 }
 
@@ -195,11 +195,11 @@ static bool opened_too_early(engine_token token, int flags, const struct stat *s
     const struct writing *w = writing_of(token);
 
     return w->waits && w->first_upath &&
-           front_join_waits(front_get(), token_side(token), w->first_upath, flags, st,
-                            token & ~TOKEN_SIDE);
+           client_join_waits(client_get(), token_role(token), w->first_upath, flags, st,
+                             token & ~TOKEN_PRODUCER);
 }
 
-int front_write_opened(engine_token token, int fd, int flags)
+int client_write_opened(engine_token token, int fd, int flags)
 {
     struct store_marks *marks;
     int saved = errno;
@@ -214,16 +214,16 @@ int front_write_opened(engine_token token, int fd, int flags)
     if (!regular || early) {
         char *upath =
             writing_take(token).first_upath; /* first: then the slot is anybody's */
-        store_marks_abort(marks, token & ~TOKEN_SIDE);
+        store_marks_abort(marks, token & ~TOKEN_PRODUCER);
         tell_end(token, upath, NET_WRITING_END);
-        front_name_free(upath);
+        client_name_free(upath);
         errno = early ? EINPROGRESS : saved;
         return early ? -1 : 0;
     }
-    if (store_marks_opened(marks, token & ~TOKEN_SIDE, fd, (flags & O_TRUNC) != 0) < 0)
+    if (store_marks_opened(marks, token & ~TOKEN_PRODUCER, fd, (flags & O_TRUNC) != 0) < 0)
         log_error("a file open for writing could not be marked: %m");
     else if (!(flags & (O_TRUNC | O_EXCL)))
-        store_marks_look(marks, token & ~TOKEN_SIDE, fd);
+        store_marks_look(marks, token & ~TOKEN_PRODUCER, fd);
     errno = saved;
     return 0;
 }
@@ -253,29 +253,29 @@ static bool is_file_at(const char *path, int fd)
 
 /* A file that was made without a name and got one later is shown by the kernel as deleted:
  * is it upath? */
-static bool is_still(const struct front_side *side, const char *upath, int fd)
+static bool is_still(const struct client_dmd *dmd, const char *upath, int fd)
 {
     char path[PATH_MAX + DYAD_UPATH_MAX + 2];
 
-    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
     return is_file_at(path, fd);
 }
 
 /* Has the file behind fd names although upath is none, nor of any other? Then the member
  * knows them, and it is told of its end by that one. */
-static bool has_others(const struct front_side *side, const char *upath, int fd)
+static bool has_others(const struct client_dmd *dmd, const char *upath, int fd)
 {
     char path[PATH_MAX + DYAD_UPATH_MAX + 2];
     struct stat st;
 
-    snprintf(path, sizeof(path), "%s/%s", side->path, upath);
+    snprintf(path, sizeof(path), "%s/%s", dmd->path, upath);
     return fstat(fd, &st) == 0 && st.st_nlink > 0 && lstat(path, &st) < 0 &&
            errno == ENOENT;
 }
 
 /* The name that an open descriptor has now, relative to its DMD; NULL: none there; or
  * ENOMEM; or ENOENT: there is no /proc. */
-static char *present_upath(const struct front_side *side, int fd)
+static char *present_upath(const struct client_dmd *dmd, int fd)
 {
     char path[PATH_MAX];
     const char *below;
@@ -290,14 +290,14 @@ static char *present_upath(const struct front_side *side, int fd)
         errno = 0; /* ENOENT: there is no /proc */
         return NULL;
     }
-    below = front_below(side->real, path);
-    return below ? front_name_copy(below) : NULL;
+    below = client_below(dmd->real, path);
+    return below ? client_name_copy(below) : NULL;
 }
 
 /* The name under which the file lay that fd has open was removed, and another one left: in
  * the same directory, where what makes such names (a link, then an unlink) nearly always
  * puts them. NULL: none there. Called at a close, which may be in a signal handler. */
-static char *remaining_upath(const struct front_side *side, int fd)
+static char *remaining_upath(const struct client_dmd *dmd, int fd)
 {
     char path[PATH_MAX], *name, *found = NULL;
     _Alignas(struct dirent64) char entries[4096];
@@ -307,7 +307,7 @@ static char *remaining_upath(const struct front_side *side, int fd)
     int dir;
 
     if (fstat(fd, &open_file) < 0 || open_file.st_nlink == 0 ||
-        !shown_name(fd, path, sizeof(path)) || !front_below(side->real, path) ||
+        !shown_name(fd, path, sizeof(path)) || !client_below(dmd->real, path) ||
         !(name = strrchr(path, '/')))
         return NULL;
     *name++ = '\0';
@@ -323,8 +323,8 @@ static char *remaining_upath(const struct front_side *side, int fd)
                 (size_t)(name - path) + len >= sizeof(path))
                 continue;
             memcpy(name, entry->d_name, len + 1);
-            if (is_file_at(path, fd) && (below = front_below(side->real, path)))
-                found = front_name_copy(below);
+            if (is_file_at(path, fd) && (below = client_below(dmd->real, path)))
+                found = client_name_copy(below);
         }
     }
     close(dir);
@@ -334,7 +334,7 @@ static char *remaining_upath(const struct front_side *side, int fd)
 /* A description that no open of ours made: libc's own, by posix_spawn's file actions, or a
  * process without the preload. It is marked from now on. 0: not a file of ours, or no slot.
  */
-static store_mark_t mark_unseen(const struct front_side *side, const char *upath, int fd)
+static store_mark_t mark_unseen(const struct client_dmd *dmd, const char *upath, int fd)
 {
     int flags = fcntl(fd, F_GETFL);
     store_mark_t mark;
@@ -343,41 +343,41 @@ static store_mark_t mark_unseen(const struct front_side *side, const char *upath
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
         fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
         return 0;
-    mark = store_marks_begin(side->marks, upath);
-    if (mark && store_marks_opened(side->marks, mark, fd, false) < 0) {
-        store_marks_abort(side->marks, mark);
+    mark = store_marks_begin(dmd->marks, upath);
+    if (mark && store_marks_opened(dmd->marks, mark, fd, false) < 0) {
+        store_marks_abort(dmd->marks, mark);
         mark = 0;
     }
     return mark;
 }
 
-engine_token front_write_inherited(enum engine_side side, int fd)
+engine_token client_write_inherited(enum engine_role role, int fd)
 {
-    struct front *front = front_get();
-    struct store_marks *marks = front->side[side].marks;
-    char *upath = present_upath(&front->side[side], fd);
+    struct client *client = client_get();
+    struct store_marks *marks = client->dmd[role].marks;
+    char *upath = present_upath(&client->dmd[role], fd);
     store_mark_t mark;
 
     /* Else it could get a second mark, which nobody clears. */
     if (upath)
         store_marks_await_opened(marks, upath);
     mark = store_marks_adopt(marks, fd);
-    if (!mark && upath && (mark = mark_unseen(&front->side[side], upath, fd)) &&
-        front_shared(front, side))
-        front_writing(front, side, upath, mark, NET_WRITING_BEGIN);
-    front_name_free(upath);
-    return mark ? mark | (side == ENGINE_PRODUCER ? TOKEN_SIDE : 0) : 0;
+    if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd)) &&
+        client_shared(client, role))
+        client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
+    client_name_free(upath);
+    return mark ? mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0) : 0;
 }
 
-void front_write_stored(engine_token token)
+void client_write_stored(engine_token token)
 {
-    store_marks_set_written(token_marks(token), token & ~TOKEN_SIDE);
+    store_marks_set_written(token_marks(token), token & ~TOKEN_PRODUCER);
 }
 
-void front_write_closing(engine_token token, int fd, struct engine_closing *closing)
+void client_write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
-    struct front *front = front_get();
-    const struct front_side *side = &front->side[token_side(token)];
+    struct client *client = client_get();
+    const struct client_dmd *dmd = &client->dmd[token_role(token)];
     struct writing w = writing_take(token);
     char link[32];
     int saved = errno;
@@ -393,17 +393,17 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     errno = 0;
-    closing->upath = present_upath(side, fd);
+    closing->upath = present_upath(dmd, fd);
     /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
-        (errno == ENOENT || is_still(side, w.first_upath, fd)))
+        (errno == ENOENT || is_still(dmd, w.first_upath, fd)))
         closing->upath = w.first_upath;
-    else if (!closing->upath && !(closing->upath = remaining_upath(side, fd)) &&
-             w.first_upath && has_others(side, w.first_upath, fd))
+    else if (!closing->upath && !(closing->upath = remaining_upath(dmd, fd)) &&
+             w.first_upath && has_others(dmd, w.first_upath, fd))
         closing->upath = w.first_upath;
     if (closing->upath != w.first_upath)
-        front_name_free(w.first_upath);
-    if (front->config.fsync_write && fsync(fd) < 0)
+        client_name_free(w.first_upath);
+    if (client->config.fsync_write && fsync(fd) < 0)
         log_error("fsync of \"%s\" failed: %m", closing->upath ? closing->upath : "?");
     errno = saved;
 }
@@ -412,35 +412,35 @@ void front_write_closing(engine_token token, int fd, struct engine_closing *clos
  * (it has not reached its exec yet, or has no library of ours) the member takes the mark
  * over; it asks for the file behind the probe, so that is open until it has answered. The
  * wait is for a publish that this close has to do with, and else short. */
-static void leave_to_others(struct front *front, const struct engine_closing *closing)
+static void leave_to_others(struct client *client, const struct engine_closing *closing)
 {
-    enum engine_side side = token_side(closing->token);
+    enum engine_role role = token_role(closing->token);
     struct store_marks *marks = token_marks(closing->token);
-    store_mark_t mark = closing->token & ~TOKEN_SIDE;
+    store_mark_t mark = closing->token & ~TOKEN_PRODUCER;
 
-    if (closing->upath && closing->probe >= 0 && !front_member_over() &&
+    if (closing->upath && closing->probe >= 0 && !client_member_over() &&
         store_marks_left(marks, mark))
-        front_watch(front, side, closing->upath, mark, closing->probe);
+        client_watch(client, role, closing->upath, mark, closing->probe);
     store_marks_await_closer(marks, mark);
 }
 
-int front_write_closed(struct engine_closing *closing, int error, bool mapped)
+int client_write_closed(struct engine_closing *closing, int error, bool mapped)
 {
-    struct front *front = front_get();
+    struct client *client = client_get();
     engine_token token = closing->token;
     struct store_marks *marks = token_marks(token);
-    store_mark_t mark = token & ~TOKEN_SIDE;
+    store_mark_t mark = token & ~TOKEN_PRODUCER;
     const char *upath = closing->upath;
     int saved = errno;
     int failed = 0;
     bool last = store_marks_closed(marks, mark, closing->probe, mapped), written = false;
 
-    if (!last && (front_member_here() || front_peer_table_wait())) {
-        front_member_table_wait();
+    if (!last && (client_member_here() || client_peer_table_wait())) {
+        client_member_table_wait();
         last = store_marks_closed(marks, mark, closing->probe, mapped);
     }
     if (!last && !error)
-        leave_to_others(front, closing);
+        leave_to_others(client, closing);
 
     /* Not before: until then another process may write. */
     if (last && !error && upath)
@@ -454,7 +454,7 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
         tell_end(token, upath, NET_WRITING_ABANDONED);
     } else if (last && written) {
         probes_made(upath);
-        if (front_produce(front, token_side(token), upath, mark) < 0) {
+        if (client_produce(client, token_role(token), upath, mark) < 0) {
             failed = errno;
             log_error("\"%s\" is complete on this node but not published: %m", upath);
             tell_end(token, upath, NET_WRITING_END);
@@ -465,7 +465,7 @@ int front_write_closed(struct engine_closing *closing, int error, bool mapped)
         store_marks_clear(marks, mark);
         tell_end(token, upath, NET_WRITING_END);
     }
-    front_name_free(closing->upath);
+    client_name_free(closing->upath);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;
 }

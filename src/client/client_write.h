@@ -10,12 +10,12 @@
 
 #include "client/client_ops.h"
 
-int front_write_begin(enum engine_side side, const char *upath, int flags, bool waits,
-                      engine_token *token);
-int front_write_opened(engine_token token, int fd, int flags);
-void front_write_stored(engine_token token);
-engine_token front_write_inherited(enum engine_side side, int fd);
-void front_write_closing(engine_token token, int fd, struct engine_closing *closing);
-int front_write_closed(struct engine_closing *closing, int error, bool mapped);
+int client_write_begin(enum engine_role role, const char *upath, int flags, bool waits,
+                       engine_token *token);
+int client_write_opened(engine_token token, int fd, int flags);
+void client_write_stored(engine_token token);
+engine_token client_write_inherited(enum engine_role role, int fd);
+void client_write_closing(engine_token token, int fd, struct engine_closing *closing);
+int client_write_closed(struct engine_closing *closing, int error, bool mapped);
 
 #endif

@@ -201,7 +201,7 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
 uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank);
 /* May this rank, as a home, have missed something? Is it known to be on the bigger side? */
 bool dht_node_is_tentative(const struct dht_node *node);
-bool dht_node_is_bigger_side(const struct dht_node *node);
+bool dht_node_is_majority(const struct dht_node *node);
 /* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
  * people. */
 uint32_t dht_lookup_home(const struct dht_lookup *lookup);
@@ -242,14 +242,19 @@ enum dht_missing {
  * (node_tentative.c). */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
 /* Which side of a cut are we on, if some are missing? On any but the bigger one nothing is
- * "not published" in our eyes (node_tentative.c). DHT_SIDE_UNKNOWN: it is being found out.
+ * "not published" in our eyes (node_tentative.c). DHT_PARTITION_UNKNOWN: it is being found
+ * out.
  */
-enum dht_side { DHT_SIDE_BIGGER, DHT_SIDE_UNKNOWN, DHT_SIDE_SMALLER };
-void dht_node_set_side(struct dht_node *node, enum dht_side side);
+enum dht_partition {
+    DHT_PARTITION_MAJORITY,
+    DHT_PARTITION_UNKNOWN,
+    DHT_PARTITION_MINORITY
+};
+void dht_node_set_partition(struct dht_node *node, enum dht_partition side);
 /* It has been the bigger one for so long that who is DHT_MISSING_LONG, or will be, has not
  * come with the others: what is missing of these is lost, not unknown. Until the side
  * changes. */
-void dht_node_side_lasts(struct dht_node *node);
+void dht_node_partition_lasts(struct dht_node *node);
 /* We have joined without the word of this rank that what belongs to us is with us. Until
  * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
  * published" is not believed (node_tentative.c); if it comes back from that it is asked

@@ -37,12 +37,13 @@
  * And else it is unknown. */
 enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
 {
-    const enum dht_side side = tentative_side(node);
+    const enum dht_partition side = tentative_partition(node);
     bool known = false, silent = false, answered = false, soon = false;
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n;
 
-    if (l->best.state == DYAD_ENTRY_WITHDRAWN && !l->tentative && side == DHT_SIDE_BIGGER) {
+    if (l->best.state == DYAD_ENTRY_WITHDRAWN && !l->tentative &&
+        side == DHT_PARTITION_MAJORITY) {
         n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
         for (unsigned i = 0; i < n; i++) {
             const struct ask *ask = asks_find(&l->asks, homes[i]);
@@ -60,7 +61,7 @@ enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
         bool live = node_rank_live(node, homes[i]);
         answered = ask != NULL && ask->answered;
         silent |= live && !answered;
-        if (answered && !ask->tentative && side == DHT_SIDE_BIGGER &&
+        if (answered && !ask->tentative && side == DHT_PARTITION_MAJORITY &&
             !unrecovered_is_empty(node, homes[i]))
             known = true;
         else if (unrecovered_is(node, homes[i]))
@@ -72,7 +73,7 @@ enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
         return NEGATIVE_SURE;
     if (known)
         return NEGATIVE_TENTATIVE;
-    if (side == DHT_SIDE_SMALLER || (tentative_is(node) && !soon))
+    if (side == DHT_PARTITION_MINORITY || (tentative_is(node) && !soon))
         soon = tentative_may_end(node);
     return soon ? NEGATIVE_TENTATIVE : NEGATIVE_UNKNOWN;
 }

@@ -8,13 +8,14 @@
  *
  * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown" of
  * every name for as long as that lasts: a job that has lost a node for good must go on. The
- * bigger side goes on; who may be on the smaller one is tentative (dht_node_set_side(): the
- * user knows of nodes). Such a rank has missed not only what those publish that come back
- * first: so whoever is missing while it is on the smaller side owes a SETTLED, which
- * outlasts the moment in which the first of them come back and the side is the bigger one
- * again. Not for ever: it may have died meanwhile. When our side has been the bigger one
- * for long (dht_node_side_lasts()), who is still missing counts as one that was lost on
- * this side. What it had told homes that live they have passed on before their SETTLED.
+ * bigger side goes on; who may be on the smaller one is tentative
+ * (dht_node_set_partition(): the user knows of nodes). Such a rank has missed not only what
+ * those publish that come back first: so whoever is missing while it is on the smaller side
+ * owes a SETTLED, which outlasts the moment in which the first of them come back and the
+ * side is the bigger one again. Not for ever: it may have died meanwhile. When our side has
+ * been the bigger one for long (dht_node_partition_lasts()), who is still missing counts as
+ * one that was lost on this side. What it had told homes that live they have passed on
+ * before their SETTLED.
  *
  * What a rank that died beyond the cut had published there, and whose homes are none any
  * more, nobody brings: docs/dht.md. The state is one byte for each rank, made when the
@@ -31,19 +32,19 @@
 struct tentative {
     uint8_t *owed; /* NULL: nothing yet; [rank]: enum owed */
     uint32_t nowing, nasked, nmissing_short;
-    enum dht_side side;
-    bool side_lasts; /* dht_node_side_lasts() */
+    enum dht_partition side;
+    bool partition_lasts; /* dht_node_partition_lasts() */
 };
 
 bool tentative_is(const struct dht_node *node)
 {
-    return node->tentative->nowing > 0 || node->tentative->side != DHT_SIDE_BIGGER;
+    return node->tentative->nowing > 0 || node->tentative->side != DHT_PARTITION_MAJORITY;
 }
 
 bool tentative_may_end(const struct dht_node *node)
 {
     return node->tentative->nasked > 0 || node->tentative->nmissing_short > 0 ||
-           node->tentative->side == DHT_SIDE_UNKNOWN;
+           node->tentative->side == DHT_PARTITION_UNKNOWN;
 }
 
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned bits)
@@ -90,7 +91,7 @@ bool tentative_any_asked(const struct dht_node *node)
     return node->tentative->nasked > 0;
 }
 
-enum dht_side tentative_side(const struct dht_node *node)
+enum dht_partition tentative_partition(const struct dht_node *node)
 {
     return node->tentative->side;
 }
@@ -116,10 +117,10 @@ static void set_missing(struct dht_node *node, uint32_t rank, enum dht_missing m
 {
     if (missing == DHT_GONE)
         tentative_put_off(node, rank);
-    else if (node->tentative->side == DHT_SIDE_SMALLER)
+    else if (node->tentative->side == DHT_PARTITION_MINORITY)
         tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_MISSED);
     if (missing == DHT_MISSING_LONG) { /* the job goes on without its word */
-        if (node->tentative->side_lasts)
+        if (node->tentative->partition_lasts)
             tentative_set_owed(node, rank,
                                tentative_owed(node, rank) & ~(unsigned)OWED_MISSED);
         dht_node_not_awaited(node, rank);
@@ -161,29 +162,30 @@ void dht_node_not_awaited(struct dht_node *node, uint32_t rank)
     node_rearm(node);
 }
 
-void dht_node_set_side(struct dht_node *node, enum dht_side side)
+void dht_node_set_partition(struct dht_node *node, enum dht_partition side)
 {
     bool was = tentative_is(node);
 
     if (node->tentative->side == side)
         return;
     node->tentative->side = side;
-    node->tentative->side_lasts = false;
+    node->tentative->partition_lasts = false;
     for (uint32_t r = 0;
-         side == DHT_SIDE_SMALLER && node->missing != NULL && r < node->config.nranks; r++)
+         side == DHT_PARTITION_MINORITY && node->missing != NULL && r < node->config.nranks;
+         r++)
         if (node->missing[r] != DHT_GONE)
             tentative_set_owed(node, r, tentative_owed(node, r) | OWED_MISSED);
     tentative_look(node, was);
     node_rearm(node);
 }
 
-void dht_node_side_lasts(struct dht_node *node)
+void dht_node_partition_lasts(struct dht_node *node)
 {
     bool was = tentative_is(node);
 
-    if (node->tentative->side != DHT_SIDE_BIGGER)
+    if (node->tentative->side != DHT_PARTITION_MAJORITY)
         return;
-    node->tentative->side_lasts = true;
+    node->tentative->partition_lasts = true;
     for (uint32_t r = 0; node->missing != NULL && r < node->config.nranks; r++)
         if (node->missing[r] == DHT_MISSING_LONG)
             tentative_set_owed(node, r, tentative_owed(node, r) & ~(unsigned)OWED_MISSED);
@@ -196,9 +198,9 @@ bool dht_node_is_tentative(const struct dht_node *node)
     return tentative_is(node) || node->joining || node->leaving;
 }
 
-bool dht_node_is_bigger_side(const struct dht_node *node)
+bool dht_node_is_majority(const struct dht_node *node)
 {
-    return node->tentative->side == DHT_SIDE_BIGGER;
+    return node->tentative->side == DHT_PARTITION_MAJORITY;
 }
 
 static int tentative_create(struct dht_node *node)

@@ -23,7 +23,7 @@ bool tentative_is(const struct dht_node *node);
 bool tentative_may_end(const struct dht_node *node);
 /* Nobody is missing, and nobody owes us anything. */
 bool tentative_all_synced(const struct dht_node *node);
-enum dht_side tentative_side(const struct dht_node *node);
+enum dht_partition tentative_partition(const struct dht_node *node);
 
 unsigned tentative_owed(const struct dht_node *node, uint32_t rank);
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned owed);

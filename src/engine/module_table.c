@@ -11,16 +11,16 @@
 
 /* clang-format off */
 #define MODULES(X)                                                                      \
-    /* core */       X(sides) X(answers) X(gather)                                      \
-    /* membership */ X(links) X(session) X(lost) X(side) X(untold) X(servers) X(within) \
-                     X(linger)                                                          \
-    /* namespace */  X(dirs) X(list)                                                    \
-    /* publish */    X(catch_up) X(shared) X(orphan) X(late) X(produce) X(node_files)   \
+    /* core */       X(storage) X(answers) X(gather)                                      \
+    /* membership */ X(links) X(session) X(unreachable) X(partition) X(untold) X(servers) X(nested) \
+                     X(exit_barrier)                                                          \
+    /* namespace */  X(directories) X(list)                                                    \
+    /* publish */    X(journal_retry) X(shared) X(held_open) X(late_name) X(produce) X(node_files)   \
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_other) X(serve) X(transfer) X(consume) X(waits)            \
     /* coherence */  X(node_invalidate) X(restock) X(invalidate) X(revalidate)          \
                      X(lease) X(lease_ask)                                              \
-    /* recovery */   X(first_look) X(restore) X(adopt_gone) X(adopt_renames) X(adopt)   \
+    /* recovery */   X(startup_validation) X(restore) X(takeover_gone) X(takeover_renames) X(takeover)   \
     /* inspect */    X(dump)
 /* clang-format on */
 

@@ -85,7 +85,7 @@ struct peer *peer_create(const struct member_params *params)
 void peer_destroy(struct peer *peer)
 {
     if (peer->wrecked) {
-        wreck_keep(peer);
+        aborted_keep(peer);
         return;
     }
     pthread_mutex_destroy(&peer->lock);
@@ -284,41 +284,40 @@ static int line_open(struct peer *peer)
     return peer->line ? 0 : -1;
 }
 
-static int side_open(const struct member *member, struct member_side *side,
-                     const char *path)
+static int dmd_open(const struct member *member, struct member_dmd *dmd, const char *path)
 {
     if (!path)
         return 0;
-    if (!(side->dir = store_dir_create(path)))
+    if (!(dmd->dir = store_dir_create(path)))
         return -1;
     if (member->config->shared_storage >= 0)
-        store_dir_set_shared(side->dir, member->config->shared_storage != 0);
-    return (side->marks = store_marks_create(side->dir)) ? 0 : -1;
+        store_dir_set_shared(dmd->dir, member->config->shared_storage != 0);
+    return (dmd->marks = store_marks_create(dmd->dir)) ? 0 : -1;
 }
 
-static int sides_open(struct member *member)
+static int guest_dirs_open(struct member *member)
 {
     const struct engine_config *config = member->config;
-    struct member_side *consumer = &member->side[ENGINE_CONSUMER];
-    struct member_side *producer = &member->side[ENGINE_PRODUCER];
+    struct member_dmd *consumer = &member->dmd[ENGINE_CONSUMER];
+    struct member_dmd *producer = &member->dmd[ENGINE_PRODUCER];
 
-    if (side_open(member, consumer, config->path_consumer) < 0)
+    if (dmd_open(member, consumer, config->path_consumer) < 0)
         return -1;
     if (config->path_consumer && config->path_producer &&
         strcmp(config->path_consumer, config->path_producer) == 0) {
         *producer = *consumer;
         return 0;
     }
-    return side_open(member, producer, config->path_producer);
+    return dmd_open(member, producer, config->path_producer);
 }
 
-static void sides_close(struct member *member)
+static void guest_dirs_close(struct member *member)
 {
-    if (member->side[0].dir == member->side[1].dir)
-        member->side[1] = (struct member_side){0};
+    if (member->dmd[0].dir == member->dmd[1].dir)
+        member->dmd[1] = (struct member_dmd){0};
     for (int s = 0; s < 2; s++) {
-        store_marks_destroy(member->side[s].marks);
-        store_dir_destroy(member->side[s].dir);
+        store_marks_destroy(member->dmd[s].marks);
+        store_dir_destroy(member->dmd[s].dir);
     }
 }
 
@@ -360,7 +359,7 @@ static int start(struct peer *peer)
     return (member->loop = net_loop_create()) &&
                    (member->io = engine_iopool_create(member->loop, IO_THREADS,
                                                       member->thread_enter)) &&
-                   sides_open(member) == 0 && line_open(peer) == 0
+                   guest_dirs_open(member) == 0 && line_open(peer) == 0
                ? 0
                : -1;
 }
@@ -410,7 +409,7 @@ static void teardown(struct peer *peer)
         return;
     }
     serve_stop(member);
-    sides_close(member);
+    guest_dirs_close(member);
     net_loop_destroy(member->loop);
 }
 
@@ -457,7 +456,7 @@ static void *run_main(void *arg)
         peer->rc = -1;
         return NULL;
     }
-    member_sides_drop_stdio(member);
+    storage_drop_stdio(member);
     peer->table_ready();
     if (boot_abort_catch(live, peer) < 0) { /* the broken line tells the member */
         not_running(peer);
@@ -465,7 +464,7 @@ static void *run_main(void *arg)
             "UCX has found a fault in itself: this process is a guest of its member again");
         peer->wrecked = true;
         peer->rc = -1;
-        wreck_leave(member, false);
+        aborted_leave(member, false);
         return NULL;
     }
     not_running(peer);

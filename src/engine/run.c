@@ -72,7 +72,7 @@ static void member_destroy(struct member *member)
     struct member_run *run = run_of(member);
 
     if (run->wrecked) {
-        wreck_keep(run);
+        aborted_keep(run);
         return;
     }
     pthread_mutex_destroy(&run->lock);
@@ -118,7 +118,7 @@ static void pmix_committed(void *arg, int status)
     if (member->job->nranks <= PREFETCH_RANKS) {
         for (uint32_t r = 0; r < member->job->nranks; r++) {
             if (r != member->self.rank)
-                absent_ask(member, r);
+                unjoined_ask(member, r);
         }
         boot_pmix_release(member->pmix);
     }
@@ -131,7 +131,7 @@ static void pmix_committed(void *arg, int status)
 static void introduce(struct member *member, uint32_t rank)
 {
     if (member->self.incarnation > 0 && member->job->nranks <= PREFETCH_RANKS)
-        lost_prove(member, rank);
+        unreachable_prove(member, rank);
 }
 
 static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
@@ -143,7 +143,7 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bo
     if (!member->worker)
         return;
     if (error) {
-        absent_unanswered(member, rank, error);
+        unjoined_unanswered(member, rank, error);
         return;
     }
     if (!(peer = malloc(sizeof(*peer))))
@@ -162,12 +162,12 @@ static void pmix_blob(void *arg, uint32_t rank, const void *blob, size_t len, bo
     } else { /* worker_peer_up() has come, unless it is one that we know to be dead */
         introduce(member, rank);
         if (kept && !net_worker_heard_at(member->worker, rank)) {
-            lost_kept(member, rank, true);
-            side_joined_anew(member);
+            unreachable_kept(member, rank, true);
+            partition_joined_anew(member);
         }
     }
     if (!kept) /* the newest, though it may be lost already */
-        lost_kept(member, rank, false);
+        unreachable_kept(member, rank, false);
     free(peer);
 }
 
@@ -252,9 +252,9 @@ static int member_start(struct member *member)
         return -1;
     if (member->config->session_dir)
         return request_start(member) < 0 ? -1 : member_session_start(member);
-    if (member_sides_open(member) < 0)
+    if (storage_open(member) < 0)
         return -1;
-    member_sides_describe(member);
+    storage_describe(member);
     if (request_start(member) < 0)
         return -1;
     /* It is because the program may use PMIx, too, in a copy that ours does not see: a
@@ -264,7 +264,7 @@ static int member_start(struct member *member)
     member->pmix = boot_pmix_create(
         member->loop, member->identity,
         member->config->kvs_namespace ? member->config->kvs_namespace : prefix,
-        seconds_ns(member->config->join_timeout), absent_patience(member), &pmix_ops,
+        seconds_ns(member->config->join_timeout), unjoined_patience(member), &pmix_ops,
         member);
     return member->pmix ? 0 : -1;
 }
@@ -310,8 +310,8 @@ static void member_teardown(struct member *member)
     boot_wave_destroy(member->wave);
     if (member->dht_timer)
         net_timer_destroy(member->dht_timer);
-    catch_up_stop(member);
-    member_sides_close(member);
+    journal_retry_stop(member);
+    storage_close(member);
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)
         close(member->claim_fd);
@@ -380,7 +380,7 @@ static int table_get(struct member *member)
         boot_claim_shut(member->claim_fd);
         member->claim_fd = -1;
     } else {
-        member_sides_drop_stdio(member);
+        storage_drop_stdio(member);
     }
     run->table_ready();
     return rc;
@@ -413,7 +413,7 @@ static void wrecked(struct member *member)
     stats_log(member);
     if (!run->followed)
         run->tell_lost(); /* before anybody is refused */
-    wreck_leave(member, run->followed);
+    aborted_leave(member, run->followed);
 }
 
 static void run_here(struct member *member)

@@ -60,10 +60,10 @@ enum net_msg_type {
                      on (0, 0: at the start); flags, blob: NET_LIST_LIKE -> any member */
     NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*); flags NET_LIST_MORE, then
                               offset,    length for the next LIST */
-    NET_MSG_GUEST_CHANGED, /* upath, flags = side */
+    NET_MSG_GUEST_CHANGED, /* upath, flags = role */
     NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
     NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */
-    /* upath, flags = side, length = mark, offset = a descriptor of the file in the asker:
+    /* upath, flags = role, length = mark, offset = a descriptor of the file in the asker:
      * another process holds a description that the asker has closed -> DONE when that is
      * somebody's who will settle it, or when it was settled */
     NET_MSG_GUEST_WATCH,
@@ -156,7 +156,7 @@ enum net_msg_type {
 #define NET_WRITING_FORGET    5u /* the ASK of this id; no reply */
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
-#define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_side */
+#define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 /* GET: answer it yourself, with no REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u

@@ -33,13 +33,13 @@
  * error. */
 static int tell(const struct wrapper_path *where)
 {
-    enum engine_side side = wrapper_path_side(where);
+    enum engine_role role = wrapper_path_role(where);
     const struct engine_ops *ops;
     int saved = errno, rc;
 
-    if (!*where->upath[side] || !wrapper_mine() || !(ops = wrapper_engine()))
+    if (!*where->upath[role] || !wrapper_mine() || !(ops = wrapper_engine()))
         return 0;
-    rc = ENGINE_CALL(ops->changed(side, where->upath[side]));
+    rc = ENGINE_CALL(ops->changed(role, where->upath[role]));
     if (rc == 0)
         errno = saved;
     return rc;

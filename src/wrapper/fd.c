@@ -45,7 +45,7 @@ struct wrapper_desc {
     _Atomic bool mapped; /* by this process, in a way that is not followed */
     _Atomic bool shared; /* a fork may have given it to another process */
     _Atomic bool kept;   /* scratch of exec_begin */
-    enum engine_side side;
+    enum engine_role role;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;
     ino_t ino;
@@ -138,7 +138,7 @@ static void set_entry(int fd, struct wrapper_desc *desc)
         desc_drop(desc_of(old), -1, NULL, NULL); /* was closed behind our back */
 }
 
-static int add(int fd, engine_token token, enum engine_side side, const struct stat *st)
+static int add(int fd, engine_token token, enum engine_role role, const struct stat *st)
 {
     struct wrapper_desc *desc = (unsigned)fd < WRAPPER_FD_MAX ? desc_get_free() : NULL;
 
@@ -154,21 +154,21 @@ static int add(int fd, engine_token token, enum engine_side side, const struct s
     atomic_store(&desc->mapped, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
-    desc->side = side;
+    desc->role = role;
     desc->dev = st->st_dev;
     desc->ino = st->st_ino;
     set_entry(fd, desc);
     return 0;
 }
 
-int wrapper_fd_add(int fd, engine_token token, enum engine_side side)
+int wrapper_fd_add(int fd, engine_token token, enum engine_role role)
 {
     struct stat st;
 
-    return fstat(fd, &st) < 0 ? -1 : add(fd, token, side, &st);
+    return fstat(fd, &st) < 0 ? -1 : add(fd, token, role, &st);
 }
 
-int wrapper_fd_adopt(int fd, engine_token token, enum engine_side side)
+int wrapper_fd_adopt(int fd, engine_token token, enum engine_role role)
 {
     int high = atomic_load(&fd_high);
 
@@ -177,7 +177,7 @@ int wrapper_fd_adopt(int fd, engine_token token, enum engine_side side)
         if (desc && atomic_load(&desc->token) == token)
             return wrapper_fd_give(wrapper_fd_hold(i), fd) < 0 ? -1 : 0;
     }
-    return wrapper_fd_add(fd, token, side);
+    return wrapper_fd_add(fd, token, role);
 }
 
 struct wrapper_desc *wrapper_fd_hold(int fd)
@@ -403,7 +403,7 @@ static void resume(int fd, void *arg)
     const struct engine_ops *ops = arg;
 
     if (desc && !atomic_load(&desc->token) && is_same_file(desc, fd))
-        atomic_store(&desc->token, ENGINE_CALL(ops->write_inherited(desc->side, fd)));
+        atomic_store(&desc->token, ENGINE_CALL(ops->write_inherited(desc->role, fd)));
 }
 
 void wrapper_fd_exec_failed(void)

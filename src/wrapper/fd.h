@@ -33,10 +33,10 @@ static inline bool wrapper_fd_marked(int fd)
 }
 /* fd is the first descriptor of a new description. 0, or -1 EMFILE: beyond the table; the
  * token was not taken. */
-int wrapper_fd_add(int fd, engine_token token, enum engine_side side);
+int wrapper_fd_add(int fd, engine_token token, enum engine_role role);
 /* The same for a descriptor that was inherited: descriptors with one token share a
  * description. */
-int wrapper_fd_adopt(int fd, engine_token token, enum engine_side side);
+int wrapper_fd_adopt(int fd, engine_token token, enum engine_role role);
 
 /* For dup: keep fd's description while the real call runs (NULL: not tracked), then give it
  * to the new descriptor (new_fd < 0: the call failed, nobody gets it). */

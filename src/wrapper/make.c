@@ -136,7 +136,7 @@ static int after_make(int rc, const struct wrapper_name *name, enum made made)
     if (made == MADE_FILE)
         return wrapper_name_tell(ops, NULL, name, NULL);
     rc = ENGINE_CALL(
-        ops->changed(wrapper_path_side(&name->where), wrapper_path_upath(&name->where)));
+        ops->changed(wrapper_path_role(&name->where), wrapper_path_upath(&name->where)));
     if (rc == 0)
         errno = saved;
     return rc;

@@ -74,7 +74,7 @@ static int look_up(const struct engine_ops *ops, const struct wrapper_name *name
                    struct stat *st)
 {
     return ENGINE_CALL(
-        ops->lookup(wrapper_path_side(&name->where), wrapper_path_upath(&name->where), st));
+        ops->lookup(wrapper_path_role(&name->where), wrapper_path_upath(&name->where), st));
 }
 
 /* Published, and not here: what must not exist does. -1 EEXIST, or 0. */
@@ -122,7 +122,7 @@ static int check_parent(struct wrapper_name *name)
 static int check_empty(const struct engine_ops *ops, struct wrapper_name *name)
 {
     int saved = errno;
-    int rc = ENGINE_CALL(ops->list(wrapper_path_side(&name->where),
+    int rc = ENGINE_CALL(ops->list(wrapper_path_role(&name->where),
                                    wrapper_path_upath(&name->where), stop_at_first, NULL));
 
     errno = saved;
@@ -160,25 +160,25 @@ static bool ends_in_dots(const char *path)
 
 /* --- rename --------------------------------------------------------------------------- */
 
-/* One side at a time: with two directories a name may move from one to the other. */
+/* One role at a time: with two directories a name may move from one to the other. */
 int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *from,
                       const struct wrapper_name *to, struct engine_renaming *renaming)
 {
     const char *from_upath =
         from && from->managed ? wrapper_path_upath(&from->where) : NULL;
     const char *to_upath = to->managed ? wrapper_path_upath(&to->where) : NULL;
-    enum engine_side from_side =
-        from_upath ? wrapper_path_side(&from->where) : ENGINE_PRODUCER;
-    enum engine_side to_side = to_upath ? wrapper_path_side(&to->where) : ENGINE_PRODUCER;
+    enum engine_role from_role =
+        from_upath ? wrapper_path_role(&from->where) : ENGINE_PRODUCER;
+    enum engine_role to_role = to_upath ? wrapper_path_role(&to->where) : ENGINE_PRODUCER;
     int saved = errno, rc = 0;
 
-    if (from_upath && to_upath && from_side == to_side) {
-        rc = ENGINE_CALL(ops->renamed(from_side, from_upath, to_upath, renaming));
+    if (from_upath && to_upath && from_role == to_role) {
+        rc = ENGINE_CALL(ops->renamed(from_role, from_upath, to_upath, renaming));
     } else {
         if (to_upath)
-            rc = ENGINE_CALL(ops->renamed(to_side, NULL, to_upath, renaming));
+            rc = ENGINE_CALL(ops->renamed(to_role, NULL, to_upath, renaming));
         if (from_upath &&
-            ENGINE_CALL(ops->renamed(from_side, from_upath, NULL, renaming)) < 0)
+            ENGINE_CALL(ops->renamed(from_role, from_upath, NULL, renaming)) < 0)
             rc = -1;
     }
     if (rc == 0)
@@ -186,7 +186,7 @@ int wrapper_name_tell(const struct engine_ops *ops, const struct wrapper_name *f
     return rc;
 }
 
-/* As wrapper_name_tell(): one side at a time. */
+/* As wrapper_name_tell(): one role at a time. */
 void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_name *from,
                          const struct wrapper_name *to, const struct wrapper_name *source,
                          bool follow)
@@ -203,16 +203,16 @@ void wrapper_name_intend(struct engine_renaming *renaming, const struct wrapper_
             0)
         goto out;
     if (from_upath && to_upath &&
-        wrapper_path_side(&from->where) == wrapper_path_side(&to->where)) {
-        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&to->where), from_upath, to_upath,
+        wrapper_path_role(&from->where) == wrapper_path_role(&to->where)) {
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_role(&to->where), from_upath, to_upath,
                                        st.st_ino, renaming));
         goto out;
     }
     if (to_upath)
-        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&to->where), NULL, to_upath,
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_role(&to->where), NULL, to_upath,
                                        st.st_ino, renaming));
     if (from_upath)
-        ENGINE_CALL_VOID(ops->renaming(wrapper_path_side(&from->where), from_upath, NULL,
+        ENGINE_CALL_VOID(ops->renaming(wrapper_path_role(&from->where), from_upath, NULL,
                                        st.st_ino, renaming));
 out:
     errno = saved;
@@ -398,7 +398,7 @@ static int tell_unlinked(const struct engine_ops *ops, const struct wrapper_name
 
     if (rc == 0)
         DYAD_CRASH_POINT("unlink-done");
-    told = ENGINE_CALL(ops->unlinked(wrapper_path_side(&name->where),
+    told = ENGINE_CALL(ops->unlinked(wrapper_path_role(&name->where),
                                      wrapper_path_upath(&name->where), rc == 0, renaming));
 
     if (rc == 0 && told < 0 && errno == ENOENT)

@@ -75,12 +75,12 @@ int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener 
 /* The empty file that an open for reading made: no close of a writer will publish it. */
 static int tell_made(const struct engine_ops *ops, const struct wrapper_path *where)
 {
-    enum engine_side side = wrapper_path_side(where);
+    enum engine_role role = wrapper_path_role(where);
     int saved = errno, rc;
 
-    if (!where->upath[side]) /* a link led out of the managed directory */
+    if (!where->upath[role]) /* a link led out of the managed directory */
         return 0;
-    rc = ENGINE_CALL(ops->renamed(side, NULL, where->upath[side], NULL));
+    rc = ENGINE_CALL(ops->renamed(role, NULL, where->upath[role], NULL));
     if (rc == 0)
         errno = saved;
     return rc;

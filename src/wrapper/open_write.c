@@ -46,7 +46,7 @@ static int open_tracked(const struct engine_ops *ops, const struct wrapper_opene
                         engine_token token)
 {
     const struct wrapper_path *where = opener->where;
-    enum engine_side side = wrapper_path_side(where);
+    enum engine_role role = wrapper_path_role(where);
     int fd, error;
 
     pthread_cleanup_push(open_cancelled, &token);
@@ -64,7 +64,7 @@ static int open_tracked(const struct engine_ops *ops, const struct wrapper_opene
         errno = error;
         return -1;
     }
-    if (token && wrapper_fd_add(fd, token, side) < 0) {
+    if (token && wrapper_fd_add(fd, token, role) < 0) {
         opener->undo(opener->arg, fd);
         untracked(ops, token);
         errno = EMFILE;
@@ -102,11 +102,11 @@ static bool may_block(const struct wrapper_opener *opener)
 static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener,
                        bool waits)
 {
-    enum engine_side side = wrapper_path_side(opener->where);
+    enum engine_role role = wrapper_path_role(opener->where);
     engine_token token = 0;
     int saved = errno, fd;
 
-    if (ENGINE_CALL(ops->write_begin(side, opener->where->upath[side], opener->flags, waits,
+    if (ENGINE_CALL(ops->write_begin(role, opener->where->upath[role], opener->flags, waits,
                                      &token)) < 0)
         return -1;
     fd = may_block(opener) ? open_tracked(ops, opener, token)
@@ -174,15 +174,15 @@ int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener
 void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
 {
     const struct engine_ops *ops = wrapper_engine();
-    enum engine_side side = wrapper_path_side(where);
+    enum engine_role role = wrapper_path_role(where);
     engine_token token = 0;
     int saved = errno;
 
     if (ops && ENGINE_CALL(
-                   ops->write_begin(side, where->upath[side], flags, false, &token)) == 0) {
+                   ops->write_begin(role, where->upath[role], flags, false, &token)) == 0) {
         wrapper_gate_enter();
         ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
-        if (token && wrapper_fd_add(fd, token, side) < 0)
+        if (token && wrapper_fd_add(fd, token, role) < 0)
             untracked(ops, token);
         wrapper_gate_leave();
     }

@@ -179,18 +179,18 @@ static bool find_absolute(const char *path, struct wrapper_path *where)
 {
     struct walk w = {.keep = true};
     const char *rest;
-    int side;
+    int role;
 
     if (is_magic(path)) {
         w.keep = false;
         w.follow = (where->how & WRAPPER_PATH_FOLLOW) != 0;
-    } else if ((rest = below_as_text(path, strlen(path), &side))) {
+    } else if ((rest = below_as_text(path, strlen(path), &role))) {
         /* The prefix need not be walked. */
         w.keep = false;
-        memcpy(where->text, wrapper_path_managed[side].text,
-               wrapper_path_managed[side].len + 1);
+        memcpy(where->text, wrapper_path_managed[role].text,
+               wrapper_path_managed[role].len + 1);
         return find_walking(
-            where, wrapper_path_managed[side].len == 1 ? 0 : wrapper_path_managed[side].len,
+            where, wrapper_path_managed[role].len == 1 ? 0 : wrapper_path_managed[role].len,
             rest, &w);
     } else if (is_elsewhere(AT_FDCWD, 0, PLACE_ABOVE, path, where)) {
         return false;
@@ -292,15 +292,15 @@ static bool find_managed(const char *path, struct wrapper_path *where)
 
     if (syscall(SYS_newfstatat, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return false;
-    for (int side = 0; side < 2; side++) {
+    for (int role = 0; role < 2; role++) {
         struct walk w = {0};
-        if (!wrapper_path_managed[side].len)
+        if (!wrapper_path_managed[role].len)
             continue;
-        memcpy(where->text, wrapper_path_managed[side].text,
-               wrapper_path_managed[side].len + 1);
+        memcpy(where->text, wrapper_path_managed[role].text,
+               wrapper_path_managed[role].len + 1);
         if (find_walking(
                 where,
-                wrapper_path_managed[side].len == 1 ? 0 : wrapper_path_managed[side].len,
+                wrapper_path_managed[role].len == 1 ? 0 : wrapper_path_managed[role].len,
                 path, &w)) {
             where->moved = true;
             return true;
@@ -315,13 +315,13 @@ bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how)
 {
     struct lengths len;
     uint64_t word, seed;
-    int side;
+    int role;
 
     if (wrapper_bad_pointer(path) || !path[0])
         return true;
     len = measure(path);
     if (path[0] == '/')
-        return !below_as_text(path, len.all, &side) && !is_magic(path) &&
+        return !below_as_text(path, len.all, &role) && !is_magic(path) &&
                is_known(0, PLACE_ABOVE, path, len, how);
     if (dirfd == AT_FDCWD) {
         word = wrapper_path_relative ? 0 : atomic_load(&wrapper_path_cwd);
@@ -389,7 +389,7 @@ bool wrapper_path_ends_in_directory(const char *path)
 
 enum wrapper_path_again wrapper_path_again(struct wrapper_path *where)
 {
-    enum engine_side side = wrapper_path_side(where);
+    enum engine_role role = wrapper_path_role(where);
     size_t len = strlen(where->text);
     uint64_t before = hash(0, where->text, len);
     struct walk w = {0};
@@ -397,8 +397,8 @@ enum wrapper_path_again wrapper_path_again(struct wrapper_path *where)
     bool found;
 
     found = find_walking(
-        where, wrapper_path_managed[side].len == 1 ? 0 : wrapper_path_managed[side].len,
-        where->upath[side], &w);
+        where, wrapper_path_managed[role].len == 1 ? 0 : wrapper_path_managed[role].len,
+        where->upath[role], &w);
     errno = saved;
     if (!found)
         return WRAPPER_PATH_GONE;

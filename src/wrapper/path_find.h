@@ -34,7 +34,7 @@ enum wrapper_path_how {
 };
 
 struct wrapper_path {
-    /* Path below the directory of each side, or NULL: not below that one. One is not NULL.
+    /* Path below the directory of each role, or NULL: not below that one. One is not NULL.
      */
     const char *upath[2];
     /* What to give the real call in place of (dirfd, path); set only if `moved`: with
@@ -107,14 +107,14 @@ void wrapper_path_fds_changed(unsigned first, unsigned last);
  * directories lead is void. */
 void wrapper_path_changed(void);
 
-/* The side on which a file is written, renamed or removed. */
-static inline enum engine_side wrapper_path_side(const struct wrapper_path *where)
+/* The role on which a file is written, renamed or removed. */
+static inline enum engine_role wrapper_path_role(const struct wrapper_path *where)
 {
     return where->upath[ENGINE_PRODUCER] ? ENGINE_PRODUCER : ENGINE_CONSUMER;
 }
 static inline const char *wrapper_path_upath(const struct wrapper_path *where)
 {
-    return where->upath[wrapper_path_side(where)];
+    return where->upath[wrapper_path_role(where)];
 }
 
 #endif

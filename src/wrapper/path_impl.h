@@ -32,12 +32,12 @@ struct prefix {
     char text[PATH_MAX];
 };
 
-/* By side: its physical name; and as in the variable, normalised. */
+/* By role: its physical name; and as in the variable, normalised. */
 extern struct prefix wrapper_path_managed[2], wrapper_path_given[2];
 /* Their names, physical and as in the variables, that differ: nearly always one. */
 struct prefix_form {
     const struct prefix *prefix;
-    int side;
+    int role;
 };
 extern struct prefix_form wrapper_path_forms[4];
 extern unsigned wrapper_path_nforms;
@@ -48,8 +48,8 @@ extern atomic_bool wrapper_path_forgotten; /* wrapper_path_forget() */
 bool wrapper_path_match(struct wrapper_path *where);
 /* dir[len], physical, "" for the root. */
 enum place wrapper_path_place(const char *dir, size_t len);
-/* wrapper_path_managed[side] was set: note its file system. */
-void wrapper_path_set_device(int side);
+/* wrapper_path_managed[role] was set: note its file system. */
+void wrapper_path_set_device(int role);
 
 /* --- path_known.c --- */
 
@@ -157,14 +157,14 @@ static inline const char *below(const struct prefix *prefix, const char *path, s
 }
 
 /* What of an absolute path is below a prefix as text, in its configured or its physical
- * form; *side is whose. It may still lead out again. */
-static inline const char *below_as_text(const char *path, size_t len, int *side)
+ * form; *role is whose. It may still lead out again. */
+static inline const char *below_as_text(const char *path, size_t len, int *role)
 {
     const char *rest;
 
     for (unsigned i = 0; i < wrapper_path_nforms; i++)
         if ((rest = below(wrapper_path_forms[i].prefix, path, len))) {
-            *side = wrapper_path_forms[i].side;
+            *role = wrapper_path_forms[i].role;
             return rest;
         }
     return NULL;

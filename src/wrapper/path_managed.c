@@ -25,12 +25,12 @@ bool wrapper_path_match(struct wrapper_path *where)
 {
     size_t len = strlen(where->text);
 
-    for (int side = 0; side < 2; side++) {
-        const char *upath = below(&wrapper_path_managed[side], where->text, len);
+    for (int role = 0; role < 2; role++) {
+        const char *upath = below(&wrapper_path_managed[role], where->text, len);
         if (upath &&
             (util_path_is_control(upath) || (!*upath && !(where->how & WRAPPER_PATH_DIR))))
             upath = NULL;
-        where->upath[side] = upath;
+        where->upath[role] = upath;
     }
     return where->upath[0] || where->upath[1];
 }
@@ -39,8 +39,8 @@ enum place wrapper_path_place(const char *dir, size_t len)
 {
     enum place place = PLACE_FAR;
 
-    for (int side = 0; side < 2; side++) {
-        const struct prefix *prefix = &wrapper_path_managed[side];
+    for (int role = 0; role < 2; role++) {
+        const struct prefix *prefix = &wrapper_path_managed[role];
         if (prefix->len == 0)
             continue;
         if (prefix->len == 1 ||
@@ -61,22 +61,22 @@ static struct {
     dev_t dev;
 } device[2];
 
-void wrapper_path_set_device(int side)
+void wrapper_path_set_device(int role)
 {
     struct stat st;
 
-    device[side].known =
-        wrapper_path_managed[side].len &&
-        syscall(SYS_newfstatat, AT_FDCWD, wrapper_path_managed[side].text, &st, 0) == 0;
-    if (device[side].known)
-        device[side].dev = st.st_dev;
+    device[role].known =
+        wrapper_path_managed[role].len &&
+        syscall(SYS_newfstatat, AT_FDCWD, wrapper_path_managed[role].text, &st, 0) == 0;
+    if (device[role].known)
+        device[role].dev = st.st_dev;
 }
 
 bool wrapper_path_on_device(dev_t dev)
 {
-    for (int side = 0; side < 2; side++)
-        if (wrapper_path_managed[side].len &&
-            (!device[side].known || device[side].dev == dev))
+    for (int role = 0; role < 2; role++)
+        if (wrapper_path_managed[role].len &&
+            (!device[role].known || device[role].dev == dev))
             return true;
     return false;
 }

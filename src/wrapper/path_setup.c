@@ -40,7 +40,7 @@ static void set_prefix(struct prefix *as_given, struct prefix *physical, const c
     memcpy(physical->text, where.text, physical->len + 1);
 }
 
-static void add_form(const struct prefix *prefix, int side)
+static void add_form(const struct prefix *prefix, int role)
 {
     for (unsigned i = 0; i < wrapper_path_nforms; i++)
         if (wrapper_path_forms[i].prefix->len == prefix->len &&
@@ -48,7 +48,7 @@ static void add_form(const struct prefix *prefix, int side)
             return;
     if (prefix->len) {
         wrapper_path_forms[wrapper_path_nforms].prefix = prefix;
-        wrapper_path_forms[wrapper_path_nforms++].side = side;
+        wrapper_path_forms[wrapper_path_nforms++].role = role;
     }
 }
 
@@ -60,17 +60,17 @@ bool wrapper_path_setup(char *const env[])
     bool any = false;
 
     wrapper_path_nforms = 0;
-    for (int side = 0; side < 2; side++) {
-        const char *path = util_env_get(env, name[side]);
+    for (int role = 0; role < 2; role++) {
+        const char *path = util_env_get(env, name[role]);
         if (!path || !*path)
             path = both;
         if (!path || !*path)
             continue;
-        set_prefix(&wrapper_path_given[side], &wrapper_path_managed[side], path);
-        wrapper_path_set_device(side);
-        add_form(&wrapper_path_managed[side], side);
-        add_form(&wrapper_path_given[side], side);
-        any = any || wrapper_path_given[side].len;
+        set_prefix(&wrapper_path_given[role], &wrapper_path_managed[role], path);
+        wrapper_path_set_device(role);
+        add_form(&wrapper_path_managed[role], role);
+        add_form(&wrapper_path_given[role], role);
+        any = any || wrapper_path_given[role].len;
     }
     wrapper_path_relative = flag && (!strcmp(flag, "1") || !strcasecmp(flag, "on") ||
                                      !strcasecmp(flag, "true") || !strcasecmp(flag, "yes"));

@@ -230,9 +230,9 @@ static void take_inherited(int fd, void *arg)
         !wrapper_path_find_fd(fd, &where))
         return;
     ops = wrapper_engine();
-    token = ops ? ENGINE_CALL(ops->write_inherited(wrapper_path_side(&where), fd)) : 0;
+    token = ops ? ENGINE_CALL(ops->write_inherited(wrapper_path_role(&where), fd)) : 0;
     if (token)
-        wrapper_fd_adopt(fd, token, wrapper_path_side(&where));
+        wrapper_fd_adopt(fd, token, wrapper_path_role(&where));
 }
 
 /* main's environment with what its children need, also those that libc starts by itself

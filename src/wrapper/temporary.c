@@ -112,7 +112,7 @@ char *wrapped_mkdtemp(char *name)
         return made;
     /* The directory is there: what cannot be told of it now is told with its first file. */
     ENGINE_CALL(
-        ops->changed(wrapper_path_side(&kept.where), wrapper_path_upath(&kept.where)));
+        ops->changed(wrapper_path_role(&kept.where), wrapper_path_upath(&kept.where)));
     errno = saved;
     return made;
 }

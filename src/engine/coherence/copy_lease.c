@@ -52,7 +52,7 @@ static struct lease *of(const struct member *member)
 
 static void tell(struct lease *lease, uint64_t until)
 {
-    struct store_marks *marks = lease->member->side[ENGINE_CONSUMER].marks;
+    struct store_marks *marks = lease->member->dmd[ENGINE_CONSUMER].marks;
 
     lease->until = until;
     if (marks)
@@ -70,7 +70,7 @@ bool lease_is_on(const struct member *member)
 static bool may_be_renewed(struct member *member)
 {
     return (member->state == MEMBER_JOINED || member->state == MEMBER_EXITING) &&
-           dht_node_is_bigger_side(member->dht) && !revalidate_pending(member) &&
+           dht_node_is_majority(member->dht) && !revalidate_pending(member) &&
            !invalidate_pending(member, NULL);
 }
 
@@ -110,7 +110,7 @@ static void update(struct lease *lease, uint64_t now)
 static bool is_wanted(struct lease *lease, uint64_t now)
 {
     const struct member *member = lease->member;
-    struct store_marks *marks = member->side[ENGINE_CONSUMER].marks;
+    struct store_marks *marks = member->dmd[ENGINE_CONSUMER].marks;
 
     if (marks && store_lease_wanted(marks, member->line)) {
         lease->wanted_at = now;

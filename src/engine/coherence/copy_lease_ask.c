@@ -5,7 +5,7 @@
  * (client_look.c). What is our own record decides at once: what was published here is ours
  * to read, a copy is covered by our lease or its homes are asked whether they know of a
  * newer version (DHT_LOOKUP_SURE). All of them must say so that are not lost, and this must
- * be the bigger side: a home that is merely silent may be beyond a cut with who publishes.
+ * be the bigger dmd: a home that is merely silent may be beyond a cut with who publishes.
  * What is newer removes the copy, and the open goes on to fetch that.
  *
  * What we have no record of another member of this node may have fetched, if its lease is
@@ -53,7 +53,7 @@ struct lease_job {
     struct engine_io io;
     struct member *member;
     struct lease_wait *wait; /* NULL: nobody's any more */
-    const struct member_side *side;
+    const struct member_dmd *dmd;
     struct store_marks *marks;
     char name[512]; /* of our journal; what begins with as much of it is our session's */
     size_t prefix_len;
@@ -164,10 +164,10 @@ static void looks_up(struct lease_wait *wait)
 /* Is no lease over of those that others of this node have? */
 static bool others_leases_hold(const struct member *member)
 {
-    const struct store_marks *marks = member->side[ENGINE_CONSUMER].marks;
+    const struct store_marks *marks = member->dmd[ENGINE_CONSUMER].marks;
 
-    return store_lease_holds(marks, member_sides_rank(member), member->line,
-                             util_clock_now(), 0);
+    return store_lease_holds(marks, storage_rank(member), member->line, util_clock_now(),
+                             0);
 }
 
 /* It is asked to renew its lease, if that is over. An answer is not waited for. */
@@ -183,8 +183,8 @@ static int tell_one(const char *name, void *arg)
     int fd, n;
 
     if (strcmp(name, job->name) == 0 ||
-        store_journal_read_label(job->side->dir, name, label) < 0 ||
-        !member_sides_label_read(label, &address, &address_len) ||
+        store_journal_read_label(job->dmd->dir, name, label) < 0 ||
+        !storage_label_read(label, &address, &address_len) ||
         !store_lease_is_out(job->marks, store_looked_rank(&address, address_len),
                             util_clock_now()) ||
         (n = net_msg_encode(&ping, frame + 4, sizeof(frame) - 4)) < 0 ||
@@ -204,7 +204,7 @@ static void tell_work(void *arg)
 
     memcpy(prefix, job->name, job->prefix_len);
     prefix[job->prefix_len] = '\0';
-    store_journal_list(job->side->dir, prefix, tell_one, job);
+    store_journal_list(job->dmd->dir, prefix, tell_one, job);
 }
 
 static void told(void *arg)
@@ -232,20 +232,20 @@ static void tell(struct lease_wait *wait)
     wait->asks = LEASE_NEIGHBOURS;
     job->member = member;
     job->wait = wait;
-    job->side = &member->side[ENGINE_CONSUMER];
-    job->marks = job->side->marks;
-    job->prefix_len = member_sides_journal_name(member, job->name, sizeof(job->name));
+    job->dmd = &member->dmd[ENGINE_CONSUMER];
+    job->marks = job->dmd->marks;
+    job->prefix_len = storage_journal_name(member, job->name, sizeof(job->name));
     DL_APPEND(of(member)->jobs, job);
     wait->job = job;
     engine_io_submit(member->io, &job->io, tell_work, told, job);
 }
 
-static void copy_found(struct node_file *file, struct member_side *side, uint32_t rank,
+static void copy_found(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                        const struct store_record *record)
 {
     struct lease_read *read = (struct lease_read *)file;
 
-    if (record->kind != STORE_RECORD_COPY || !local_file_still_there(side, record))
+    if (record->kind != STORE_RECORD_COPY || !local_file_still_there(dmd, record))
         return;
     read->found = true;
     read->version = record->entry.version;
@@ -332,18 +332,18 @@ static void tick(void *arg)
 void lease_wait(struct member *member, struct lease_wait *wait, const char *upath,
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg)
 {
-    const struct member_side *side = &member->side[ENGINE_CONSUMER];
+    const struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
     struct lease *lease = of(member);
     const struct store_record *record;
     uint64_t now, patience;
     bool removing;
 
-    if (!lease || !side->marks || !side->journal || member->state == MEMBER_LEAVING) {
+    if (!lease || !dmd->marks || !dmd->journal || member->state == MEMBER_LEAVING) {
         fn(arg, 0);
         return;
     }
     lease_want(member);
-    record = store_journal_find(side->journal, upath);
+    record = store_journal_find(dmd->journal, upath);
     removing = invalidate_pending(member, upath);
     if (!removing && (record ? record->kind != STORE_RECORD_COPY || lease_is_on(member)
                              : others_leases_hold(member))) {

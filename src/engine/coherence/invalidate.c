@@ -51,24 +51,24 @@ struct invalidate {
 };
 
 /* Only if nothing is in it: what somebody has put there since is his. */
-static void remove_directory(struct member_side *side, const char *upath)
+static void remove_directory(struct member_dmd *dmd, const char *upath)
 {
-    if (store_dir_rmdir(side->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
+    if (store_dir_rmdir(dmd->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
         errno != ENOENT && errno != ENOTDIR)
         log_warn("the removed directory \"%s\" stays below %s: %m", upath,
-                 store_dir_path(side->dir));
+                 store_dir_path(dmd->dir));
 }
 
 /* What is here must stay writable for us: see store/fetch.h. */
-static void change_directory(struct member_side *side, const char *upath, mode_t mode)
+static void change_directory(struct member_dmd *dmd, const char *upath, mode_t mode)
 {
-    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_DIRECTORY, 0);
+    int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_DIRECTORY, 0);
 
     if (fd < 0)
         return; /* removed meanwhile, or not to be read: it keeps what it has */
     if (fchmod(fd, (mode & 07777) | S_IRWXU) < 0)
         log_warn("the permissions of directory \"%s\" below %s cannot be changed: %m",
-                 upath, store_dir_path(side->dir));
+                 upath, store_dir_path(dmd->dir));
     close(fd);
 }
 
@@ -77,21 +77,21 @@ static void invalidate_work(void *arg)
     struct invalidate *inv = arg;
 
     for (int s = 0; s < 2; s++) {
-        struct member_side *side = &inv->member->side[s];
+        struct member_dmd *dmd = &inv->member->dmd[s];
         inv->record[s].entry.upath = inv->upath;
         if (inv->mode[s])
-            change_directory(side, inv->upath, inv->mode[s]);
+            change_directory(dmd, inv->upath, inv->mode[s]);
         if (inv->remove[s])
             DYAD_CRASH_POINT("invalidate-begin");
         if (inv->remove[s] && S_ISDIR(inv->record[s].entry.mode)) {
-            if (local_file_still_there(side, &inv->record[s]))
-                remove_directory(side, inv->upath);
+            if (local_file_still_there(dmd, &inv->record[s]))
+                remove_directory(dmd, inv->upath);
             continue;
         }
         /* Whoever has it open keeps the old bytes. A file that is not the one we recorded
          * is newer. */
         if (inv->remove[s])
-            inv->restock |= outdated_end(side, &inv->newer, &inv->record[s]);
+            inv->restock |= outdated_end(dmd, &inv->newer, &inv->record[s]);
         if (inv->remove[s])
             DYAD_CRASH_POINT("invalidate-removed");
     }
@@ -118,7 +118,7 @@ bool invalidate_pending(const struct member *member, const char *upath)
 void invalidate_forget(struct member *member, const char *upath)
 {
     for (int s = 0; s < 2; s++) {
-        struct store_journal *journal = member->side[s].journal;
+        struct store_journal *journal = member->dmd[s].journal;
         if (journal && !store_journal_find(journal, upath))
             store_journal_delete(journal, upath);
     }
@@ -136,7 +136,7 @@ static void invalidate_end(struct invalidate *inv)
             dht_node_stays(member->dht, inv->token);
         }
     } else if (restock_wants(member, inv->upath)) {
-        outdated_withdrawn(&member->side[ENGINE_CONSUMER], inv->upath);
+        outdated_withdrawn(&member->dmd[ENGINE_CONSUMER], inv->upath);
         restock_forget(member, inv->upath);
     }
     if (!invalidate_pending(member, inv->upath) && !restock_wants(member, inv->upath))
@@ -177,7 +177,7 @@ static void keep_directory(struct invalidate *inv, int s, const struct dyad_entr
 
     kept.kind = STORE_RECORD_COPY;
     kept.entry = *newer;
-    if (store_journal_put(inv->member->side[s].journal, &kept) < 0)
+    if (store_journal_put(inv->member->dmd[s].journal, &kept) < 0)
         log_error("this node's record of directory \"%s\" could not be written: %m",
                   newer->upath);
     if (inv->remove[s] && ((newer->mode ^ inv->record[s].entry.mode) & 07777))
@@ -189,10 +189,10 @@ static void publish_again(struct member *member, const char *upath)
 {
     for (int s = 1; s >= 0; s--) {
         const struct store_record *record;
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
+        if (member->dmd[s].journal &&
+            (record = store_journal_find(member->dmd[s].journal, upath)) &&
             record->kind == STORE_RECORD_ORIGINAL) {
-            produce_start(member, (enum engine_side)s, upath, 0, NULL, NULL);
+            produce_start(member, (enum engine_role)s, upath, 0, NULL, NULL);
             return;
         }
     }
@@ -206,16 +206,16 @@ static void publish_again(struct member *member, const char *upath)
 static bool is_written_over(const struct member *member, const struct dyad_entry *newer)
 {
     for (int s = 0; s < 2 && newer->state == DYAD_ENTRY_PUBLISHED; s++) {
-        const struct member_side *side = &member->side[s];
+        const struct member_dmd *dmd = &member->dmd[s];
         const struct store_record *record;
-        if (side->journal && dyad_storage_equal(newer->storage, store_dir_id(side->dir)) &&
-            (record = store_journal_find(side->journal, newer->upath)) &&
+        if (dmd->journal && dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)) &&
+            (record = store_journal_find(dmd->journal, newer->upath)) &&
             record->kind == STORE_RECORD_ORIGINAL && S_ISREG(record->entry.mode) &&
             dyad_version_cmp(&record->entry.version, &newer->version) < 0 &&
             (record->entry.size != newer->size ||
              record->entry.mtime_sec != newer->mtime_sec ||
              record->entry.mtime_nsec != newer->mtime_nsec) &&
-            local_file_still_there((struct member_side *)side, record))
+            local_file_still_there((struct member_dmd *)dmd, record))
             return true;
     }
     return false;
@@ -230,7 +230,7 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
               newer->upath);
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
-    dirs_forget(member, newer->upath);
+    directories_forget(member, newer->upath);
     /* The homes know of this rank only what an earlier member of it began to publish. */
     if ((newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) ||
         is_written_over(member, newer)) {
@@ -251,23 +251,23 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     inv->newer.upath = inv->upath;
     DL_APPEND(member->invalidates, inv);
     for (int s = 0; s < 2; s++) {
-        struct member_side *side = &member->side[s];
+        struct member_dmd *dmd = &member->dmd[s];
         const struct store_record *record;
-        if (!side->journal || !(record = store_journal_find(side->journal, newer->upath)) ||
+        if (!dmd->journal || !(record = store_journal_find(dmd->journal, newer->upath)) ||
             dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
             continue;
         inv->record[s] = *record;
         /* The new version may lie in this very storage: then the name is its own now. */
         inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
-                         !dyad_storage_equal(newer->storage, store_dir_id(side->dir));
+                         !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir));
         if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
             S_ISDIR(newer->mode))
             keep_directory(inv, s, newer);
         else if (inv->remove[s])
-            store_journal_retire(side->journal, newer->upath);
+            store_journal_retire(dmd->journal, newer->upath);
         else
-            store_journal_delete(side->journal, newer->upath);
-        if (member->side[0].journal == member->side[1].journal)
+            store_journal_delete(dmd->journal, newer->upath);
+        if (member->dmd[0].journal == member->dmd[1].journal)
             break;
     }
     inv->commit.fn = invalidate_begin;

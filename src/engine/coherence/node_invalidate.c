@@ -25,11 +25,11 @@ struct outdated {
 
 /* On storage that nodes share there are journals of others, whose writers' marks we do not
  * see: there only that rank's counts, which is of our node. */
-static void outdated_found(struct node_file *file, struct member_side *side, uint32_t rank,
+static void outdated_found(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                            const struct store_record *record)
 {
-    if (rank == file->rank || !store_dir_shared(side->dir))
-        outdated_discard(side, &((struct outdated *)file)->newer, rank, record);
+    if (rank == file->rank || !store_dir_shared(dmd->dir))
+        outdated_discard(dmd, &((struct outdated *)file)->newer, rank, record);
 }
 
 static void outdated_done(struct member *member, struct node_file *file)

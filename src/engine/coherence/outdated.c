@@ -49,7 +49,7 @@
 #include "util/log.h"
 
 struct outdated_file {
-    struct member_side *side;
+    struct member_dmd *dmd;
     const struct store_record *record;
     const char *upath;
     int fd; /* of what was at upath after the look; -1: nothing */
@@ -59,7 +59,7 @@ static bool is_written(void *arg)
 {
     const struct outdated_file *o = arg;
 
-    return store_marks_dirty(o->side->marks, o->upath, o->record->identity.ino,
+    return store_marks_dirty(o->dmd->marks, o->upath, o->record->identity.ino,
                              o->record->identity.btime, NULL);
 }
 
@@ -83,19 +83,18 @@ static bool must_stay(void *arg)
 
 static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
 {
-    struct member_side *side = o->side;
+    struct member_dmd *dmd = o->dmd;
 
-    if (newer->state != DYAD_ENTRY_PUBLISHED || !side->brings ||
+    if (newer->state != DYAD_ENTRY_PUBLISHED || !dmd->brings ||
         !S_ISREG(o->record->entry.mode) ||
         (o->record->kind == STORE_RECORD_COPY && !o->record->made_here && !is_written(o)))
         return false;
-    if (store_superseded_set(side->dir, side->session, o->upath, &o->record->identity) ==
-        0) {
+    if (store_superseded_set(dmd->dir, dmd->session, o->upath, &o->record->identity) == 0) {
         DYAD_CRASH_POINT("outdated-marked");
         return true;
     }
     log_debug("\"%s\" below %s cannot be marked as out of date: %m", o->upath,
-              store_dir_path(side->dir));
+              store_dir_path(dmd->dir));
     return false;
 }
 
@@ -103,70 +102,70 @@ enum outdated { NONE, KEPT, REMOVED };
 
 static enum outdated settle_same(struct outdated_file *o, const struct dyad_entry *newer)
 {
-    struct member_side *side = o->side;
+    struct member_dmd *dmd = o->dmd;
 
     if (is_kept(o, newer)) {
         if (!is_changed(o))
             return KEPT;
-        store_superseded_clear(side->dir, side->session, o->upath);
+        store_superseded_clear(dmd->dir, dmd->session, o->upath);
         return NONE;
     }
-    if (store_fetch_discard_unless(side->dir, o->upath, &o->record->identity, must_stay,
+    if (store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
                                    o) == 0)
         return REMOVED;
     if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
         log_error("the outdated \"%s\" below %s could not be removed: %m", o->upath,
-                  store_dir_path(side->dir));
+                  store_dir_path(dmd->dir));
     return NONE;
 }
 
-static enum outdated settle(struct member_side *side, const struct dyad_entry *newer,
+static enum outdated settle(struct member_dmd *dmd, const struct dyad_entry *newer,
                             const struct store_record *record)
 {
-    struct outdated_file o = {.side = side, .record = record, .upath = newer->upath};
+    struct outdated_file o = {.dmd = dmd, .record = record, .upath = newer->upath};
     enum outdated what;
 
-    if (S_ISDIR(record->entry.mode) || !local_file_is_same(side, record))
+    if (S_ISDIR(record->entry.mode) || !local_file_is_same(dmd, record))
         return NONE;
-    o.fd = store_dir_open(side->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
+    o.fd = store_dir_open(dmd->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
     what = settle_same(&o, newer);
     if (o.fd >= 0)
         close(o.fd);
     return what;
 }
 
-bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *record)
 {
-    return settle(side, newer, record) != NONE && newer->state == DYAD_ENTRY_PUBLISHED &&
-           side->brings && (record->kind == STORE_RECORD_ORIGINAL || record->made_here);
+    return settle(dmd, newer, record) != NONE && newer->state == DYAD_ENTRY_PUBLISHED &&
+           dmd->brings && (record->kind == STORE_RECORD_ORIGINAL || record->made_here);
 }
 
-void outdated_withdrawn(struct member_side *side, const char *upath)
+void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
 {
     struct store_identity identity;
     struct stat st;
-    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
 
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &identity) == 0 &&
-        local_file_is_superseded(side, upath, &st) &&
-        (store_fetch_discard(side->dir, upath, &identity) == 0 || errno == ENOENT))
-        store_superseded_clear(side->dir, side->session, upath);
+        local_file_is_superseded(dmd, upath, &st) &&
+        (store_fetch_discard(dmd->dir, upath, &identity) == 0 || errno == ENOENT))
+        store_superseded_clear(dmd->dir, dmd->session, upath);
     close(fd);
 }
 
 /* What somebody has put there since is his. */
-static void discard_directory(struct member_side *side, const struct dyad_entry *newer,
+static void discard_directory(struct member_dmd *dmd, const struct dyad_entry *newer,
                               const struct store_record *record)
 {
-    if (newer->state == DYAD_ENTRY_WITHDRAWN && local_file_still_there(side, record))
-        store_dir_rmdir(side->dir, newer->upath);
+    if (newer->state == DYAD_ENTRY_WITHDRAWN && local_file_still_there(dmd, record))
+        store_dir_rmdir(dmd->dir, newer->upath);
 }
 
-void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
-                      uint32_t rank, const struct store_record *record)
+void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,
+                      const struct store_record *record)
 {
     const char *upath = newer->upath;
     enum outdated what;
@@ -175,17 +174,17 @@ void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
     if (dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
         return;
     if (S_ISDIR(record->entry.mode)) {
-        discard_directory(side, newer, record);
+        discard_directory(dmd, newer, record);
         return;
     }
     if ((newer->state == DYAD_ENTRY_PUBLISHED &&
-         dyad_storage_equal(newer->storage, store_dir_id(side->dir))) ||
-        store_dir_stat(side->dir, upath, &st) < 0 ||
+         dyad_storage_equal(newer->storage, store_dir_id(dmd->dir))) ||
+        store_dir_stat(dmd->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
-    what = settle(side, newer, record);
+    what = settle(dmd, newer, record);
     if (what != NONE)
         log_info("\"%s\" below %s, which rank %u had, is out of date: %s", upath,
-                 store_dir_path(side->dir), rank,
+                 store_dir_path(dmd->dir), rank,
                  what == KEPT ? "not used any more" : "removed");
 }

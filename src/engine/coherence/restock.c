@@ -103,12 +103,12 @@ static void drop(struct item *item)
 /* Is what lies there still the old one, or nothing? */
 static bool is_missing(struct member *member, const char *upath)
 {
-    const struct member_side *side = &member->side[ENGINE_CONSUMER];
+    const struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
     struct stat st;
 
-    return store_dir_stat(side->dir, upath, &st) < 0
+    return store_dir_stat(dmd->dir, upath, &st) < 0
                ? errno == ENOENT
-               : local_file_is_superseded(side, upath, &st);
+               : local_file_is_superseded(dmd, upath, &st);
 }
 
 static void failed(struct item *item, int status)
@@ -120,7 +120,7 @@ static void failed(struct item *item, int status)
             "\"%s\" below %s was made on this node and published anew by another, from "
             "where it cannot be brought: %s. What lies there is the older one, which opens "
             "here do not use",
-            item->upath, store_dir_path(member->side[ENGINE_CONSUMER].dir),
+            item->upath, store_dir_path(member->dmd[ENGINE_CONSUMER].dir),
             strerror(status));
     item->pause = item->pause ? 2 * item->pause : PAUSE;
     if (item->pause > PAUSE_MAX)
@@ -140,7 +140,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     if (item->again) {
         item->again = false; /* the answer may be older than what was heard since */
     } else if (status == ENOENT && entry && entry->state == DYAD_ENTRY_WITHDRAWN) {
-        outdated_withdrawn(&member->side[ENGINE_CONSUMER], item->upath);
+        outdated_withdrawn(&member->dmd[ENGINE_CONSUMER], item->upath);
         if (!invalidate_pending(member, item->upath))
             invalidate_forget(member, item->upath);
         drop(item);
@@ -148,7 +148,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         failed(item, status ? status : EAGAIN);
     }
     set_timer(r);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 static void brought(void *arg, int status)
@@ -180,7 +180,7 @@ static void brought(void *arg, int status)
         drop(item);
     }
     set_timer(r);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 static void bring_due(void *arg)
@@ -251,7 +251,7 @@ void restock_want(struct member *member, const char *upath)
     item->pause = 0;
     item->due = util_clock_now() + (member->state == MEMBER_EXITING ? 0 : QUIET);
     set_timer(r);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 bool restock_wants(const struct member *member, const char *upath)
@@ -265,10 +265,10 @@ static bool to_come_back(struct member *member, const char *upath)
 }
 
 /* It had got its name when the news of another version came. */
-static bool overtaken(struct member *member, struct member_side *side,
+static bool overtaken(struct member *member, struct member_dmd *dmd,
                       const struct dyad_entry *newer, const struct store_record *record)
 {
-    if (!outdated_end(side, newer, record))
+    if (!outdated_end(dmd, newer, record))
         return false;
     restock_want(member, newer->upath);
     return true;
@@ -285,7 +285,7 @@ void restock_forget(struct member *member, const char *upath)
     stop(item);
     drop(item);
     set_timer(member->restock);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 static bool restock_pending(struct member *member)
@@ -337,7 +337,7 @@ static void restock_destroy(struct member *member)
         log_warn(
             "\"%s\" below %s was made on this node, and is older than what another has "
             "published: that was not brought here",
-            item->upath, store_dir_path(member->side[ENGINE_CONSUMER].dir));
+            item->upath, store_dir_path(member->dmd[ENGINE_CONSUMER].dir));
         drop(item);
     }
     net_timer_destroy(r->timer);

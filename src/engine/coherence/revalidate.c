@@ -59,7 +59,7 @@ struct revalidate {
     struct net_timer *timer;
     bool *rank; /* [nranks]: changed since the last time */
     bool any;
-    struct questions *questions;
+    struct retry_queue *questions;
     struct item *items; /* by upath */
 };
 
@@ -77,8 +77,8 @@ static struct copies compare(struct member *member, const char *upath,
 
     for (int s = 0; s < 2; s++) {
         const struct store_record *record =
-            member->side[s].journal ? store_journal_find(member->side[s].journal, upath)
-                                    : NULL;
+            member->dmd[s].journal ? store_journal_find(member->dmd[s].journal, upath)
+                                   : NULL;
         int order;
         if (!record || record->kind != STORE_RECORD_COPY)
             continue;
@@ -100,16 +100,16 @@ static struct copies compare(struct member *member, const char *upath,
 /* Its owner lives, could tell the homes, and does not. */
 static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
 {
-    struct revalidate *re = questions_arg(&item->question);
+    struct revalidate *re = retry_queue_arg(&item->question);
     struct member *member = re->member;
 
     if (owner >= member->job->nranks || owner == member->self.rank ||
-        lost_is_missing(member, owner) || !dht_node_is_live(member->dht, owner) ||
+        unreachable_is_missing(member, owner) || !dht_node_is_live(member->dht, owner) ||
         !net_worker_peer(member->worker, owner))
         return false;
     if (net_worker_heard_at(member->worker, owner) >= item->unknown.since)
         return true;
-    lost_suspect(member, owner);
+    unreachable_suspect(member, owner);
     return false;
 }
 
@@ -126,7 +126,7 @@ static enum question_next answered(struct question *question, int status,
                                    struct question_pause *pause)
 {
     struct item *item = (struct item *)question;
-    struct revalidate *re = questions_arg(question);
+    struct revalidate *re = retry_queue_arg(question);
     bool heard = status == 0 || status == ENOENT;
     struct copies copies = compare(re->member, question->upath, heard ? entry : NULL);
 
@@ -149,7 +149,7 @@ static enum question_next answered(struct question *question, int status,
 /* Who leaves has no use for the answer. */
 static bool is_wanted(const struct question *question)
 {
-    struct revalidate *re = questions_arg(question);
+    struct revalidate *re = retry_queue_arg(question);
 
     return re->member->state != MEMBER_LEAVING &&
            compare(re->member, question->upath, NULL).any;
@@ -158,7 +158,7 @@ static bool is_wanted(const struct question *question)
 static void freed(struct question *question)
 {
     struct item *item = (struct item *)question;
-    struct revalidate *re = questions_arg(question);
+    struct revalidate *re = retry_queue_arg(question);
 
     if (item->hh.tbl)
         HASH_DEL(re->items, item);
@@ -191,7 +191,7 @@ static bool want(struct revalidate *re, const char *upath)
 
     HASH_FIND_STR(re->items, upath, item);
     if (!item) {
-        if (!(item = questions_add(re->questions, upath)))
+        if (!(item = retry_queue_add(re->questions, upath)))
             return false;
         HASH_ADD_KEYPTR(hh, re->items, item->question.upath, strlen(upath), item);
         if (!item->hh.tbl) {
@@ -225,14 +225,14 @@ static void look(void *arg)
 {
     struct revalidate *re = arg;
     struct member *member = re->member;
-    struct member_side *side = member->side;
+    struct member_dmd *dmd = member->dmd;
     int rc = 0;
 
     if (member->state == MEMBER_LEAVING)
         return;
     for (int s = 0; s < 2 && rc == 0; s++)
-        if (side[s].journal && (s == 0 || side[s].journal != side[0].journal))
-            rc = store_journal_foreach(side[s].journal, collect, re);
+        if (dmd[s].journal && (s == 0 || dmd[s].journal != dmd[0].journal))
+            rc = store_journal_foreach(dmd[s].journal, collect, re);
     if (rc != 0) {
         log_warn("out of memory: copies on this node may be out of date");
         net_timer_start(re->timer, util_clock_now() + SETTLE);
@@ -244,7 +244,7 @@ static void look(void *arg)
         log_debug("homes have changed: %u copies are compared with what is published",
                   (unsigned)HASH_COUNT(re->items));
     modules_homes_changed(member);
-    questions_go_on(re->questions);
+    retry_queue_go_on(re->questions);
 }
 
 void revalidate_rank(struct member *member, uint32_t rank)
@@ -270,7 +270,7 @@ static void revalidate_destroy(struct member *member)
 
     if (!re)
         return;
-    questions_destroy(re->questions);
+    retry_queue_destroy(re->questions);
     if (re->timer)
         net_timer_destroy(re->timer);
     free(re->rank);
@@ -287,7 +287,7 @@ static int revalidate_start(struct member *member)
     re->member = member;
     re->rank = calloc(member->job->nranks, sizeof(*re->rank));
     re->timer = net_timer_create(member->loop, look, re);
-    re->questions = questions_create(member, &ops, re);
+    re->questions = retry_queue_create(member, &ops, re);
     run_of(member)->again = re;
     if (re->rank && re->timer && re->questions)
         return 0;

@@ -12,19 +12,18 @@
 
 #include "store/superseded.h"
 
-bool local_file_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
     return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_superseded(store_dir_real_path(side->dir), side->session, upath,
-                            st->st_ino);
+           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
 }
 
-bool local_file_is_same(struct member_side *side, const struct store_record *record)
+bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record)
 {
     struct stat st;
     struct store_identity id;
-    int fd = store_dir_open(side->dir, record->entry.upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, record->entry.upath, O_PATH | O_NOFOLLOW, 0);
     bool same;
 
     if (fd < 0)
@@ -46,25 +45,25 @@ bool local_file_is_same(struct member_side *side, const struct store_record *rec
     return same;
 }
 
-bool local_file_still_there(struct member_side *side, const struct store_record *record)
+bool local_file_still_there(struct member_dmd *dmd, const struct store_record *record)
 {
     const struct store_identity *id = &record->identity;
 
-    return local_file_is_same(side, record) &&
+    return local_file_is_same(dmd, record) &&
            !(S_ISREG(record->entry.mode) &&
-             store_marks_dirty(side->marks, NULL, id->ino, id->btime, NULL));
+             store_marks_dirty(dmd->marks, NULL, id->ino, id->btime, NULL));
 }
 
-bool local_file_being_written(struct member_side *side, const char *upath)
+bool local_file_being_written(struct member_dmd *dmd, const char *upath)
 {
     struct store_identity id;
     bool dirty = false;
-    int fd = store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0);
 
     if (fd < 0)
         return false;
     if (store_identity_read(fd, &id) == 0)
-        dirty = store_marks_dirty(side->marks, NULL, id.ino, id.btime, NULL);
+        dirty = store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, NULL);
     close(fd);
     return dirty;
 }
@@ -73,7 +72,7 @@ bool local_file_being_written(struct member_side *side, const char *upath)
 
 /* Does a process that lives write it, or is that not to be found out? Else its marks are
  * all ABANDONED. */
-static bool is_left_open(struct member_side *side, const char *upath,
+static bool is_left_open(struct member_dmd *dmd, const char *upath,
                          const struct store_identity *id)
 {
     struct store_mark_info info;
@@ -82,14 +81,14 @@ static bool is_left_open(struct member_side *side, const char *upath,
     bool is = false;
     int fd = -1;
 
-    while (!is && store_marks_dirty(side->marks, upath, id->ino, id->btime, &info) &&
+    while (!is && store_marks_dirty(dmd->marks, upath, id->ino, id->btime, &info) &&
            info.state != STORE_MARK_ABANDONED) {
         if (fd < 0)
-            fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+            fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
         is = info.mark == last || fd < 0 || store_identity_read(fd, &file) < 0 ||
              file.ino != id->ino || file.btime != id->btime;
         if (!is)
-            store_marks_rule(side->marks, info.mark, fd);
+            store_marks_rule(dmd->marks, info.mark, fd);
         last = info.mark; /* if it is found again it has not been ruled: it lives */
     }
     if (fd >= 0)
@@ -97,7 +96,7 @@ static bool is_left_open(struct member_side *side, const char *upath,
     return is;
 }
 
-enum local_file_left local_file_left(struct member_side *side,
+enum local_file_left local_file_left(struct member_dmd *dmd,
                                      const struct store_record *record,
                                      struct store_identity *identity)
 {
@@ -109,24 +108,24 @@ enum local_file_left local_file_left(struct member_side *side,
     bool read;
     int fd;
 
-    if (!dyad_storage_equal(entry->storage, store_dir_id(side->dir)))
+    if (!dyad_storage_equal(entry->storage, store_dir_id(dmd->dir)))
         return LOCAL_FILE_UNKNOWN;
-    if ((fd = store_dir_open(side->dir, entry->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
-        return store_dir_lacks(side->dir, entry->upath) ? LOCAL_FILE_GONE
-                                                        : LOCAL_FILE_UNKNOWN;
+    if ((fd = store_dir_open(dmd->dir, entry->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return store_dir_lacks(dmd->dir, entry->upath) ? LOCAL_FILE_GONE
+                                                       : LOCAL_FILE_UNKNOWN;
     read = fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0;
     close(fd);
-    if (known && local_file_still_there(side, record))
+    if (known && local_file_still_there(dmd, record))
         return LOCAL_FILE_SAME;
-    if (!read || S_ISDIR(st.st_mode) || is_left_open(side, entry->upath, &id))
+    if (!read || S_ISDIR(st.st_mode) || is_left_open(dmd, entry->upath, &id))
         return LOCAL_FILE_UNKNOWN;
-    store_dir_describe(side->dir, &st, &here);
+    store_dir_describe(dmd->dir, &st, &here);
     if (known ? id.ino != record->identity.ino || id.btime != record->identity.btime
               : here.mode != entry->mode)
         return LOCAL_FILE_OTHER;
     if (here.size != entry->size || here.mtime_sec != entry->mtime_sec ||
         here.mtime_nsec != entry->mtime_nsec ||
-        !store_marks_take_closed(side->marks, id.ino, id.btime))
+        !store_marks_take_closed(dmd->marks, id.ino, id.btime))
         return LOCAL_FILE_OTHER;
     if (identity)
         *identity = id;

@@ -7,17 +7,17 @@
 #include "engine/core/member.h"
 
 /* Is the file on disk still the one of the record, and is nobody writing it? Any thread. */
-bool local_file_still_there(struct member_side *side, const struct store_record *record);
+bool local_file_still_there(struct member_dmd *dmd, const struct store_record *record);
 /* The same, whether somebody has it open for writing or not. Any thread. */
-bool local_file_is_same(struct member_side *side, const struct store_record *record);
+bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record);
 /* Is the file of that inode, which is at upath, out of date, and keeps its name until it is
  * replaced (store/superseded.h)? As far as its mode and count of links tell, for nothing.
  * Any thread. */
-bool local_file_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st);
 /* True if a description still writes to the file: its last close will publish it under its
  * name of then. */
-bool local_file_being_written(struct member_side *side, const char *upath);
+bool local_file_being_written(struct member_dmd *dmd, const char *upath);
 
 /* On any thread, of what lives no more: what is here of an original? Its identity is
  * compared, or (ino 0) the mode, and (not NULL) *identity set. The mark of a close that was
@@ -28,7 +28,7 @@ enum local_file_left {
     LOCAL_FILE_OTHER,   /* something else, perhaps half of it, and nobody writes it */
     LOCAL_FILE_UNKNOWN, /* it is being written, or cannot be looked at */
 };
-enum local_file_left local_file_left(struct member_side *side,
+enum local_file_left local_file_left(struct member_dmd *dmd,
                                      const struct store_record *record,
                                      struct store_identity *identity);
 

@@ -18,13 +18,13 @@
 
 static void answers_open(struct member *member)
 {
-    const struct store_dir *dir = member->side[ENGINE_CONSUMER].dir;
+    const struct store_dir *dir = member->dmd[ENGINE_CONSUMER].dir;
     const char *found_by = member->config->kvs_namespace;
     char session[1024];
     int n;
 
     if (!dir)
-        dir = member->side[ENGINE_PRODUCER].dir;
+        dir = member->dmd[ENGINE_PRODUCER].dir;
     if (!dir)
         return;
     n = snprintf(session, sizeof(session), "%s/%016llx/%u/%s", member->session,

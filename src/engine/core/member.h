@@ -36,7 +36,7 @@
  * published. */
 #define MEMBER_REFRESH 600.0
 
-struct member_side {
+struct member_dmd {
     struct store_dir *dir; /* NULL: this rank has no such DMD */
     struct store_marks *marks;
     struct store_journal *journal;
@@ -99,7 +99,7 @@ struct peer_redirect;
 struct transfer;
 struct chunk;
 struct produce;
-struct late;
+struct late_name;
 struct served;
 struct serve_watch;
 struct guest_listener;
@@ -108,12 +108,12 @@ struct dump_request;
 struct dump_check;
 struct list_request;
 struct bring;
-struct linger;
-struct orphan;
+struct exit_barrier;
+struct held_open;
 struct member_session;
-struct within;
-struct adopt;
-struct first_look;
+struct nested;
+struct takeover;
+struct startup_validation;
 struct invalidate;
 struct shared_file;
 struct shared_tell;
@@ -132,7 +132,7 @@ struct member {
     uint64_t still;   /* ns for which this process did not run, as far as it noticed */
     struct net_loop *loop;
     struct engine_iopool *io;
-    struct member_side side[2]; /* by enum engine_side; equal where the DMDs are */
+    struct member_dmd dmd[2]; /* by enum engine_role; equal where the DMDs are */
     struct net_peer self;
     struct boot_pmix *pmix;
     struct member_session *ring; /* DYAD_SESSION_DIR; NULL: PMIx */
@@ -160,7 +160,7 @@ struct member {
     struct transfer *transfers;    /* uthash by upath */
     struct chunk *gets;            /* uthash by id: chunks that are being asked for */
     struct produce *produces;      /* utlist */
-    struct late *late;             /* utlist */
+    struct late_name *late_names;  /* utlist */
     struct known_dir *dirs;        /* uthash by upath */
     struct list_request *lists;    /* utlist */
     struct served *served;         /* utlist: GETs being answered or waiting for a buffer */
@@ -169,13 +169,13 @@ struct member {
     struct gather *gathers;            /* utlist */
     struct dump_request *dumps;
     struct dump_check *dump_checks;   /* utlist */
-    struct orphan *orphans;           /* utlist */
+    struct held_open *held_opens;     /* utlist */
     struct shared_file *shared_files; /* uthash by side and upath */
     struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
-    struct linger *linger;
-    struct within *within;
-    struct adopt *adopt;
-    struct first_look *first_look;
+    struct exit_barrier *exit_barrier;
+    struct nested *nested;
+    struct takeover *takeover;
+    struct startup_validation *startup_validation;
     struct invalidate *invalidates; /* utlist */
     struct restock *restock;        /* NULL: nothing was ever wanted */
     /* engine/promoted/promoted.h */

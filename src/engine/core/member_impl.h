@@ -22,19 +22,19 @@ struct member_run {
     enum member_leave leave_how; /* of use if leave_wanted */
     void (*table_ready)(void);
     void (*tell_lost)(void);
-    struct lost *lost;           /* loop only */
-    struct side *side;           /* loop only */
-    struct net_timer *untold;    /* loop only; NULL: nobody need be asked */
-    struct revalidate *again;    /* loop only */
-    struct lease *lease;         /* loop only; NULL: of a promoted guest */
-    struct adopt_gone *gone;     /* loop only */
-    struct questions *copies;    /* loop only: takeover_copies.c */
-    struct rename_left *renames; /* loop only, utlist: takeover_renames.c */
+    struct unreachable *unreachable; /* loop only */
+    struct partition *partition;     /* loop only */
+    struct net_timer *untold;        /* loop only; NULL: nobody need be asked */
+    struct revalidate *again;        /* loop only */
+    struct lease *lease;             /* loop only; NULL: of a promoted guest */
+    struct takeover_gone *gone;      /* loop only */
+    struct retry_queue *copies;      /* loop only: takeover_copies.c */
+    struct rename_left *renames;     /* loop only, utlist: takeover_renames.c */
     /* Loop only; NULL: nothing was looked for yet. */
     struct node_files *node_files;
     struct serve_others *others; /* serve_other.c */
     /* Loop only; NULL: of a promoted guest. */
-    struct catch_up *catch_up;
+    struct journal_retry *journal_retry;
     bool image_ends; /* under `lock`: the process exits or execs behind this */
     bool exiting;    /* loop only: leave_as_wanted() as soon as we have joined */
     struct net_post leave_post;

@@ -147,10 +147,10 @@ void modules_wanted(struct member *member, const struct dyad_entry *entry)
     CALL(member, wanted, member, entry);
 }
 
-bool modules_overtaken(struct member *member, struct member_side *side,
+bool modules_overtaken(struct member *member, struct member_dmd *dmd,
                        const struct dyad_entry *newer, const struct store_record *record)
 {
-    RETURN_ANY(member, overtaken, member, side, newer, record);
+    RETURN_ANY(member, overtaken, member, dmd, newer, record);
 }
 
 bool modules_to_come_back(struct member *member, const char *upath)

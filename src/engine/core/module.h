@@ -16,7 +16,7 @@
 
 struct dyad_entry;
 struct member;
-struct member_side;
+struct member_dmd;
 struct net_msg;
 struct net_peer;
 struct store_record;
@@ -77,13 +77,13 @@ struct member_module {
     void (*wanted)(struct member *member, const struct dyad_entry *entry);
     /* The copy of `record` has got its name, and `newer` has been published meanwhile: it
      * goes. True: the name is to be brought here again. */
-    bool (*overtaken)(struct member *member, struct member_side *side,
+    bool (*overtaken)(struct member *member, struct member_dmd *dmd,
                       const struct dyad_entry *newer, const struct store_record *record);
     /* Has this node made upath, and is it to be brought here again? */
     bool (*to_come_back)(struct member *member, const char *upath);
 
     /* Is something under way that other ranks, or this one's program, count on? The exit
-     * barrier waits for it; its end is told by linger_activity(). */
+     * barrier waits for it; its end is told by exit_barrier_activity(). */
     bool (*pending)(struct member *member);
     /* The same, and a rank that leaves before the others waits for it, too, for
      * DYAD_JOIN_TIMEOUT at most? */
@@ -119,7 +119,7 @@ void modules_published(struct member *member, const char *upath);
 void modules_path_changed(struct member *member, const char *upath);
 void modules_invalidated(struct member *member);
 void modules_wanted(struct member *member, const struct dyad_entry *entry);
-bool modules_overtaken(struct member *member, struct member_side *side,
+bool modules_overtaken(struct member *member, struct member_dmd *dmd,
                        const struct dyad_entry *newer, const struct store_record *record);
 bool modules_to_come_back(struct member *member, const char *upath);
 bool modules_pending(struct member *member);

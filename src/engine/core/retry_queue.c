@@ -21,7 +21,7 @@
 #include "net/loop.h"
 #include "util/clock.h"
 
-struct questions {
+struct retry_queue {
     struct member *member;
     const struct questions_ops *ops;
     void *arg;
@@ -33,7 +33,7 @@ struct questions {
 
 static void move(struct question *q, int state)
 {
-    struct questions *qs = q->of;
+    struct retry_queue *qs = q->of;
 
     if (q->state != QUESTION_NONE)
         DL_DELETE(qs->list[q->state], q);
@@ -54,7 +54,7 @@ static void end(struct question *q)
     free(q);
 }
 
-static void set_timer(struct questions *qs, uint64_t due)
+static void set_timer(struct retry_queue *qs, uint64_t due)
 {
     if (due >= qs->timer_at)
         return;
@@ -99,15 +99,15 @@ static void answer(struct question *q, int status, const struct dyad_entry *entr
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct question *q = arg;
-    struct questions *qs = q->of;
+    struct retry_queue *qs = q->of;
 
     q->lookup = NULL;
     answer(q, status, entry);
-    questions_go_on(qs);
+    retry_queue_go_on(qs);
     qs->ops->stepped(qs->arg);
 }
 
-void questions_go_on(struct questions *qs)
+void retry_queue_go_on(struct retry_queue *qs)
 {
     struct question *q;
 
@@ -128,7 +128,7 @@ void questions_go_on(struct questions *qs)
 
 static void later(void *arg)
 {
-    struct questions *qs = arg;
+    struct retry_queue *qs = arg;
     uint64_t now = util_clock_now();
     struct question *q, *tmp;
 
@@ -140,14 +140,14 @@ static void later(void *arg)
         else
             set_timer(qs, q->due);
     }
-    questions_go_on(qs);
+    retry_queue_go_on(qs);
     qs->ops->stepped(qs->arg);
 }
 
-struct questions *questions_create(struct member *member, const struct questions_ops *ops,
-                                   void *arg)
+struct retry_queue *retry_queue_create(struct member *member,
+                                       const struct questions_ops *ops, void *arg)
 {
-    struct questions *qs = calloc(1, sizeof(*qs));
+    struct retry_queue *qs = calloc(1, sizeof(*qs));
 
     if (!qs || !(qs->timer = net_timer_create(member->loop, later, qs))) {
         free(qs);
@@ -160,7 +160,7 @@ struct questions *questions_create(struct member *member, const struct questions
     return qs;
 }
 
-void questions_destroy(struct questions *qs)
+void retry_queue_destroy(struct retry_queue *qs)
 {
     if (!qs)
         return;
@@ -171,12 +171,12 @@ void questions_destroy(struct questions *qs)
     free(qs);
 }
 
-void *questions_arg(const struct question *q)
+void *retry_queue_arg(const struct question *q)
 {
     return q->of->arg;
 }
 
-void *questions_add(struct questions *qs, const char *upath)
+void *retry_queue_add(struct retry_queue *qs, const char *upath)
 {
     size_t len = strlen(upath);
     struct question *q = qs ? calloc(1, qs->ops->size + len + 1) : NULL;
@@ -198,7 +198,7 @@ void question_again(struct question *q)
     q->again = true; /* until it is asked: of no matter where it is not under way */
 }
 
-void questions_again(struct questions *qs)
+void retry_queue_again(struct retry_queue *qs)
 {
     struct question *q, *tmp;
 
@@ -212,12 +212,12 @@ void questions_again(struct questions *qs)
                 move(q, QUESTION_TODO);
         }
     }
-    questions_go_on(qs);
+    retry_queue_go_on(qs);
 }
 
 void question_hurry(struct question *q)
 {
-    struct questions *qs = q->of;
+    struct retry_queue *qs = q->of;
 
     if (q->state == QUESTION_TODO) {
         DL_DELETE(qs->list[QUESTION_TODO], q);
@@ -230,15 +230,15 @@ void question_hurry(struct question *q)
 
 void question_drop(struct question *q)
 {
-    struct questions *qs = q->of;
+    struct retry_queue *qs = q->of;
     bool was_asked = q->state == QUESTION_ASKED;
 
     end(q);
     if (was_asked)
-        questions_go_on(qs);
+        retry_queue_go_on(qs);
 }
 
-struct question *questions_find(const struct questions *qs, const char *upath)
+struct question *retry_queue_find(const struct retry_queue *qs, const char *upath)
 {
     static const int order[] = {QUESTION_TODO, QUESTION_LATER, QUESTION_ASKED};
     struct question *q;
@@ -253,12 +253,12 @@ struct question *questions_find(const struct questions *qs, const char *upath)
     return NULL;
 }
 
-bool questions_asking(const struct questions *qs)
+bool retry_queue_asking(const struct retry_queue *qs)
 {
     return qs && (qs->list[QUESTION_TODO] || qs->list[QUESTION_ASKED]);
 }
 
-bool questions_any(const struct questions *qs)
+bool retry_queue_any(const struct retry_queue *qs)
 {
-    return questions_asking(qs) || (qs && qs->list[QUESTION_LATER]);
+    return retry_queue_asking(qs) || (qs && qs->list[QUESTION_LATER]);
 }

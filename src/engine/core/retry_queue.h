@@ -17,12 +17,12 @@
 #include "dht/node.h"
 
 struct member;
-struct questions;
+struct retry_queue;
 
 /* The user's begins with it. */
 struct question {
     struct question *prev, *next; /* utlist */
-    struct questions *of;
+    struct retry_queue *of;
     enum { QUESTION_TODO, QUESTION_ASKED, QUESTION_LATER, QUESTION_NONE } state;
     bool again; /* it is asked once more behind its answer, whatever that is */
     struct dht_lookup *lookup;
@@ -63,32 +63,33 @@ struct questions_ops {
 };
 
 /* NULL: ENOMEM. */
-struct questions *questions_create(struct member *member, const struct questions_ops *ops,
-                                   void *arg);
+struct retry_queue *retry_queue_create(struct member *member,
+                                       const struct questions_ops *ops, void *arg);
 /* `questions` may be NULL, here and below. What is under way is not answered any more. */
-void questions_destroy(struct questions *questions);
-void *questions_arg(const struct question *question);
+void retry_queue_destroy(struct retry_queue *questions);
+void *retry_queue_arg(const struct question *question);
 
 /* A question more, zeroed but for what is above; it is asked by the next
- * questions_go_on(). NULL: ENOMEM. */
-void *questions_add(struct questions *questions, const char *upath);
-void questions_go_on(struct questions *questions);
+ * retry_queue_go_on(). NULL: ENOMEM. */
+void *retry_queue_add(struct retry_queue *questions, const char *upath);
+void retry_queue_go_on(struct retry_queue *questions);
 
 /* Something has changed for it: its pauses begin anew; if it is put off it is asked by the
- * next questions_go_on(), if it is under way once more, for the answer may be from before.
+ * next retry_queue_go_on(), if it is under way once more, for the answer may be from
+ * before.
  */
 void question_again(struct question *question);
 /* All that are put off are asked now, and the pauses of all begin anew. */
-void questions_again(struct questions *questions);
+void retry_queue_again(struct retry_queue *questions);
 /* Somebody waits for it: it is the next to be asked, or due, by a timer. */
 void question_hurry(struct question *question);
 /* It is over, without an answer. Not within its own `answered`. */
 void question_drop(struct question *question);
 
 /* One of that name, of several first one that waits to be asked. Looks at all. */
-struct question *questions_find(const struct questions *questions, const char *upath);
+struct question *retry_queue_find(const struct retry_queue *questions, const char *upath);
 /* One is under way or about to be; what is put off does not count. */
-bool questions_asking(const struct questions *questions);
-bool questions_any(const struct questions *questions);
+bool retry_queue_asking(const struct retry_queue *questions);
+bool retry_queue_any(const struct retry_queue *questions);
 
 #endif

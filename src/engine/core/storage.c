@@ -28,7 +28,7 @@
 
 /* The journal's name: of this rank in this launch, or of this slot of the session. What it
  * has in common with those of others up to the last dot is of the same session. */
-size_t member_sides_journal_name(const struct member *member, char *name, size_t size)
+size_t storage_journal_name(const struct member *member, char *name, size_t size)
 {
     unsigned n = 0;
 
@@ -46,7 +46,7 @@ size_t member_sides_journal_name(const struct member *member, char *name, size_t
     return (size_t)(strrchr(name, '.') + 1 - name); /* one part is never cut off */
 }
 
-uint64_t member_sides_rank(const struct member *member)
+uint64_t storage_rank(const struct member *member)
 {
     struct sockaddr_un address;
     socklen_t len =
@@ -69,8 +69,8 @@ static int label_set(const struct member *member, struct store_journal *journal)
     return store_journal_set_label(journal, label);
 }
 
-const char *member_sides_label_read(const char *label, struct sockaddr_un *address,
-                                    socklen_t *len)
+const char *storage_label_read(const char *label, struct sockaddr_un *address,
+                               socklen_t *len)
 {
     char claim[sizeof(address->sun_path)];
     const char *node = strchr(label, ' ');
@@ -86,7 +86,7 @@ const char *member_sides_label_read(const char *label, struct sockaddr_un *addre
 /* The claim is ours: who has the journal open took us for dead (takeover.c), and closes it
  * when it has read it. Or it is this rank's member, in another network namespace, which had
  * not said yet that it is there when the front looked (client_member.c). */
-static struct store_journal *journal_open(struct member *member, struct member_side *side,
+static struct store_journal *journal_open(struct member *member, struct member_dmd *dmd,
                                           const char *path, uint32_t *incarnation)
 {
     uint64_t until = util_clock_now() + seconds_ns(member->config->join_timeout);
@@ -94,11 +94,11 @@ static struct store_journal *journal_open(struct member *member, struct member_s
     struct store_journal *journal;
     char name[512];
 
-    member_sides_journal_name(member, name, sizeof(name));
-    while (!(journal = store_journal_create(side->dir, name, incarnation)) &&
+    storage_journal_name(member, name, sizeof(name));
+    while (!(journal = store_journal_create(dmd->dir, name, incarnation)) &&
            errno == EBUSY) {
         if (util_clock_now() < until &&
-            !store_looked_elsewhere(side->marks, member_sides_rank(member))) {
+            !store_looked_elsewhere(dmd->marks, storage_rank(member))) {
             nanosleep(&again, NULL);
             continue;
         }
@@ -112,80 +112,80 @@ static struct store_journal *journal_open(struct member *member, struct member_s
     return journal;
 }
 
-static int side_open(struct member *member, struct member_side *side, const char *path,
-                     uint32_t *incarnation)
+static int dmd_open(struct member *member, struct member_dmd *dmd, const char *path,
+                    uint32_t *incarnation)
 {
     if (!path)
         return 0;
-    if (!(side->dir = store_dir_create(path)))
+    if (!(dmd->dir = store_dir_create(path)))
         return -1;
     if (member->config->shared_storage >= 0)
-        store_dir_set_shared(side->dir, member->config->shared_storage != 0);
-    if (!(side->marks = store_marks_create(side->dir)))
+        store_dir_set_shared(dmd->dir, member->config->shared_storage != 0);
+    if (!(dmd->marks = store_marks_create(dmd->dir)))
         return -1;
-    side->journal = journal_open(member, side, path, incarnation);
+    dmd->journal = journal_open(member, dmd, path, incarnation);
     /* A label that could not be written is as a record that could not be (journal_retry.c).
      */
-    if (!side->journal || (label_set(member, side->journal) < 0 &&
-                           (errno == ENOMEM || errno == ENAMETOOLONG))) {
+    if (!dmd->journal || (label_set(member, dmd->journal) < 0 &&
+                          (errno == ENOMEM || errno == ENAMETOOLONG))) {
         log_error("cannot open this rank's record below %s/" STORE_CONTROL_DIR ": %m",
                   path);
         return -1;
     }
-    store_fetch_clean(side->dir, MEMBER_RESERVED_FOR);
-    side->session = store_renames_session(
+    store_fetch_clean(dmd->dir, MEMBER_RESERVED_FOR);
+    dmd->session = store_renames_session(
         member->config->session_dir ? member->config->session_dir : member->session);
-    side->brings = side == &member->side[ENGINE_CONSUMER];
-    store_superseded_clean(side->dir, side->session, false);
+    dmd->brings = dmd == &member->dmd[ENGINE_CONSUMER];
+    store_superseded_clean(dmd->dir, dmd->session, false);
     return 0;
 }
 
-int member_sides_open(struct member *member)
+int storage_open(struct member *member)
 {
     const struct engine_config *config = member->config;
-    struct member_side *consumer = &member->side[ENGINE_CONSUMER];
-    struct member_side *producer = &member->side[ENGINE_PRODUCER];
+    struct member_dmd *consumer = &member->dmd[ENGINE_CONSUMER];
+    struct member_dmd *producer = &member->dmd[ENGINE_PRODUCER];
     uint32_t c = 0, p = 0;
 
-    if (side_open(member, consumer, config->path_consumer, &c) < 0)
+    if (dmd_open(member, consumer, config->path_consumer, &c) < 0)
         return -1;
     if (config->path_consumer && config->path_producer &&
         strcmp(config->path_consumer, config->path_producer) == 0)
         *producer = *consumer;
-    else if (side_open(member, producer, config->path_producer, &p) < 0)
+    else if (dmd_open(member, producer, config->path_producer, &p) < 0)
         return -1;
     member->self.incarnation = c > p ? c : p;
     return 0;
 }
 
 /* `useless`: what the journal says is of no use to anybody any more. */
-static void side_close(struct member_side *side, bool job_ended, bool useless)
+static void dmd_close(struct member_dmd *dmd, bool job_ended, bool useless)
 {
-    if (job_ended && side->dir)
-        store_fetch_clean(side->dir, 0);
-    if (useless && side->dir)
-        store_superseded_clean(side->dir, side->session, true);
+    if (job_ended && dmd->dir)
+        store_fetch_clean(dmd->dir, 0);
+    if (useless && dmd->dir)
+        store_superseded_clean(dmd->dir, dmd->session, true);
     if (!useless)
-        store_journal_destroy(side->journal);
-    else if (side->journal && store_journal_remove(side->journal) < 0)
+        store_journal_destroy(dmd->journal);
+    else if (dmd->journal && store_journal_remove(dmd->journal) < 0)
         log_warn("this rank's record below %s cannot be removed: %m",
-                 store_dir_path(side->dir));
-    store_marks_destroy(side->marks);
-    store_dir_destroy(side->dir);
-    *side = (struct member_side){0};
+                 store_dir_path(dmd->dir));
+    store_marks_destroy(dmd->marks);
+    store_dir_destroy(dmd->dir);
+    *dmd = (struct member_dmd){0};
 }
 
-void member_sides_close(struct member *member)
+void storage_close(struct member *member)
 {
-    if (member->side[0].dir == member->side[1].dir)
-        member->side[1] = (struct member_side){0};
+    if (member->dmd[0].dir == member->dmd[1].dir)
+        member->dmd[1] = (struct member_dmd){0};
     /* Only a session directory outlives the launch. */
     bool useless = member->job_ended && !member->config->session_dir;
-    side_close(&member->side[0], member->job_ended, useless);
-    side_close(&member->side[1], member->job_ended, useless);
+    dmd_close(&member->dmd[0], member->job_ended, useless);
+    dmd_close(&member->dmd[1], member->job_ended, useless);
 }
 
-void member_sides_describe(struct member *member)
+void storage_describe(struct member *member)
 {
     const struct engine_config *config = member->config;
     struct net_peer *self = &member->self;
@@ -200,16 +200,16 @@ void member_sides_describe(struct member *member)
     self->replicas = (uint32_t)config->replicas;
     snprintf(self->node, sizeof(self->node), "%.*s", NET_PEER_NODE_MAX,
              member->identity->node);
-    if (member->side[ENGINE_CONSUMER].dir) {
+    if (member->dmd[ENGINE_CONSUMER].dir) {
         snprintf(self->dmd_consumer, sizeof(self->dmd_consumer), "%s",
                  config->path_consumer);
-        memcpy(self->storage_consumer, store_dir_id(member->side[ENGINE_CONSUMER].dir),
+        memcpy(self->storage_consumer, store_dir_id(member->dmd[ENGINE_CONSUMER].dir),
                DYAD_STORAGE_ID_LEN);
     }
-    if (member->side[ENGINE_PRODUCER].dir) {
+    if (member->dmd[ENGINE_PRODUCER].dir) {
         snprintf(self->dmd_producer, sizeof(self->dmd_producer), "%s",
                  config->path_producer);
-        memcpy(self->storage_producer, store_dir_id(member->side[ENGINE_PRODUCER].dir),
+        memcpy(self->storage_producer, store_dir_id(member->dmd[ENGINE_PRODUCER].dir),
                DYAD_STORAGE_ID_LEN);
     }
 }
@@ -228,7 +228,7 @@ static bool is_managed(const char *dmd, const char *path)
 /* Standard output and error are the program's, in our table too: for UCX and for log lines.
  * If one is a file below a DMD, our copy would keep its description from ever being closed.
  */
-void member_sides_drop_stdio(const struct member *member)
+void storage_drop_stdio(const struct member *member)
 {
     char link[32], path[PATH_MAX];
     struct stat st;
@@ -248,27 +248,27 @@ void member_sides_drop_stdio(const struct member *member)
 }
 
 /* All members of the node see which rank has looked at what was left there. */
-static void sides_joined(struct member *member)
+static void storage_joined(struct member *member)
 {
-    struct store_marks *marks = member->side[ENGINE_CONSUMER].marks;
+    struct store_marks *marks = member->dmd[ENGINE_CONSUMER].marks;
     char session[512];
 
     if (!marks)
         return;
-    session[member_sides_journal_name(member, session, sizeof(session)) - 1] = '\0';
-    member->line = store_looked_begin(marks, member_sides_rank(member), session);
+    session[storage_journal_name(member, session, sizeof(session)) - 1] = '\0';
+    member->line = store_looked_begin(marks, storage_rank(member), session);
 }
 
 /* From then on the rank's processes ask the next member. */
-static void sides_disclaim(struct member *member)
+static void storage_disclaim(struct member *member)
 {
     if (member->line >= 0)
-        store_looked_end(member->side[ENGINE_CONSUMER].marks, member->line);
+        store_looked_end(member->dmd[ENGINE_CONSUMER].marks, member->line);
     member->line = -1;
 }
 
-const struct member_module sides_module = {
-    .name = "sides",
-    .joined = sides_joined,
-    .disclaim = sides_disclaim,
+const struct member_module storage_module = {
+    .name = "storage",
+    .joined = storage_joined,
+    .disclaim = storage_disclaim,
 };

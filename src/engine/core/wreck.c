@@ -38,23 +38,23 @@
 
 static void journals_close(struct member *member)
 {
-    struct store_journal *first = member->side[0].journal;
-    struct store_journal *second = member->side[1].journal;
+    struct store_journal *first = member->dmd[0].journal;
+    struct store_journal *second = member->dmd[1].journal;
 
-    member->side[0].journal = member->side[1].journal = NULL;
+    member->dmd[0].journal = member->dmd[1].journal = NULL;
     store_journal_destroy(first);
     if (second != first)
         store_journal_destroy(second);
 }
 
 /* Not lost: nobody knows what of it UCX still reads. */
-void wreck_keep(void *what)
+void aborted_keep(void *what)
 {
     static void *volatile kept __attribute__((used, unused));
     kept = what;
 }
 
-void wreck_leave(struct member *member, bool is_followed)
+void aborted_leave(struct member *member, bool is_followed)
 {
     member->state = MEMBER_LEAVING;
     modules_disclaim(member);

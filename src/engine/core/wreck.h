@@ -10,8 +10,8 @@
  * The loop's thread of a member or of a promoted guest, whose last act it is. A line was
  * logged before. `is_followed`: by another member in this process, or by another image of
  * it, so the claim is to live on; then boot_fdtable_move() is to follow. */
-void wreck_leave(struct member *member, bool is_followed);
+void aborted_leave(struct member *member, bool is_followed);
 /* The object stays for ever, and is no leak. */
-void wreck_keep(void *what);
+void aborted_keep(void *what);
 
 #endif

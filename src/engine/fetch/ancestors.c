@@ -44,7 +44,7 @@ static int look_up(struct ancestor *a)
  * As ancestor_start(). */
 static int look(struct ancestor *a, size_t len)
 {
-    const struct store_dir *dir = a->member->side[ENGINE_CONSUMER].dir;
+    const struct store_dir *dir = a->member->dmd[ENGINE_CONSUMER].dir;
     const char *slash;
     struct stat st;
 
@@ -101,7 +101,7 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     /* If there is something that `lookup` does not know yet, the news is under way to it.
      */
     if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
-        linger_activity(member);
+        exit_barrier_activity(member);
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);
 }
@@ -115,7 +115,7 @@ void ancestor_check(struct ancestor *a)
     if (a->check)
         a->member->checks++;
     else
-        linger_activity(a->member); /* no memory: busy */
+        exit_barrier_activity(a->member); /* no memory: busy */
 }
 
 const char *ancestor_upath(const struct ancestor *a)

@@ -214,7 +214,7 @@ static int look_here(struct bring *bring, const char *upath)
 {
     struct stat st;
 
-    if (store_dir_stat(bring->member->side[ENGINE_CONSUMER].dir, upath, &st) < 0)
+    if (store_dir_stat(bring->member->dmd[ENGINE_CONSUMER].dir, upath, &st) < 0)
         return errno == ELOOP ? ESTALE : errno;
     return S_ISDIR(st.st_mode) ? 0 : S_ISLNK(st.st_mode) ? ESTALE : ENOTDIR;
 }
@@ -229,7 +229,7 @@ bool bring_parent_here(struct member *member, const char *upath)
         return true;
     memcpy(parent, upath, (size_t)(slash - upath));
     parent[slash - upath] = '\0';
-    return store_dir_stat(member->side[ENGINE_CONSUMER].dir, parent, &st) == 0 &&
+    return store_dir_stat(member->dmd[ENGINE_CONSUMER].dir, parent, &st) == 0 &&
            !S_ISLNK(st.st_mode);
 }
 
@@ -298,7 +298,7 @@ struct bring *bring_start(struct member *member, const char *upath, bool parents
     struct bring *bring;
     struct item *first = NULL;
 
-    if (!member->side[ENGINE_CONSUMER].dir) {
+    if (!member->dmd[ENGINE_CONSUMER].dir) {
         errno = EINVAL;
         return NULL;
     }

@@ -141,8 +141,8 @@ bool consume_is_waiting(const struct consume *c)
 /* --- the end --- */
 
 /* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
- * wait that ended, which the barrier is told by linger_activity(): whatever is answered
- * then, it is not quiet. */
+ * wait that ended, which the barrier is told by exit_barrier_activity(): whatever is
+ * answered then, it is not quiet. */
 void consume_check_drop(struct consume *c)
 {
     if (c->wave.settle_check) {
@@ -188,7 +188,7 @@ static void end(struct consume *c, int status)
     void *arg = c->arg;
 
     consume_free(c);
-    linger_activity(member);
+    exit_barrier_activity(member);
     fn(arg, status);
 }
 
@@ -228,7 +228,7 @@ void consume_cancel(struct consume *c)
         return;
     }
     consume_free(c);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 void consume_stop(struct member *member)
@@ -298,7 +298,7 @@ static bool look_up(struct consume *c)
         consume_end(c, ENOMEM);
         return false;
     }
-    linger_activity(c->member);
+    exit_barrier_activity(c->member);
     return true;
 }
 
@@ -398,7 +398,7 @@ static void looked_above(void *arg, int status)
     if (!c->link)
         consume_end(c, ENOMEM);
     else if (had_lookup) /* it does not wait for a publish any more */
-        linger_activity(c->member);
+        exit_barrier_activity(c->member);
 }
 
 /* EINPROGRESS: looked_above() will come; else as ancestor_start(). */
@@ -432,7 +432,7 @@ static void consume_path_changed(struct member *member, const char *upath)
         if (c->ancestor)
             ancestor_stop(c->ancestor);
         c->ancestor = NULL;
-        linger_activity(member);
+        exit_barrier_activity(member);
         if (look_above(c) == ESTALE)
             consume_end(c, ESTALE);
     }
@@ -443,7 +443,7 @@ static void step_in_sight(struct consume *c);
 void consume_found(struct consume *c, const struct dyad_entry *entry)
 {
     struct member *member = c->member;
-    struct member_side *side = &member->side[ENGINE_CONSUMER];
+    struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
 
     consume_enter(c, CONSUME_HERE);
     c->lost.before = c->seen;
@@ -452,8 +452,8 @@ void consume_found(struct consume *c, const struct dyad_entry *entry)
     c->entry.upath = c->upath;
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
-    linger_activity(member);
-    if (dyad_storage_equal(entry->storage, store_dir_id(side->dir))) {
+    exit_barrier_activity(member);
+    if (dyad_storage_equal(entry->storage, store_dir_id(dmd->dir))) {
         step_in_sight(c);
         return;
     }
@@ -462,7 +462,7 @@ void consume_found(struct consume *c, const struct dyad_entry *entry)
             "\"%s\" is published by rank %u on node %s, in another storage than that of %s "
             "here, but DYAD_SHARED_STORAGE=1 says that there is one: nothing is copied",
             c->upath, entry->owner, member_node_name(member, entry->owner),
-            store_dir_path(side->dir));
+            store_dir_path(dmd->dir));
         consume_end(c, EIO);
         return;
     }
@@ -531,7 +531,7 @@ static void settle(struct consume *c)
     if (!c->settle)
         consume_end(c, ENOMEM);
     else
-        linger_activity(c->member);
+        exit_barrier_activity(c->member);
 }
 
 /* Of whom this consume has to take notice. */
@@ -546,11 +546,11 @@ static bool is_written(const struct consume *c, struct store_marks *marks,
 /* What is here? 0: complete; EAGAIN: being written; ENOENT; or another errno value. */
 static int look_here(struct consume *c)
 {
-    struct member_side *side = &c->member->side[ENGINE_CONSUMER];
+    struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
     struct store_mark_info info;
     struct store_identity id;
     struct stat st;
-    int fd = store_dir_open(side->dir, c->upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 0;
 
     c->here.writer = 0;
@@ -562,18 +562,18 @@ static int look_here(struct consume *c)
         rc = errno;
     } else if ((c->here.regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_SETTLE)) {
         rc = 0; /* the marks of this node are the asker's affair */
-    } else if (S_ISREG(st.st_mode) && is_written(c, side->marks, &id, &info)) {
+    } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
         rc = EAGAIN;
         c->here.writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
         c->here.abandoned = info.state == STORE_MARK_ABANDONED;
-    } else if (local_file_is_superseded(side, c->upath, &st)) {
+    } else if (local_file_is_superseded(dmd, c->upath, &st)) {
         rc = ENOENT; /* what is fetched comes in its place */
     }
     close(fd);
     if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
         !(c->flags & NET_CONSUME_WRITER) &&
-        (fd = store_dir_open(side->dir, c->upath, O_RDONLY, 0)) >= 0) {
-        consume_watch_start(c, side, &info, fd, step);
+        (fd = store_dir_open(dmd->dir, c->upath, O_RDONLY, 0)) >= 0) {
+        consume_watch_start(c, dmd, &info, fd, step);
         close(fd);
     }
     return rc;
@@ -617,7 +617,7 @@ static void step_on(struct consume *c, int here, bool in_sight)
     }
     if (here != ENOENT && here != EAGAIN) {
         log_error("\"%s\" cannot be looked at below %s: %s", c->upath,
-                  store_dir_path(member->side[ENGINE_CONSUMER].dir), strerror(here));
+                  store_dir_path(member->dmd[ENGINE_CONSUMER].dir), strerror(here));
         consume_end(c, here);
         return;
     }
@@ -633,7 +633,7 @@ static void step_on(struct consume *c, int here, bool in_sight)
         return;
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
-        record = store_journal_find(member->side[ENGINE_CONSUMER].journal, c->upath);
+        record = store_journal_find(member->dmd[ENGINE_CONSUMER].journal, c->upath);
         if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
             c->seen = record->entry.version;
         if (c->here.abandoned)
@@ -654,7 +654,7 @@ static void step(struct consume *c)
 
 static void step_in_sight(struct consume *c)
 {
-    const struct store_dir *dir = c->member->side[ENGINE_CONSUMER].dir;
+    const struct store_dir *dir = c->member->dmd[ENGINE_CONSUMER].dir;
     int here = look_here(c);
 
     if (here == ENOENT && store_dir_shared(dir)) {
@@ -688,7 +688,7 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
 {
     struct consume *c;
 
-    if (!member->side[ENGINE_CONSUMER].dir) {
+    if (!member->dmd[ENGINE_CONSUMER].dir) {
         errno = EINVAL;
         return NULL;
     }

@@ -148,7 +148,7 @@ void consume_peer_up(struct member *member, const struct net_peer *peer);
 
 /* It is here, and the process of `info` writes it; `fd` is open on it. over() is called
  * when that has ended. */
-void consume_watch_start(struct consume *c, struct member_side *side,
+void consume_watch_start(struct consume *c, struct member_dmd *dmd,
                          const struct store_mark_info *info, int fd,
                          void (*over)(struct consume *c));
 /* The end of the consume: the watch goes on without it. */

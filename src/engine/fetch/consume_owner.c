@@ -62,9 +62,9 @@ int consume_owner_lost(struct consume *c, uint32_t owner)
     struct member *member = c->member;
     uint64_t now = util_clock_now();
     uint64_t bound = (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
-    uint64_t lost = lost_since(member, owner);
-    /* Lost since we began to wait: so that it is connected anew (lost_unserved()), perhaps
-     * by our own last try. That has to have its chance. */
+    uint64_t lost = unreachable_since(member, owner);
+    /* Lost since we began to wait: so that it is connected anew (unreachable_unserved()),
+     * perhaps by our own last try. That has to have its chance. */
     bool first = !c->lost.since || c->lost.owner != owner ||
                  (lost > c->lost.since && c->lost.returns < RETURNS_MAX);
 
@@ -90,13 +90,13 @@ int consume_owner_lost(struct consume *c, uint32_t owner)
     }
     if (first || c->lost.interval >= CONSUME_LOOK_AGAIN) {
         member_find_again(member, owner);
-        lost_ask(member, owner);
+        unreachable_ask(member, owner);
     }
     net_timer_start(c->again, now + c->lost.interval);
     if ((c->lost.interval < CONSUME_LOOK_AGAIN || waits_for_heir(c)) &&
         (c->lost.interval *= 2) > LOST_MAX)
         c->lost.interval = LOST_MAX;
-    linger_activity(member); /* it waits, and does not fetch */
+    exit_barrier_activity(member); /* it waits, and does not fetch */
     return 0;
 }
 

@@ -67,7 +67,7 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
             "a file of that name lies here, left by a process that was killed while it "
             "wrote it; a whole one nobody has published");
     else if (c->member->ring &&
-             (missing = lost_missing(c->member, false)) != DYAD_RANK_NONE)
+             (missing = unreachable_missing(c->member, false)) != DYAD_RANK_NONE)
         snprintf(to, size,
                  "nobody who answers has published it; %s does not answer (it may be "
                  "stopped, or beyond a cut)",

@@ -71,7 +71,7 @@ bool consume_await_sight(struct consume *c)
             "been seen for %.0f s: it was removed without a word, or this node sees the "
             "directory as it was (mount NFS with lookupcache=positive)",
             c->entry.owner, member_node_name(c->member, c->entry.owner), c->upath,
-            store_dir_path(member->side[ENGINE_CONSUMER].dir),
+            store_dir_path(member->dmd[ENGINE_CONSUMER].dir),
             (double)(now - c->unseen_since) / 1e9);
         c->unseen_since = 0;
         return false;

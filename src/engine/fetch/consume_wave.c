@@ -83,7 +83,7 @@ static bool is_news(const struct consume *c, const struct dyad_entry *entry)
 static bool owner_returns(const struct consume *c, const struct dyad_entry *entry)
 {
     return dht_node_is_live(c->member->dht, entry->owner) ||
-           lost_may_return(c->member, entry->owner);
+           unreachable_may_return(c->member, entry->owner);
 }
 
 /* What is waited for was found, and its owner is lost: nothing new. */
@@ -109,10 +109,11 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     }
     if (is_lost_one(c, status, entry)) {
         if (owner_returns(c, entry))
-            linger_activity(member);
+            exit_barrier_activity(member);
     } else if (status != ENOENT && /* not known, unless that has lasted for too long */
-               !(status == EHOSTUNREACH && lost_missing(member, true) != DYAD_RANK_NONE))
-        linger_activity(member);
+               !(status == EHOSTUNREACH &&
+                 unreachable_missing(member, true) != DYAD_RANK_NONE))
+        exit_barrier_activity(member);
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);
 }
@@ -128,7 +129,7 @@ static void settle_checked(void *arg, int status, uint32_t by,
     c->wave.settle_check = NULL;
     member->checks--;
     if (status != EBUSY) /* the news is on its way, or not known */
-        linger_activity(member);
+        exit_barrier_activity(member);
     if (member->checks == 0)
         boot_wave_confirmed(member->wave, member->checking);
 }
@@ -153,7 +154,7 @@ static void is_expected(void *arg, unsigned says)
 static bool looks_like_probe(const struct consume *c)
 {
     struct probes_asker asker = {
-        .pid = c->pid, .dmd = store_dir_path(c->member->side[ENGINE_CONSUMER].dir)};
+        .pid = c->pid, .dmd = store_dir_path(c->member->dmd[ENGINE_CONSUMER].dir)};
 
     return probes_glob(c->member->config->probes, c->upath) ||
            probes_look_like(&asker, c->upath);
@@ -227,7 +228,7 @@ bool consume_confirm(struct member *member, uint64_t number)
             if (c->wave.settle_check)
                 member->checks++;
             else
-                linger_activity(member);
+                exit_barrier_activity(member);
             continue;
         }
         c->wave.check = dht_node_lookup(
@@ -236,7 +237,7 @@ bool consume_confirm(struct member *member, uint64_t number)
         if (c->wave.check)
             member->checks++;
         else
-            linger_activity(member); /* no memory: busy */
+            exit_barrier_activity(member); /* no memory: busy */
     }
     if (!member->ring)
         find_kinds(member);
@@ -266,7 +267,7 @@ static const char *chosen_because(const struct consume *c)
 /* The last look was in vain. `status`: of it. */
 static void nobody_left(struct consume *c, int status)
 {
-    uint32_t missing = lost_missing(c->member, false);
+    uint32_t missing = unreachable_missing(c->member, false);
     char why[1024];
 
     if (missing != DYAD_RANK_NONE)
@@ -331,7 +332,7 @@ static void fail(struct consume *c, bool away, bool by_choice)
     /* Told again while the last look is under way: it goes on, with its own bound. */
     if (c->state == CONSUME_LAST_LOOK)
         return;
-    linger_activity(member); /* until that is over this rank is not quiet */
+    exit_barrier_activity(member); /* until that is over this rank is not quiet */
     consume_enter(c, CONSUME_LAST_LOOK);
     c->last.away = away;
     c->last.by_choice = by_choice;

@@ -46,7 +46,7 @@ static void watch_done(void *arg)
     }
 }
 
-void consume_watch_start(struct consume *c, struct member_side *side,
+void consume_watch_start(struct consume *c, struct member_dmd *dmd,
                          const struct store_mark_info *info, int fd,
                          void (*over)(struct consume *c))
 {
@@ -55,7 +55,7 @@ void consume_watch_start(struct consume *c, struct member_side *side,
     if (c->watch || !(w = calloc(1, sizeof(*w))))
         return;
     /* A mapping of its own: the thread may outlive the member. */
-    w->marks = store_marks_create(side->dir);
+    w->marks = store_marks_create(dmd->dir);
     w->mark = info->mark;
     w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     w->consume = c;
@@ -83,7 +83,7 @@ void consume_watch_leave(struct consume *c)
  * closed its descriptor by now; then it is on its way.) */
 bool consume_watch_ending(const struct consume *c)
 {
-    return c->watch && store_marks_ruling_due(c->member->side[ENGINE_CONSUMER].marks,
+    return c->watch && store_marks_ruling_due(c->member->dmd[ENGINE_CONSUMER].marks,
                                               c->watch->mark, c->watch->fd);
 }
 

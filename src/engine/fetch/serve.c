@@ -51,7 +51,7 @@ struct served {
     struct served *prev, *next; /* utlist */
     struct engine_io io;
     struct member *member;
-    struct member_side *side;
+    struct member_dmd *dmd;
     enum served_state state;
     uint32_t rank;
     uint8_t flags; /* of the GET */
@@ -89,7 +89,7 @@ static void served_refuse(struct served *s, int error)
 static int read_link(struct served *s)
 {
     char target[PATH_MAX];
-    ssize_t n = store_dir_readlink(s->side->dir, s->upath, target, sizeof(target));
+    ssize_t n = store_dir_readlink(s->dmd->dir, s->upath, target, sizeof(target));
 
     if (n < 0)
         return -1;
@@ -108,7 +108,7 @@ static int read_chunk(struct served *s)
 
     char *p = s->data;
     uint64_t at = s->offset, left = s->length;
-    int fd = store_dir_open(s->side->dir, s->upath, O_RDONLY, 0);
+    int fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
     int rc = -1;
 
     if (fd < 0)
@@ -138,7 +138,7 @@ static void serve_work(void *arg)
     struct served *s = arg;
 
     s->error = 0;
-    if (!local_file_still_there(s->side, &s->record)) {
+    if (!local_file_still_there(s->dmd, &s->record)) {
         s->error = ESTALE;
         return;
     }
@@ -148,7 +148,7 @@ static void serve_work(void *arg)
     }
     if (read_chunk(s) < 0)
         s->error = errno == ENOENT ? ESTALE : errno;
-    else if (!local_file_still_there(s->side, &s->record))
+    else if (!local_file_still_there(s->dmd, &s->record))
         s->error = ESTALE;
 }
 
@@ -189,12 +189,12 @@ struct serve_watch { /* freed by the pool if the member is gone first */
     struct store_marks *marks;
     store_mark_t mark;
     int fd;
-    enum engine_side side;
+    enum engine_role role;
     struct dyad_version version; /* that was refused */
     char upath[];
 };
 
-static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+static void publish_if_same(struct member *member, enum engine_role role, const char *upath,
                             const struct dyad_version *version, const char *why);
 
 static void watch_work(void *arg)
@@ -211,8 +211,8 @@ static void watch_done(void *arg)
     struct serve_watch *w = arg;
 
     DL_DELETE(w->member->serve_watches, w);
-    publish_if_same(w->member, w->side, w->upath, &w->version, NULL);
-    linger_activity(w->member);
+    publish_if_same(w->member, w->role, w->upath, &w->version, NULL);
+    exit_barrier_activity(w->member);
     free(w);
 }
 
@@ -224,7 +224,7 @@ static bool serve_pending(struct member *member)
 
     DL_FOREACH(member->serve_watches, w)
     {
-        struct store_marks *marks = member->side[w->side].marks;
+        struct store_marks *marks = member->dmd[w->role].marks;
         if (!store_marks_stays_dirty(marks, w->mark, 0) ||
             store_marks_ruling_due(marks, w->mark, w->fd))
             return true;
@@ -232,26 +232,26 @@ static bool serve_pending(struct member *member)
     return false;
 }
 
-static void watch_start(struct member *member, enum engine_side side, const char *upath,
+static void watch_start(struct member *member, enum engine_role role, const char *upath,
                         const struct dyad_version *version, store_mark_t mark)
 {
     struct serve_watch *w;
 
     DL_FOREACH(member->serve_watches, w)
     {
-        if (w->side == side && strcmp(w->upath, upath) == 0)
+        if (w->role == role && strcmp(w->upath, upath) == 0)
             return;
     }
     if (!(w = calloc(1, sizeof(*w) + strlen(upath) + 1)))
         return;
     w->member = member;
-    w->side = side;
+    w->role = role;
     w->mark = mark;
     w->version = *version;
     strcpy(w->upath, upath);
-    w->fd = store_dir_open(member->side[side].dir, upath, O_RDONLY, 0);
+    w->fd = store_dir_open(member->dmd[role].dir, upath, O_RDONLY, 0);
     /* A mapping of its own: the thread may outlive the member. */
-    w->marks = w->fd >= 0 ? store_marks_create(member->side[side].dir) : NULL;
+    w->marks = w->fd >= 0 ? store_marks_create(member->dmd[role].dir) : NULL;
     if (!w->marks || engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
         log_warn("cannot wait for the writer of \"%s\": %m", upath);
         if (w->marks)
@@ -266,10 +266,10 @@ static void watch_start(struct member *member, enum engine_side side, const char
 
 /* The version that was refused is still the last one: publish the file anew once nobody has
  * it open for writing. `why`: for people, if it is so now. */
-static void publish_if_same(struct member *member, enum engine_side side, const char *upath,
+static void publish_if_same(struct member *member, enum engine_role role, const char *upath,
                             const struct dyad_version *version, const char *why)
 {
-    struct member_side *s = &member->side[side];
+    struct member_dmd *s = &member->dmd[role];
     const struct store_record *record;
     struct store_mark_info info;
     struct store_identity id;
@@ -283,11 +283,11 @@ static void publish_if_same(struct member *member, enum engine_side side, const 
     if (store_identity_read(fd, &id) == 0) {
         if (store_marks_dirty(s->marks, upath, id.ino, id.btime, &info)) {
             if (info.state != STORE_MARK_ABANDONED)
-                watch_start(member, side, upath, version, info.mark);
+                watch_start(member, role, upath, version, info.mark);
         } else {
             if (why)
                 log_warn("\"%s\" %s: publishing it anew", upath, why);
-            produce_start(member, side, upath, 0, NULL, NULL);
+            produce_start(member, role, upath, 0, NULL, NULL);
         }
     }
     close(fd);
@@ -298,7 +298,7 @@ static void refused(struct served *s)
     struct member *member = s->member;
     if (member->hands_over) /* the asker turns to our member, who sees to it */
         return;
-    bool producer = s->side == &member->side[ENGINE_PRODUCER];
+    bool producer = s->dmd == &member->dmd[ENGINE_PRODUCER];
 
     publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
                     &s->entry.version,
@@ -370,17 +370,17 @@ static int find_own(struct served *s)
     if (produce_pending(member, s->upath))
         return EAGAIN;
     for (int i = 1; i >= 0; i--) { /* the producer's directory first */
-        struct member_side *side = &member->side[i];
+        struct member_dmd *dmd = &member->dmd[i];
         const struct store_record *record;
         int order;
-        if (!side->journal || !(record = store_journal_find(side->journal, s->upath)))
+        if (!dmd->journal || !(record = store_journal_find(dmd->journal, s->upath)))
             continue;
         order = dyad_version_cmp(&record->entry.version, &s->entry.version);
         if (order > 0)
             status = ESTALE;
         if (order != 0)
             continue;
-        s->side = side;
+        s->dmd = dmd;
         s->record = *record;
         return 0;
     }
@@ -404,7 +404,7 @@ static int find_other(struct served *s)
             is_same(&before->entry, &s->entry))
             return EINPROGRESS;
     }
-    return serve_other_find(s->member, &s->entry, &s->side, &s->record);
+    return serve_other_find(s->member, &s->entry, &s->dmd, &s->record);
 }
 
 static void serve_try(struct served *s)
@@ -482,14 +482,14 @@ void serve_get_direct(struct member *member, const struct net_msg *msg)
     s->record.entry.upath = s->upath;
     codec_u64(&c, &s->record.identity.ino);
     codec_u64(&c, &s->record.identity.btime);
-    for (int i = 1; i >= 0 && !s->side; i--) {
-        struct member_side *side = &member->side[i];
-        if (side->dir && dyad_storage_equal(msg->entry.storage, store_dir_id(side->dir)))
-            s->side = side;
+    for (int i = 1; i >= 0 && !s->dmd; i--) {
+        struct member_dmd *dmd = &member->dmd[i];
+        if (dmd->dir && dyad_storage_equal(msg->entry.storage, store_dir_id(dmd->dir)))
+            s->dmd = dmd;
     }
     if (c.failed || !has_range(s)) {
         served_refuse(s, EINVAL);
-    } else if (!s->side) {
+    } else if (!s->dmd) {
         served_refuse(s, ESTALE);
     } else {
         s->state = SERVED_QUEUED;

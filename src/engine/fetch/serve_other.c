@@ -34,7 +34,7 @@
 
 struct found {
     char *upath;
-    struct member_side *side;
+    struct member_dmd *dmd;
     struct store_record record; /* entry.upath is not set */
 };
 
@@ -44,7 +44,7 @@ struct search {
     struct member *member;
     struct engine_io io;
     struct dyad_entry entry;
-    struct member_side *side; /* NULL: not found */
+    struct member_dmd *dmd; /* NULL: not found */
     struct store_record record;
     char upath[];
 };
@@ -74,22 +74,22 @@ static void remember(struct member *member, const struct search *s)
         return; /* it is searched for again */
     all->next = (all->next + 1) % FOUND_MAX;
     free(found->upath);
-    *found = (struct found){.upath = upath, .side = s->side, .record = s->record};
+    *found = (struct found){.upath = upath, .dmd = s->dmd, .record = s->record};
     found->record.entry.upath = NULL;
 }
 
 /* --- on a pool thread --- */
 
-static void record_found(struct node_file *file, struct member_side *side, uint32_t rank,
+static void record_found(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                          const struct store_record *record)
 {
     struct search *s = (struct search *)file;
 
     (void)rank;
-    if (s->side || dyad_version_cmp(&record->entry.version, &s->entry.version) != 0 ||
-        !local_file_still_there(side, record))
+    if (s->dmd || dyad_version_cmp(&record->entry.version, &s->entry.version) != 0 ||
+        !local_file_still_there(dmd, record))
         return;
-    s->side = side;
+    s->dmd = dmd;
     s->record = *record;
 }
 
@@ -99,11 +99,11 @@ static void look_work(void *arg)
     struct search *s = arg;
 
     s->record = (struct store_record){.kind = STORE_RECORD_ORIGINAL, .entry = s->entry};
-    for (int i = 0; i < 2 && !s->side; i++) {
-        struct member_side *side = &s->member->side[i];
-        if (side->dir &&
-            local_file_left(side, &s->record, &s->record.identity) == LOCAL_FILE_SAME)
-            s->side = side;
+    for (int i = 0; i < 2 && !s->dmd; i++) {
+        struct member_dmd *dmd = &s->member->dmd[i];
+        if (dmd->dir &&
+            local_file_left(dmd, &s->record, &s->record.identity) == LOCAL_FILE_SAME)
+            s->dmd = dmd;
     }
 }
 
@@ -115,10 +115,10 @@ static void look_done(void *arg)
     struct member *member = s->member;
 
     modules_wanted(member, &s->entry);
-    if (s->side)
+    if (s->dmd)
         remember(member, s);
     DL_DELETE2(run_of(member)->others->searches, s, earlier, later);
-    serve_searched(member, &s->entry, s->side ? 0 : EHOSTUNREACH);
+    serve_searched(member, &s->entry, s->dmd ? 0 : EHOSTUNREACH);
     free(s);
 }
 
@@ -127,7 +127,7 @@ static void journals_read(struct member *member, struct node_file *file)
     struct search *s = (struct search *)file;
 
     DL_APPEND2(run_of(member)->others->searches, s, earlier, later);
-    if (!s->side) {
+    if (!s->dmd) {
         engine_io_submit(member->io, &s->io, look_work, look_done, s);
         return;
     }
@@ -140,14 +140,14 @@ static void journals_read(struct member *member, struct node_file *file)
 static bool lies_here(const struct member *member, const struct dyad_entry *entry)
 {
     for (int i = 0; i < 2; i++)
-        if (member->side[i].dir &&
-            dyad_storage_equal(entry->storage, store_dir_id(member->side[i].dir)))
+        if (member->dmd[i].dir &&
+            dyad_storage_equal(entry->storage, store_dir_id(member->dmd[i].dir)))
             return true;
     return false;
 }
 
 int serve_other_find(struct member *member, const struct dyad_entry *entry,
-                     struct member_side **side, struct store_record *record)
+                     struct member_dmd **dmd, struct store_record *record)
 {
     struct serve_others *all = get(member);
     size_t len = strlen(entry->upath);
@@ -160,7 +160,7 @@ int serve_other_find(struct member *member, const struct dyad_entry *entry,
         if (!found->upath || strcmp(found->upath, entry->upath) != 0 ||
             dyad_version_cmp(&found->record.entry.version, &entry->version) != 0)
             continue;
-        *side = found->side;
+        *dmd = found->dmd;
         *record = found->record;
         return 0;
     }

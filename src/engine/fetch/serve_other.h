@@ -6,10 +6,10 @@
 
 #include "engine/core/member.h"
 
-/* A GET asks us for what another rank of our node has published. 0: it is here, *side and
+/* A GET asks us for what another rank of our node has published. 0: it is here, *dmd and
  * *record (its upath is not set) say where; EINPROGRESS: serve_searched() will come, and it
  * is to be asked again then; EHOSTUNREACH: we have it not; ENOMEM. */
 int serve_other_find(struct member *member, const struct dyad_entry *entry,
-                     struct member_side **side, struct store_record *record);
+                     struct member_dmd **dmd, struct store_record *record);
 
 #endif

@@ -37,7 +37,7 @@ static void begin_work(void *arg)
     struct transfer *t = arg;
 
     t->status = 0;
-    t->fetch = store_fetch_begin(t->member->side[ENGINE_CONSUMER].dir, &t->entry);
+    t->fetch = store_fetch_begin(t->member->dmd[ENGINE_CONSUMER].dir, &t->entry);
     if (!t->fetch)
         t->status = errno;
 }
@@ -79,7 +79,7 @@ static void wait_for_other(struct transfer *t)
     if (other) {
         other->member = t->member;
         strcpy(other->upath, t->upath);
-        other->dir = store_dir_create(store_dir_path(t->member->side[ENGINE_CONSUMER].dir));
+        other->dir = store_dir_create(store_dir_path(t->member->dmd[ENGINE_CONSUMER].dir));
     }
     if (!other || !other->dir ||
         engine_io_spawn(t->member->io, &other->io, other_wait, other_done, other) < 0) {
@@ -124,7 +124,7 @@ static void guest_fetched(void *arg, int status, int fd)
     t->guest = NULL;
     if (status == 0) {
         t->by_guest = true;
-        t->fetch = store_fetch_adopt(t->member->side[ENGINE_CONSUMER].dir, &t->entry, fd);
+        t->fetch = store_fetch_adopt(t->member->dmd[ENGINE_CONSUMER].dir, &t->entry, fd);
         if (t->fetch) {
             transfer_commit(t);
             return;
@@ -147,7 +147,8 @@ static void rank_choose(struct transfer *t)
     t->rank = t->source = t->entry.owner;
     t->other = DYAD_RANK_NONE;
     if (!member->hands_over && t->rank != member->self.rank &&
-        (!dht_node_is_live(member->dht, t->rank) || lost_is_suspect(member, t->rank)))
+        (!dht_node_is_live(member->dht, t->rank) ||
+         unreachable_is_suspect(member, t->rank)))
         transfer_next(t);
 }
 

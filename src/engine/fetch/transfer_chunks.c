@@ -28,7 +28,7 @@ static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *st
     const struct net_peer *peer =
         rank == member->self.rank ? &member->self : net_worker_peer(member->worker, rank);
 
-    return !lost_is_suspect(member, rank) &&
+    return !unreachable_is_suspect(member, rank) &&
            (!peer || dyad_storage_equal(peer->storage_producer, storage) ||
             dyad_storage_equal(peer->storage_consumer, storage));
 }
@@ -82,7 +82,7 @@ void transfer_silent(void *arg)
      * this one is silent. */
     say_broken(t, "does not answer");
     transfer_fail(t, EHOSTUNREACH);
-    lost_unserved(member, source, most); /* last: `t` may be gone */
+    unreachable_unserved(member, source, most); /* last: `t` may be gone */
 }
 
 static void deadline_move(struct transfer *t)
@@ -232,7 +232,7 @@ void transfer_ask_chunks(struct transfer *t)
     /* Not at each chunk: on a connection that was made while its link was cut, small ones
      * may come, and large ones not. */
     if (t->entry.size > 0 && !net_is_guest(t->source))
-        lost_served(t->member, t->source, chunk_most(t));
+        unreachable_served(t->member, t->source, chunk_most(t));
     transfer_commit(t);
 }
 

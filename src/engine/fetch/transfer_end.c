@@ -133,7 +133,7 @@ void transfer_fail(struct transfer *t, int status)
 void transfer_failed_here(struct transfer *t, const char *what, int error)
 {
     log_error("\"%s\" cannot be %s below %s: %s%s", t->upath, what,
-              store_dir_path(t->member->side[ENGINE_CONSUMER].dir), strerror(error),
+              store_dir_path(t->member->dmd[ENGINE_CONSUMER].dir), strerror(error),
               error == ENOSPC || error == EDQUOT
                   ? ": make room there, or use a larger DYAD_PATH"
                   : "");
@@ -153,7 +153,7 @@ struct left {
 static bool is_wanted(void *arg)
 {
     const struct left *left = arg;
-    struct store_marks *marks = left->t->member->side[ENGINE_CONSUMER].marks;
+    struct store_marks *marks = left->t->member->dmd[ENGINE_CONSUMER].marks;
     struct store_mark_info info;
 
     for (int i = 0; i < OPENS_MAX; i++) {
@@ -173,15 +173,15 @@ static bool is_wanted(void *arg)
  * mark before he opens it, and it is looked for again when the file has lost its name. */
 static bool counts_as_missing(struct left *left)
 {
-    struct member_side *side = &left->t->member->side[ENGINE_CONSUMER];
-    int fd = store_dir_open(side->dir, left->t->upath, O_PATH | O_NOFOLLOW, 0);
+    struct member_dmd *dmd = &left->t->member->dmd[ENGINE_CONSUMER];
+    int fd = store_dir_open(dmd->dir, left->t->upath, O_PATH | O_NOFOLLOW, 0);
     struct stat st;
     bool missing = false;
 
     if (fd < 0)
         return false;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &left->file) == 0) {
-        left->superseded = local_file_is_superseded(side, left->t->upath, &st);
+        left->superseded = local_file_is_superseded(dmd, left->t->upath, &st);
         missing = !is_wanted(left);
     }
     close(fd);
@@ -190,7 +190,7 @@ static bool counts_as_missing(struct left *left)
 
 static int commit(struct transfer *t)
 {
-    struct member_side *side = &t->member->side[ENGINE_CONSUMER];
+    struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
     struct left left = {.t = t};
     int rc;
 
@@ -199,13 +199,13 @@ static int commit(struct transfer *t)
     if (S_ISREG(t->entry.mode)) {
         rc = store_fetch_commit_over(t->fetch, &left.file, is_wanted, &left, &t->identity);
     } else {
-        store_fetch_discard_unless(side->dir, t->upath, &left.file, is_wanted, &left);
+        store_fetch_discard_unless(dmd->dir, t->upath, &left.file, is_wanted, &left);
         rc = store_fetch_commit(t->fetch, t->replace, &t->identity);
     }
     if (rc == 0) {
         DYAD_CRASH_POINT("fetch-exchanged");
-        store_marks_forget(side->marks, left.file.ino, left.file.btime);
-        store_superseded_clear(side->dir, side->session, t->upath);
+        store_marks_forget(dmd->marks, left.file.ino, left.file.btime);
+        store_superseded_clear(dmd->dir, dmd->session, t->upath);
     }
     return rc;
 }
@@ -235,7 +235,7 @@ static int record_early(struct transfer *t)
     if (store_fetch_identity(t->fetch, &record.identity) < 0)
         return -1;
     t->identity = record.identity;
-    if (store_journal_put(t->member->side[ENGINE_CONSUMER].journal, &record) < 0)
+    if (store_journal_put(t->member->dmd[ENGINE_CONSUMER].journal, &record) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
     return 0;
 }
@@ -243,7 +243,7 @@ static int record_early(struct transfer *t)
 /* It was not put into place. */
 static void record_undo(struct transfer *t)
 {
-    struct store_journal *journal = t->member->side[ENGINE_CONSUMER].journal;
+    struct store_journal *journal = t->member->dmd[ENGINE_CONSUMER].journal;
     const struct store_record *record = store_journal_find(journal, t->upath);
 
     if (record && record->kind == STORE_RECORD_COPY &&
@@ -255,7 +255,7 @@ static void commit_done(void *arg)
 {
     struct transfer *t = arg;
     struct member *member = t->member;
-    struct member_side *side = &member->side[ENGINE_CONSUMER];
+    struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
     struct store_record record = {.kind = STORE_RECORD_COPY,
                                   .made_here = t->made_here,
                                   .entry = t->entry,
@@ -275,12 +275,12 @@ static void commit_done(void *arg)
     }
     if (t->stale) { /* the news came while it was being renamed: it is withdrawn as any
                        other copy */
-        if (!modules_overtaken(member, side, &t->newer, &record))
+        if (!modules_overtaken(member, dmd, &t->newer, &record))
             record_undo(t); /* after it, as in invalidate.c */
         transfer_end(t, ESTALE);
         return;
     }
-    if (!S_ISREG(t->entry.mode) && store_journal_put(side->journal, &record) < 0)
+    if (!S_ISREG(t->entry.mode) && store_journal_put(dmd->journal, &record) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
     if (!S_ISREG(t->entry.mode)) {
         log_debug("made \"%s\" as rank %u has it", t->upath, t->entry.owner);
@@ -319,12 +319,12 @@ static void transfer_give(struct transfer *t)
 /* Of this rank or another of the node. */
 static bool replaces_made(const struct transfer *t)
 {
-    const struct member_side *side = &t->member->side[ENGINE_CONSUMER];
+    const struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
     struct stat st;
 
     return modules_to_come_back(t->member, t->upath) ||
-           (store_dir_stat(side->dir, t->upath, &st) == 0 &&
-            local_file_is_superseded(side, t->upath, &st));
+           (store_dir_stat(dmd->dir, t->upath, &st) == 0 &&
+            local_file_is_superseded(dmd, t->upath, &st));
 }
 
 void transfer_commit(struct transfer *t)
@@ -340,7 +340,7 @@ void transfer_commit(struct transfer *t)
         return;
     }
     net_timer_stop(t->deadline);
-    old = store_journal_find(t->member->side[ENGINE_CONSUMER].journal, t->upath);
+    old = store_journal_find(t->member->dmd[ENGINE_CONSUMER].journal, t->upath);
     /* What is being published has its record already, and may yet become the newest. */
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0 &&
                  !produce_pending(t->member, t->upath);

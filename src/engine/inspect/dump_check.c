@@ -30,7 +30,7 @@
 #define ITEMS_MAX 512
 
 struct item {
-    struct member_side *side;
+    struct member_dmd *dmd;
     struct dyad_entry entry;
     struct store_identity identity;
     char *upath;
@@ -104,7 +104,7 @@ static void look(struct item *item)
     struct store_mark_info mark;
     struct store_identity id = {0};
     struct stat st;
-    int fd = store_dir_open(item->side->dir, item->upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(item->dmd->dir, item->upath, O_PATH | O_NOFOLLOW, 0);
 
     if (fd < 0) {
         if (errno == ENOENT)
@@ -116,7 +116,7 @@ static void look(struct item *item)
     } else {
         look_at_file(item, &st, &id);
     }
-    if (store_marks_dirty(item->side->marks, item->upath, id.ino, id.btime, &mark)) {
+    if (store_marks_dirty(item->dmd->marks, item->upath, id.ino, id.btime, &mark)) {
         item->written = mark.state != STORE_MARK_ABANDONED;
         if (!item->written && !item->fault[0])
             FAULT(item, "carries the mark of a writer that died (pid %d)", (int)mark.pid);
@@ -132,13 +132,13 @@ static void look_for_writer(struct dump_check *check)
     struct store_mark_info mark;
 
     for (int s = 0; s < 2 && check->writer == 0; s++) {
-        struct member_side *side = &check->member->side[s];
+        struct member_dmd *dmd = &check->member->dmd[s];
         struct store_identity id = {0};
-        int fd = side->dir ? store_dir_open(side->dir, upath, O_PATH | O_NOFOLLOW, 0) : -1;
+        int fd = dmd->dir ? store_dir_open(dmd->dir, upath, O_PATH | O_NOFOLLOW, 0) : -1;
         if (fd < 0)
             continue;
         if (store_identity_read(fd, &id) == 0 &&
-            store_marks_dirty(side->marks, upath, id.ino, id.btime, &mark) &&
+            store_marks_dirty(dmd->marks, upath, id.ino, id.btime, &mark) &&
             mark.state != STORE_MARK_ABANDONED)
             check->writer = mark.pid;
         close(fd);
@@ -161,7 +161,7 @@ static void check_work(void *arg)
 
 static json_t *item_json(struct member *member, const struct item *item)
 {
-    const struct store_record *now = store_journal_find(item->side->journal, item->upath);
+    const struct store_record *now = store_journal_find(item->dmd->journal, item->upath);
     json_t *o = json_object();
     bool changed = !now || now->kind != STORE_RECORD_ORIGINAL ||
                    dyad_version_cmp(&now->entry.version, &item->entry.version) != 0;
@@ -210,7 +210,7 @@ static void check_done(void *arg)
 }
 
 /* Copy a record. Non-zero: the page is full. */
-static int item_add(struct dump_check *check, struct member_side *side,
+static int item_add(struct dump_check *check, struct member_dmd *dmd,
                     const struct store_record *record)
 {
     struct item *item;
@@ -227,7 +227,7 @@ static int item_add(struct dump_check *check, struct member_side *side,
         check->more = true;
         return 1;
     }
-    item->side = side;
+    item->dmd = dmd;
     item->entry = record->entry;
     item->identity = record->identity;
     check->nitems++;
@@ -238,13 +238,13 @@ static int item_add(struct dump_check *check, struct member_side *side,
 
 struct collect {
     struct dump_check *check;
-    struct member_side *side;
+    struct member_dmd *dmd;
 };
 
 static int collect_one(const struct store_record *record, void *arg)
 {
     struct collect *collect = arg;
-    return item_add(collect->check, collect->side, record);
+    return item_add(collect->check, collect->dmd, record);
 }
 
 static void collect(struct dump_check *check)
@@ -252,16 +252,16 @@ static void collect(struct dump_check *check)
     struct member *member = check->member;
 
     for (int s = 0; s < 2 && !check->more; s++) {
-        struct collect collect = {check, &member->side[s]};
+        struct collect collect = {check, &member->dmd[s]};
         const struct store_record *record;
-        if (!collect.side->journal ||
-            (s == 1 && collect.side->journal == member->side[0].journal))
+        if (!collect.dmd->journal ||
+            (s == 1 && collect.dmd->journal == member->dmd[0].journal))
             continue;
         if (!(check->ask.flags & NET_DUMP_KEY))
-            store_journal_foreach(collect.side->journal, collect_one, &collect);
-        else if ((record = store_journal_find(collect.side->journal,
+            store_journal_foreach(collect.dmd->journal, collect_one, &collect);
+        else if ((record = store_journal_find(collect.dmd->journal,
                                               check->ask.entry.upath)) != NULL)
-            item_add(check, collect.side, record);
+            item_add(check, collect.dmd, record);
     }
 }
 

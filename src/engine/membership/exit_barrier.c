@@ -39,13 +39,13 @@
 #define THREADS_MAX    128
 
 struct descendant {
-    struct linger *linger;
+    struct exit_barrier *linger;
     pid_t pid;
     int fd;
     struct net_watch *watch;
 };
 
-struct linger {
+struct exit_barrier {
     struct member *member;
     struct net_timer *timer;
     struct net_post post;
@@ -63,7 +63,7 @@ struct linger {
     struct descendant descendants[DESCENDANT_MAX];
 };
 
-static void linger_look(struct linger *l);
+static void exit_barrier_look(struct exit_barrier *l);
 
 static void descendant_drop(struct descendant *d)
 {
@@ -75,16 +75,16 @@ static void descendant_drop(struct descendant *d)
 static void descendant_died(void *arg, int fd, uint32_t events)
 {
     struct descendant *d = arg;
-    struct linger *l = d->linger;
+    struct exit_barrier *l = d->linger;
 
     (void)fd;
     (void)events;
     descendant_drop(d);
     l->activity++;
-    linger_look(l);
+    exit_barrier_look(l);
 }
 
-static void descendant_watch(struct linger *l, pid_t pid)
+static void descendant_watch(struct exit_barrier *l, pid_t pid)
 {
     struct descendant *empty = NULL;
 
@@ -109,7 +109,7 @@ static void descendant_watch(struct linger *l, pid_t pid)
 }
 
 /* Live processes below us; while we are at exit their deaths are news. */
-static size_t count_descendants(struct linger *l)
+static size_t count_descendants(struct exit_barrier *l)
 {
     pid_t pids[DESCENDANT_MAX];
     size_t n = boot_procs_descendants(getpid(), pids, DESCENDANT_MAX);
@@ -146,7 +146,7 @@ static size_t engine_threads(pid_t *tids, size_t max)
     return n;
 }
 
-static bool rank_is_quiet(struct linger *l)
+static bool rank_is_quiet(struct exit_barrier *l)
 {
     struct boot_blocked blocked[BLOCKED_MAX];
     pid_t own[THREADS_MAX];
@@ -160,7 +160,7 @@ static bool rank_is_quiet(struct linger *l)
                             engine_threads(own, THREADS_MAX));
 }
 
-static uint32_t present_state(struct linger *l, bool *look_again)
+static uint32_t present_state(struct exit_barrier *l, bool *look_again)
 {
     size_t alive;
 
@@ -224,7 +224,7 @@ static void name_others(struct member *member, char *to, size_t size)
 
 /* Whoever started it may wait for it, and see nothing. In a launch of its own that is the
  * launcher, which waits for all ranks. */
-static void say_lingering(struct linger *l)
+static void say_lingering(struct exit_barrier *l)
 {
     struct member *member = l->member;
     char others[2048];
@@ -258,7 +258,7 @@ static void say_lingering(struct linger *l)
 
 /* Who started this rank is dead, so the job is: its other ranks may be killed or stopped in
  * the midst of anything, and no barrier need come about. True: we leave. */
-static bool orphaned(struct linger *l)
+static bool orphaned(struct exit_barrier *l)
 {
     struct member *member = l->member;
 
@@ -276,7 +276,7 @@ static bool orphaned(struct linger *l)
 
 /* Who is to leave soon after its program's end has what it was waiting for brought first.
  */
-static bool must_stay(const struct linger *l, uint64_t now)
+static bool must_stay(const struct exit_barrier *l, uint64_t now)
 {
     struct member *member = l->member;
 
@@ -287,7 +287,7 @@ static bool must_stay(const struct linger *l, uint64_t now)
 
 /* Nobody can want anything of us, and our part of the table can be given away, which is so
  * in a session (session_member.c). In a launch the launcher waits for all ranks anyway. */
-static bool nothing_to_serve(const struct linger *l, uint64_t now)
+static bool nothing_to_serve(const struct exit_barrier *l, uint64_t now)
 {
     const struct member *member = l->member;
 
@@ -295,7 +295,7 @@ static bool nothing_to_serve(const struct linger *l, uint64_t now)
            !dht_node_owns(member->dht);
 }
 
-static void linger_look(struct linger *l)
+static void exit_barrier_look(struct exit_barrier *l)
 {
     struct member *member = l->member;
     uint64_t now = util_clock_now();
@@ -315,7 +315,7 @@ static void linger_look(struct linger *l)
         return;
     state = present_state(l, &look_again);
     if ((state & BOOT_WAVE_EXITING) && !l->leave_at &&
-        (servers_serve_us(member) || within_is_served(member))) {
+        (servers_serve_us(member) || nested_is_served(member))) {
         log_info("leaving: what is here is served by another process of this node");
         l->handed_over = true;
         member_stop(member);
@@ -328,11 +328,11 @@ static void linger_look(struct linger *l)
     }
     /* Not while one of its processes fetches, perhaps from a rank that would leave for it.
      */
-    if (member->ring && within_has_inner(member) && member->waits->all_blocked(member))
+    if (member->ring && nested_has_inner(member) && member->waits->all_blocked(member))
         state |= BOOT_WAVE_OUTER;
     if ((state & BOOT_WAVE_EXITING) && l->in_script)
         state |= BOOT_WAVE_SCRIPT;
-    if (state && member->wave && lost_missing(member, false) != DYAD_RANK_NONE)
+    if (state && member->wave && unreachable_missing(member, false) != DYAD_RANK_NONE)
         state |= BOOT_WAVE_MISSING;
     if (state != l->state)
         l->activity++;
@@ -349,15 +349,15 @@ static void linger_look(struct linger *l)
 
 static void suspect(void *arg, uint32_t rank)
 {
-    lost_suspect(arg, rank);
+    unreachable_suspect(arg, rank);
 }
 
-static void linger_tick(void *arg)
+static void exit_barrier_tick(void *arg)
 {
-    struct linger *l = arg;
+    struct exit_barrier *l = arg;
     struct member *member = l->member;
 
-    linger_look(l);
+    exit_barrier_look(l);
     if (member->state != MEMBER_LEAVING && l->exiting && (l->state & BOOT_WAVE_EXITING))
         say_lingering(l);
     if (l->pause < LOOK_AGAIN && !l->state) {
@@ -372,25 +372,25 @@ static void linger_tick(void *arg)
         boot_wave_neighbours(member->wave, suspect, member);
 }
 
-static void linger_posted(void *arg)
+static void exit_barrier_posted(void *arg)
 {
-    struct linger *l = arg;
+    struct exit_barrier *l = arg;
 
     l->posted = false;
-    linger_look(l);
+    exit_barrier_look(l);
 }
 
-static void look_soon(struct linger *l)
+static void look_soon(struct exit_barrier *l)
 {
     if (l->posted)
         return;
     l->posted = true;
-    net_loop_post(l->member->loop, &l->post, linger_posted, l);
+    net_loop_post(l->member->loop, &l->post, exit_barrier_posted, l);
 }
 
-void linger_activity(struct member *member)
+void exit_barrier_activity(struct member *member)
 {
-    struct linger *l = member->linger;
+    struct exit_barrier *l = member->exit_barrier;
 
     if (!l)
         return;
@@ -405,22 +405,22 @@ void linger_activity(struct member *member)
     look_soon(l);
 }
 
-void linger_look_soon(struct member *member)
+void exit_barrier_look_soon(struct member *member)
 {
-    if (member->linger)
-        look_soon(member->linger);
+    if (member->exit_barrier)
+        look_soon(member->exit_barrier);
 }
 
-bool linger_may_leave(const struct member *member)
+bool exit_barrier_may_leave(const struct member *member)
 {
-    const struct linger *l = member->linger;
+    const struct exit_barrier *l = member->exit_barrier;
 
     return l && l->exiting && (l->state & BOOT_WAVE_EXITING);
 }
 
-static void linger_begin(struct member *member)
+static void exit_barrier_begin(struct member *member)
 {
-    struct linger *l = member->linger;
+    struct exit_barrier *l = member->exit_barrier;
 
     l->exiting = true;
     l->since = util_clock_now();
@@ -433,9 +433,9 @@ static void linger_begin(struct member *member)
         l); /* when every module has been told of the exit: what it has to do yet counts */
 }
 
-static void linger_leave_soon(struct member *member)
+static void exit_barrier_leave_soon(struct member *member)
 {
-    struct linger *l = member->linger;
+    struct exit_barrier *l = member->exit_barrier;
 
     if (!l || member->state == MEMBER_JOINING) {
         member_stop(member);
@@ -449,31 +449,31 @@ static void linger_leave_soon(struct member *member)
 static void exiting(struct member *member, bool soon)
 {
     if (soon)
-        linger_leave_soon(member);
+        exit_barrier_leave_soon(member);
     else
-        linger_begin(member);
+        exit_barrier_begin(member);
 }
 
-static int linger_start(struct member *member)
+static int exit_barrier_start(struct member *member)
 {
-    struct linger *l = calloc(1, sizeof(*l));
+    struct exit_barrier *l = calloc(1, sizeof(*l));
 
     if (!l)
         return -1;
     l->member = member;
     l->launcher = getppid();
     l->pause = LOOK_AGAIN;
-    if (!(l->timer = net_timer_create(member->loop, linger_tick, l))) {
+    if (!(l->timer = net_timer_create(member->loop, exit_barrier_tick, l))) {
         free(l);
         return -1;
     }
-    member->linger = l;
+    member->exit_barrier = l;
     return 0;
 }
 
-static void linger_destroy(struct member *member)
+static void exit_barrier_destroy(struct member *member)
 {
-    struct linger *l = member->linger;
+    struct exit_barrier *l = member->exit_barrier;
 
     if (!l)
         return;
@@ -483,7 +483,7 @@ static void linger_destroy(struct member *member)
     }
     net_timer_destroy(l->timer);
     free(l);
-    member->linger = NULL;
+    member->exit_barrier = NULL;
 }
 
 static void rank_changed(struct member *member, uint32_t rank,
@@ -491,13 +491,13 @@ static void rank_changed(struct member *member, uint32_t rank,
 {
     (void)rank;
     (void)change;
-    linger_look_soon(member);
+    exit_barrier_look_soon(member);
 }
 
-const struct member_module linger_module = {
-    .name = "linger",
-    .start = linger_start,
+const struct member_module exit_barrier_module = {
+    .name = "exit_barrier",
+    .start = exit_barrier_start,
     .exiting = exiting,
     .rank_changed = rank_changed,
-    .destroy = linger_destroy,
+    .destroy = exit_barrier_destroy,
 };

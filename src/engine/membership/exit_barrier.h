@@ -8,10 +8,10 @@
 
 /* Something began or ended (publish, wait, exit): raises the activity counter, tells the
  * others. */
-void linger_activity(struct member *member);
+void exit_barrier_activity(struct member *member);
 /* What the barrier is told may have changed. */
-void linger_look_soon(struct member *member);
+void exit_barrier_look_soon(struct member *member);
 /* The program is at its exit and no process below it is left. */
-bool linger_may_leave(const struct member *member);
+bool exit_barrier_may_leave(const struct member *member);
 
 #endif

@@ -63,8 +63,8 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
     if (verdict != BOOT_WAVE_ALL_EXIT && member->ring) {
         /* A launch may still come that has it. Until then nobody needs who is at exit: what
          * that one has, the next member of its node takes over. */
-        if (member->state == MEMBER_EXITING && linger_may_leave(member)) {
-            if (verdict != BOOT_WAVE_OUTER_BUSY || within_is_inner(member))
+        if (member->state == MEMBER_EXITING && exit_barrier_may_leave(member)) {
+            if (verdict != BOOT_WAVE_OUTER_BUSY || nested_is_inner(member))
                 member_stop(member);
         } else if (verdict != BOOT_WAVE_OUTER_BUSY) {
             member->waits->say(member);
@@ -83,7 +83,7 @@ static bool wave_live(void *arg, uint32_t rank)
 
     if (servers_is_one(member, rank)) /* it is neither waited for nor asked (servers.c) */
         return false;
-    return dht_node_is_live(member->dht, rank) || lost_may_return(member, rank);
+    return dht_node_is_live(member->dht, rank) || unreachable_may_return(member, rank);
 }
 
 /* The barrier takes a failed send for a death; what is lost on the way is sent again. A
@@ -109,7 +109,7 @@ static void worker_need_peer(void *arg, uint32_t rank)
         return;
     if (member->ring)
         member_session_get(member, rank);
-    else if (absent_ask(member, rank) < 0)
+    else if (unjoined_ask(member, rank) < 0)
         net_worker_peer_down(member->worker, rank, ENOMEM);
 }
 
@@ -128,7 +128,7 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         boot_pmix_there(member->pmix, rank, false);
     bool dead = member->ring && member_session_peer_down(member, rank);
     if (!dead && member->dht && dht_node_is_live(member->dht, rank))
-        lost_add(member, rank);
+        unreachable_add(member, rank);
     if (dead)
         member_set_live(member, rank, false);
     modules_peer_down(member, rank);
@@ -144,11 +144,11 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
         member_session_peer_up(member, peer);
     if (member->pmix)
         boot_pmix_there(member->pmix, peer->rank, true);
-    lost_found(member, peer);
+    unreachable_found(member, peer);
     member_set_live(member, peer->rank, true);
-    lost_back(member, peer->rank);
+    unreachable_back(member, peer->rank);
     modules_peer_up(member, peer);
-    side_pong(member); /* one more that we are not cut off from */
+    partition_pong(member); /* one more that we are not cut off from */
 }
 
 static void worker_unanswered(void *arg, uint32_t rank)
@@ -156,7 +156,7 @@ static void worker_unanswered(void *arg, uint32_t rank)
     struct member *member = arg;
 
     if (member->state != MEMBER_LEAVING && !net_is_guest(rank))
-        lost_unanswered(member, rank);
+        unreachable_unanswered(member, rank);
 }
 
 static void worker_heard(void *arg, uint32_t rank)
@@ -164,12 +164,12 @@ static void worker_heard(void *arg, uint32_t rank)
     struct member *member = arg;
 
     if (member->state != MEMBER_LEAVING && !net_is_guest(rank))
-        lost_heard(member, rank);
+        unreachable_heard(member, rank);
 }
 
 static void table_silent(void *arg, uint32_t rank)
 {
-    lost_suspect(arg, rank);
+    unreachable_suspect(arg, rank);
 }
 
 static const struct net_worker_ops worker_ops = {

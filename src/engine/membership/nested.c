@@ -45,7 +45,7 @@ struct inner { /* a launch within us */
     char launch[NET_PEER_LAUNCH_MAX + 1];
 };
 
-struct within {
+struct nested {
     uint32_t outer;                       /* DYAD_RANK_NONE: none is known */
     char launch[NET_PEER_LAUNCH_MAX + 1]; /* of outer: the place may be another's later */
     bool found;                           /* by us: we are to tell it */
@@ -53,11 +53,11 @@ struct within {
     struct inner *inner;
 };
 
-static struct within *get(struct member *member)
+static struct nested *get(struct member *member)
 {
-    if (!member->within && (member->within = calloc(1, sizeof(*member->within))))
-        member->within->outer = DYAD_RANK_NONE;
-    return member->within;
+    if (!member->nested && (member->nested = calloc(1, sizeof(*member->nested))))
+        member->nested->outer = DYAD_RANK_NONE;
+    return member->nested;
 }
 
 /* A live member of the session that we know; NULL: none has that place. */
@@ -69,7 +69,7 @@ static const struct net_peer *live_peer(struct member *member, uint32_t slot)
     return net_worker_peer(member->worker, slot);
 }
 
-static bool is_our_outer(const struct within *w, const struct net_peer *peer)
+static bool is_our_outer(const struct nested *w, const struct net_peer *peer)
 {
     return w && w->outer == peer->rank && strcmp(w->launch, peer->launch) == 0;
 }
@@ -83,7 +83,7 @@ static void tell(struct member *member, uint32_t to, uint32_t outer)
 
 static void tell_outer(struct member *member)
 {
-    struct within *w = member->within;
+    struct nested *w = member->nested;
 
     w->told_at = util_clock_now();
     tell(member, w->outer, w->outer);
@@ -93,18 +93,18 @@ static void tell_outer(struct member *member)
 
 static bool is_inner(const struct member *member, const struct net_peer *peer)
 {
-    const struct inner *inner = member->within ? member->within->inner : NULL;
+    const struct inner *inner = member->nested ? member->nested->inner : NULL;
 
     while (inner && strcmp(inner->launch, peer->launch) != 0)
         inner = inner->next;
     return inner != NULL;
 }
 
-bool within_has_inner(struct member *member)
+bool nested_has_inner(struct member *member)
 {
     const struct net_peer *peer;
 
-    if (!member->within || !member->within->inner)
+    if (!member->nested || !member->nested->inner)
         return false;
     for (uint32_t r = 0; r < member->job->nranks; r++)
         if ((peer = live_peer(member, r)) && is_inner(member, peer))
@@ -112,21 +112,21 @@ bool within_has_inner(struct member *member)
     return false;
 }
 
-static void within_peer_up(struct member *member, const struct net_peer *peer)
+static void nested_peer_up(struct member *member, const struct net_peer *peer)
 {
     /* Our outer member after exec, which knows nothing, or after a cut. */
-    if (is_our_outer(member->within, peer) && member->within->found)
+    if (is_our_outer(member->nested, peer) && member->nested->found)
         tell_outer(member);
     if (!is_inner(member, peer))
         return;
     tell(member, peer->rank, member->self.rank);
-    linger_look_soon(member);
+    exit_barrier_look_soon(member);
 }
 
 static void add_inner(struct member *member, uint32_t slot)
 {
     const struct net_peer *peer = net_worker_peer(member->worker, slot), *mate;
-    struct within *w = get(member);
+    struct nested *w = get(member);
     struct inner *inner;
 
     if (!w || !peer || strcmp(peer->launch, member->self.launch) == 0 ||
@@ -140,14 +140,14 @@ static void add_inner(struct member *member, uint32_t slot)
     for (uint32_t r = 0; r < member->job->nranks; r++)
         if ((mate = live_peer(member, r)) && strcmp(mate->launch, inner->launch) == 0)
             tell(member, r, member->self.rank);
-    linger_look_soon(member);
+    exit_barrier_look_soon(member);
 }
 
 /* --- the inner ones --- */
 
 static void set_outer(struct member *member, uint32_t slot)
 {
-    struct within *w = get(member);
+    struct nested *w = get(member);
     const struct net_peer *peer = live_peer(member, slot);
 
     if (!w || !peer)
@@ -155,10 +155,10 @@ static void set_outer(struct member *member, uint32_t slot)
     w->outer = slot;
     strcpy(w->launch, peer->launch);
     log_info("this launch is within that of %s", member_describe(member, slot));
-    linger_look_soon(member);
+    exit_barrier_look_soon(member);
 }
 
-static bool within_receive(struct member *member, const struct net_msg *msg, void **payload,
+static bool nested_receive(struct member *member, const struct net_msg *msg, void **payload,
                            size_t len)
 {
     (void)payload;
@@ -216,7 +216,7 @@ static bool is_outer(const struct member *member, const struct net_peer *peer,
 /* The outer member; DYAD_RANK_NONE: there is none, or it has gone. */
 static uint32_t outer(struct member *member)
 {
-    struct within *w = get(member);
+    struct nested *w = get(member);
     pid_t pids[ANCESTORS_MAX];
     const struct net_peer *peer;
     size_t n;
@@ -246,12 +246,12 @@ static uint32_t outer(struct member *member)
     return DYAD_RANK_NONE;
 }
 
-bool within_is_inner(struct member *member)
+bool nested_is_inner(struct member *member)
 {
     return member->ring && outer(member) != DYAD_RANK_NONE;
 }
 
-bool within_is_served(struct member *member)
+bool nested_is_served(struct member *member)
 {
     uint32_t slot = member->ring ? outer(member) : DYAD_RANK_NONE;
     const struct net_peer *peer;
@@ -262,9 +262,9 @@ bool within_is_served(struct member *member)
 
 /* --- */
 
-static void within_destroy(struct member *member)
+static void nested_destroy(struct member *member)
 {
-    struct within *w = member->within;
+    struct nested *w = member->nested;
 
     while (w && w->inner) {
         struct inner *inner = w->inner;
@@ -272,12 +272,12 @@ static void within_destroy(struct member *member)
         free(inner);
     }
     free(w);
-    member->within = NULL;
+    member->nested = NULL;
 }
 
-const struct member_module within_module = {
-    .name = "within",
-    .messages = (const struct member_message[]){{NET_MSG_WITHIN, within_receive}, {0}},
-    .peer_up = within_peer_up,
-    .destroy = within_destroy,
+const struct member_module nested_module = {
+    .name = "nested",
+    .messages = (const struct member_message[]){{NET_MSG_WITHIN, nested_receive}, {0}},
+    .peer_up = nested_peer_up,
+    .destroy = nested_destroy,
 };

@@ -7,10 +7,10 @@
 #include "engine/core/member.h"
 
 /* Is a member alive that has started this launch? Finds out, and tells it. */
-bool within_is_inner(struct member *member);
+bool nested_is_inner(struct member *member);
 /* The same, and will it serve what we leave on this node? */
-bool within_is_served(struct member *member);
+bool nested_is_served(struct member *member);
 /* Does a rank live of a launch that this member has started? */
-bool within_has_inner(struct member *member);
+bool nested_has_inner(struct member *member);
 
 #endif

@@ -50,50 +50,50 @@ struct count {
     uint32_t unproven;       /* none is missing, and nobody was heard */
 };
 
-struct side {
+struct partition {
     struct net_timer *timer;
     uint64_t last; /* when somebody on another node was lost, or we had stood still */
     bool proving;  /* not enough was heard since we stood still, or joined anew */
     bool anew;     /* we joined anew: who is known was known to another before us */
-    enum dht_side is;
+    enum dht_partition is;
     uint64_t since;       /* it is */
     bool smaller;         /* it was, and has not been the bigger one for long since */
     unsigned char node[]; /* [nnodes]: in weigh() */
 };
 
-static struct side *of(const struct member *member)
+static struct partition *of(const struct member *member)
 {
-    return ((const struct member_run *)member)->side;
+    return ((const struct member_run *)member)->partition;
 }
 
-static void set(struct member *member, enum dht_side is)
+static void set(struct member *member, enum dht_partition is)
 {
-    struct side *side = of(member);
+    struct partition *side = of(member);
 
-    if (is == DHT_SIDE_SMALLER && side->is != is)
+    if (is == DHT_PARTITION_MINORITY && side->is != is)
         log_info(
             "half of the nodes or more cannot be reached: this may be the smaller "
             "side of a cut network");
     if (side->is != is)
         side->since = util_clock_now();
     side->is = is;
-    side->smaller |= is == DHT_SIDE_SMALLER;
-    dht_node_set_side(member->dht, is);
+    side->smaller |= is == DHT_PARTITION_MINORITY;
+    dht_node_set_partition(member->dht, is);
 }
 
 static void tell_if_it_lasts(struct member *member)
 {
-    struct side *side = of(member);
+    struct partition *side = of(member);
     uint64_t when = side->since + seconds_ns(member->config->join_timeout);
 
-    if (!side->smaller || side->is != DHT_SIDE_BIGGER)
+    if (!side->smaller || side->is != DHT_PARTITION_MAJORITY)
         return;
     if (util_clock_now() < when) {
         net_timer_start(side->timer, when);
         return;
     }
     side->smaller = false;
-    dht_node_side_lasts(member->dht);
+    dht_node_partition_lasts(member->dht);
 }
 
 /* Of the others none can have lost us. */
@@ -107,7 +107,7 @@ static bool was_in_touch(const struct member *member, uint32_t rank)
 static void look(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;
-    struct side *side = of(member);
+    struct partition *side = of(member);
 
     memset(side->node, 0, job->nnodes);
     for (uint32_t r = 0; r < job->nranks; r++) {
@@ -115,9 +115,9 @@ static void look(struct member *member)
 
         if (r == member->self.rank || net_worker_heard_at(member->worker, r) > side->last)
             *node |= HEARD;
-        else if (lost_is_missing(member, r))
+        else if (unreachable_is_missing(member, r))
             *node |= MISSING;
-        else if (lost_is_suspect(member, r))
+        else if (unreachable_is_suspect(member, r))
             *node |= ASKED;
         else if (side->proving && was_in_touch(member, r))
             *node |= KNOWN;
@@ -126,7 +126,7 @@ static void look(struct member *member)
 
 static struct count count(struct member *member)
 {
-    const struct side *side = of(member);
+    const struct partition *side = of(member);
     struct count count = {0};
 
     for (uint32_t n = 0; n < member->job->nnodes; n++) {
@@ -150,7 +150,7 @@ static bool is_asked(unsigned char node)
 static void have_them_speak(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;
-    struct side *side = of(member);
+    struct partition *side = of(member);
     unsigned left = AT_ONCE;
 
     for (uint32_t i = 1; left > 0 && i < job->nranks; i++) {
@@ -159,7 +159,7 @@ static void have_them_speak(struct member *member)
 
         if (side->proving && !(*node & MISSING) && !was_in_touch(member, r))
             continue;
-        if ((*node & HEARD) == 0 && !is_asked(*node) && lost_prove(member, r)) {
+        if ((*node & HEARD) == 0 && !is_asked(*node) && unreachable_prove(member, r)) {
             *node |= ASKED;
             left--;
         }
@@ -169,7 +169,7 @@ static void have_them_speak(struct member *member)
 static void weigh(void *arg)
 {
     struct member *member = arg;
-    struct side *side = of(member);
+    struct partition *side = of(member);
     struct count nodes;
 
     if (member->state == MEMBER_LEAVING || !member->dht)
@@ -182,63 +182,63 @@ static void weigh(void *arg)
         have_them_speak(member);
         nodes = count(member);
     }
-    set(member, !side->proving && nodes.missing < nodes.heard ? DHT_SIDE_BIGGER
-                : nodes.lost < nodes.heard + nodes.open       ? DHT_SIDE_UNKNOWN
-                                                              : DHT_SIDE_SMALLER);
+    set(member, !side->proving && nodes.missing < nodes.heard ? DHT_PARTITION_MAJORITY
+                : nodes.lost < nodes.heard + nodes.open       ? DHT_PARTITION_UNKNOWN
+                                                              : DHT_PARTITION_MINORITY);
     tell_if_it_lasts(member);
 }
 
-void side_changed(struct member *member)
+void partition_changed(struct member *member)
 {
     net_timer_start(of(member)->timer, util_clock_now());
 }
 
-void side_lost(struct member *member, uint32_t rank)
+void partition_lost(struct member *member, uint32_t rank)
 {
-    struct side *side = of(member);
+    struct partition *side = of(member);
 
     if (member->job->node[rank] == member->job->node[member->self.rank])
         return;
     side->last = util_clock_now();
-    if (side->is == DHT_SIDE_BIGGER)
-        set(member, DHT_SIDE_UNKNOWN);
-    side_changed(member);
+    if (side->is == DHT_PARTITION_MAJORITY)
+        set(member, DHT_PARTITION_UNKNOWN);
+    partition_changed(member);
 }
 
 /* Nothing that was known of the others need hold any more. */
 static void begin_anew(struct member *member)
 {
-    struct side *side = of(member);
+    struct partition *side = of(member);
 
     if (member->job->nnodes < 2)
         return;
     side->last = util_clock_now();
     side->proving = true;
-    if (side->is == DHT_SIDE_BIGGER)
-        set(member, DHT_SIDE_UNKNOWN);
-    side_changed(member);
+    if (side->is == DHT_PARTITION_MAJORITY)
+        set(member, DHT_PARTITION_UNKNOWN);
+    partition_changed(member);
 }
 
-void side_joined_anew(struct member *member)
+void partition_joined_anew(struct member *member)
 {
     of(member)->anew = true;
     begin_anew(member);
 }
 
-void side_pong(struct member *member)
+void partition_pong(struct member *member)
 {
-    if (of(member)->is != DHT_SIDE_BIGGER)
-        side_changed(member);
+    if (of(member)->is != DHT_PARTITION_MAJORITY)
+        partition_changed(member);
 }
 
-bool side_is_unsure(const struct member *member)
+bool partition_is_unsure(const struct member *member)
 {
-    return of(member)->is != DHT_SIDE_BIGGER;
+    return of(member)->is != DHT_PARTITION_MAJORITY;
 }
 
-static int side_start(struct member *member)
+static int partition_start(struct member *member)
 {
-    struct side *side = calloc(1, sizeof(*side) + member->job->nnodes);
+    struct partition *side = calloc(1, sizeof(*side) + member->job->nnodes);
 
     if (!side)
         return -1;
@@ -246,17 +246,17 @@ static int side_start(struct member *member)
         free(side);
         return -1;
     }
-    run_of(member)->side = side;
+    run_of(member)->partition = side;
     return 0;
 }
 
-static void side_destroy(struct member *member)
+static void partition_destroy(struct member *member)
 {
     if (!of(member))
         return;
     net_timer_destroy(of(member)->timer);
     free(of(member));
-    run_of(member)->side = NULL;
+    run_of(member)->partition = NULL;
 }
 
 static void resumed(struct member *member, uint64_t ns)
@@ -265,9 +265,9 @@ static void resumed(struct member *member, uint64_t ns)
     begin_anew(member);
 }
 
-const struct member_module side_module = {
-    .name = "side",
-    .start = side_start,
+const struct member_module partition_module = {
+    .name = "partition",
+    .start = partition_start,
     .resumed = resumed,
-    .destroy = side_destroy,
+    .destroy = partition_destroy,
 };

@@ -7,14 +7,14 @@
 #include "engine/core/member.h"
 
 /* The rank is being lost. */
-void side_lost(struct member *member, uint32_t rank);
+void partition_lost(struct member *member, uint32_t rank);
 /* It came back, or is known to be gone. */
-void side_changed(struct member *member);
+void partition_changed(struct member *member);
 /* The member before us knew a rank that nothing has been heard of. */
-void side_joined_anew(struct member *member);
+void partition_joined_anew(struct member *member);
 /* One that was silent is there. */
-void side_pong(struct member *member);
+void partition_pong(struct member *member);
 /* May this be another one than the bigger one? */
-bool side_is_unsure(const struct member *member);
+bool partition_is_unsure(const struct member *member);
 
 #endif

@@ -88,7 +88,7 @@ static void servers_peer_up(struct member *member, const struct net_peer *peer)
     if (!peer->serves || !member->ring)
         return;
     boot_wave_rank_changed(member->wave, peer->rank); /* it was counted until now */
-    linger_look_soon(member);                         /* we may be at our exit */
+    exit_barrier_look_soon(member);                   /* we may be at our exit */
 }
 
 const struct member_module servers_module = {

@@ -152,11 +152,11 @@ static void session_ready(void *arg, const struct boot_session_place *place, int
         log_error("cannot join: %s", strerror(ENOMEM));
         goto failed;
     }
-    if (member_sides_open(member) < 0)
+    if (storage_open(member) < 0)
         goto failed;
     if (member->self.incarnation < place->incarnation)
         member->self.incarnation = place->incarnation;
-    member_sides_describe(member);
+    storage_describe(member);
     if (modules_sized(member) < 0)
         goto failed;
     n = net_peer_encode(&member->self, 1, blob, sizeof(blob));
@@ -228,7 +228,7 @@ static void session_gone(void *arg, uint32_t slot, uint32_t incarnation)
     s->entry[slot] = 0;
     if (s->end[slot] != MEMBER_LEFT)
         s->end[slot] = s->down[slot] > incarnation ? MEMBER_DIED : MEMBER_ENDED;
-    lost_gone(member, slot);
+    unreachable_gone(member, slot);
     answered(member, slot);
 }
 
@@ -270,7 +270,7 @@ static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len,
     if (up)
         member_set_live(member, slot, true);
     else if (!old && !unread && error != EHOSTUNREACH)
-        lost_gone(member, slot);
+        unreachable_gone(member, slot);
     if (unread && s->asked[slot])
         dht_node_set_unsynced(member->dht, slot, true);
     if (!up)
@@ -295,7 +295,7 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
      * One who is silent may be beyond a cut. */
     bool never_there = s->asked && s->asked[slot] &&
                        net_worker_heard_at(member->worker, slot) == 0 &&
-                       lost_refused(member, slot, s->begun[slot]);
+                       unreachable_refused(member, slot, s->begun[slot]);
 
     if (peer && s->down[slot] <= peer->incarnation)
         s->down[slot] = peer->incarnation + 1;
@@ -331,7 +331,7 @@ enum member_end member_session_end(const struct member *member, uint32_t slot)
         return MEMBER_NOT_ENDED;
     /* Where nobody is left on its node its entry stays, and only that nobody listens at its
      * address tells a dead one from one that is cut off. */
-    if (s->end[slot] == MEMBER_NOT_ENDED && lost_has_ended(member, slot))
+    if (s->end[slot] == MEMBER_NOT_ENDED && unreachable_has_ended(member, slot))
         return MEMBER_DIED;
     return s->end[slot];
 }
@@ -401,7 +401,7 @@ static void leave_received(struct member *member, uint32_t slot)
         modules_peer_left(member, peer);
     }
     member->ring->end[slot] = MEMBER_LEFT;
-    lost_gone(member, slot);
+    unreachable_gone(member, slot);
     answered(member, slot);
 }
 

@@ -55,46 +55,47 @@ static bool silence_counts(const struct member *member, uint32_t rank)
 
     if (!is_elsewhere(member, rank))
         return true;
-    if (side_is_unsure(member))
+    if (partition_is_unsure(member))
         return false;
-    if (member->self.incarnation == 0 && !lost_since(member, rank))
+    if (member->self.incarnation == 0 && !unreachable_since(member, rank))
         return true;
     for (uint32_t r = 0; r < member->job->nranks; r++) {
         if (!is_elsewhere(member, r) || !net_worker_peer(member->worker, r))
             continue;
-        if (net_worker_heard_at(member->worker, r) > lost_asked_at(member, rank))
+        if (net_worker_heard_at(member->worker, r) > unreachable_asked_at(member, rank))
             return true;
         known = true;
     }
     return !known;
 }
 
-uint64_t absent_patience(const struct member *member)
+uint64_t unjoined_patience(const struct member *member)
 {
     uint64_t half = seconds_ns(member->config->peer_timeout) / 2;
 
     return half < PATIENCE_MAX ? half : PATIENCE_MAX;
 }
 
-int absent_ask(struct member *member, uint32_t rank)
+int unjoined_ask(struct member *member, uint32_t rank)
 {
     return boot_pmix_get(member->pmix, rank,
                          member->self.incarnation > 0 ? BOOT_PMIX_BOTH : BOOT_PMIX_ANY);
 }
 
-void absent_ask_again(struct member *member, uint32_t rank)
+void unjoined_ask_again(struct member *member, uint32_t rank)
 {
     unsigned left = AT_ONCE;
 
     member_find_again(member, rank);
     for (uint32_t r = 0; left > 0 && r < member->job->nranks; r++)
-        if (is_elsewhere(member, r) && !lost_since(member, r) && lost_prove(member, r))
+        if (is_elsewhere(member, r) && !unreachable_since(member, r) &&
+            unreachable_prove(member, r))
             left--;
 }
 
-void absent_unanswered(struct member *member, uint32_t rank, int error)
+void unjoined_unanswered(struct member *member, uint32_t rank, int error)
 {
-    bool lost = lost_since(member, rank) != 0;
+    bool lost = unreachable_since(member, rank) != 0;
 
     if (net_worker_peer(member->worker, rank))
         return; /* we asked whether it has a new member: not as far as PMIx knows */
@@ -104,7 +105,8 @@ void absent_unanswered(struct member *member, uint32_t rank, int error)
         log_warn(
             "whether rank %u has joined nobody can say: nothing is heard of other nodes",
             rank);
-        net_worker_peer_down(member->worker, rank, error); /* told later: lost_add() */
+        net_worker_peer_down(member->worker, rank,
+                             error); /* told later: unreachable_add() */
         return;
     }
     log_warn(
@@ -112,7 +114,7 @@ void absent_unanswered(struct member *member, uint32_t rank, int error)
         "started without LD_PRELOAD?",
         rank, strerror(error));
     if (lost) {
-        lost_gone(member, rank);
+        unreachable_gone(member, rank);
         return;
     }
     member_set_live(member, rank,
@@ -127,5 +129,5 @@ void member_find_again(struct member *member, uint32_t rank)
     else if (net_worker_peer(member->worker, rank))
         boot_pmix_get(member->pmix, rank, BOOT_PMIX_NEWEST);
     else
-        absent_ask(member, rank);
+        unjoined_ask(member, rank);
 }

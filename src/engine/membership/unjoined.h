@@ -7,12 +7,12 @@
 #include "engine/core/member.h"
 
 /* How long the launcher's answer may take before its server on this node is believed. */
-uint64_t absent_patience(const struct member *member);
+uint64_t unjoined_patience(const struct member *member);
 /* Ask the launcher for a rank. 0 or -1. */
-int absent_ask(struct member *member, uint32_t rank);
+int unjoined_ask(struct member *member, uint32_t rank);
 /* It has none, as far as it says: never joined, or beyond a cut. Here it is decided. */
-void absent_unanswered(struct member *member, uint32_t rank, int error);
+void unjoined_unanswered(struct member *member, uint32_t rank, int error);
 /* A rank that is lost, and of which there is no address, or one that may be out of date. */
-void absent_ask_again(struct member *member, uint32_t rank);
+void unjoined_ask_again(struct member *member, uint32_t rank);
 
 #endif

@@ -69,7 +69,7 @@ struct lost_rank {
     uint64_t unserved_size; /* of the largest message that did not come */
 };
 
-struct lost {
+struct unreachable {
     struct net_timer *timer;
     uint64_t due;   /* the timer is set to it; 0: not */
     uint32_t nlost; /* of these some are gone */
@@ -78,9 +78,9 @@ struct lost {
     struct lost_rank rank[];
 };
 
-static struct lost *of(const struct member *member)
+static struct unreachable *of(const struct member *member)
 {
-    return ((const struct member_run *)member)->lost;
+    return ((const struct member_run *)member)->unreachable;
 }
 
 static uint64_t bound(const struct member *member)
@@ -88,7 +88,7 @@ static uint64_t bound(const struct member *member)
     return seconds_ns(member->config->join_timeout);
 }
 
-static void due(struct lost *lost, uint64_t when)
+static void due(struct unreachable *lost, uint64_t when)
 {
     if (lost->due && lost->due <= when)
         return;
@@ -130,12 +130,12 @@ static void ask(struct member *member, uint32_t rank, uint64_t now)
     l->ask_at = now + l->pause;
     l->pause = 2 * l->pause < ASK_MAX ? 2 * l->pause : ASK_MAX;
     if (l->kept || !net_worker_peer(member->worker, rank))
-        absent_ask_again(member, rank);
+        unjoined_ask_again(member, rank);
     if (net_worker_peer(member->worker, rank))
         net_worker_probe(member->worker, rank); /* if it cannot be, then the next time */
 }
 
-void lost_ask(struct member *member, uint32_t rank)
+void unreachable_ask(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
     uint64_t now = util_clock_now();
@@ -147,7 +147,7 @@ void lost_ask(struct member *member, uint32_t rank)
     due(of(member), l->ask_at);
 }
 
-void lost_heard(struct member *member, uint32_t rank)
+void unreachable_heard(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
     uint64_t soon = util_clock_now() + ASK_SPACE;
@@ -159,7 +159,7 @@ void lost_heard(struct member *member, uint32_t rank)
     due(of(member), soon);
 }
 
-bool lost_refused(const struct member *member, uint32_t rank, uint64_t begun)
+bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t begun)
 {
     const struct net_peer *peer = net_worker_peer(member->worker, rank);
 
@@ -167,11 +167,11 @@ bool lost_refused(const struct member *member, uint32_t rank, uint64_t begun)
            ((peer && strcmp(peer->node, member->self.node) == 0) || interface_is_up());
 }
 
-void lost_unanswered(struct member *member, uint32_t rank)
+void unreachable_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
 
-    if (!l->since || l->gone || !lost_refused(member, rank, l->asked_at))
+    if (!l->since || l->gone || !unreachable_refused(member, rank, l->asked_at))
         return;
     if (l->kept && !net_worker_heard_at(member->worker, rank))
         return; /* an earlier member is gone; where the present one is the launcher tells */
@@ -179,7 +179,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
     l->gone = true;
     l->ask_at = 0;
     tell_table(member, rank);
-    side_changed(member);
+    partition_changed(member);
     modules_rank_changed(member, rank, MEMBER_RANK_GONE);
 }
 
@@ -187,7 +187,7 @@ void lost_unanswered(struct member *member, uint32_t rank)
 
 static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     struct lost_rank *l = &lost->rank[rank];
     uint64_t end = l->suspect + l->patience;
 
@@ -206,7 +206,7 @@ static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
 
 static void tick_lost(struct member *member, uint32_t rank, uint64_t now, unsigned *asked)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     struct lost_rank *l = &lost->rank[rank];
 
     if (!l->over && now - l->since >= bound(member)) {
@@ -230,7 +230,7 @@ static void tick_lost(struct member *member, uint32_t rank, uint64_t now, unsign
 static void tick(void *arg)
 {
     struct member *member = arg;
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     uint64_t now = util_clock_now();
     unsigned asked = 0;
 
@@ -242,7 +242,7 @@ static void tick(void *arg)
         if (l->suspect)
             tick_suspect(member, r, now);
         if (lost->ask_all)
-            lost_heard(member, r);
+            unreachable_heard(member, r);
         if (l->since)
             tick_lost(member, r, now, &asked);
     }
@@ -251,7 +251,7 @@ static void tick(void *arg)
 
 static void resumed(struct member *member, uint64_t ns)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     uint64_t now = util_clock_now();
 
     if (!lost->nlost && !lost->nsuspect)
@@ -269,7 +269,7 @@ static void resumed(struct member *member, uint64_t ns)
 
 static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     struct lost_rank *l = &lost->rank[rank];
     struct net_msg ping = {.type = NET_MSG_PING, .id = member->next_id};
     uint64_t now = util_clock_now();
@@ -292,7 +292,7 @@ static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
     return true;
 }
 
-void lost_suspect(struct member *member, uint32_t rank)
+void unreachable_suspect(struct member *member, uint32_t rank)
 {
     if (!member->hands_over) /* a promoted guest: its member looks after ranks */
         suspect(member, rank, seconds_ns(member->config->peer_timeout));
@@ -302,7 +302,7 @@ void lost_suspect(struct member *member, uint32_t rank)
 static bool pong_received(struct member *member, const struct net_msg *msg, void **payload,
                           size_t len)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
 
     (void)payload;
     (void)len;
@@ -310,16 +310,16 @@ static bool pong_received(struct member *member, const struct net_msg *msg, void
         return false;
     lost->rank[msg->source].suspect = 0; /* else what comes next would not count anew */
     lost->nsuspect--;
-    side_pong(member);
+    partition_pong(member);
     return false;
 }
 
-bool lost_prove(struct member *member, uint32_t rank)
+bool unreachable_prove(struct member *member, uint32_t rank)
 {
     return suspect(member, rank, 2 * seconds_ns(member->config->peer_timeout));
 }
 
-void lost_unserved(struct member *member, uint32_t rank, uint64_t size)
+void unreachable_unserved(struct member *member, uint32_t rank, uint64_t size)
 {
     struct lost_rank *l;
 
@@ -335,7 +335,7 @@ void lost_unserved(struct member *member, uint32_t rank, uint64_t size)
     /* Fetches that ran beside the first are given up soon after it: no news. */
     if (util_clock_now() - l->unserved < seconds_ns(member->config->peer_timeout) ||
         net_worker_heard_at(member->worker, rank) < l->unserved) {
-        lost_suspect(member, rank);
+        unreachable_suspect(member, rank);
         return;
     }
     l->unserved = 0;
@@ -344,7 +344,7 @@ void lost_unserved(struct member *member, uint32_t rank, uint64_t size)
     net_worker_peer_down(member->worker, rank, ETIMEDOUT);
 }
 
-void lost_served(struct member *member, uint32_t rank, uint64_t size)
+void unreachable_served(struct member *member, uint32_t rank, uint64_t size)
 {
     struct lost_rank *l;
 
@@ -355,9 +355,9 @@ void lost_served(struct member *member, uint32_t rank, uint64_t size)
         l->unserved = 0;
 }
 
-void lost_add(struct member *member, uint32_t rank)
+void unreachable_add(struct member *member, uint32_t rank)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     struct lost_rank *l = &lost->rank[rank];
     uint64_t now = util_clock_now();
 
@@ -373,13 +373,13 @@ void lost_add(struct member *member, uint32_t rank)
         l->stranger = true;
     l->stranger |= l->kept && !net_worker_heard_at(member->worker, rank);
     due(lost, l->ask_at);
-    side_lost(member, rank);
+    partition_lost(member, rank);
     tell_table(member, rank);
     member_set_live(member, rank, false); /* the barrier asks if it may return */
     modules_rank_changed(member, rank, MEMBER_RANK_LOST);
 }
 
-void lost_found(struct member *member, const struct net_peer *peer)
+void unreachable_found(struct member *member, const struct net_peer *peer)
 {
     const struct lost_rank *l = &of(member)->rank[peer->rank];
 
@@ -389,9 +389,9 @@ void lost_found(struct member *member, const struct net_peer *peer)
             l->stranger || peer->incarnation == l->incarnation ? DHT_MISSING : DHT_GONE);
 }
 
-void lost_back(struct member *member, uint32_t rank)
+void unreachable_back(struct member *member, uint32_t rank)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
 
     if (!lost || !lost->rank[rank].since)
         return;
@@ -403,13 +403,13 @@ void lost_back(struct member *member, uint32_t rank)
         lost->ask_all = true;
         due(lost, util_clock_now());
     }
-    side_changed(member);
+    partition_changed(member);
     modules_rank_changed(member, rank, MEMBER_RANK_BACK);
 }
 
-bool lost_forget(struct member *member, uint32_t rank)
+bool unreachable_forget(struct member *member, uint32_t rank)
 {
-    struct lost *lost = of(member);
+    struct unreachable *lost = of(member);
     bool awaited;
 
     if (!lost || (!lost->rank[rank].since && !lost->rank[rank].suspect))
@@ -421,14 +421,14 @@ bool lost_forget(struct member *member, uint32_t rank)
         lost->nsuspect--;
     lost->rank[rank] = (struct lost_rank){0};
     dht_node_set_missing(member->dht, rank, DHT_GONE);
-    side_changed(member);
+    partition_changed(member);
     modules_rank_changed(member, rank, MEMBER_RANK_GONE);
     return awaited;
 }
 
-void lost_gone(struct member *member, uint32_t rank)
+void unreachable_gone(struct member *member, uint32_t rank)
 {
-    bool awaited = lost_forget(member, rank);
+    bool awaited = unreachable_forget(member, rank);
 
     if (member->dht && dht_node_is_live(member->dht, rank))
         member_set_live(member, rank, false);
@@ -436,60 +436,60 @@ void lost_gone(struct member *member, uint32_t rank)
         boot_wave_rank_changed(member->wave, rank);
 }
 
-bool lost_may_return(const struct member *member, uint32_t rank)
+bool unreachable_may_return(const struct member *member, uint32_t rank)
 {
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && !l->over && util_clock_now() - l->since < bound(member);
 }
 
-uint64_t lost_since(const struct member *member, uint32_t rank)
+uint64_t unreachable_since(const struct member *member, uint32_t rank)
 {
     return rank < member->job->nranks ? of(member)->rank[rank].since : 0;
 }
 
-bool lost_is_missing(const struct member *member, uint32_t rank)
+bool unreachable_is_missing(const struct member *member, uint32_t rank)
 {
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && !l->gone;
 }
 
-void lost_kept(struct member *member, uint32_t rank, bool kept)
+void unreachable_kept(struct member *member, uint32_t rank, bool kept)
 {
     of(member)->rank[rank].kept = kept;
 }
 
-bool lost_has_ended(const struct member *member, uint32_t rank)
+bool unreachable_has_ended(const struct member *member, uint32_t rank)
 {
     const struct lost_rank *l = &of(member)->rank[rank];
 
     return l->since && l->gone && l->over;
 }
 
-uint64_t lost_asked_at(const struct member *member, uint32_t rank)
+uint64_t unreachable_asked_at(const struct member *member, uint32_t rank)
 {
     return of(member)->rank[rank].asked_at;
 }
 
-bool lost_is_suspect(const struct member *member, uint32_t rank)
+bool unreachable_is_suspect(const struct member *member, uint32_t rank)
 {
     return of(member)->rank[rank].suspect != 0;
 }
 
-uint32_t lost_missing(const struct member *member, bool long_ago)
+uint32_t unreachable_missing(const struct member *member, bool long_ago)
 {
-    const struct lost *lost = of(member);
+    const struct unreachable *lost = of(member);
 
     for (uint32_t r = 0; lost->nlost && r < member->job->nranks; r++)
-        if (lost_is_missing(member, r) && (!long_ago || lost->rank[r].over))
+        if (unreachable_is_missing(member, r) && (!long_ago || lost->rank[r].over))
             return r;
     return DYAD_RANK_NONE;
 }
 
-static int lost_start(struct member *member)
+static int unreachable_start(struct member *member)
 {
-    struct lost *lost =
+    struct unreachable *lost =
         calloc(1, sizeof(*lost) + member->job->nranks * sizeof(struct lost_rank));
 
     if (!lost)
@@ -498,23 +498,23 @@ static int lost_start(struct member *member)
         free(lost);
         return -1;
     }
-    run_of(member)->lost = lost;
+    run_of(member)->unreachable = lost;
     return 0;
 }
 
-static void lost_destroy(struct member *member)
+static void unreachable_destroy(struct member *member)
 {
     if (!of(member))
         return;
     net_timer_destroy(of(member)->timer);
     free(of(member));
-    run_of(member)->lost = NULL;
+    run_of(member)->unreachable = NULL;
 }
 
-const struct member_module lost_module = {
-    .name = "lost",
+const struct member_module unreachable_module = {
+    .name = "unreachable",
     .messages = (const struct member_message[]){{NET_MSG_PONG, pong_received}, {0}},
-    .start = lost_start,
+    .start = unreachable_start,
     .resumed = resumed,
-    .destroy = lost_destroy,
+    .destroy = unreachable_destroy,
 };

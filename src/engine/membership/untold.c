@@ -49,7 +49,8 @@ static int untold_start(struct member *member)
 static void untold_joined(struct member *member)
 {
     if (run_of(member)->untold)
-        net_timer_start(run_of(member)->untold, util_clock_now() + absent_patience(member));
+        net_timer_start(run_of(member)->untold,
+                        util_clock_now() + unjoined_patience(member));
 }
 
 static void untold_destroy(struct member *member)

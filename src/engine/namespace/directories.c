@@ -29,14 +29,14 @@
 struct known_dir {
     UT_hash_handle hh; /* member->dirs, by upath */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     enum { LOOKING, PUBLISHING, KNOWN } state;
     bool forgotten; /* to go when what is under way has ended */
     mode_t mode;    /* as published; of the file system while that is under way */
     bool changed;   /* its permissions may be others than those that are under way */
     struct dht_lookup *lookup;
     struct store_record record;
-    struct dirs_wait *waits;
+    struct directories_wait *waits;
     char upath[];
 };
 
@@ -50,7 +50,7 @@ static void dir_free(struct known_dir *dir)
 
 static void dir_end(struct known_dir *dir, int status)
 {
-    struct dirs_wait *waits = dir->waits, *wait, *tmp;
+    struct directories_wait *waits = dir->waits, *wait, *tmp;
 
     dir->waits = NULL;
     DL_FOREACH(waits, wait)
@@ -70,9 +70,9 @@ static void dir_end(struct known_dir *dir, int status)
 /* The directory on disk. 0, or an errno value. */
 static int dir_look(struct known_dir *dir)
 {
-    struct member_side *side = &dir->member->side[dir->side];
+    struct member_dmd *dmd = &dir->member->dmd[dir->role];
     struct stat st;
-    int fd = store_dir_open(side->dir, dir->upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, dir->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 0;
 
     if (fd < 0)
@@ -88,7 +88,7 @@ static int dir_look(struct known_dir *dir)
     dir->record.entry.upath = dir->upath;
     dir->record.entry.owner = dir->member->self.rank;
     dir->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    store_dir_describe(side->dir, &st, &dir->record.entry);
+    store_dir_describe(dmd->dir, &st, &dir->record.entry);
     return 0;
 }
 
@@ -111,7 +111,7 @@ static void dir_told(struct known_dir *dir)
 
 static void dir_record(struct known_dir *dir)
 {
-    if (store_journal_put(dir->member->side[dir->side].journal, &dir->record) < 0)
+    if (store_journal_put(dir->member->dmd[dir->role].journal, &dir->record) < 0)
         log_error("this node's record of directory \"%s\" could not be written: %m",
                   dir->upath);
     dir->mode = dir->record.entry.mode;
@@ -179,7 +179,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     dir_publish(dir);
 }
 
-static struct known_dir *dir_create(struct member *member, enum engine_side side,
+static struct known_dir *dir_create(struct member *member, enum engine_role role,
                                     const char *upath, size_t len)
 {
     struct known_dir *dir = calloc(1, sizeof(*dir) + len + 1);
@@ -187,7 +187,7 @@ static struct known_dir *dir_create(struct member *member, enum engine_side side
     if (!dir)
         return NULL;
     dir->member = member;
-    dir->side = side;
+    dir->role = role;
     memcpy(dir->upath, upath, len);
     HASH_ADD_KEYPTR(hh, member->dirs, dir->upath, len, dir);
     if (!dir->hh.tbl) {
@@ -198,8 +198,8 @@ static struct known_dir *dir_create(struct member *member, enum engine_side side
     return dir;
 }
 
-int dirs_ensure(struct member *member, enum engine_side side, const char *upath, size_t len,
-                mode_t mode, struct dirs_wait *wait)
+int directories_ensure(struct member *member, enum engine_role role, const char *upath,
+                       size_t len, mode_t mode, struct directories_wait *wait)
 {
     struct known_dir *dir;
 
@@ -207,14 +207,14 @@ int dirs_ensure(struct member *member, enum engine_side side, const char *upath,
     if (dir && dir->state == KNOWN) {
         if (!mode || (mode & 07777) == (dir->mode & 07777))
             return 1;
-        dir->side = side;
+        dir->role = role;
         DL_APPEND(dir->waits, wait);
         wait->dir = dir;
         dir_publish(dir);
         return 0;
     }
     if (!dir) {
-        if (!(dir = dir_create(member, side, upath, len)))
+        if (!(dir = dir_create(member, role, upath, len)))
             return -1;
         dir->state = LOOKING;
         dir->mode = mode;
@@ -232,27 +232,27 @@ int dirs_ensure(struct member *member, enum engine_side side, const char *upath,
     return 0;
 }
 
-void dirs_leave(struct dirs_wait *wait)
+void directories_leave(struct directories_wait *wait)
 {
     if (wait->dir)
         DL_DELETE(wait->dir->waits, wait);
     wait->dir = NULL;
 }
 
-void dirs_restored(struct member *member, enum engine_side side,
-                   const struct store_record *record)
+void directories_restored(struct member *member, enum engine_role role,
+                          const struct store_record *record)
 {
     size_t len = strlen(record->entry.upath);
     struct known_dir *dir;
 
     HASH_FIND(hh, member->dirs, record->entry.upath, len, dir);
-    if (!dir && (dir = dir_create(member, side, record->entry.upath, len))) {
+    if (!dir && (dir = dir_create(member, role, record->entry.upath, len))) {
         dir->state = KNOWN;
         dir->mode = record->entry.mode;
     }
 }
 
-void dirs_forget(struct member *member, const char *upath)
+void directories_forget(struct member *member, const char *upath)
 {
     struct known_dir *dir;
 
@@ -265,7 +265,7 @@ void dirs_forget(struct member *member, const char *upath)
         dir->forgotten = true;
 }
 
-static void dirs_destroy(struct member *member)
+static void directories_destroy(struct member *member)
 {
     struct known_dir *dir, *tmp;
 
@@ -276,7 +276,7 @@ static void dirs_destroy(struct member *member)
     }
 }
 
-const struct member_module dirs_module = {
-    .name = "dirs",
-    .destroy = dirs_destroy,
+const struct member_module directories_module = {
+    .name = "directories",
+    .destroy = directories_destroy,
 };

@@ -62,9 +62,9 @@ static bool is_written_here(struct member *member, const char *dir, const char *
         sizeof(upath))
         return false;
     for (int i = 0; i < 2; i++) {
-        const struct member_side *side = &member->side[i];
-        if (side->dir && side->marks && store_dir_stat(side->dir, upath, &st) == 0 &&
-            store_marks_dirty(side->marks, upath, st.st_ino, 0, &info) &&
+        const struct member_dmd *dmd = &member->dmd[i];
+        if (dmd->dir && dmd->marks && store_dir_stat(dmd->dir, upath, &st) == 0 &&
+            store_marks_dirty(dmd->marks, upath, st.st_ino, 0, &info) &&
             info.state != STORE_MARK_ABANDONED)
             return true;
     }
@@ -90,7 +90,7 @@ static int page_add(const char *name, const struct dyad_entry *entry, void *arg)
 /* What this rank itself knows of it. */
 static void page_add_own(struct member *member, struct page *page, const char *dir)
 {
-    if (linger_may_leave(member))
+    if (exit_barrier_may_leave(member))
         page_add_number(page, 'x', member->self.rank);
     else if (is_written_here(member, dir, page->like))
         net_list_add(page->names, sizeof(page->names), &page->used, "w", DT_REG);
@@ -184,7 +184,7 @@ static bool list_wanted(void *arg, uint32_t rank)
 
     if (dht_node_is_live(list->member->dht, rank))
         return true;
-    if (lost_is_missing(list->member, rank)) {
+    if (unreachable_is_missing(list->member, rank)) {
         list->silent++;
         list->missing = true;
     }

@@ -61,9 +61,9 @@ struct orphan_io {
     store_mark_t mark;
     char below[PATH_MAX], upath[DYAD_UPATH_MAX + 1];
     int fd;
-    bool left;             /* second step: the lock is free, nobody settles it: take it */
-    bool waited;           /* the lock was waited for */
-    struct orphan *orphan; /* loop only; NULL: the watch has ended */
+    bool left;   /* second step: the lock is free, nobody settles it: take it */
+    bool waited; /* the lock was waited for */
+    struct held_open *orphan; /* loop only; NULL: the watch has ended */
     struct holder holders[HOLDERS_MAX];
     size_t nholders;
     bool hidden; /* there is a holder that we may not see: another user's */
@@ -75,10 +75,10 @@ struct orphan_wait {
     void *arg;
 };
 
-struct orphan {
-    struct orphan *prev, *next; /* utlist */
+struct held_open {
+    struct held_open *prev, *next; /* utlist */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     store_mark_t mark;
     struct orphan_io *io;
     bool spawned; /* io is with a thread of its own, which frees it if the member is gone */
@@ -95,7 +95,7 @@ static void io_close(struct orphan_io *io)
     close(io->fd);
 }
 
-static void answer(struct orphan *o)
+static void answer(struct held_open *o)
 {
     struct orphan_wait *wait = o->waits, *next;
 
@@ -107,11 +107,11 @@ static void answer(struct orphan *o)
     }
 }
 
-static void orphan_free(struct orphan *o)
+static void held_open_free(struct held_open *o)
 {
     struct member *member = o->member;
 
-    DL_DELETE(member->orphans, o);
+    DL_DELETE(member->held_opens, o);
     answer(o);
     if (o->answer)
         net_timer_destroy(o->answer);
@@ -119,7 +119,7 @@ static void orphan_free(struct orphan *o)
         o->io->orphan = NULL;
     free(o->upath);
     free(o);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 /* --- in the thread --- */
@@ -215,8 +215,8 @@ static void taken_published(void *arg, int status)
                   strerror(status));
     store_marks_clear(io->marks, io->mark);
     if (io->orphan) {
-        shared_end(io->orphan->member, io->orphan->side, NULL, io->mark, false, NULL, NULL);
-        orphan_free(io->orphan);
+        shared_end(io->orphan->member, io->orphan->role, NULL, io->mark, false, NULL, NULL);
+        held_open_free(io->orphan);
     }
     io_close(io);
     free(io);
@@ -224,13 +224,13 @@ static void taken_published(void *arg, int status)
 
 static void take_over(struct orphan_io *io)
 {
-    struct orphan *o = io->orphan;
+    struct held_open *o = io->orphan;
     char path[PATH_MAX];
     const char *upath;
 
     if (!store_marks_closed(io->marks, io->mark, io->fd, false)) {
         /* A closer was quicker, or there is a holder more; that one's close tells us. */
-        orphan_free(o);
+        held_open_free(o);
         io_close(io);
         free(io);
         return;
@@ -238,7 +238,7 @@ static void take_over(struct orphan_io *io)
     upath = present_upath(io, path, sizeof(path));
     if (!upath)
         taken_published(io, 0);
-    else if (produce_closed(o->member, o->side, upath, io->mark, taken_published, io) < 0)
+    else if (produce_closed(o->member, o->role, upath, io->mark, taken_published, io) < 0)
         taken_published(io, errno);
 }
 
@@ -255,14 +255,14 @@ static void wait_done(void *arg)
     if (io->left)
         io_close(io);
     if (io->orphan)
-        orphan_free(io->orphan);
+        held_open_free(io->orphan);
     free(io);
 }
 
 static void look_done(void *arg)
 {
     struct orphan_io *io = arg;
-    struct orphan *o = io->orphan;
+    struct held_open *o = io->orphan;
     bool ours = io->hidden;
 
     for (size_t i = 0; i < io->nholders; i++)
@@ -276,7 +276,7 @@ static void look_done(void *arg)
             return;
         log_error("nobody waits for the end of \"%s\", which process %d has open: %m",
                   io->upath, (int)o->holder);
-        orphan_free(o);
+        held_open_free(o);
     }
     io_close(io);
     free(io);
@@ -287,7 +287,7 @@ static void answer_late(void *arg)
     answer(arg);
 }
 
-static int add_wait(struct orphan *o, produce_fn fn, void *arg)
+static int add_wait(struct held_open *o, produce_fn fn, void *arg)
 {
     struct orphan_wait *wait = calloc(1, sizeof(*wait));
 
@@ -300,28 +300,28 @@ static int add_wait(struct orphan *o, produce_fn fn, void *arg)
 
 /* A description of our own of what the closer has open under that number, which it keeps
  * until it is answered; else (it cannot be looked at) what has that name. */
-static int open_file(struct member_side *side, const char *upath, pid_t pid, int number)
+static int open_file(struct member_dmd *dmd, const char *upath, pid_t pid, int number)
 {
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
-        fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+        fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     return fd;
 }
 
-int orphan_watch(struct member *member, enum engine_side side, const char *upath,
-                 store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg)
+int held_open_watch(struct member *member, enum engine_role role, const char *upath,
+                    store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg)
 {
-    struct member_side *s = &member->side[side];
+    struct member_dmd *s = &member->dmd[role];
     struct orphan_io *io = NULL;
-    struct orphan *o;
+    struct held_open *o;
 
-    DL_FOREACH(member->orphans, o)
+    DL_FOREACH(member->held_opens, o)
     {
         /* Watched already: the holders then were there before this closer's close. */
-        if (o->mark == mark && o->side == side)
+        if (o->mark == mark && o->role == role)
             return add_wait(o, fn, arg);
     }
     if (!s->dir) {
@@ -335,7 +335,7 @@ int orphan_watch(struct member *member, enum engine_side side, const char *upath
     snprintf(io->below, sizeof(io->below), "%s", store_dir_real_path(s->dir));
     snprintf(io->upath, sizeof(io->upath), "%s", upath);
     io->mark = o->mark = mark;
-    o->side = side;
+    o->role = role;
     o->member = member;
     o->io = io;
     io->orphan = o;
@@ -343,8 +343,8 @@ int orphan_watch(struct member *member, enum engine_side side, const char *upath
         !(o->answer = net_timer_create(member->loop, answer_late, o)))
         goto error_file;
     net_timer_start(o->answer, util_clock_now() + ANSWER_NS);
-    DL_APPEND(member->orphans, o);
-    linger_activity(member);
+    DL_APPEND(member->held_opens, o);
+    exit_barrier_activity(member);
     engine_io_submit(member->io, &io->io, look_work, look_done, io);
     return 0;
 error_file:
@@ -361,11 +361,11 @@ error:
     return -1;
 }
 
-static bool orphan_pending(struct member *member)
+static bool held_open_pending(struct member *member)
 {
-    const struct orphan *o;
+    const struct held_open *o;
 
-    DL_FOREACH(member->orphans, o)
+    DL_FOREACH(member->held_opens, o)
     {
         /* The lock goes before its holder's death is seen. If it is free the thread is on
          * its way back, to publish perhaps; it may have closed its descriptor by now, which
@@ -376,11 +376,11 @@ static bool orphan_pending(struct member *member)
     return false;
 }
 
-static void orphan_destroy(struct member *member)
+static void held_open_destroy(struct member *member)
 {
-    struct orphan *o, *tmp;
+    struct held_open *o, *tmp;
 
-    DL_FOREACH_SAFE(member->orphans, o, tmp)
+    DL_FOREACH_SAFE(member->held_opens, o, tmp)
     {
         struct orphan_io *io = o->io;
         bool spawned = o->spawned;
@@ -392,7 +392,7 @@ static void orphan_destroy(struct member *member)
             free(wait); /* its guest is gone */
         }
         o->waits = NULL;
-        orphan_free(o);
+        held_open_free(o);
         if (!spawned) {
             io_close(io);
             free(io);
@@ -400,8 +400,8 @@ static void orphan_destroy(struct member *member)
     }
 }
 
-const struct member_module orphan_module = {
-    .name = "orphan",
-    .pending = orphan_pending,
-    .destroy = orphan_destroy,
+const struct member_module held_open_module = {
+    .name = "held_open",
+    .pending = held_open_pending,
+    .destroy = held_open_destroy,
 };

@@ -18,7 +18,7 @@
 #define PAUSE     (25 * UTIL_NSEC_PER_MSEC)
 #define PAUSE_MAX (250 * UTIL_NSEC_PER_MSEC)
 
-struct catch_up {
+struct journal_retry {
     struct member *member;
     struct net_timer *timer; /* runs if a journal lacks something */
     uint64_t pause;
@@ -26,12 +26,12 @@ struct catch_up {
 
 static void try_again(void *arg)
 {
-    struct catch_up *up = arg;
+    struct journal_retry *up = arg;
     struct member *member = up->member;
     bool has_all = true;
 
     for (int s = 0; s < 2; s++)
-        if (member->side[s].journal && !store_journal_catch_up(member->side[s].journal))
+        if (member->dmd[s].journal && !store_journal_catch_up(member->dmd[s].journal))
             has_all = false;
     if (has_all) {
         log_info("this node's record of what this rank has can be written again");
@@ -43,37 +43,37 @@ static void try_again(void *arg)
 
 static void fell_behind(void *arg)
 {
-    struct catch_up *up = arg;
+    struct journal_retry *up = arg;
 
     up->pause = PAUSE;
     net_timer_start(up->timer, util_clock_now() + up->pause);
 }
 
-static int catch_up_start(struct member *member)
+static int journal_retry_start(struct member *member)
 {
-    struct catch_up *up = calloc(1, sizeof(*up));
+    struct journal_retry *up = calloc(1, sizeof(*up));
 
     if (!up || !(up->timer = net_timer_create(member->loop, try_again, up))) {
         free(up);
         return -1;
     }
     up->member = member;
-    run_of(member)->catch_up = up;
+    run_of(member)->journal_retry = up;
     for (int s = 0; s < 2; s++)
-        if (member->side[s].journal)
-            store_journal_on_behind(member->side[s].journal, fell_behind, up);
+        if (member->dmd[s].journal)
+            store_journal_on_behind(member->dmd[s].journal, fell_behind, up);
     return 0;
 }
 
 /* The last chance: a next launch, or the next image, reads what is there. */
-void catch_up_stop(struct member *member)
+void journal_retry_stop(struct member *member)
 {
-    struct catch_up *up = run_of(member)->catch_up;
+    struct journal_retry *up = run_of(member)->journal_retry;
 
     if (!up)
         return;
     for (int s = 0; s < 2; s++) {
-        struct store_journal *journal = member->side[s].journal;
+        struct store_journal *journal = member->dmd[s].journal;
         if (!journal)
             continue;
         store_journal_on_behind(journal, NULL, NULL);
@@ -81,10 +81,10 @@ void catch_up_stop(struct member *member)
     }
     net_timer_destroy(up->timer);
     free(up);
-    run_of(member)->catch_up = NULL;
+    run_of(member)->journal_retry = NULL;
 }
 
-const struct member_module catch_up_module = {
-    .name = "catch_up",
-    .start = catch_up_start,
+const struct member_module journal_retry_module = {
+    .name = "journal_retry",
+    .start = journal_retry_start,
 };

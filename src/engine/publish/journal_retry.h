@@ -7,6 +7,6 @@
 #include "engine/core/member.h"
 
 /* Before they are closed. */
-void catch_up_stop(struct member *member);
+void journal_retry_stop(struct member *member);
 
 #endif

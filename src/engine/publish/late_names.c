@@ -26,9 +26,9 @@
 
 #define LATE_MAX 4096
 
-struct late {
-    struct late *prev, *next; /* utlist */
-    enum engine_side side;
+struct late_name {
+    struct late_name *prev, *next; /* utlist */
+    enum engine_role role;
     uint64_t ino, btime;
     char upath[];
 };
@@ -39,13 +39,13 @@ struct late_close {
     produce_fn fn;
     void *arg;
     int status;
-    struct late *due; /* utlist */
+    struct late_name *due; /* utlist */
 };
 
-static bool identify(struct member *member, enum engine_side side, const char *upath,
+static bool identify(struct member *member, enum engine_role role, const char *upath,
                      struct store_identity *id)
 {
-    int fd = store_dir_open(member->side[side].dir, upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(member->dmd[role].dir, upath, O_PATH | O_NOFOLLOW, 0);
     bool found = fd >= 0 && store_identity_read(fd, id) == 0;
 
     if (fd >= 0)
@@ -53,52 +53,52 @@ static bool identify(struct member *member, enum engine_side side, const char *u
     return found;
 }
 
-static void late_free(struct late **list, struct late *late)
+static void late_name_free(struct late_name **list, struct late_name *late)
 {
     DL_DELETE(*list, late);
     free(late);
 }
 
-void late_note(struct member *member, enum engine_side side, const char *upath)
+void late_name_note(struct member *member, enum engine_role role, const char *upath)
 {
     struct store_identity id;
-    struct late *late, *tmp;
+    struct late_name *late, *tmp;
     size_t n = 0;
 
-    if (!identify(member, side, upath, &id))
+    if (!identify(member, role, upath, &id))
         return;
-    DL_FOREACH_SAFE(member->late, late, tmp)
+    DL_FOREACH_SAFE(member->late_names, late, tmp)
     {
-        if (late->side == side && strcmp(late->upath, upath) == 0)
-            late_free(&member->late, late);
+        if (late->role == role && strcmp(late->upath, upath) == 0)
+            late_name_free(&member->late_names, late);
         else
             n++;
     }
     if (n >= LATE_MAX)
-        late_free(&member->late, member->late);
+        late_name_free(&member->late_names, member->late_names);
     if (!(late = malloc(sizeof(*late) + strlen(upath) + 1))) {
         log_error("out of memory: \"%s\" will not be published", upath);
         return;
     }
-    late->side = side;
+    late->role = role;
     late->ino = id.ino;
     late->btime = id.btime;
     strcpy(late->upath, upath);
-    DL_APPEND(member->late, late);
+    DL_APPEND(member->late_names, late);
 }
 
 static void publish_due(void *arg, int status)
 {
     struct late_close *c = arg;
-    struct late *late;
+    struct late_name *late;
 
     if (status && !c->status)
         c->status = status;
     while ((late = c->due)) {
-        int rc = produce_start(c->member, late->side, late->upath, 0, publish_due, c);
+        int rc = produce_start(c->member, late->role, late->upath, 0, publish_due, c);
         int error = errno;
 
-        late_free(&c->due, late);
+        late_name_free(&c->due, late);
         if (rc == 0)
             return;
         if (!c->status)
@@ -112,49 +112,49 @@ static void publish_due(void *arg, int status)
 static void closed(void *arg, int status)
 {
     struct late_close *c = arg;
-    struct late *late, *tmp;
+    struct late_name *late, *tmp;
 
-    DL_FOREACH_SAFE(c->member->late, late, tmp)
+    DL_FOREACH_SAFE(c->member->late_names, late, tmp)
     {
         struct store_identity id;
 
-        if (!identify(c->member, late->side, late->upath, &id) || id.ino != late->ino ||
+        if (!identify(c->member, late->role, late->upath, &id) || id.ino != late->ino ||
             id.btime != late->btime) { /* removed, replaced or renamed since */
-            late_free(&c->member->late, late);
-        } else if (!local_file_being_written(&c->member->side[late->side], late->upath)) {
-            DL_DELETE(c->member->late, late);
+            late_name_free(&c->member->late_names, late);
+        } else if (!local_file_being_written(&c->member->dmd[late->role], late->upath)) {
+            DL_DELETE(c->member->late_names, late);
             DL_APPEND(c->due, late);
         }
     }
     publish_due(c, status);
 }
 
-int produce_closed(struct member *member, enum engine_side side, const char *upath,
+int produce_closed(struct member *member, enum engine_role role, const char *upath,
                    store_mark_t mark, produce_fn fn, void *arg)
 {
     struct late_close *c;
     int rc;
 
-    if (!member->late)
-        return produce_start(member, side, upath, mark, fn, arg);
+    if (!member->late_names)
+        return produce_start(member, role, upath, mark, fn, arg);
     if (!(c = calloc(1, sizeof(*c))))
         return -1;
     c->member = member;
     c->fn = fn;
     c->arg = arg;
-    rc = produce_start(member, side, upath, mark, closed, c);
+    rc = produce_start(member, role, upath, mark, closed, c);
     if (rc < 0)
         free(c);
     return rc;
 }
 
-static void late_destroy(struct member *member)
+static void late_name_destroy(struct member *member)
 {
-    while (member->late)
-        late_free(&member->late, member->late);
+    while (member->late_names)
+        late_name_free(&member->late_names, member->late_names);
 }
 
-const struct member_module late_module = {
-    .name = "late",
-    .destroy = late_destroy,
+const struct member_module late_name_module = {
+    .name = "late_name",
+    .destroy = late_name_destroy,
 };

@@ -26,7 +26,7 @@ struct node_files {
     bool busy; /* from the submission until all of `reading` were told */
     struct node_file *asked, *reading; /* utlist; the second: the pool thread's */
     size_t nreading;
-    struct member_side *side; /* being read */
+    struct member_dmd *dmd; /* being read */
 };
 
 /* --- on a pool thread --- */
@@ -35,7 +35,7 @@ static void look_failed(struct node_files *all, const char *name, uint32_t rank)
 {
     struct node_file *file;
 
-    log_error("journal %s of %s cannot be read: %m", name, store_dir_path(all->side->dir));
+    log_error("journal %s of %s cannot be read: %m", name, store_dir_path(all->dmd->dir));
     DL_FOREACH(all->reading, file)
     {
         file->failed |= file->rank == DYAD_RANK_NONE || file->rank == rank;
@@ -60,13 +60,13 @@ static int read_one(const char *name, void *arg)
             looks[n++] = (struct store_look){.upath = file->upath, .arg = file};
     }
     if (!looks ||
-        (store_journal_look(all->side->dir, name, looks, n) < 0 && errno != ENOENT))
+        (store_journal_look(all->dmd->dir, name, looks, n) < 0 && errno != ENOENT))
         look_failed(all, name, rank); /* what was read of it may not be all */
     else
         for (size_t i = 0; i < n; i++) {
             file = looks[i].arg;
             if (looks[i].found)
-                file->found(file, all->side, rank, &looks[i].record);
+                file->found(file, all->dmd, rank, &looks[i].record);
         }
     free(looks);
     return 0;
@@ -81,10 +81,10 @@ static void read_work(void *arg)
     memcpy(prefix, all->name, all->prefix_len);
     prefix[all->prefix_len] = '\0';
     for (int s = 0; s < 2; s++) {
-        all->side = &member->side[s];
-        if (!all->side->dir || (s == 1 && all->side->dir == member->side[0].dir))
+        all->dmd = &member->dmd[s];
+        if (!all->dmd->dir || (s == 1 && all->dmd->dir == member->dmd[0].dir))
             continue;
-        if (store_journal_list(all->side->dir, prefix, read_one, all) < 0)
+        if (store_journal_list(all->dmd->dir, prefix, read_one, all) < 0)
             look_failed(all, prefix, DYAD_RANK_NONE);
     }
 }
@@ -126,7 +126,7 @@ static struct node_files *get(struct member *member)
     if (all || !(all = calloc(1, sizeof(*all))))
         return all;
     all->member = member;
-    all->prefix_len = member_sides_journal_name(member, all->name, sizeof(all->name));
+    all->prefix_len = storage_journal_name(member, all->name, sizeof(all->name));
     return run_of(member)->node_files = all;
 }
 

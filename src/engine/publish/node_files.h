@@ -20,7 +20,7 @@ struct node_file {
     bool seen;     /* that rank has a journal here */
     bool failed;   /* it (or one of them) could not be read */
     /* On a pool thread, for each record of it. */
-    void (*found)(struct node_file *file, struct member_side *side, uint32_t rank,
+    void (*found)(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                   const struct store_record *record);
     /* On the loop, when all journals were read; frees it. */
     void (*done)(struct member *member, struct node_file *file);

@@ -30,7 +30,7 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-struct produce *produce_create(struct member *member, enum engine_side side,
+struct produce *produce_create(struct member *member, enum engine_role role,
                                const char *upath, produce_fn fn, void *arg)
 {
     struct produce *p = calloc(1, sizeof(*p));
@@ -41,11 +41,11 @@ struct produce *produce_create(struct member *member, enum engine_side side,
         return NULL;
     }
     p->member = member;
-    p->side = side;
+    p->role = role;
     p->fn = fn;
     p->arg = arg;
     DL_APPEND(member->produces, p);
-    linger_activity(member);
+    exit_barrier_activity(member);
     return p;
 }
 
@@ -55,7 +55,7 @@ void produce_free(struct produce *p)
 
     DL_FOREACH_SAFE(p->parents, parent, tmp)
     {
-        dirs_leave(&parent->wait);
+        directories_leave(&parent->wait);
         free(parent);
     }
     DL_DELETE(p->member->produces, p);
@@ -87,7 +87,7 @@ void produce_end(struct produce *p, int status)
     if (changes_path)
         modules_path_changed(member, upath);
     free(upath);
-    linger_activity(member);
+    exit_barrier_activity(member);
     if (fn)
         fn(arg, status);
 }
@@ -153,7 +153,7 @@ static bool parent_start(struct produce *p, size_t len, mode_t mode)
         parent->wait.fn = parent_done;
         parent->wait.arg = parent;
         DL_APPEND(p->parents, parent);
-        rc = dirs_ensure(p->member, p->side, p->upath, len, mode, &parent->wait);
+        rc = directories_ensure(p->member, p->role, p->upath, len, mode, &parent->wait);
     }
     if (rc < 0)
         log_error("out of memory: a directory of \"%s\" is not published", p->upath);
@@ -178,7 +178,7 @@ static void parents_start(struct produce *p)
 static void publish_ahead(void *arg, const struct dyad_version *version)
 {
     struct produce *p = arg;
-    struct store_journal *journal = p->member->side[p->side].journal;
+    struct store_journal *journal = p->member->dmd[p->role].journal;
     const struct store_record *known = store_journal_find(journal, p->upath);
 
     if (!p->ahead && known)
@@ -193,7 +193,7 @@ static void publish_ahead(void *arg, const struct dyad_version *version)
 /* It has failed: the journal says what it said before. */
 static void publish_undo(struct produce *p)
 {
-    struct store_journal *journal = p->member->side[p->side].journal;
+    struct store_journal *journal = p->member->dmd[p->role].journal;
 
     if (!p->ahead)
         return;
@@ -207,7 +207,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
 {
     struct produce *p = arg;
     struct member *member = p->member;
-    struct member_side *side = &member->side[p->side];
+    struct member_dmd *dmd = &member->dmd[p->role];
 
     if (status == EHOSTUNREACH) {
         /* The table keeps it and tells the homes as soon as one is back. Close() is not to
@@ -224,8 +224,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                 "%s",
                 p->upath, strerror(p->unwritten));
         if (p->mark) {
-            store_marks_clear(side->marks, p->mark);
-            shared_end(member, p->side, p->upath, p->mark, false, NULL, NULL);
+            store_marks_clear(dmd->marks, p->mark);
+            shared_end(member, p->role, p->upath, p->mark, false, NULL, NULL);
         }
         DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
@@ -250,10 +250,10 @@ static int publish_start(struct produce *p)
  * errno. */
 static int look_at_file(struct produce *p)
 {
-    struct member_side *side = &p->member->side[p->side];
+    struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_record *known;
     struct stat st;
-    int fd = store_dir_open(side->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
+    int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 1;
 
     if (fd < 0)
@@ -269,9 +269,9 @@ static int look_at_file(struct produce *p)
     p->record.entry.upath = p->upath;
     p->record.entry.owner = p->member->self.rank;
     p->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    p->superseded = local_file_is_superseded(side, p->upath, &st);
-    store_dir_describe(side->dir, &st, &p->record.entry);
-    if ((known = store_journal_find(side->journal, p->upath)))
+    p->superseded = local_file_is_superseded(dmd, p->upath, &st);
+    store_dir_describe(dmd->dir, &st, &p->record.entry);
+    if ((known = store_journal_find(dmd->journal, p->upath)))
         p->record.entry.version = known->entry.version;
     return 0;
 }
@@ -295,7 +295,7 @@ static bool is_behind_another(const struct produce *produce)
 static bool is_published_so(const struct produce *p)
 {
     const struct store_record *known =
-        store_journal_find(p->member->side[p->side].journal, p->upath);
+        store_journal_find(p->member->dmd[p->role].journal, p->upath);
 
     return !is_behind_another(p) && known && known->kind == STORE_RECORD_ORIGINAL &&
            store_identity_equal(&known->identity, &p->record.identity);
@@ -314,17 +314,17 @@ static void answer_early(void *arg)
     fn(fn_arg, 0);
 }
 
-int produce_start(struct member *member, enum engine_side side, const char *upath,
+int produce_start(struct member *member, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg)
 {
     struct produce *p;
     int rc;
 
-    if (!member->side[side].dir) {
+    if (!member->dmd[role].dir) {
         errno = EINVAL;
         return -1;
     }
-    if (!(p = produce_create(member, side, upath, fn, arg)))
+    if (!(p = produce_create(member, role, upath, fn, arg)))
         return -1;
     p->mark = mark;
     rc = look_at_file(p);
@@ -332,8 +332,8 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
         goto error;
     if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
         if (mark) {
-            store_marks_clear(member->side[side].marks, mark);
-            shared_end(member, side, upath, mark, false, NULL, NULL);
+            store_marks_clear(member->dmd[role].marks, mark);
+            shared_end(member, role, upath, mark, false, NULL, NULL);
         }
         produce_end_later(p, 0);
         return 0;
@@ -349,7 +349,7 @@ int produce_start(struct member *member, enum engine_side side, const char *upat
         return 0;
     }
     if (p->superseded) /* somebody has written it since, and it is the newest again */
-        store_superseded_clear(member->side[side].dir, member->side[side].session, upath);
+        store_superseded_clear(member->dmd[role].dir, member->dmd[role].session, upath);
     DYAD_CRASH_POINT("produce-begin");
     if (publish_start(p) < 0)
         goto error;
@@ -397,7 +397,7 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
 /* 0: it is under way; -1 with errno. */
 static int changed_step(struct produce *p)
 {
-    struct member_side *side = &p->member->side[p->side];
+    struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_record *known;
     int rc;
 
@@ -405,9 +405,9 @@ static int changed_step(struct produce *p)
         return 0;
     if ((rc = look_at_file(p)) < 0)
         return -1;
-    known = store_journal_find(side->journal, p->upath);
+    known = store_journal_find(dmd->journal, p->upath);
     if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
-        local_file_being_written(side, p->upath) ||
+        local_file_being_written(dmd, p->upath) ||
         (known && known->identity.ino == p->record.identity.ino &&
          known->identity.btime == p->record.identity.btime &&
          entry_same(&known->entry, &p->record.entry))) {
@@ -434,23 +434,23 @@ static void changed_go_on(struct member *member, const char *upath)
     }
 }
 
-int produce_changed(struct member *member, enum engine_side side, const char *upath,
+int produce_changed(struct member *member, enum engine_role role, const char *upath,
                     produce_fn fn, void *arg)
 {
     struct produce *p;
     int rc;
 
-    if (!member->side[side].dir) {
+    if (!member->dmd[role].dir) {
         errno = EINVAL;
         return -1;
     }
-    if (!(p = produce_create(member, side, upath, fn, arg)))
+    if (!(p = produce_create(member, role, upath, fn, arg)))
         return -1;
     if ((rc = look_at_file(p)) < 0)
         goto error;
     if (rc == 0 && !S_ISREG(p->record.entry.mode)) {
         produce_free(p);
-        return produce_start(member, side, upath, 0, fn, arg);
+        return produce_start(member, role, upath, 0, fn, arg);
     }
     if (changed_step(p) < 0)
         goto error;

@@ -9,7 +9,7 @@
 struct produce {
     struct produce *prev, *next; /* utlist */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     char *upath;
     store_mark_t mark;
     produce_fn fn;
@@ -31,12 +31,12 @@ struct produce {
 
 struct parent {
     struct parent *prev, *next; /* utlist */
-    struct dirs_wait wait;
+    struct directories_wait wait;
     struct produce *produce;
 };
 
 /* Under way from now on, for a file of that directory. NULL: ENOMEM. */
-struct produce *produce_create(struct member *member, enum engine_side side,
+struct produce *produce_create(struct member *member, enum engine_role role,
                                const char *upath, produce_fn fn, void *arg);
 /* It was not begun. */
 void produce_free(struct produce *p);

@@ -32,7 +32,7 @@
 struct rename_op {
     struct engine_io io;
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     char *from, *to; /* from "": a link */
     produce_fn fn;
     void *arg;
@@ -77,13 +77,13 @@ static void rename_walk(void *arg)
     struct rename_op *op = arg;
     struct stat st;
 
-    op->side = ENGINE_PRODUCER;
-    if (!op->member->side[op->side].dir ||
-        store_dir_stat(op->member->side[op->side].dir, op->to, &st) < 0)
-        op->side = ENGINE_CONSUMER;
-    if (!op->member->side[op->side].dir)
+    op->role = ENGINE_PRODUCER;
+    if (!op->member->dmd[op->role].dir ||
+        store_dir_stat(op->member->dmd[op->role].dir, op->to, &st) < 0)
+        op->role = ENGINE_CONSUMER;
+    if (!op->member->dmd[op->role].dir)
         return;
-    int rc = store_dir_walk(op->member->side[op->side].dir, op->to, rename_found, op);
+    int rc = store_dir_walk(op->member->dmd[op->role].dir, op->to, rename_found, op);
     if (rc != 0 && !(rc < 0 && errno == ENOENT))
         op->status = rc < 0 ? errno : rc;
 }
@@ -100,20 +100,20 @@ static void rename_stepped(void *arg, int status)
 }
 
 /* All who had it open for writing were killed. */
-static bool is_abandoned(struct member_side *side, const char *upath)
+static bool is_abandoned(struct member_dmd *dmd, const char *upath)
 {
-    int fd = store_dir_open(side->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     struct store_mark_info info = {.state = STORE_MARK_FREE};
     struct store_identity id;
 
     if (fd < 0)
         return false;
     if (store_identity_read(fd, &id) == 0)
-        while (store_marks_dirty(side->marks, NULL, id.ino, id.btime, &info) &&
+        while (store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) &&
                info.state == STORE_MARK_DIRTY && info.pid != getpid() &&
-               store_marks_ruling_due(side->marks, info.mark, fd) &&
-               store_marks_left(side->marks, info.mark) &&
-               store_marks_rule(side->marks, info.mark, fd))
+               store_marks_ruling_due(dmd->marks, info.mark, fd) &&
+               store_marks_left(dmd->marks, info.mark) &&
+               store_marks_rule(dmd->marks, info.mark, fd))
             ;
     close(fd);
     return info.state == STORE_MARK_ABANDONED;
@@ -143,15 +143,15 @@ static void rename_step(struct rename_op *op)
         if (op->withdrawing) {
             rc = op->left ? produce_withdraw_left(op->member, name, rename_stepped, op)
                           : produce_withdraw(op->member, name, rename_stepped, op);
-        } else if (local_file_being_written(&op->member->side[op->side], name)) {
-            late_note(op->member, op->side, name);
-            shared_named(op->member, op->side, name);
-            if (!is_abandoned(&op->member->side[op->side], name))
+        } else if (local_file_being_written(&op->member->dmd[op->role], name)) {
+            late_name_note(op->member, op->role, name);
+            shared_named(op->member, op->role, name);
+            if (!is_abandoned(&op->member->dmd[op->role], name))
                 continue;
             log_debug("\"%s\" is what a killed process has left: withdrawn", name);
             rc = produce_withdraw(op->member, name, rename_stepped, op);
         } else {
-            rc = produce_start(op->member, op->side, name, 0, rename_stepped, op);
+            rc = produce_start(op->member, op->role, name, 0, rename_stepped, op);
         }
         if (rc == 0)
             return;

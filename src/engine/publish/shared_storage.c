@@ -48,10 +48,10 @@ struct shared_mark {
 struct shared_file {
     UT_hash_handle hh; /* by key */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     struct shared_mark *marks; /* LL, not empty */
     struct shared_watch *watch;
-    char key[]; /* a letter for the side, then the upath */
+    char key[]; /* a letter for the role, then the upath */
 };
 
 static const char *upath_of(const struct shared_file *file)
@@ -59,14 +59,14 @@ static const char *upath_of(const struct shared_file *file)
     return file->key + 1;
 }
 
-static bool same_sides(const struct member *member)
+static bool same_dmds(const struct member *member)
 {
-    return member->side[0].dir == member->side[1].dir;
+    return member->dmd[0].dir == member->dmd[1].dir;
 }
 
-bool shared_storage(const struct member *member, enum engine_side side)
+bool shared_storage(const struct member *member, enum engine_role role)
 {
-    const struct member_side *s = &member->side[side];
+    const struct member_dmd *s = &member->dmd[role];
 
     if (!s->dir || member->config->shared_storage == 0)
         return false;
@@ -80,25 +80,25 @@ static void shared_peer_up(struct member *member, const struct net_peer *peer)
     if (member->config->shared_storage >= 0 || strcmp(peer->node, member->self.node) == 0)
         return;
     for (int s = 0; s < 2; s++) {
-        struct member_side *side = &member->side[s];
-        const uint8_t *id = side->dir ? store_dir_id(side->dir) : none;
+        struct member_dmd *dmd = &member->dmd[s];
+        const uint8_t *id = dmd->dir ? store_dir_id(dmd->dir) : none;
         if (dyad_storage_equal(id, none) ||
             (!dyad_storage_equal(id, peer->storage_consumer) &&
              !dyad_storage_equal(id, peer->storage_producer)) ||
-            store_marks_shared(side->marks))
+            store_marks_shared(dmd->marks))
             continue;
-        store_marks_share(side->marks);
+        store_marks_share(dmd->marks);
         log_info(
             "node %s has the same storage below %s: its files are not copied, and who "
             "opens "
             "one waits for writers on other nodes",
-            peer->node, store_dir_path(side->dir));
+            peer->node, store_dir_path(dmd->dir));
     }
 }
 
 /* --- the files, and their marks --- */
 
-static struct shared_file *file_find(struct member *member, enum engine_side side,
+static struct shared_file *file_find(struct member *member, enum engine_role role,
                                      const char *upath)
 {
     char key[DYAD_UPATH_MAX + 2];
@@ -107,13 +107,13 @@ static struct shared_file *file_find(struct member *member, enum engine_side sid
 
     if (len > DYAD_UPATH_MAX)
         return NULL;
-    key[0] = side == ENGINE_PRODUCER && !same_sides(member) ? 'p' : 'c';
+    key[0] = role == ENGINE_PRODUCER && !same_dmds(member) ? 'p' : 'c';
     memcpy(key + 1, upath, len + 1);
     HASH_FIND(hh, member->shared_files, key, len + 1, file);
     return file;
 }
 
-static struct shared_file *file_add(struct member *member, enum engine_side side,
+static struct shared_file *file_add(struct member *member, enum engine_role role,
                                     const char *upath)
 {
     size_t len = strlen(upath);
@@ -122,8 +122,8 @@ static struct shared_file *file_add(struct member *member, enum engine_side side
     if (!file)
         return NULL;
     file->member = member;
-    file->side = side;
-    file->key[0] = side == ENGINE_PRODUCER && !same_sides(member) ? 'p' : 'c';
+    file->role = role;
+    file->key[0] = role == ENGINE_PRODUCER && !same_dmds(member) ? 'p' : 'c';
     memcpy(file->key + 1, upath, len + 1);
     HASH_ADD(hh, member->shared_files, key, len + 1, file);
     if (!file->hh.tbl) {
@@ -176,7 +176,7 @@ static void told(void *arg, int status)
             begins ? "open it before it is complete" : "wait longer than they need to");
     DL_DELETE(member->shared_tells, tell);
     free(tell);
-    linger_activity(member);
+    exit_barrier_activity(member);
     if (fn)
         fn(fn_arg, 0);
 }
@@ -199,24 +199,24 @@ static int tell_homes(struct member *member, const char *upath, enum dht_writing
         return -1;
     }
     DL_APPEND(member->shared_tells, tell);
-    linger_activity(member);
+    exit_barrier_activity(member);
     return 0;
 }
 
-int shared_begin(struct member *member, enum engine_side side, const char *upath,
+int shared_begin(struct member *member, enum engine_role role, const char *upath,
                  store_mark_t mark, produce_fn fn, void *arg)
 {
     struct shared_mark *m;
     struct shared_file *file;
 
-    if (!member->side[side].dir) {
+    if (!member->dmd[role].dir) {
         errno = EINVAL;
         return -1;
     }
     if (!(m = calloc(1, sizeof(*m))))
         return -1;
     m->mark = mark;
-    if (!(file = file_find(member, side, upath)) && !(file = file_add(member, side, upath)))
+    if (!(file = file_find(member, role, upath)) && !(file = file_add(member, role, upath)))
         goto free_mark;
     /* Also if they know already: fn is to come later, from the table. */
     if (tell_homes(member, upath, DHT_WRITING_BEGIN, fn, arg) < 0)
@@ -257,7 +257,7 @@ static void mark_end(struct shared_file *file, struct shared_mark *mark, bool ab
     file_free(file);
 }
 
-void shared_end(struct member *member, enum engine_side side, const char *upath,
+void shared_end(struct member *member, enum engine_role role, const char *upath,
                 store_mark_t mark, bool abandoned, produce_fn fn, void *arg)
 {
     struct shared_file *file, *tmp;
@@ -267,7 +267,7 @@ void shared_end(struct member *member, enum engine_side side, const char *upath,
     HASH_ITER(hh, member->shared_files, file, tmp)
     {
         struct shared_mark *found;
-        if (file->side != side && !same_sides(member))
+        if (file->role != role && !same_dmds(member))
             continue;
         LL_SEARCH_SCALAR(file->marks, found, mark, mark);
         if (!found)
@@ -277,8 +277,8 @@ void shared_end(struct member *member, enum engine_side side, const char *upath,
     }
     if (known)
         return;
-    if (upath && upath[0] && !file_find(member, side, upath) &&
-        shared_storage(member, side) &&
+    if (upath && upath[0] && !file_find(member, role, upath) &&
+        shared_storage(member, role) &&
         tell_homes(member, upath, abandoned ? DHT_WRITING_ABANDONED : DHT_WRITING_END, fn,
                    arg) == 0)
         return;
@@ -311,7 +311,7 @@ void shared_renamed(struct member *member, const char *from, const char *to)
         snprintf(name, sizeof(name), "%s%s", to, rest);
         LL_FOREACH_SAFE(file->marks, mark, mtmp)
         {
-            if (shared_begin(member, file->side, name, mark->mark, NULL, NULL) < 0) {
+            if (shared_begin(member, file->role, name, mark->mark, NULL, NULL) < 0) {
                 log_error(
                     "out of memory: readers on other nodes may open \"%s\" before it "
                     "is complete",
@@ -326,20 +326,20 @@ void shared_renamed(struct member *member, const char *from, const char *to)
     }
 }
 
-void shared_named(struct member *member, enum engine_side side, const char *upath)
+void shared_named(struct member *member, enum engine_role role, const char *upath)
 {
-    struct member_side *s = &member->side[side];
+    struct member_dmd *s = &member->dmd[role];
     struct store_mark_info info;
     struct store_identity id;
     int fd;
 
-    if (!shared_storage(member, side) ||
+    if (!shared_storage(member, role) ||
         (fd = store_dir_open(s->dir, upath, O_PATH | O_NOFOLLOW, 0)) < 0)
         return;
     if (store_identity_read(fd, &id) == 0 &&
         store_marks_dirty(s->marks, NULL, id.ino, id.btime, &info) &&
         info.state != STORE_MARK_ABANDONED)
-        shared_begin(member, side, upath, info.mark, NULL, NULL);
+        shared_begin(member, role, upath, info.mark, NULL, NULL);
     close(fd);
 }
 
@@ -409,15 +409,15 @@ static void watch_leave(struct shared_file *file)
 
 static void watch_start(struct shared_file *file)
 {
-    struct member_side *side = &file->member->side[file->side];
-    const char *real = store_dir_real_path(side->dir);
+    struct member_dmd *dmd = &file->member->dmd[file->role];
+    const char *real = store_dir_real_path(dmd->dir);
     size_t size = strlen(real) + strlen(upath_of(file)) + 2;
     struct shared_watch *watch = calloc(1, sizeof(*watch) + size);
 
     if (!watch)
         return; /* asked again: node_writing.c */
     snprintf(watch->path, size, "%s/%s", real, upath_of(file));
-    watch->marks = store_marks_create(side->dir); /* the thread may outlive the member */
+    watch->marks = store_marks_create(dmd->dir); /* the thread may outlive the member */
     watch->mark = file->marks->mark;
     watch->file = file;
     if (!watch->marks ||
@@ -437,13 +437,13 @@ static void shared_wanted(void *arg, const char *upath)
     bool known = false;
 
     for (int s = 0; s < 2; s++) {
-        struct shared_file *file = file_find(member, (enum engine_side)s, upath);
+        struct shared_file *file = file_find(member, (enum engine_role)s, upath);
         if (!file)
             continue;
         known = true;
         if (!file->watch)
             watch_start(file);
-        if (same_sides(member))
+        if (same_dmds(member))
             break;
     }
     if (!known)

@@ -23,10 +23,10 @@ static void forget(struct member *member, const char *upath,
     const struct store_record *record;
 
     for (int s = 0; s < 2; s++) {
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
+        if (member->dmd[s].journal &&
+            (record = store_journal_find(member->dmd[s].journal, upath)) &&
             (!version || dyad_version_cmp(&record->entry.version, version) < 0))
-            store_journal_delete(member->side[s].journal, upath);
+            store_journal_delete(member->dmd[s].journal, upath);
     }
 }
 
@@ -39,8 +39,8 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     DYAD_CRASH_POINT("withdraw-published");
     forget(p->member, p->upath, version);
     for (int s = 0; s < 2; s++)
-        if (p->member->side[s].dir)
-            store_superseded_clear(p->member->side[s].dir, p->member->side[s].session,
+        if (p->member->dmd[s].dir)
+            store_superseded_clear(p->member->dmd[s].dir, p->member->dmd[s].session,
                                    p->upath);
     if (status == 0)
         p->member->stats.withdrawn++;
@@ -59,14 +59,14 @@ static int withdraw_begin(struct produce *p, const struct dyad_version *version)
                               .version = *version};
 
     DYAD_CRASH_POINT("withdraw-begin");
-    memcpy(gone.storage, store_dir_id(p->member->side[p->side].dir), DYAD_STORAGE_ID_LEN);
+    memcpy(gone.storage, store_dir_id(p->member->dmd[p->role].dir), DYAD_STORAGE_ID_LEN);
     return dht_node_publish(p->member->dht, &gone, withdraw_done, p);
 }
 
 static bool lies_here(const struct member *member, const struct dyad_entry *entry)
 {
     for (int s = 0; s < 2; s++) {
-        const struct store_dir *dir = member->side[s].dir;
+        const struct store_dir *dir = member->dmd[s].dir;
         if (dir && dyad_storage_equal(entry->storage, store_dir_id(dir)))
             return true;
     }
@@ -77,7 +77,7 @@ static bool lies_here(const struct member *member, const struct dyad_entry *entr
 static bool is_here(const struct member *member, const char *upath)
 {
     for (int s = 0; s < 2; s++)
-        if (member->side[s].dir && !store_dir_lacks(member->side[s].dir, upath))
+        if (member->dmd[s].dir && !store_dir_lacks(member->dmd[s].dir, upath))
             return true;
     return false;
 }
@@ -87,7 +87,7 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
     struct produce *p = arg;
 
     p->lookup = NULL;
-    dirs_forget(p->member, p->upath);
+    directories_forget(p->member, p->upath);
     /* What a dead process has left is withdrawn because it was not here: it may have been
      * made anew since. */
     if (p->only_here && is_here(p->member, p->upath)) {
@@ -116,8 +116,8 @@ static const struct store_record *own_record(const struct member *member, const 
     const struct store_record *record;
 
     for (int s = 0; s < 2; s++)
-        if (member->side[s].journal &&
-            (record = store_journal_find(member->side[s].journal, upath)) &&
+        if (member->dmd[s].journal &&
+            (record = store_journal_find(member->dmd[s].journal, upath)) &&
             record->kind == STORE_RECORD_ORIGINAL)
             return record;
     return NULL;
@@ -126,9 +126,9 @@ static const struct store_record *own_record(const struct member *member, const 
 static int withdraw_start(struct member *member, const char *upath, bool only_here,
                           produce_fn fn, void *arg)
 {
-    enum engine_side side =
-        member->side[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
-    struct produce *p = produce_create(member, side, upath, fn, arg);
+    enum engine_role role =
+        member->dmd[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+    struct produce *p = produce_create(member, role, upath, fn, arg);
     const struct store_record *own = only_here ? NULL : own_record(member, upath);
 
     if (!p)
@@ -136,7 +136,7 @@ static int withdraw_start(struct member *member, const char *upath, bool only_he
     /* What is removed here goes, whoever has published it since; of our own the homes need
      * not be asked: they may be silent, and others take the tombstone in their place. */
     if (own) {
-        dirs_forget(member, upath);
+        directories_forget(member, upath);
         if (withdraw_begin(p, &own->entry.version) == 0)
             return 0;
         produce_free(p);

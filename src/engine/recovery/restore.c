@@ -17,7 +17,7 @@
 #include "util/log.h"
 
 struct restore {
-    struct member_side *side;
+    struct member_dmd *dmd;
     struct member *member;
     char **lost;
     size_t nlost, nrestored;
@@ -28,15 +28,15 @@ struct restore {
 static bool is_gone(const struct restore *restore, const struct store_record *record)
 {
     return record->kind == STORE_RECORD_ORIGINAL &&
-           store_dir_lacks(restore->side->dir, record->entry.upath);
+           store_dir_lacks(restore->dmd->dir, record->entry.upath);
 }
 
 /* Also what its image had begun to publish when it ended. */
-static bool is_restored(struct member_side *side, const struct store_record *record)
+static bool is_restored(struct member_dmd *dmd, const struct store_record *record)
 {
     return record->kind == STORE_RECORD_ORIGINAL
-               ? local_file_left(side, record, NULL) == LOCAL_FILE_SAME
-               : local_file_still_there(side, record);
+               ? local_file_left(dmd, record, NULL) == LOCAL_FILE_SAME
+               : local_file_still_there(dmd, record);
 }
 
 static int restore_one(const struct store_record *record, void *arg)
@@ -45,29 +45,29 @@ static int restore_one(const struct store_record *record, void *arg)
     struct dyad_entry entry = record->entry;
     char **lost;
 
-    if (is_restored(restore->side, record)) {
+    if (is_restored(restore->dmd, record)) {
         entry.owner = restore->member->self.rank;
         /* Homes that have changed since do not know of the copy. */
         if (record->kind == STORE_RECORD_COPY)
             dht_node_hold(restore->member->dht, entry.upath, &entry.version);
         /* While this rank had no member nobody was told that it is out of date. */
         if (record->kind == STORE_RECORD_COPY)
-            adopt_check_copy(restore->member,
-                             (enum engine_side)(restore->side - restore->member->side),
-                             record);
+            takeover_check_copy(restore->member,
+                                (enum engine_role)(restore->dmd - restore->member->dmd),
+                                record);
         if (record->kind == STORE_RECORD_ORIGINAL &&
             dht_node_restore(restore->member->dht, &entry) == 0) {
             restore->nrestored++;
             if (S_ISDIR(entry.mode))
-                dirs_restored(restore->member,
-                              (enum engine_side)(restore->side - restore->member->side),
-                              record);
+                directories_restored(
+                    restore->member,
+                    (enum engine_role)(restore->dmd - restore->member->dmd), record);
         }
         return 0;
     }
     if (is_gone(restore, record)) {
-        adopt_gone_add(restore->member,
-                       (enum engine_side)(restore->side - restore->member->side), record);
+        takeover_gone_add(restore->member,
+                          (enum engine_role)(restore->dmd - restore->member->dmd), record);
         return 0;
     }
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
@@ -81,13 +81,13 @@ static int restore_one(const struct store_record *record, void *arg)
 static void restore_joined(struct member *member)
 {
     for (int s = 0; s < 2; s++) {
-        struct restore restore = {.side = &member->side[s], .member = member};
-        if (!restore.side->journal ||
-            (s == 1 && restore.side->journal == member->side[0].journal))
+        struct restore restore = {.dmd = &member->dmd[s], .member = member};
+        if (!restore.dmd->journal ||
+            (s == 1 && restore.dmd->journal == member->dmd[0].journal))
             continue;
-        store_journal_foreach(restore.side->journal, restore_one, &restore);
+        store_journal_foreach(restore.dmd->journal, restore_one, &restore);
         for (size_t i = 0; i < restore.nlost; i++) {
-            store_journal_delete(restore.side->journal, restore.lost[i]);
+            store_journal_delete(restore.dmd->journal, restore.lost[i]);
             free(restore.lost[i]);
         }
         free(restore.lost);

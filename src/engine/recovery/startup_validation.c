@@ -39,42 +39,43 @@
 
 #define OTHERS_AGAIN (20 * UTIL_NSEC_PER_MSEC)
 
-struct first_look {
+struct startup_validation {
     struct member *member;
     bool read; /* the journals have been */
     uint64_t until;
     bool over;
     struct net_timer *timer;
-    struct first_look_wait *waits;
+    struct startup_validation_wait *waits;
 };
 
-static const struct member_side *side_of(const struct first_look *look)
+static const struct member_dmd *consumer_dmd(const struct startup_validation *look)
 {
-    return &look->member->side[ENGINE_CONSUMER];
+    return &look->member->dmd[ENGINE_CONSUMER];
 }
 
 /* upath NULL: anything. */
-static bool is_decided(const struct first_look *look, const char *upath)
+static bool is_decided(const struct startup_validation *look, const char *upath)
 {
     struct member *member = look->member;
 
-    return look->over || (look->read && !adopt_undecided(member, upath) &&
-                          !invalidate_pending(member, upath) &&
-                          !(side_of(look)->marks &&
-                            store_looked_others(side_of(look)->marks, look->member->line)));
+    return look->over ||
+           (look->read && !takeover_undecided(member, upath) &&
+            !invalidate_pending(member, upath) &&
+            !(consumer_dmd(look)->marks &&
+              store_looked_others(consumer_dmd(look)->marks, look->member->line)));
 }
 
-static void set_timer(struct first_look *look, uint64_t now)
+static void set_timer(struct startup_validation *look, uint64_t now)
 {
     uint64_t when = look->over ? UINT64_MAX : look->until;
-    struct first_look_wait *wait;
+    struct startup_validation_wait *wait;
 
     DL_FOREACH(look->waits, wait)
     {
         if (wait->until && wait->until < when)
             when = wait->until;
     }
-    if (!look->over && look->read && !adopt_undecided(look->member, NULL) &&
+    if (!look->over && look->read && !takeover_undecided(look->member, NULL) &&
         now + OTHERS_AGAIN < when)
         when = now + OTHERS_AGAIN;
     if (when == UINT64_MAX)
@@ -83,9 +84,9 @@ static void set_timer(struct first_look *look, uint64_t now)
         net_timer_start(look->timer, when);
 }
 
-static void waits_look(struct first_look *look, uint64_t now)
+static void waits_look(struct startup_validation *look, uint64_t now)
 {
-    struct first_look_wait *wait, *tmp, *ended = NULL;
+    struct startup_validation_wait *wait, *tmp, *ended = NULL;
 
     /* fn may begin another wait. */
     DL_FOREACH_SAFE(look->waits, wait, tmp)
@@ -103,19 +104,20 @@ static void waits_look(struct first_look *look, uint64_t now)
     }
 }
 
-void first_look_step(struct member *member)
+void startup_validation_step(struct member *member)
 {
-    struct first_look *look = member->first_look;
+    struct startup_validation *look = member->startup_validation;
     uint64_t now = util_clock_now();
 
     if (!look || member->state == MEMBER_LEAVING)
         return;
-    if (!adopt_looking(member))
+    if (!takeover_looking(member))
         look->read = true;
     if (!look->over && (look->read || now >= look->until)) {
-        bool own_over = !adopt_undecided(member, NULL) && !invalidate_pending(member, NULL);
-        if (side_of(look)->marks)
-            store_looked_set(side_of(look)->marks, look->member->line,
+        bool own_over =
+            !takeover_undecided(member, NULL) && !invalidate_pending(member, NULL);
+        if (consumer_dmd(look)->marks)
+            store_looked_set(consumer_dmd(look)->marks, look->member->line,
                              own_over ? STORE_LOOKED_OWN : STORE_LOOKING);
         if (!is_decided(look, NULL) && now >= look->until)
             log_warn(
@@ -124,8 +126,8 @@ void first_look_step(struct member *member)
         else if (!is_decided(look, NULL))
             goto wait;
         look->over = true;
-        if (side_of(look)->marks)
-            store_looked_set(side_of(look)->marks, look->member->line, STORE_LOOKED);
+        if (consumer_dmd(look)->marks)
+            store_looked_set(consumer_dmd(look)->marks, look->member->line, STORE_LOOKED);
     }
 wait:
     if (look->waits)
@@ -133,21 +135,21 @@ wait:
     set_timer(look, now);
 }
 
-void first_look_read(struct member *member)
+void startup_validation_read(struct member *member)
 {
-    if (member->first_look)
-        member->first_look->read = true;
+    if (member->startup_validation)
+        member->startup_validation->read = true;
 }
 
 static void look_again(void *arg)
 {
-    first_look_step(arg);
+    startup_validation_step(arg);
 }
 
 /* We are about to look at what was left on this node. */
 static void begin(struct member *member)
 {
-    struct first_look *look = calloc(1, sizeof(*look));
+    struct startup_validation *look = calloc(1, sizeof(*look));
 
     if (!look || !(look->timer = net_timer_create(member->loop, look_again, member))) {
         free(look);
@@ -157,13 +159,14 @@ static void begin(struct member *member)
     look->member = member;
     look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
                   seconds_ns(UNKNOWN_VERSION_BOUND);
-    member->first_look = look;
+    member->startup_validation = look;
 }
 
-void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,
-                     uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg)
+void startup_validation_wait(struct member *member, struct startup_validation_wait *wait,
+                             const char *upath, uint64_t timeout_ms,
+                             void (*fn)(void *arg, int error), void *arg)
 {
-    struct first_look *look = member->first_look;
+    struct startup_validation *look = member->startup_validation;
     uint64_t now;
 
     if (!look || is_decided(look, upath)) {
@@ -171,27 +174,27 @@ void first_look_wait(struct member *member, struct first_look_wait *wait, const 
         return;
     }
     now = util_clock_now();
-    *wait = (struct first_look_wait){
+    *wait = (struct startup_validation_wait){
         .upath = upath,
         .until = timeout_ms ? now + timeout_ms * UTIL_NSEC_PER_MSEC : 0,
         .fn = fn,
         .arg = arg,
     };
     DL_APPEND(look->waits, wait);
-    adopt_hurry(member, upath);
+    takeover_hurry(member, upath);
     set_timer(look, now);
 }
 
-bool first_look_must_tell(const struct member *member)
+bool startup_validation_must_tell(const struct member *member)
 {
-    return member->first_look && member->first_look->over &&
-           member->first_look->member->line < 0;
+    return member->startup_validation && member->startup_validation->over &&
+           member->startup_validation->member->line < 0;
 }
 
 static void resumed(struct member *member, uint64_t ns)
 {
-    struct first_look *look = member->first_look;
-    struct first_look_wait *wait;
+    struct startup_validation *look = member->startup_validation;
+    struct startup_validation_wait *wait;
 
     if (!look || look->over)
         return;
@@ -204,10 +207,10 @@ static void resumed(struct member *member, uint64_t ns)
     set_timer(look, util_clock_now());
 }
 
-static void first_look_end(struct member *member)
+static void startup_validation_end(struct member *member)
 {
-    struct first_look *look = member->first_look;
-    struct first_look_wait *wait, *tmp, *waits;
+    struct startup_validation *look = member->startup_validation;
+    struct startup_validation_wait *wait, *tmp, *waits;
 
     if (!look)
         return;
@@ -220,13 +223,13 @@ static void first_look_end(struct member *member)
     }
     net_timer_destroy(look->timer);
     free(look);
-    member->first_look = NULL;
+    member->startup_validation = NULL;
 }
 
-const struct member_module first_look_module = {
-    .name = "first_look",
+const struct member_module startup_validation_module = {
+    .name = "startup_validation",
     .joined = begin,
-    .invalidated = first_look_step,
+    .invalidated = startup_validation_step,
     .resumed = resumed,
-    .shut = first_look_end,
+    .shut = startup_validation_end,
 };

@@ -7,23 +7,24 @@
 
 #include "engine/core/member.h"
 
-struct first_look_wait {
-    struct first_look_wait *prev, *next; /* utlist */
-    const char *upath;                   /* borrowed */
+struct startup_validation_wait {
+    struct startup_validation_wait *prev, *next; /* utlist */
+    const char *upath;                           /* borrowed */
     uint64_t until;
     int error;
     void (*fn)(void *arg, int error);
     void *arg;
 };
 /* Something has ended that it waits for. */
-void first_look_step(struct member *member);
+void startup_validation_step(struct member *member);
 /* takeover.c has been through all journals. */
-void first_look_read(struct member *member);
+void startup_validation_read(struct member *member);
 /* Call fn, maybe at once, when it is known whether the copy of upath on this node is right,
  * if there is one. error 0, ETIMEDOUT (timeout_ms 0: never), ESHUTDOWN. */
-void first_look_wait(struct member *member, struct first_look_wait *wait, const char *upath,
-                     uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
+void startup_validation_wait(struct member *member, struct startup_validation_wait *wait,
+                             const char *upath, uint64_t timeout_ms,
+                             void (*fn)(void *arg, int error), void *arg);
 /* It is over, and those who ask can be told in no other way than by the answer. */
-bool first_look_must_tell(const struct member *member);
+bool startup_validation_must_tell(const struct member *member);
 
 #endif

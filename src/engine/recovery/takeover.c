@@ -71,12 +71,12 @@
 /* Records taken at a time: ~1 ms of the loop. */
 #define BATCH 256
 
-static void look_start(struct adopt *a);
+static void look_start(struct takeover *a);
 
 /* --- on the loop: what was found --- */
 
 /* Into our journal, with ourselves as the owner. */
-static void take_record(struct adopt *a, struct left *left,
+static void take_record(struct takeover *a, struct left *left,
                         const struct store_record *found)
 {
     struct member *member = a->member;
@@ -84,18 +84,18 @@ static void take_record(struct adopt *a, struct left *left,
 
     if (record.kind == STORE_RECORD_ORIGINAL)
         record.entry.owner = member->self.rank;
-    if (store_journal_put(member->side[left->side].journal, &record) < 0)
+    if (store_journal_put(member->dmd[left->role].journal, &record) < 0)
         left->keep = true; /* was logged */
     DYAD_CRASH_POINT("adopt-put");
     if (record.kind == STORE_RECORD_COPY) {
-        adopt_check_copy(member, left->side, &record);
+        takeover_check_copy(member, left->role, &record);
         left->copies++;
         return;
     }
     if (dht_node_restore(member->dht, &record.entry) < 0)
         log_error("out of memory: \"%s\" is not published again", record.entry.upath);
     if (S_ISDIR(record.entry.mode))
-        dirs_restored(member, left->side, &record);
+        directories_restored(member, left->role, &record);
     left->files++;
 }
 
@@ -148,14 +148,14 @@ static struct asked *asked_new(const struct store_record *record, uint32_t rank,
 
 static void look_later(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
 
     LL_CONCAT(a->asked, a->later);
     a->later = NULL;
-    adopt_look(a->member);
+    takeover_look(a->member);
 }
 
-static void item_later(struct adopt *a, const struct left *left, const struct item *item)
+static void item_later(struct takeover *a, const struct left *left, const struct item *item)
 {
     struct asked *asked;
 
@@ -172,11 +172,11 @@ static void item_later(struct adopt *a, const struct left *left, const struct it
     LL_APPEND(a->later, asked);
 }
 
-static void take_item(struct adopt *a, struct left *left, const struct item *item)
+static void take_item(struct takeover *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
 
-    own = store_journal_find(a->member->side[left->side].journal, found->entry.upath);
+    own = store_journal_find(a->member->dmd[left->role].journal, found->entry.upath);
     if (is_ours(own, found) || produce_pending(a->member, found->entry.upath)) {
         if (is_ours_too(a->member, own, found) &&
             dht_node_restore(a->member->dht, &own->entry) < 0)
@@ -186,12 +186,12 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
     if (item->as == FOUND_SAME) {
         take_record(a, left, found);
     } else if (item->as == FOUND_GONE && found->kind == STORE_RECORD_ORIGINAL) {
-        if (adopt_gone_add(a->member, left->side, found) < 0)
+        if (takeover_gone_add(a->member, left->role, found) < 0)
             left->keep = true;
         left->removed++;
     } else if (item->as == FOUND_LOST &&
-               !shared_storage(a->member, (enum engine_side)left->side)) {
-        adopt_gone_lost(a->member, left->side, found);
+               !shared_storage(a->member, (enum engine_role)left->role)) {
+        takeover_gone_lost(a->member, left->role, found);
         left->removed++;
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
@@ -203,7 +203,7 @@ static void take_item(struct adopt *a, struct left *left, const struct item *ite
 
 static void take_some(void *arg);
 
-static void look_end(struct adopt *a)
+static void look_end(struct takeover *a)
 {
     struct asked *asked, *tmp, *answering = a->answering;
 
@@ -212,17 +212,17 @@ static void look_end(struct adopt *a)
     {
         free(asked);
     }
-    linger_activity(a->member);
+    exit_barrier_activity(a->member);
     a->phase = IDLE; /* not before: what is asked for from inside is the next look */
-    first_look_read(a->member);
+    startup_validation_read(a->member);
     if (a->again || a->asked)
         look_start(a);
-    first_look_step(a->member);
+    startup_validation_step(a->member);
 }
 
 static void empty_work(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     struct left *left = a->left;
 
     if (store_journal_clear(left->journal) < 0)
@@ -230,7 +230,7 @@ static void empty_work(void *arg)
     DYAD_CRASH_POINT("adopt-emptied");
 }
 
-static void take_next(struct adopt *a)
+static void take_next(struct takeover *a)
 {
     if (!a->left) {
         look_end(a);
@@ -242,17 +242,17 @@ static void take_next(struct adopt *a)
 
 static void empty_done(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     struct left *left = a->left;
 
     DL_DELETE(a->left, left);
-    adopt_left_free(left);
+    takeover_left_free(left);
     take_next(a);
 }
 
 static void take_some(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     struct left *left = a->left;
 
     for (int i = 0; i < BATCH && left->at < left->nitems; i++)
@@ -275,7 +275,7 @@ static void take_some(void *arg)
     }
     if (!left->journal || store_journal_count(left->journal) == 0) {
         DL_DELETE(a->left, left);
-        adopt_left_free(left);
+        takeover_left_free(left);
         take_next(a);
         return;
     }
@@ -285,30 +285,31 @@ static void take_some(void *arg)
 
 static void look_done(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
 
-    adopt_watch_found(a); /* may ask for another look: the next, and not beside this one */
+    takeover_watch_found(
+        a); /* may ask for another look: the next, and not beside this one */
     DYAD_CRASH_POINT("adopt-begin");
-    adopt_renames_settle(a);
+    takeover_renames_settle(a);
     take_next(a);
 }
 
-static void look_start(struct adopt *a)
+static void look_start(struct takeover *a)
 {
     a->again = false;
     a->watches = a->fd >= 0; /* if it ends meanwhile there is another look */
     a->phase = LOOKING;
     a->answering = a->asked;
     a->asked = NULL;
-    linger_activity(a->member);
-    engine_io_submit(a->member->io, &a->io, adopt_look_work, look_done, a);
+    exit_barrier_activity(a->member);
+    engine_io_submit(a->member->io, &a->io, takeover_look_work, look_done, a);
 }
 
 /* --- the member's side --- */
 
-static struct adopt *adopt_get(struct member *member)
+static struct takeover *takeover_get(struct member *member)
 {
-    struct adopt *a = member->adopt;
+    struct takeover *a = member->takeover;
 
     if (a)
         return a;
@@ -316,19 +317,19 @@ static struct adopt *adopt_get(struct member *member)
         return NULL;
     a->member = member;
     a->fd = a->neighbour_fd = -1;
-    a->prefix_len = member_sides_journal_name(member, a->name, sizeof(a->name));
+    a->prefix_len = storage_journal_name(member, a->name, sizeof(a->name));
     a->claim_len =
         boot_claim_address(member->identity, member->config->kvs_namespace, &a->claim);
-    member->adopt = a;
+    member->takeover = a;
     return a;
 }
 
-void adopt_look(struct member *member)
+void takeover_look(struct member *member)
 {
-    struct adopt *a;
+    struct takeover *a;
 
     if ((member->state != MEMBER_JOINED && member->state != MEMBER_EXITING) ||
-        !(a = adopt_get(member)))
+        !(a = takeover_get(member)))
         return;
     if (a->phase != IDLE)
         a->again = true;
@@ -336,34 +337,34 @@ void adopt_look(struct member *member)
         look_start(a);
 }
 
-static void adopt_wanted(struct member *member, const struct dyad_entry *entry)
+static void takeover_wanted(struct member *member, const struct dyad_entry *entry)
 {
     const struct store_record record = {.kind = STORE_RECORD_ORIGINAL, .entry = *entry};
-    struct adopt *a = adopt_get(member);
+    struct takeover *a = takeover_get(member);
     struct asked *asked;
 
     if (!a || entry->owner == member->self.rank ||
         !(asked = asked_new(&record, entry->owner, 0)))
         return;
     LL_APPEND(a->asked, asked);
-    adopt_look(member);
+    takeover_look(member);
 }
 
-bool adopt_looking(const struct member *member)
+bool takeover_looking(const struct member *member)
 {
-    return member->adopt && member->adopt->phase != IDLE;
+    return member->takeover && member->takeover->phase != IDLE;
 }
 
-bool adopt_undecided(const struct member *member, const char *upath)
+bool takeover_undecided(const struct member *member, const char *upath)
 {
-    return adopt_looking(member) || adopt_copies_undecided(member, upath);
+    return takeover_looking(member) || takeover_copies_undecided(member, upath);
 }
 
-static bool adopt_pending(struct member *member)
+static bool takeover_pending(struct member *member)
 {
-    return adopt_looking(member) || (member->adopt && member->adopt->later) ||
-           adopt_copies_pending(member) || adopt_gone_pending(member) ||
-           adopt_renames_pending(member);
+    return takeover_looking(member) || (member->takeover && member->takeover->later) ||
+           takeover_copies_pending(member) || takeover_gone_pending(member) ||
+           takeover_renames_pending(member);
 }
 
 static void lefts_free(struct left *list)
@@ -372,7 +373,7 @@ static void lefts_free(struct left *list)
 
     DL_FOREACH_SAFE(list, left, tmp)
     {
-        adopt_left_free(left);
+        takeover_left_free(left);
     }
 }
 
@@ -386,16 +387,16 @@ static void asked_free(struct asked *list)
     }
 }
 
-static void adopt_destroy(struct member *member)
+static void takeover_destroy(struct member *member)
 {
-    struct adopt *a = member->adopt;
+    struct takeover *a = member->takeover;
 
-    adopt_gone_stop(member);
-    adopt_copies_stop(member);
+    takeover_gone_stop(member);
+    takeover_copies_stop(member);
     if (!a)
         return;
-    adopt_renames_stop(a);
-    adopt_watch_stop(a);
+    takeover_renames_stop(a);
+    takeover_watch_stop(a);
     asked_free(a->asked);
     asked_free(a->answering);
     asked_free(a->later);
@@ -405,35 +406,35 @@ static void adopt_destroy(struct member *member)
     lefts_free(a->kept);
     free(a->absent);
     free(a);
-    member->adopt = NULL;
+    member->takeover = NULL;
 }
 
-static void adopt_joined(struct member *member)
+static void takeover_joined(struct member *member)
 {
-    adopt_look(member);
-    first_look_step(member);
+    takeover_look(member);
+    startup_validation_step(member);
 }
 
-static void adopt_peer_down(struct member *member, uint32_t rank)
+static void takeover_peer_down(struct member *member, uint32_t rank)
 {
     if (!net_is_guest(rank) &&
         member->job->node[rank] == member->job->node[member->self.rank])
-        adopt_look(member);
+        takeover_look(member);
 }
 
 /* A server of the node takes over what a step of a workflow leaves (servers.c). */
-static void adopt_peer_left(struct member *member, const struct net_peer *peer)
+static void takeover_peer_left(struct member *member, const struct net_peer *peer)
 {
     if (member->self.serves && strcmp(peer->node, member->self.node) == 0)
-        adopt_watch(member, peer->pid);
+        takeover_watch(member, peer->pid);
 }
 
-const struct member_module adopt_module = {
-    .name = "adopt",
-    .joined = adopt_joined,
-    .peer_down = adopt_peer_down,
-    .peer_left = adopt_peer_left,
-    .wanted = adopt_wanted,
-    .pending = adopt_pending,
-    .destroy = adopt_destroy,
+const struct member_module takeover_module = {
+    .name = "takeover",
+    .joined = takeover_joined,
+    .peer_down = takeover_peer_down,
+    .peer_left = takeover_peer_left,
+    .wanted = takeover_wanted,
+    .pending = takeover_pending,
+    .destroy = takeover_destroy,
 };

@@ -30,7 +30,7 @@
 
 struct check {
     struct question question;
-    enum engine_side side;
+    enum engine_role role;
     struct dyad_version version;
     uint64_t begun;
     struct unknown_version unknown;
@@ -42,9 +42,9 @@ struct check {
 static bool is_wanted(const struct question *question)
 {
     const struct check *c = (const struct check *)question;
-    const struct member *member = questions_arg(question);
+    const struct member *member = retry_queue_arg(question);
     const struct store_record *record =
-        store_journal_find(member->side[c->side].journal, question->upath);
+        store_journal_find(member->dmd[c->role].journal, question->upath);
 
     return record && record->kind == STORE_RECORD_COPY &&
            dyad_version_cmp(&record->entry.version, &c->version) == 0;
@@ -70,7 +70,7 @@ static bool is_sure(struct check *c, struct question_pause *pause)
  * first look does not wait for it any more (startup_validation.c). */
 static void nobody_answers(struct check *c, struct question_pause *pause)
 {
-    const struct member *member = questions_arg(&c->question);
+    const struct member *member = retry_queue_arg(&c->question);
     uint64_t bound =
         seconds_ns(member->config->join_timeout) + seconds_ns(UNKNOWN_VERSION_BOUND);
 
@@ -85,7 +85,7 @@ static enum question_next answered(struct question *question, int status,
                                    struct question_pause *pause)
 {
     struct check *c = (struct check *)question;
-    struct member *member = questions_arg(question);
+    struct member *member = retry_queue_arg(question);
     int order = entry ? dyad_version_cmp(&entry->version, &c->version) : -1;
     /* An older one is what homes say that have not heard of it again yet. */
     bool known =
@@ -110,9 +110,9 @@ static void stepped(void *arg)
 {
     struct member *member = arg;
 
-    if (!adopt_copies_pending(member))
-        linger_activity(member);
-    first_look_step(member);
+    if (!takeover_copies_pending(member))
+        exit_barrier_activity(member);
+    startup_validation_step(member);
 }
 
 static const struct questions_ops ops = {
@@ -125,47 +125,47 @@ static const struct questions_ops ops = {
     .stepped = stepped,
 };
 
-void adopt_check_copy(struct member *member, enum engine_side side,
-                      const struct store_record *record)
+void takeover_check_copy(struct member *member, enum engine_role role,
+                         const struct store_record *record)
 {
     struct member_run *run = run_of(member);
     struct check *c;
 
     if (!run->copies)
-        run->copies = questions_create(member, &ops, member);
-    if (!(c = questions_add(run->copies, record->entry.upath))) {
+        run->copies = retry_queue_create(member, &ops, member);
+    if (!(c = retry_queue_add(run->copies, record->entry.upath))) {
         log_error("out of memory: \"%s\" is not compared with what is published",
                   record->entry.upath);
         return;
     }
-    c->side = side;
+    c->role = role;
     c->version = record->entry.version;
     c->begun = util_clock_now();
-    questions_go_on(run->copies);
+    retry_queue_go_on(run->copies);
 }
 
-bool adopt_copies_undecided(const struct member *member, const char *upath)
+bool takeover_copies_undecided(const struct member *member, const char *upath)
 {
-    const struct questions *copies = run_of((struct member *)member)->copies;
+    const struct retry_queue *copies = run_of((struct member *)member)->copies;
 
-    return upath ? questions_find(copies, upath) != NULL : questions_any(copies);
+    return upath ? retry_queue_find(copies, upath) != NULL : retry_queue_any(copies);
 }
 
-void adopt_hurry(struct member *member, const char *upath)
+void takeover_hurry(struct member *member, const char *upath)
 {
-    struct question *question = questions_find(run_of(member)->copies, upath);
+    struct question *question = retry_queue_find(run_of(member)->copies, upath);
 
     if (question)
         question_hurry(question);
 }
 
-bool adopt_copies_pending(struct member *member)
+bool takeover_copies_pending(struct member *member)
 {
-    return questions_asking(run_of(member)->copies);
+    return retry_queue_asking(run_of(member)->copies);
 }
 
-void adopt_copies_stop(struct member *member)
+void takeover_copies_stop(struct member *member)
 {
-    questions_destroy(run_of(member)->copies);
+    retry_queue_destroy(run_of(member)->copies);
     run_of(member)->copies = NULL;
 }

@@ -44,19 +44,19 @@ struct gone {
     struct question question;
     struct gone *prev, *next; /* utlist: settling */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     struct dyad_version version; /* the dead rank's */
     uint8_t storage[DYAD_STORAGE_ID_LEN];
 };
 
-struct adopt_gone {
-    struct questions *questions;
+struct takeover_gone {
+    struct retry_queue *questions;
     struct gone *settling; /* not all homes have the tombstone yet */
 };
 
 static const struct store_record *own_record(const struct gone *gone)
 {
-    return store_journal_find(gone->member->side[gone->side].journal, gone->question.upath);
+    return store_journal_find(gone->member->dmd[gone->role].journal, gone->question.upath);
 }
 
 /* Has this rank had something newer to say of it since? */
@@ -76,7 +76,7 @@ static void gone_end(struct gone *gone)
     if (own && own->kind == STORE_RECORD_ORIGINAL &&
         dyad_version_cmp(&own->entry.version, &gone->version) == 0 &&
         !produce_pending(gone->member, gone->question.upath))
-        store_journal_delete(gone->member->side[gone->side].journal, gone->question.upath);
+        store_journal_delete(gone->member->dmd[gone->role].journal, gone->question.upath);
     free(gone);
 }
 
@@ -102,7 +102,7 @@ static bool withdraw(const struct gone *gone)
 
 static void table_changed(struct member *member)
 {
-    struct adopt_gone *all = run_of(member)->gone;
+    struct takeover_gone *all = run_of(member)->gone;
     struct gone *gone;
 
     for (int i = 0; all && i < STEPS && (gone = all->settling); i++) {
@@ -134,8 +134,8 @@ static enum question_next answered(struct question *question, int status,
 
 static void stepped(void *arg)
 {
-    if (!adopt_gone_pending(arg))
-        linger_activity(arg);
+    if (!takeover_gone_pending(arg))
+        exit_barrier_activity(arg);
 }
 
 static const struct questions_ops ops = {
@@ -148,25 +148,25 @@ static const struct questions_ops ops = {
     .stepped = stepped,
 };
 
-static struct adopt_gone *get(struct member *member)
+static struct takeover_gone *get(struct member *member)
 {
-    struct adopt_gone *all = run_of(member)->gone;
+    struct takeover_gone *all = run_of(member)->gone;
 
     if (all)
         return all;
     if (!(all = calloc(1, sizeof(*all))) ||
-        !(all->questions = questions_create(member, &ops, member))) {
+        !(all->questions = retry_queue_create(member, &ops, member))) {
         free(all);
         return NULL;
     }
     return run_of(member)->gone = all;
 }
 
-static struct gone *add(struct member *member, enum engine_side side,
+static struct gone *add(struct member *member, enum engine_role role,
                         const struct store_record *found)
 {
-    struct adopt_gone *all = get(member);
-    struct gone *gone = all ? questions_add(all->questions, found->entry.upath) : NULL;
+    struct takeover_gone *all = get(member);
+    struct gone *gone = all ? retry_queue_add(all->questions, found->entry.upath) : NULL;
 
     if (!gone) {
         log_error("out of memory: \"%s\", which is not here any more, is not withdrawn",
@@ -174,16 +174,16 @@ static struct gone *add(struct member *member, enum engine_side side,
         return NULL;
     }
     gone->member = member;
-    gone->side = side;
+    gone->role = role;
     gone->version = found->entry.version;
     memcpy(gone->storage, found->entry.storage, sizeof(gone->storage));
     return gone;
 }
 
-int adopt_gone_add(struct member *member, enum engine_side side,
-                   const struct store_record *found)
+int takeover_gone_add(struct member *member, enum engine_role role,
+                      const struct store_record *found)
 {
-    const struct gone *gone = add(member, side, found);
+    const struct gone *gone = add(member, role, found);
     const struct store_record *own;
     int rc = 0;
 
@@ -191,42 +191,42 @@ int adopt_gone_add(struct member *member, enum engine_side side,
         return -1;
     own = own_record(gone);
     if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
-        rc = store_journal_put(member->side[side].journal, found); /* was logged */
-    questions_go_on(run_of(member)->gone->questions);
+        rc = store_journal_put(member->dmd[role].journal, found); /* was logged */
+    retry_queue_go_on(run_of(member)->gone->questions);
     return rc;
 }
 
-void adopt_gone_lost(struct member *member, enum engine_side side,
-                     const struct store_record *found)
+void takeover_gone_lost(struct member *member, enum engine_role role,
+                        const struct store_record *found)
 {
-    if (!add(member, side, found))
+    if (!add(member, role, found))
         return;
     log_info(
         "\"%s\" is withdrawn: who had published it was killed, and what is here is "
         "not what it was",
         found->entry.upath);
-    questions_go_on(run_of(member)->gone->questions);
+    retry_queue_go_on(run_of(member)->gone->questions);
 }
 
 static void homes_changed(struct member *member)
 {
     if (run_of(member)->gone)
-        questions_again(run_of(member)->gone->questions);
+        retry_queue_again(run_of(member)->gone->questions);
 }
 
-bool adopt_gone_pending(struct member *member)
+bool takeover_gone_pending(struct member *member)
 {
-    return run_of(member)->gone && questions_asking(run_of(member)->gone->questions);
+    return run_of(member)->gone && retry_queue_asking(run_of(member)->gone->questions);
 }
 
-void adopt_gone_stop(struct member *member)
+void takeover_gone_stop(struct member *member)
 {
-    struct adopt_gone *all = run_of(member)->gone;
+    struct takeover_gone *all = run_of(member)->gone;
     struct gone *gone, *tmp;
 
     if (!all)
         return;
-    questions_destroy(all->questions);
+    retry_queue_destroy(all->questions);
     DL_FOREACH_SAFE(all->settling, gone, tmp)
     {
         free(gone);
@@ -235,8 +235,8 @@ void adopt_gone_stop(struct member *member)
     run_of(member)->gone = NULL;
 }
 
-const struct member_module adopt_gone_module = {
-    .name = "adopt_gone",
+const struct member_module takeover_gone_module = {
+    .name = "takeover_gone",
     .table_changed = table_changed,
     .homes_changed = homes_changed,
 };

@@ -9,14 +9,14 @@
 
 /* `found`, of its journal: withdraw it, if it is still what the homes know. It is in our
  * own journal until then; -1: it could not be written there, or no memory; logged. */
-int adopt_gone_add(struct member *member, enum engine_side side,
-                   const struct store_record *found);
+int takeover_gone_add(struct member *member, enum engine_role role,
+                      const struct store_record *found);
 /* The same of what is here, but not as it was published: `found` is in no journal, and
  * stays so. If we die over it, it is found again as it was now. */
-void adopt_gone_lost(struct member *member, enum engine_side side,
-                     const struct store_record *found);
+void takeover_gone_lost(struct member *member, enum engine_role role,
+                        const struct store_record *found);
 /* Part of the module "adopt"'s pending(), and of its destroy(). */
-bool adopt_gone_pending(struct member *member);
-void adopt_gone_stop(struct member *member);
+bool takeover_gone_pending(struct member *member);
+void takeover_gone_stop(struct member *member);
 
 #endif

@@ -24,7 +24,7 @@ struct item {
 /* The journal of a dead rank: ours, as long as we have it open. */
 struct left {
     struct left *prev, *next; /* utlist */
-    enum engine_side side;
+    enum engine_role role;
     struct store_journal *journal; /* NULL: in `kept` */
     char *name;
     uint32_t rank;
@@ -48,7 +48,7 @@ struct rename_left;
 
 enum phase { IDLE, LOOKING, TAKING, EMPTYING };
 
-struct adopt {
+struct takeover {
     struct member *member;
     char name[256]; /* of our journal; what begins with as much of it is our session's */
     size_t prefix_len;
@@ -86,23 +86,23 @@ struct adopt {
 /* --- takeover_look.c --- */
 
 /* On a pool thread: fill a->left, and find a neighbour. */
-void adopt_look_work(void *arg);
-void adopt_left_free(struct left *left);
+void takeover_look_work(void *arg);
+void takeover_left_free(struct left *left);
 
 /* --- takeover_watch.c --- */
 
 /* What the look has found: whom to watch. */
-void adopt_watch_found(struct adopt *a);
-void adopt_watch_stop(struct adopt *a);
+void takeover_watch_found(struct takeover *a);
+void takeover_watch_stop(struct takeover *a);
 
 /* --- takeover_renames.c --- */
 
 /* Part of the look: into a->renames. */
-void adopt_renames_look(struct adopt *a, enum engine_side side);
+void takeover_renames_look(struct takeover *a, enum engine_role role);
 /* Behind it, on the loop. */
-void adopt_renames_settle(struct adopt *a);
-/* Parts of adopt_pending() and adopt_stop(). */
-bool adopt_renames_pending(const struct member *member);
-void adopt_renames_stop(struct adopt *a);
+void takeover_renames_settle(struct takeover *a);
+/* Parts of takeover_pending() and adopt_stop(). */
+bool takeover_renames_pending(const struct member *member);
+void takeover_renames_stop(struct takeover *a);
 
 #endif

@@ -2,8 +2,8 @@
  * takeover_look.c - what a look finds in the journals of a node: on a pool thread
  *
  * See takeover.c. While it goes on the loop's thread leaves alone what it reads and writes
- * of struct adopt: `answering`, `left`, `kept`, `renames`, `renames_unread`, `neighbour`,
- * `neighbour_fd` and `absent`.
+ * of struct takeover: `answering`, `left`, `kept`, `renames`, `renames_unread`,
+ * `neighbour`, `neighbour_fd` and `absent`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,11 +62,11 @@ static pid_t peer_pid(int fd)
 
 /* Connect to the claim that a label of this node names: a descriptor; -1 ECONNREFUSED:
  * nobody holds it; or another errno: that cannot be told. */
-static int label_connect(const struct adopt *a, const char *label)
+static int label_connect(const struct takeover *a, const char *label)
 {
     struct sockaddr_un address;
     socklen_t len;
-    const char *node = member_sides_label_read(label, &address, &len);
+    const char *node = storage_label_read(label, &address, &len);
 
     if (!node || strcmp(node, a->member->identity->node) != 0) {
         errno = EXDEV;
@@ -79,7 +79,7 @@ static int label_connect(const struct adopt *a, const char *label)
     return boot_claim_connect_now(&address, len); /* EAGAIN: it lives */
 }
 
-static void neighbour_take(struct adopt *a, int fd)
+static void neighbour_take(struct takeover *a, int fd)
 {
     if (fd < 0)
         return;
@@ -94,7 +94,7 @@ static void neighbour_take(struct adopt *a, int fd)
 /* store_journal_open(): nobody has it open. Is its rank dead? */
 static bool is_left(const char *label, void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     pid_t *grown;
     int fd;
 
@@ -122,15 +122,15 @@ static int item_add(const struct store_record *record, void *arg)
 
 /* A copy is nobody's to publish: what was done to it is not of interest. A directory is not
  * written. */
-static enum found_as find_out(const struct adopt *a, struct member_side *side,
+static enum found_as find_out(const struct takeover *a, struct member_dmd *dmd,
                               const struct store_record *record,
                               struct store_identity *identity)
 {
     if (record->kind == STORE_RECORD_COPY || S_ISDIR(record->entry.mode))
-        return local_file_still_there(side, record)              ? FOUND_SAME
-               : store_dir_lacks(side->dir, record->entry.upath) ? FOUND_GONE
-                                                                 : FOUND_CHANGED;
-    switch (local_file_left(side, record, identity)) {
+        return local_file_still_there(dmd, record)              ? FOUND_SAME
+               : store_dir_lacks(dmd->dir, record->entry.upath) ? FOUND_GONE
+                                                                : FOUND_CHANGED;
+    switch (local_file_left(dmd, record, identity)) {
     case LOCAL_FILE_SAME:
         return FOUND_SAME;
     case LOCAL_FILE_GONE:
@@ -143,7 +143,7 @@ static enum found_as find_out(const struct adopt *a, struct member_side *side,
 }
 
 /* Is it the journal of that rank? */
-static bool is_of(const struct adopt *a, const struct asked *asked, const char *name)
+static bool is_of(const struct takeover *a, const struct asked *asked, const char *name)
 {
     char number[16];
 
@@ -153,9 +153,9 @@ static bool is_of(const struct adopt *a, const struct asked *asked, const char *
 
 /* What is looked for beside what its journal says. If that knows a newer version there is
  * no more to be found out. */
-static void left_take(struct adopt *a, struct left *left, struct store_journal *journal)
+static void left_take(struct takeover *a, struct left *left, struct store_journal *journal)
 {
-    struct member_side *side = &a->member->side[left->side];
+    struct member_dmd *dmd = &a->member->dmd[left->role];
     const struct store_record *known;
     struct asked *asked;
 
@@ -168,13 +168,13 @@ static void left_take(struct adopt *a, struct left *left, struct store_journal *
             continue;
         left->items[left->nitems++] =
             (struct item){.record = record,
-                          .as = find_out(a, side, record, &record->identity),
+                          .as = find_out(a, dmd, record, &record->identity),
                           .tries = asked->tries};
     }
 }
 
-static struct left *left_new(const struct adopt *a, enum engine_side side, const char *name,
-                             size_t nitems)
+static struct left *left_new(const struct takeover *a, enum engine_role role,
+                             const char *name, size_t nitems)
 {
     struct left *left = calloc(1, sizeof(*left));
 
@@ -189,18 +189,18 @@ static struct left *left_new(const struct adopt *a, enum engine_side side, const
             name);
         return NULL;
     }
-    left->side = side;
+    left->role = role;
     left->rank = (uint32_t)strtoul(name + a->prefix_len, NULL, 10);
     return left;
 }
 
 /* `ntake`: so many are looked for. */
-static struct left *left_create(struct adopt *a, enum engine_side side,
+static struct left *left_create(struct takeover *a, enum engine_role role,
                                 struct store_journal *journal, const char *name,
                                 size_t ntake)
 {
-    struct member_side *s = &a->member->side[side];
-    struct left *left = left_new(a, side, name, store_journal_count(journal) + ntake);
+    struct member_dmd *s = &a->member->dmd[role];
+    struct left *left = left_new(a, role, name, store_journal_count(journal) + ntake);
     size_t first;
 
     if (!left) {
@@ -220,23 +220,23 @@ static struct left *left_create(struct adopt *a, enum engine_side side,
 
 /* Of a rank whose journal is ours already, because ours cannot be written (`keep`). NULL:
  * it is not. */
-static struct left *left_again(struct adopt *a, enum engine_side side, const char *name,
+static struct left *left_again(struct takeover *a, enum engine_role role, const char *name,
                                size_t ntake)
 {
     struct left *kept, *left;
 
     DL_FOREACH(a->kept, kept)
     {
-        if (!kept->journal || kept->side != side || strcmp(kept->name, name) != 0)
+        if (!kept->journal || kept->role != role || strcmp(kept->name, name) != 0)
             continue;
-        if ((left = left_new(a, side, name, ntake)))
+        if ((left = left_new(a, role, name, ntake)))
             left_take(a, left, kept->journal);
         return left;
     }
     return NULL;
 }
 
-void adopt_left_free(struct left *left)
+void takeover_left_free(struct left *left)
 {
     store_journal_destroy(left->journal);
     free(left->items);
@@ -244,10 +244,10 @@ void adopt_left_free(struct left *left)
     free(left);
 }
 
-static void look_at(struct adopt *a, enum engine_side s, const char *name)
+static void look_at(struct takeover *a, enum engine_role s, const char *name)
 {
-    struct member_side *side = &a->member->side[s];
-    struct store_journal *journal = store_journal_open(side->dir, name, is_left, a);
+    struct member_dmd *dmd = &a->member->dmd[s];
+    struct store_journal *journal = store_journal_open(dmd->dir, name, is_left, a);
     int why = journal ? 0 : errno;
     char label[DYAD_UPATH_MAX + 1];
     struct asked *asked;
@@ -259,7 +259,7 @@ static void look_at(struct adopt *a, enum engine_side s, const char *name)
         ntake += is_of(a, asked, name);
     }
     if (why == EBUSY && !a->watches && a->neighbour_fd < 0 &&
-        store_journal_read_label(side->dir, name, label) == 0)
+        store_journal_read_label(dmd->dir, name, label) == 0)
         neighbour_take(a, label_connect(a, label));
     if (!journal && (why != EBUSY || ntake == 0))
         return;
@@ -272,29 +272,29 @@ static void look_at(struct adopt *a, enum engine_side s, const char *name)
     if (!left)
         return;
     if (left->nitems == 0)
-        adopt_left_free(left);
+        takeover_left_free(left);
     else
         DL_APPEND(a->left, left);
 }
 
-void adopt_look_work(void *arg)
+void takeover_look_work(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     char prefix[sizeof(a->name)];
 
     memcpy(prefix, a->name, a->prefix_len);
     prefix[a->prefix_len] = '\0';
     for (int s = 0; s < 2; s++) {
         struct names names = {.own = a->name};
-        const struct store_dir *dir = a->member->side[s].dir;
-        if (!dir || (s == 1 && dir == a->member->side[0].dir))
+        const struct store_dir *dir = a->member->dmd[s].dir;
+        if (!dir || (s == 1 && dir == a->member->dmd[0].dir))
             continue;
         if (store_journal_list(dir, prefix, names_add, &names) != 0)
             log_warn("the journals below %s cannot be listed: %m", store_dir_path(dir));
         if (names.n > 0)
             qsort(names.name, names.n, sizeof(*names.name), names_order);
         for (size_t i = 0; i < names.n; i++) {
-            look_at(a, (enum engine_side)s, names.name[i]);
+            look_at(a, (enum engine_role)s, names.name[i]);
             free(names.name[i]);
         }
         free(names.name);
@@ -302,6 +302,6 @@ void adopt_look_work(void *arg)
          * large as the whole. Its lock tells it from those in use. */
         if (names.n > 0)
             store_fetch_clean(dir, MEMBER_RESERVED_FOR);
-        adopt_renames_look(a, (enum engine_side)s);
+        takeover_renames_look(a, (enum engine_role)s);
     }
 }

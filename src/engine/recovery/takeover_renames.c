@@ -21,9 +21,9 @@
  * which only one of the two has.
  *
  * A guest's death is heard of by the connection that it makes before it renames: it ends
- * without a request (adopt_watch()). Where no home can be reached, or there is no memory,
- * the place is given back, and the next look takes it again: any member's, and one of ours
- * after pauses that double, and when a rank was lost or is back (revalidate.c).
+ * without a request (takeover_watch()). Where no home can be reached, or there is no
+ * memory, the place is given back, and the next look takes it again: any member's, and one
+ * of ours after pauses that double, and when a rank was lost or is back (revalidate.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@
 struct rename_left {
     struct rename_left *prev, *next; /* utlist */
     struct member *member;
-    enum engine_side side;
+    enum engine_role role;
     store_rename_t place;
     bool done;      /* the new name is the file */
     bool from_here; /* the old name is something */
@@ -56,8 +56,8 @@ struct rename_left {
 };
 
 struct look {
-    struct adopt *a;
-    enum engine_side side;
+    struct takeover *a;
+    enum engine_role role;
 };
 
 static void left_free(struct rename_left *left)
@@ -72,7 +72,7 @@ static void left_free(struct rename_left *left)
 static bool look_at(const struct store_rename *rename, store_rename_t place, void *arg)
 {
     const struct look *look = arg;
-    const struct store_dir *dir = look->a->member->side[look->side].dir;
+    const struct store_dir *dir = look->a->member->dmd[look->role].dir;
     struct rename_left *left = calloc(1, sizeof(*left));
     struct stat st;
 
@@ -83,7 +83,7 @@ static bool look_at(const struct store_rename *rename, store_rename_t place, voi
         return false;
     }
     left->member = look->a->member;
-    left->side = look->side;
+    left->role = look->role;
     left->place = place;
     if ((*left->from && store_dir_check(left->from) < 0) ||
         (*left->to && store_dir_check(left->to) < 0))
@@ -96,14 +96,14 @@ static bool look_at(const struct store_rename *rename, store_rename_t place, voi
     return true;
 }
 
-void adopt_renames_look(struct adopt *a, enum engine_side side)
+void takeover_renames_look(struct takeover *a, enum engine_role role)
 {
     const struct member *member = a->member;
     const char *session =
         member->config->session_dir ? member->config->session_dir : member->session;
-    struct look look = {a, side};
+    struct look look = {a, role};
 
-    store_renames_left(member->side[side].marks, store_renames_session(session),
+    store_renames_left(member->dmd[role].marks, store_renames_session(session),
                        !a->looked_before, look_at, &look);
 }
 
@@ -111,14 +111,14 @@ void adopt_renames_look(struct adopt *a, enum engine_side side)
 
 static void look_again(void *arg)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
 
     a->renames_again = false;
-    adopt_look(a->member);
+    takeover_look(a->member);
 }
 
 /* Something was given back, and nobody else may come to look for it. */
-static void again_later(struct adopt *a)
+static void again_later(struct takeover *a)
 {
     if (!a->renames_timer &&
         !(a->renames_timer = net_timer_create(a->member->loop, look_again, a))) {
@@ -138,7 +138,7 @@ static void again_later(struct adopt *a)
 
 static void homes_changed(struct member *member)
 {
-    struct adopt *a = member->adopt;
+    struct takeover *a = member->takeover;
 
     if (!a)
         return;
@@ -152,7 +152,7 @@ static void homes_changed(struct member *member)
 static void left_end(struct rename_left *left, int status)
 {
     struct member *member = left->member;
-    struct store_marks *marks = member->side[left->side].marks;
+    struct store_marks *marks = member->dmd[left->role].marks;
 
     if (status == 0 || status == ENOENT) {
         store_renames_end(marks, left->place);
@@ -160,11 +160,11 @@ static void left_end(struct rename_left *left, int status)
         log_debug("what was to become of \"%s\" and \"%s\" the homes cannot be told: %s",
                   left->from, left->to, strerror(status));
         store_renames_give_back(marks, left->place);
-        again_later(member->adopt);
+        again_later(member->takeover);
     }
     DL_DELETE(run_of(member)->renames, left);
     left_free(left);
-    linger_activity(member);
+    exit_barrier_activity(member);
 }
 
 static void stepped(void *arg, int status)
@@ -201,7 +201,7 @@ static void left_start(struct rename_left *left)
         left_end(left, errno);
 }
 
-void adopt_renames_settle(struct adopt *a)
+void takeover_renames_settle(struct takeover *a)
 {
     struct rename_left *left, *tmp, *found = a->renames;
 
@@ -216,7 +216,7 @@ void adopt_renames_settle(struct adopt *a)
     }
 }
 
-bool adopt_renames_pending(const struct member *member)
+bool takeover_renames_pending(const struct member *member)
 {
     return run_of((struct member *)member)->renames != NULL;
 }
@@ -227,12 +227,12 @@ static void give_back(struct member *member, struct rename_left *list)
 
     DL_FOREACH_SAFE(list, left, tmp)
     {
-        store_renames_give_back(member->side[left->side].marks, left->place);
+        store_renames_give_back(member->dmd[left->role].marks, left->place);
         left_free(left);
     }
 }
 
-void adopt_renames_stop(struct adopt *a)
+void takeover_renames_stop(struct takeover *a)
 {
     struct member *member = a->member;
 
@@ -243,7 +243,7 @@ void adopt_renames_stop(struct adopt *a)
         net_timer_destroy(a->renames_timer);
 }
 
-const struct member_module adopt_renames_module = {
-    .name = "adopt_renames",
+const struct member_module takeover_renames_module = {
+    .name = "takeover_renames",
     .homes_changed = homes_changed,
 };

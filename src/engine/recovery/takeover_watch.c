@@ -20,7 +20,7 @@
 /* Its process closed a connection: when it has ended, we look. */
 struct dying {
     struct dying *prev, *next; /* utlist */
-    struct adopt *adopt;
+    struct takeover *adopt;
     pid_t pid;
     int fd;
     struct net_watch *watch;
@@ -39,17 +39,17 @@ static void dying_free(struct dying *dying)
 static void process_ended(void *arg, int fd, uint32_t events)
 {
     struct dying *dying = arg;
-    struct adopt *a = dying->adopt;
+    struct takeover *a = dying->adopt;
 
     (void)fd;
     (void)events;
     dying_free(dying);
-    adopt_look(a->member);
+    takeover_look(a->member);
 }
 
-void adopt_watch(struct member *member, pid_t pid)
+void takeover_watch(struct member *member, pid_t pid)
 {
-    struct adopt *a = member->adopt;
+    struct takeover *a = member->takeover;
     struct dying *dying;
 
     if (!a || pid <= 0 || pid == getpid())
@@ -69,10 +69,10 @@ void adopt_watch(struct member *member, pid_t pid)
                                                          process_ended, dying)))
         return;
     dying_free(dying);
-    adopt_look(member); /* ended by now */
+    takeover_look(member); /* ended by now */
 }
 
-static void unwatch(struct adopt *a)
+static void unwatch(struct takeover *a)
 {
     if (a->watch)
         net_watch_destroy(a->watch);
@@ -85,17 +85,17 @@ static void unwatch(struct adopt *a)
 /* It has ended, or is about to, or its member leaves by exec: we need another neighbour. */
 static void neighbour_gone(void *arg, int fd, uint32_t events)
 {
-    struct adopt *a = arg;
+    struct takeover *a = arg;
     pid_t pid = a->pid;
 
     (void)fd;
     (void)events;
     unwatch(a);
-    adopt_watch(a->member, pid);
-    adopt_look(a->member);
+    takeover_watch(a->member, pid);
+    takeover_look(a->member);
 }
 
-void adopt_watch_found(struct adopt *a)
+void takeover_watch_found(struct takeover *a)
 {
     if (a->neighbour_fd >= 0 && a->fd < 0) {
         a->fd = a->neighbour_fd;
@@ -109,11 +109,11 @@ void adopt_watch_found(struct adopt *a)
     }
     a->neighbour_fd = -1;
     for (size_t i = 0; i < a->nabsent; i++)
-        adopt_watch(a->member, a->absent[i]);
+        takeover_watch(a->member, a->absent[i]);
     a->nabsent = 0;
 }
 
-void adopt_watch_stop(struct adopt *a)
+void takeover_watch_stop(struct takeover *a)
 {
     unwatch(a);
     if (a->neighbour_fd >= 0)

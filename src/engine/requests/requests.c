@@ -36,7 +36,7 @@
 
 /* Of a guest: what it waits for. */
 struct request {
-    struct first_look_wait look;
+    struct startup_validation_wait look;
     struct lease_wait lease;
     struct consume *consume;
     struct consume_probe *probe; /* NET_CONSUME_PROBE: will it come? */
@@ -121,7 +121,7 @@ static void consumed(void *arg, int status)
         (request_of(guest)->probe =
              consume_probe_start(guest->member, guest->msg.entry.upath, probed, guest)))
         return;
-    if (first_look_must_tell(guest->member))
+    if (startup_validation_must_tell(guest->member))
         request_of(guest)->ino = NET_CONSUME_LOOKED; /* the offset */
     answer(guest, status, NULL);
 }
@@ -129,10 +129,10 @@ static void consumed(void *arg, int status)
 /* cp compares the inode that stat told with that of what it opens. */
 static void reserve_inode(struct guest *guest)
 {
-    struct member_side *side = &guest->member->side[ENGINE_CONSUMER];
+    struct member_dmd *dmd = &guest->member->dmd[ENGINE_CONSUMER];
     struct stat st;
 
-    if (side->dir && store_fetch_reserve(side->dir, guest->msg.entry.upath, &st) == 0) {
+    if (dmd->dir && store_fetch_reserve(dmd->dir, guest->msg.entry.upath, &st) == 0) {
         request_of(guest)->ino = st.st_ino;
         request_of(guest)->dev = st.st_dev;
     }
@@ -178,7 +178,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     const char *upath = guest->msg.entry.upath;
 
     request_of(guest)->lookup = NULL;
-    if (status == ENOENT && !entry && guest->member->side[ENGINE_CONSUMER].dir &&
+    if (status == ENOENT && !entry && guest->member->dmd[ENGINE_CONSUMER].dir &&
         !bring_parent_here(guest->member, upath)) {
         request_of(guest)->bring =
             bring_start(guest->member, upath, true, guest->pid, stat_brought, guest);
@@ -269,22 +269,21 @@ static void guest_becomes_peer(struct guest *guest)
 static int guest_writing(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
-    enum engine_side side =
+    enum engine_role role =
         msg->flags & NET_WRITING_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER;
     unsigned what = msg->flags & NET_WRITING_WHAT;
 
-    if ((what == NET_WRITING_BEGIN && !msg->entry.upath) ||
-        !guest->member->side[side].dir) {
+    if ((what == NET_WRITING_BEGIN && !msg->entry.upath) || !guest->member->dmd[role].dir) {
         errno = EPROTO;
         return -1;
     }
     guest->pending++;
     if (what != NET_WRITING_BEGIN) {
-        shared_end(guest->member, side, msg->entry.upath, msg->length,
+        shared_end(guest->member, role, msg->entry.upath, msg->length,
                    what == NET_WRITING_ABANDONED, published, guest);
         return 0;
     }
-    if (shared_begin(guest->member, side, msg->entry.upath, msg->length, published,
+    if (shared_begin(guest->member, role, msg->entry.upath, msg->length, published,
                      guest) == 0)
         return 0;
     guest->pending--;
@@ -332,7 +331,7 @@ static void guest_looked(void *arg, int error)
 
 /* --- what is done with each request --- */
 
-static enum engine_side side_of(const struct net_msg *msg)
+static enum engine_role role_of(const struct net_msg *msg)
 {
     return msg->flags ? ENGINE_PRODUCER : ENGINE_CONSUMER;
 }
@@ -357,7 +356,7 @@ static int serve_produce(struct guest *guest)
     const struct net_msg *msg = &guest->msg;
 
     peer_produces(guest->member, guest->pid, msg->entry.upath);
-    return pends(guest, produce_closed(guest->member, side_of(msg), msg->entry.upath,
+    return pends(guest, produce_closed(guest->member, role_of(msg), msg->entry.upath,
                                        msg->length, published, guest));
 }
 
@@ -378,7 +377,7 @@ static int serve_rename(struct guest *guest)
 
 static int serve_changed(struct guest *guest)
 {
-    return pends(guest, produce_changed(guest->member, side_of(&guest->msg),
+    return pends(guest, produce_changed(guest->member, role_of(&guest->msg),
                                         guest->msg.entry.upath, published, guest));
 }
 
@@ -387,8 +386,8 @@ static int serve_watch(struct guest *guest)
     const struct net_msg *msg = &guest->msg;
 
     return pends(guest,
-                 orphan_watch(guest->member, side_of(msg), msg->entry.upath, msg->length,
-                              guest->pid, (int)msg->offset, published, guest));
+                 held_open_watch(guest->member, role_of(msg), msg->entry.upath, msg->length,
+                                 guest->pid, (int)msg->offset, published, guest));
 }
 
 static int serve_consume(struct guest *guest)
@@ -411,8 +410,8 @@ static int serve_consume(struct guest *guest)
     if ((msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_SETTLE)) != NET_LOOKUP_WAIT)
         guest_consume(guest, 0);
     else
-        first_look_wait(guest->member, &request_of(guest)->look, msg->entry.upath,
-                        msg->length, guest_looked, guest);
+        startup_validation_wait(guest->member, &request_of(guest)->look, msg->entry.upath,
+                                msg->length, guest_looked, guest);
     return 0;
 }
 
@@ -498,7 +497,7 @@ static const struct guest_ops ops = {
     .size = sizeof(struct request),
     .serve = request_serve,
     .cancel = request_cancel,
-    .unasked = adopt_watch, /* a member of this node, which watches us and we it */
+    .unasked = takeover_watch, /* a member of this node, which watches us and we it */
 };
 
 int request_start(struct member *member)

@@ -334,9 +334,9 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
         /* When it is over, half of the others are the bigger side again. */
         to->nmissing = event->live ? to->nmissing - 1 : to->nmissing + 1;
         if (!event->live && to->group == 1)
-            dht_node_set_side(node, DHT_SIDE_SMALLER);
+            dht_node_set_partition(node, DHT_PARTITION_MINORITY);
         else if (event->live && to->nmissing < net->nranks / 2)
-            dht_node_set_side(node, DHT_SIDE_BIGGER);
+            dht_node_set_partition(node, DHT_PARTITION_MAJORITY);
     }
     dht_node_set_live(node, event->about, event->live);
     if (event->live && about->asked != NULL)

@@ -40,8 +40,9 @@ static void cut(struct fake_net *net, bool is_cut)
             dht_node_set_live(net->rank[b].node, a, !is_cut);
         }
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        dht_node_set_side(net->rank[rank].node,
-                          is_cut && rank >= FAR ? DHT_SIDE_SMALLER : DHT_SIDE_BIGGER);
+        dht_node_set_partition(net->rank[rank].node, is_cut && rank >= FAR
+                                                         ? DHT_PARTITION_MINORITY
+                                                         : DHT_PARTITION_MAJORITY);
 }
 
 /* All say so: it is published with this size, or (0) it is not published. */

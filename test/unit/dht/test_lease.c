@@ -152,9 +152,9 @@ static void test_sure(void **state)
     lose(&s, s.holder, s.homes[1], DHT_MISSING);
     assert_int_equal(is_newest(&s, &took), ENOENT);
     assert_in_range(took, 0, SEC / 10);
-    dht_node_set_side(s.net->rank[s.holder].node, DHT_SIDE_SMALLER);
+    dht_node_set_partition(s.net->rank[s.holder].node, DHT_PARTITION_MINORITY);
     assert_int_equal(is_newest(&s, &took), EHOSTUNREACH);
-    dht_node_set_side(s.net->rank[s.holder].node, DHT_SIDE_BIGGER);
+    dht_node_set_partition(s.net->rank[s.holder].node, DHT_PARTITION_MAJORITY);
     /* Both are lost: who stands in for them does not know. */
     s.net->cut[s.holder][s.homes[0]] = s.net->cut[s.homes[0]][s.holder] = true;
     lose(&s, s.holder, s.homes[0], DHT_MISSING_LONG);

@@ -53,8 +53,8 @@ static void cut_off(struct fake_net *net)
         for (uint32_t b = 0; b < RANKS; b++)
             if (is_far(a) != is_far(b))
                 see(net, a, b, false);
-        dht_node_set_side(net->rank[a].node,
-                          is_far(a) ? DHT_SIDE_SMALLER : DHT_SIDE_BIGGER);
+        dht_node_set_partition(net->rank[a].node,
+                               is_far(a) ? DHT_PARTITION_MINORITY : DHT_PARTITION_MAJORITY);
     }
 }
 
@@ -147,7 +147,7 @@ static void test_after_the_cut(void **state)
         for (uint32_t far = FAR; far < RANKS; far++) {
             see_each_other(net, order[i], far);
             /* Of three nodes two are there, or three. */
-            dht_node_set_side(net->rank[far].node, DHT_SIDE_BIGGER);
+            dht_node_set_partition(net->rank[far].node, DHT_PARTITION_MAJORITY);
         }
         for (unsigned key = 0; key < FAKE_KEYS; key++)
             for (int j = 0; j < 2; j++)
@@ -268,7 +268,7 @@ static void test_removed_by_a_former_process(void **state)
         dht_node_set_missing(node, 1, DHT_GONE); /* it has another incarnation */
         for (uint32_t a = 0; a < FAR; a++)
             see_each_other(net, a, b);
-        dht_node_set_side(node, DHT_SIDE_BIGGER);
+        dht_node_set_partition(node, DHT_PARTITION_MAJORITY);
     }
     fake_net_run(net, 20 * SEC);
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
@@ -306,7 +306,7 @@ static void test_never_settled(void **state)
         for (uint32_t b = FAR; b < RANKS; b++)
             see_each_other(net, a, b);
     for (uint32_t b = FAR; b < RANKS; b++)
-        dht_node_set_side(net->rank[b].node, DHT_SIDE_BIGGER);
+        dht_node_set_partition(net->rank[b].node, DHT_PARTITION_MAJORITY);
     fake_net_run(net, SEC);
     assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
     assert_in_range(took, SEC, 2 * SEC + SEC / 2);
@@ -793,13 +793,13 @@ static void test_missed_for_good(void **state)
         for (uint32_t b = FAR; b < RANKS; b++)
             see_each_other(net, a, b);
     dht_node_set_missing(node, 2, DHT_MISSING_LONG);
-    dht_node_set_side(node, DHT_SIDE_BIGGER);
+    dht_node_set_partition(node, DHT_PARTITION_MAJORITY);
     fake_net_run(net, 10 * SEC);
     for (unsigned key = 0; key < FAKE_KEYS; key++)
         if (mine[key])
             assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
 
-    dht_node_side_lasts(node);
+    dht_node_partition_lasts(node);
     for (unsigned key = 0; key < FAKE_KEYS; key++)
         if (mine[key]) /* 3 may come back soon */
             assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
@@ -812,8 +812,8 @@ static void test_missed_for_good(void **state)
     }
 
     /* The smaller side again: as before. */
-    dht_node_set_side(node, DHT_SIDE_SMALLER);
-    dht_node_set_side(node, DHT_SIDE_BIGGER);
+    dht_node_set_partition(node, DHT_PARTITION_MINORITY);
+    dht_node_set_partition(node, DHT_PARTITION_MAJORITY);
     for (uint32_t rank = 2; rank < FAR; rank++)
         dht_node_set_missing(node, rank, DHT_MISSING_LONG);
     for (unsigned key = 0; key < FAKE_KEYS; key++)
@@ -871,7 +871,7 @@ static void test_old_tombstone(void **state)
         for (uint32_t b = FAR; b < RANKS; b++)
             see_each_other(net, a, b);
     for (uint32_t b = FAR; b < RANKS; b++)
-        dht_node_set_side(net->rank[b].node, DHT_SIDE_BIGGER);
+        dht_node_set_partition(net->rank[b].node, DHT_PARTITION_MAJORITY);
     fake_net_run(net, SEC);
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
         assert_int_equal(waits[key].calls, 1);

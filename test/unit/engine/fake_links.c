@@ -25,7 +25,7 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct links_rank links_rank[LINKS_RANKS_MAX];
-enum dht_side links_side;
+enum dht_partition links_partition;
 unsigned links_nlasts;
 
 static struct member_run run;
@@ -119,7 +119,7 @@ void links_down(uint32_t rank)
 void links_leave(uint32_t rank)
 {
     live[rank] = false;
-    lost_forget(links_member, rank);
+    unreachable_forget(links_member, rank);
 }
 
 void links_pong(uint32_t rank)
@@ -148,14 +148,14 @@ void dht_node_set_live(struct dht_node *node, uint32_t rank, bool is)
     live[rank] = is;
 }
 
-void dht_node_set_side(struct dht_node *node, enum dht_side side)
+void dht_node_set_partition(struct dht_node *node, enum dht_partition side)
 {
-    links_side = side;
+    links_partition = side;
 }
 
-void dht_node_side_lasts(struct dht_node *node)
+void dht_node_partition_lasts(struct dht_node *node)
 {
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     links_nlasts++;
 }
 
@@ -244,12 +244,12 @@ void member_session_peer_up(struct member *member, const struct net_peer *peer)
 {
 }
 
-bool linger_may_leave(const struct member *member)
+bool exit_barrier_may_leave(const struct member *member)
 {
     return false;
 }
 
-bool within_is_inner(struct member *member)
+bool nested_is_inner(struct member *member)
 {
     return false;
 }
@@ -269,10 +269,10 @@ void boot_fdtable_drop(int fd)
 
 /* --- the member --- */
 
-extern const struct member_module links_module, lost_module, side_module;
+extern const struct member_module links_module, unreachable_module, partition_module;
 
-static const struct member_module *const modules[] = {&links_module, &lost_module,
-                                                      &side_module, NULL};
+static const struct member_module *const modules[] = {&links_module, &unreachable_module,
+                                                      &partition_module, NULL};
 
 void links_begin(uint32_t nranks)
 {
@@ -287,7 +287,7 @@ void links_begin(uint32_t nranks)
     links_member->state = MEMBER_JOINED;
     fake_clock_begin(UTIL_NSEC_PER_SEC);
     links_nlasts = 0;
-    links_side = DHT_SIDE_BIGGER;
+    links_partition = DHT_PARTITION_MAJORITY;
     assert_int_equal(modules_sized(links_member), 0);
 }
 

@@ -31,7 +31,7 @@ struct links_rank {
 extern struct links_rank links_rank[LINKS_RANKS_MAX];
 extern struct member *const links_member;
 /* What the table was told last, and how often that it lasts. */
-extern enum dht_side links_side;
+extern enum dht_partition links_partition;
 extern unsigned links_nlasts;
 
 /* Nobody is known yet. */

@@ -251,10 +251,10 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     return -1;
 }
 
-bool local_file_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
-    (void)side;
+    (void)dmd;
     (void)upath;
     (void)st;
     return false;
@@ -265,7 +265,7 @@ void transfer_leave(struct transfer_wait *wait)
     (void)wait;
 }
 
-void lost_ask(struct member *member, uint32_t rank)
+void unreachable_ask(struct member *member, uint32_t rank)
 {
     (void)member;
     (void)rank;
@@ -278,14 +278,14 @@ bool servers_have(struct member *member, const uint8_t storage[DYAD_STORAGE_ID_L
     return f->server;
 }
 
-uint64_t lost_since(const struct member *member, uint32_t rank)
+uint64_t unreachable_since(const struct member *member, uint32_t rank)
 {
     (void)member;
     (void)rank;
     return 0;
 }
 
-bool lost_may_return(const struct member *member, uint32_t rank)
+bool unreachable_may_return(const struct member *member, uint32_t rank)
 {
     (void)member;
     (void)rank;
@@ -299,7 +299,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
     return f->live;
 }
 
-uint32_t lost_missing(const struct member *member, bool long_ago)
+uint32_t unreachable_missing(const struct member *member, bool long_ago)
 {
     (void)member;
     (void)long_ago;
@@ -357,10 +357,10 @@ int engine_io_spawn(struct engine_iopool *pool, struct engine_io *io, net_loop_f
     return -1;
 }
 
-bool shared_storage(const struct member *member, enum engine_side side)
+bool shared_storage(const struct member *member, enum engine_role role)
 {
     (void)member;
-    (void)side;
+    (void)role;
     return true;
 }
 
@@ -380,7 +380,7 @@ void consume_writers_stop(struct consume *c)
     (void)c;
 }
 
-void linger_activity(struct member *member)
+void exit_barrier_activity(struct member *member)
 {
     boot_wave_set(member->wave, 0, ++f->activity);
 }
@@ -456,7 +456,7 @@ static void stop(void *arg)
 
 static int set_up(void **state)
 {
-    struct member_side *side;
+    struct member_dmd *dmd;
     struct net_post post;
     void *scratch;
 
@@ -467,11 +467,11 @@ static int set_up(void **state)
     f->config.join_timeout = 60;
     f->config.shared_storage = -1;
     f->member.config = &f->config;
-    side = &f->member.side[ENGINE_CONSUMER];
-    side->dir = f->scratch->dir;
+    dmd = &f->member.dmd[ENGINE_CONSUMER];
+    dmd->dir = f->scratch->dir;
     f->status = -1;
     *state = f;
-    if (!(side->marks = store_marks_create(side->dir)) ||
+    if (!(dmd->marks = store_marks_create(dmd->dir)) ||
         !(f->member.loop = net_loop_create()) ||
         !(f->member.wave = boot_wave_create(1, 2, &wave_ops, &f->member)))
         return -1;
@@ -489,7 +489,7 @@ static int tear_down(void **state)
     consume_stop(&f->member);
     boot_wave_destroy(f->member.wave);
     net_loop_destroy(f->member.loop);
-    store_marks_destroy(f->member.side[ENGINE_CONSUMER].marks);
+    store_marks_destroy(f->member.dmd[ENGINE_CONSUMER].marks);
     scratch_teardown((void **)&f->scratch);
     free(f);
     return 0;

@@ -122,10 +122,10 @@ static bool stays; /* this node has made it */
 static unsigned nwanted;
 
 /* Who looks at the journal's file now must find the record of what is about to go. */
-bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *r)
 {
-    (void)side;
+    (void)dmd;
     (void)newer;
     assert_true(in_file);
     assert_string_equal(r->entry.upath, "f");
@@ -134,9 +134,9 @@ bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
     return stays;
 }
 
-void outdated_withdrawn(struct member_side *side, const char *upath)
+void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
 {
-    (void)side;
+    (void)dmd;
     assert_string_equal(upath, "f");
     file_is_there = false;
 }
@@ -171,18 +171,18 @@ bool restock_wants(const struct member *m, const char *upath)
     return nwanted > 0;
 }
 
-bool local_file_still_there(struct member_side *side, const struct store_record *r)
+bool local_file_still_there(struct member_dmd *dmd, const struct store_record *r)
 {
-    (void)side;
+    (void)dmd;
     (void)r;
     return file_is_there && file_is_ours;
 }
 
-int produce_start(struct member *m, enum engine_side side, const char *upath,
+int produce_start(struct member *m, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg)
 {
     (void)m;
-    (void)side;
+    (void)role;
     (void)mark;
     (void)arg;
     assert_string_equal(upath, "f");
@@ -212,7 +212,7 @@ void consume_invalidate(struct member *m, const struct dyad_entry *newer)
     (void)newer;
 }
 
-void dirs_forget(struct member *m, const char *upath)
+void directories_forget(struct member *m, const char *upath)
 {
     (void)m;
     (void)upath;
@@ -258,8 +258,8 @@ static int setup(void **state)
     (void)state;
     memset(member, 0, sizeof(*member));
     member->self.rank = SELF;
-    member->side[0].journal = member->side[1].journal = (struct store_journal *)storage;
-    member->side[0].dir = member->side[1].dir = (struct store_dir *)storage;
+    member->dmd[0].journal = member->dmd[1].journal = (struct store_journal *)storage;
+    member->dmd[0].dir = member->dmd[1].dir = (struct store_dir *)storage;
     nanswered = ntasks = npublished = nwanted = 0;
     nstays = 0;
     stays = false;

@@ -64,7 +64,7 @@ bool store_lease_wanted(const struct store_marks *marks, int line)
     return wanted;
 }
 
-bool dht_node_is_bigger_side(const struct dht_node *node)
+bool dht_node_is_majority(const struct dht_node *node)
 {
     (void)node;
     return bigger;
@@ -189,7 +189,7 @@ static int setup(void **state)
     member->config = &config;
     member->state = MEMBER_JOINED;
     member->next_id = 1;
-    member->side[ENGINE_CONSUMER].marks = (struct store_marks *)&run;
+    member->dmd[ENGINE_CONSUMER].marks = (struct store_marks *)&run;
     fake_clock_begin(100 * UTIL_NSEC_PER_SEC);
     until = 0;
     bigger = known = true;

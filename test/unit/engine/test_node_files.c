@@ -71,7 +71,7 @@ int store_journal_look(const struct store_dir *dir, const char *name,
     return 0;
 }
 
-size_t member_sides_journal_name(const struct member *m, char *name, size_t size)
+size_t storage_journal_name(const struct member *m, char *name, size_t size)
 {
     snprintf(name, size, "s.%d", OWN);
     return 2;
@@ -87,8 +87,8 @@ bool store_dir_shared(const struct store_dir *dir)
     return shared;
 }
 
-void outdated_discard(struct member_side *side, const struct dyad_entry *newer,
-                      uint32_t rank, const struct store_record *record)
+void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,
+                      const struct store_record *record)
 {
     assert_string_equal(newer->upath, record->entry.upath);
     assert_int_equal(record->entry.version.counter, (uint64_t)('0' + rank));
@@ -135,7 +135,7 @@ static int setup(void **state)
     (void)state;
     memset(&run, 0, sizeof(run));
     /* Not NULL, and the same: it is read once. */
-    member->side[0].dir = member->side[1].dir = (struct store_dir *)&run;
+    member->dmd[0].dir = member->dmd[1].dir = (struct store_dir *)&run;
     job = NULL;
     shared = false;
     nreads = nlisted = ndiscarded = ninvalidated = nunseen = 0;
@@ -220,7 +220,7 @@ struct again {
     char upath[2];
 };
 
-static void nothing(struct node_file *file, struct member_side *side, uint32_t rank,
+static void nothing(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                     const struct store_record *record)
 {
 }

@@ -14,7 +14,7 @@
 #define SESSION 7
 
 static struct scratch *scratch;
-static struct member_side side;
+static struct member_dmd side;
 static struct store_record record;
 static struct dyad_entry newer;
 static void (*after_look)(void);
@@ -27,7 +27,7 @@ static bool is_marked(void)
     return store_superseded(store_dir_real_path(scratch->dir), SESSION, "f", st.st_ino);
 }
 
-bool local_file_is_same(struct member_side *s, const struct store_record *r)
+bool local_file_is_same(struct member_dmd *s, const struct store_record *r)
 {
     struct stat st;
     bool same = store_dir_stat(s->dir, r->entry.upath, &st) == 0 &&
@@ -39,14 +39,14 @@ bool local_file_is_same(struct member_side *s, const struct store_record *r)
     return same;
 }
 
-bool local_file_still_there(struct member_side *s, const struct store_record *r)
+bool local_file_still_there(struct member_dmd *s, const struct store_record *r)
 {
     (void)s;
     (void)r;
     return false;
 }
 
-bool local_file_is_superseded(const struct member_side *s, const char *upath,
+bool local_file_is_superseded(const struct member_dmd *s, const char *upath,
                               const struct stat *st)
 {
     return store_superseded(store_dir_real_path(s->dir), s->session, upath, st->st_ino);
@@ -57,10 +57,10 @@ static int setup(void **state)
     if (scratch_setup(state) < 0)
         return -1;
     scratch = *state;
-    side = (struct member_side){.dir = scratch->dir,
-                                .marks = store_marks_create(scratch->dir),
-                                .session = SESSION,
-                                .brings = true};
+    side = (struct member_dmd){.dir = scratch->dir,
+                               .marks = store_marks_create(scratch->dir),
+                               .session = SESSION,
+                               .brings = true};
     after_look = NULL;
     return side.marks ? 0 : -1;
 }

@@ -104,26 +104,26 @@ const char *store_dir_path(const struct store_dir *dir)
     return "/dmd";
 }
 
-bool local_file_is_superseded(const struct member_side *side, const char *upath,
+bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
-    (void)side;
+    (void)dmd;
     (void)upath;
     (void)st;
     return superseded;
 }
 
-void outdated_withdrawn(struct member_side *side, const char *upath)
+void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
 {
-    (void)side;
+    (void)dmd;
     assert_string_equal(upath, "f");
     removed = true;
 }
 
-bool outdated_end(struct member_side *side, const struct dyad_entry *newer,
+bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *record)
 {
-    (void)side;
+    (void)dmd;
     (void)newer;
     (void)record;
     return false;
@@ -143,7 +143,7 @@ void invalidate_forget(struct member *m, const char *upath)
     nforgotten++;
 }
 
-void linger_activity(struct member *m)
+void exit_barrier_activity(struct member *m)
 {
     (void)m;
 }

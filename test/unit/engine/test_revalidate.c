@@ -85,7 +85,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank)
     return rank == OWNER ? owner.live : true;
 }
 
-bool lost_is_missing(const struct member *m, uint32_t rank)
+bool unreachable_is_missing(const struct member *m, uint32_t rank)
 {
     (void)m;
     return rank == OWNER && owner.missing;
@@ -107,7 +107,7 @@ uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank)
     return owner.heard;
 }
 
-void lost_suspect(struct member *m, uint32_t rank)
+void unreachable_suspect(struct member *m, uint32_t rank)
 {
     (void)m;
     assert_int_equal(rank, OWNER);
@@ -132,7 +132,7 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
     nlet_go++;
 }
 
-void linger_activity(struct member *m)
+void exit_barrier_activity(struct member *m)
 {
     (void)m;
 }
@@ -142,7 +142,7 @@ static int setup(void **state)
     (void)state;
     memset(&run, 0, sizeof(run));
     member->job = &job;
-    member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
+    member->dmd[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     fake_clock_begin(SEC);
     fake_lookups_begin();
     ninvalidated = nlet_go = 0;

@@ -150,7 +150,7 @@ static void fork_child(void)
 
 static const char *const side_name[] = {"c", "p"};
 
-static int read_check(enum engine_side side, const char *upath, int fd)
+static int read_check(enum engine_role role, const char *upath, int fd)
 {
     char dirty[2 * PATH_MAX];
     struct stat st;
@@ -159,7 +159,7 @@ static int read_check(enum engine_side side, const char *upath, int fd)
     (void)fd;
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
     rc = remote[0] && stat(dirty, &st) == 0;
-    say("read_check %s %s %d", side_name[side], upath, rc);
+    say("read_check %s %s %d", side_name[role], upath, rc);
     return rc;
 }
 
@@ -243,7 +243,7 @@ static int bring(const char *upath)
     return symlink(target, to) < 0 && errno != EEXIST ? -1 : 0;
 }
 
-static int consume(enum engine_side side, const char *upath, enum engine_consume how)
+static int consume(enum engine_role role, const char *upath, enum engine_consume how)
 {
     static const char *const how_name[] = {"now", "wait", "update"};
     char dirty[2 * PATH_MAX], stale[2 * PATH_MAX];
@@ -252,13 +252,13 @@ static int consume(enum engine_side side, const char *upath, enum engine_consume
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
     snprintf(stale, sizeof(stale), "%s/.stale-%s", remote, upath);
     if (unlink(stale) == 0) {
-        say("consume %s %s stale", side_name[side], upath);
+        say("consume %s %s stale", side_name[role], upath);
         errno = ESTALE;
         return -1;
     }
     rc = bring(upath);
     if (rc < 0 && errno == ESTALE) {
-        say("consume %s %s %s stale", side_name[side], upath, how_name[how]);
+        say("consume %s %s %s stale", side_name[role], upath, how_name[how]);
         return -1;
     }
     if (how == ENGINE_CONSUME_UPDATE) {
@@ -267,13 +267,13 @@ static int consume(enum engine_side side, const char *upath, enum engine_consume
     } else if (unlink(dirty) == 0) {
         rc = 0;
     }
-    say("consume %s %s %s %d", side_name[side], upath, how_name[how], rc);
+    say("consume %s %s %s %d", side_name[role], upath, how_name[how], rc);
     if (rc < 0)
         errno = strncmp(upath, "late", 4) == 0 ? ETIMEDOUT : ENOENT;
     return rc;
 }
 
-static int lookup(enum engine_side side, const char *upath, struct stat *st)
+static int lookup(enum engine_role role, const char *upath, struct stat *st)
 {
     char from[2 * PATH_MAX], temporary[2 * PATH_MAX];
     bool made = strncmp(upath, "made/", 5) == 0;
@@ -289,13 +289,13 @@ static int lookup(enum engine_side side, const char *upath, struct stat *st)
         }
         close(fd);
     }
-    say("lookup %s %s %d", side_name[side], upath, rc);
+    say("lookup %s %s %d", side_name[role], upath, rc);
     if (rc < 0 && (!made || make_parents(upath) == 0 || errno != ESTALE))
         errno = ENOENT;
     return rc;
 }
 
-static int list(enum engine_side side, const char *upath,
+static int list(enum engine_role role, const char *upath,
                 int (*fn)(void *arg, const char *name, unsigned char type), void *arg)
 {
     char path[2 * PATH_MAX];
@@ -320,15 +320,15 @@ static int list(enum engine_side side, const char *upath,
         errno = ENOTSUP;
         rc = -1;
     }
-    say("list %s %s %d", side_name[side], *upath ? upath : ".", rc < 0 ? rc : n);
+    say("list %s %s %d", side_name[role], *upath ? upath : ".", rc < 0 ? rc : n);
     return rc;
 }
 
-static int bring_parents(enum engine_side side, const char *upath)
+static int bring_parents(enum engine_role role, const char *upath)
 {
     int rc = remote[0] ? make_parents(upath) : -1;
 
-    say("bring_parents %s %s %d", side_name[side], upath, rc);
+    say("bring_parents %s %s %d", side_name[role], upath, rc);
     if (rc < 0 && errno != ESTALE)
         errno = strncmp(upath, "unknown", 7) == 0 ? EHOSTUNREACH : ENOENT;
     return rc;
@@ -358,13 +358,13 @@ static int bring_below(const char *upath)
     return 0;
 }
 
-static int bring_tree(enum engine_side side, const char *upath)
+static int bring_tree(enum engine_role role, const char *upath)
 {
-    say("bring_tree %s %s", side_name[side], *upath ? upath : ".");
+    say("bring_tree %s %s", side_name[role], *upath ? upath : ".");
     return remote[0] ? bring_below(upath) : 0;
 }
 
-static int changed(enum engine_side side, const char *upath)
+static int changed(enum engine_role role, const char *upath)
 {
     char path[2 * PATH_MAX];
     struct stat st;
@@ -372,11 +372,11 @@ static int changed(enum engine_side side, const char *upath)
     snprintf(path, sizeof(path), "%s/%s", root, upath);
     if (lstat(path, &st) < 0)
         st.st_mode = 0;
-    say("changed %s %s %o", side_name[side], upath, st.st_mode & ~0022u);
+    say("changed %s %s %o", side_name[role], upath, st.st_mode & ~0022u);
     return 0;
 }
 
-static int write_begin(enum engine_side side, const char *upath, int flags, bool waits,
+static int write_begin(enum engine_role role, const char *upath, int flags, bool waits,
                        engine_token *token)
 {
     uint32_t n = atomic_fetch_add(&ntokens, 1) + 1;
@@ -385,7 +385,7 @@ static int write_begin(enum engine_side side, const char *upath, int flags, bool
 
     snprintf(from, sizeof(from), "%s/.making-%s", remote, upath);
     if (remote[0] && waits && access(from, F_OK) == 0) {
-        say("write_begin %s %s making", side_name[side], upath);
+        say("write_begin %s %s making", side_name[role], upath);
         errno = EINPROGRESS;
         return -1;
     }
@@ -397,7 +397,7 @@ static int write_begin(enum engine_side side, const char *upath, int flags, bool
     *token = n;
     tokens[n % NTOKENS].waits = waits;
     snprintf(tokens[n % NTOKENS].name, sizeof(tokens[0].name), "%s", upath);
-    say("write_begin %s %s %s%s%s%s%s", side_name[side], upath,
+    say("write_begin %s %s %s%s%s%s%s", side_name[role], upath,
         (flags & O_ACCMODE) == O_RDWR     ? "rw"
         : (flags & O_ACCMODE) == O_WRONLY ? "w"
                                           : "r",
@@ -454,7 +454,7 @@ static void name_of(int fd, char *name, size_t size)
         snprintf(name, size, "?%s", path);
 }
 
-static engine_token write_inherited(enum engine_side side, int fd)
+static engine_token write_inherited(enum engine_role role, int fd)
 {
     struct stat st;
     uint32_t n;
@@ -466,7 +466,7 @@ static engine_token write_inherited(enum engine_side side, int fd)
     n = atomic_fetch_add(&ntokens, 1) + 1;
     name_of(fd, tokens[n % NTOKENS].name, sizeof(tokens[0].name));
     mark(n, fd);
-    say("write_inherited %s %s", side_name[side], tokens[n % NTOKENS].name);
+    say("write_inherited %s %s", side_name[role], tokens[n % NTOKENS].name);
     return n;
 }
 
@@ -482,9 +482,9 @@ static void write_closing(engine_token token, int fd, struct engine_closing *clo
         snprintf(tokens[token % NTOKENS].name, sizeof(name), "%s", name);
 }
 
-static bool superseded(enum engine_side side, const char *upath, uint64_t ino)
+static bool superseded(enum engine_role role, const char *upath, uint64_t ino)
 {
-    (void)side;
+    (void)role;
     (void)upath;
     (void)ino;
     return false;
@@ -564,7 +564,7 @@ static int write_closed(struct engine_closing *closing, int error, bool mapped)
     return 0;
 }
 
-static int unlinked(enum engine_side side, const char *upath, bool was_here,
+static int unlinked(enum engine_role role, const char *upath, bool was_here,
                     struct engine_renaming *renaming)
 {
     (void)renaming;
@@ -573,20 +573,20 @@ static int unlinked(enum engine_side side, const char *upath, bool was_here,
 
     snprintf(path, sizeof(path), "%s/%s", remote, upath);
     rc = remote[0] ? remove(path) : -1;
-    say("unlinked %s %s %s %d", side_name[side], upath, was_here ? "here" : "elsewhere",
+    say("unlinked %s %s %s %d", side_name[role], upath, was_here ? "here" : "elsewhere",
         rc);
     if (rc < 0)
         errno = ENOENT;
     return rc;
 }
 
-static void renaming(enum engine_side side, const char *from, const char *to, uint64_t ino,
+static void renaming(enum engine_role role, const char *from, const char *to, uint64_t ino,
                      struct engine_renaming *renaming)
 {
     (void)from;
     (void)to;
     (void)ino;
-    renaming->place[side] = 1;
+    renaming->place[role] = 1;
 }
 
 static void renaming_over(struct engine_renaming *renaming)
@@ -594,23 +594,23 @@ static void renaming_over(struct engine_renaming *renaming)
     renaming->place[0] = renaming->place[1] = 0;
 }
 
-static int renamed(enum engine_side side, const char *from, const char *to,
+static int renamed(enum engine_role role, const char *from, const char *to,
                    struct engine_renaming *renaming)
 {
     (void)renaming;
-    say("renamed %s %s %s", side_name[side], from ? from : "-", to ? to : "-");
+    say("renamed %s %s %s", side_name[role], from ? from : "-", to ? to : "-");
     return 0;
 }
 
-static bool shares(enum engine_side side)
+static bool shares(enum engine_role role)
 {
-    (void)side;
+    (void)role;
     return storage_shared;
 }
 
-static int read_begin(enum engine_side side, const char *upath)
+static int read_begin(enum engine_role role, const char *upath)
 {
-    say("read_begin %s %s", side_name[side], upath);
+    say("read_begin %s %s", side_name[role], upath);
     return 0;
 }
 

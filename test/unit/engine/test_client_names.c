@@ -1,5 +1,5 @@
 /*
- * test_front_names.c - copies of names, of any length, by many threads
+ * test_client_names.c - copies of names, of any length, by many threads
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,18 +29,18 @@ static void lengths(void **state)
     for (size_t n = 1; n <= DYAD_UPATH_MAX; n++) {
         memset(text, 'a' + (int)(n % 26), n);
         text[n] = '\0';
-        copy = front_name_copy(text);
+        copy = client_name_copy(text);
         assert_non_null(copy);
         assert_string_equal(copy, text);
-        front_name_free(copy);
+        client_name_free(copy);
     }
-    front_name_free(NULL);
+    client_name_free(NULL);
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     /* Rounding may leave room for a little more than the longest name. */
-    copy = front_name_copy(text);
+    copy = client_name_copy(text);
     assert_true(copy ? strcmp(copy, text) == 0 : errno == ENAMETOOLONG);
-    front_name_free(copy);
+    client_name_free(copy);
 }
 
 /* Nobody's copy is ever another's. */
@@ -59,15 +59,15 @@ static void *work(void *arg)
                  k % 3 ? "" : filler, k % 3 ? "" : filler);
         if (held[k]) {
             wrong += strcmp(held[k], text) != 0;
-            front_name_free(held[k]);
+            client_name_free(held[k]);
             held[k] = NULL;
         } else {
-            held[k] = front_name_copy(text);
+            held[k] = client_name_copy(text);
             wrong += held[k] == NULL;
         }
     }
     for (int k = 0; k < HELD; k++)
-        front_name_free(held[k]);
+        client_name_free(held[k]);
     return (void *)(uintptr_t)wrong;
 }
 

@@ -1,5 +1,5 @@
 /*
- * test_absent.c - ranks that the launcher says nothing of
+ * test_unjoined.c - ranks that the launcher says nothing of
  *
  * Four ranks on four nodes; this is rank 0, and it is rank 3 that is asked for in vain. Is
  * it one that never joins, or one that cannot be reached?
@@ -39,7 +39,7 @@ static void unanswered(void)
     unsigned downs = links_rank[ASKED].downs;
 
     fake_now++;
-    absent_unanswered(links_member, ASKED, EHOSTUNREACH);
+    unjoined_unanswered(links_member, ASKED, EHOSTUNREACH);
     if (links_rank[ASKED].downs > downs)
         links_down(ASKED); /* the worker tells it later */
 }
@@ -47,15 +47,15 @@ static void unanswered(void)
 static void never_joins(void)
 {
     assert_false(dht_node_is_live(links_member->dht, ASKED));
-    assert_int_equal(lost_since(links_member, ASKED), 0);
-    assert_false(lost_may_return(links_member, ASKED));
+    assert_int_equal(unreachable_since(links_member, ASKED), 0);
+    assert_false(unreachable_may_return(links_member, ASKED));
     assert_int_equal(links_rank[ASKED].missing, DHT_GONE);
 }
 
 static void is_missing(void)
 {
     assert_false(dht_node_is_live(links_member->dht, ASKED));
-    assert_true(lost_is_missing(links_member, ASKED));
+    assert_true(unreachable_is_missing(links_member, ASKED));
     assert_int_not_equal(links_rank[ASKED].missing, DHT_GONE);
 }
 
@@ -64,7 +64,7 @@ static void test_first_member(void **state)
     (void)state;
     links_member->self.incarnation = 0;
     links_found(1);
-    absent_ask(links_member, ASKED);
+    unjoined_ask(links_member, ASKED);
     assert_int_equal(links_rank[ASKED].wanted, BOOT_PMIX_ANY);
     unanswered();
     never_joins();
@@ -86,7 +86,7 @@ static void test_first_member_and_cut_off(void **state)
 static void test_nobody_is_known(void **state)
 {
     (void)state;
-    absent_ask(links_member, ASKED);
+    unjoined_ask(links_member, ASKED);
     assert_int_equal(links_rank[ASKED].wanted, BOOT_PMIX_BOTH);
     unanswered();
     never_joins();
@@ -159,7 +159,7 @@ static void test_comes_back(void **state)
     links_rank[ASKED].peer.incarnation = 5;
     links_found(ASKED);
     assert_true(dht_node_is_live(links_member->dht, ASKED));
-    assert_int_equal(lost_since(links_member, ASKED), 0);
+    assert_int_equal(unreachable_since(links_member, ASKED), 0);
     assert_int_equal(links_rank[ASKED].missing, DHT_MISSING);
 }
 
@@ -179,19 +179,19 @@ static void test_nobody_listens(void **state)
 {
     (void)state;
     links_found(ASKED);
-    lost_kept(links_member, ASKED, true);
+    unreachable_kept(links_member, ASKED, true);
     links_down(ASKED);
     links_turn(1);
     assert_int_equal(links_rank[ASKED].gets, 1);
-    lost_unanswered(links_member, ASKED);
+    unreachable_unanswered(links_member, ASKED);
     is_missing();
     links_turn(LINKS_JOIN);
-    lost_ask(links_member, ASKED);
-    lost_unanswered(links_member, ASKED);
+    unreachable_ask(links_member, ASKED);
+    unreachable_unanswered(links_member, ASKED);
     is_missing();
-    lost_kept(links_member, ASKED, false);
-    lost_unanswered(links_member, ASKED);
-    assert_false(lost_is_missing(links_member, ASKED));
+    unreachable_kept(links_member, ASKED, false);
+    unreachable_unanswered(links_member, ASKED);
+    assert_false(unreachable_is_missing(links_member, ASKED));
 }
 
 int main(void)

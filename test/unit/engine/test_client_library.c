@@ -1,5 +1,5 @@
 /*
- * test_front_library.c - with which libraries a member runs, and what it does where they
+ * test_client_library.c - with which libraries a member runs, and what it does where they
  * cannot be its own
  *
  * Real: client_library.c and client_member.c. The program, the C library's version and
@@ -120,22 +120,22 @@ bool util_loader_awaited(void)
     return false;
 }
 
-bool front_member_loads(const struct front *front)
+bool client_member_loads(const struct client *client)
 {
-    (void)front;
+    (void)client;
     return false;
 }
 
-struct front *front_get(void)
+struct client *client_get(void)
 {
     return NULL;
 }
 
-void front_lock_reset(void)
+void client_lock_reset(void)
 {
 }
 
-void front_peer_fork_child(void)
+void client_peer_fork_child(void)
 {
 }
 
@@ -177,7 +177,7 @@ const struct member_ops fake_ops = {
 
 static struct seen member_in(const struct world *is)
 {
-    static struct front front;
+    static struct client client;
     int status;
     pid_t pid;
 
@@ -185,9 +185,9 @@ static struct seen member_in(const struct world *is)
     world = is;
     assert_true((pid = fork()) >= 0);
     if (pid == 0) {
-        seen->rc = front_member_run(&front, -1);
-        seen->hopeless = front_member_hopeless();
-        seen->lost = front_member_lost();
+        seen->rc = client_member_run(&client, -1);
+        seen->hopeless = client_member_hopeless();
+        seen->lost = client_member_lost();
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

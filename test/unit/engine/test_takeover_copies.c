@@ -1,6 +1,6 @@
 /*
- * test_adopt_copies.c - copies that nobody was told of for some time, compared with homes
- * that know them, do not, or cannot be asked
+ * test_takeover_copies.c - copies that nobody was told of for some time, compared with
+ * homes that know them, do not, or cannot be asked
  *
  * takeover_copies.c with a clock, a journal and look-ups of our own; the rule of what
  * nobody knows is also in test_revalidate.c.
@@ -40,7 +40,7 @@ static unsigned ninvalidated, nlet_go, nidle, nsteps;
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath)
 {
-    assert_ptr_equal(journal, member->side[ENGINE_CONSUMER].journal);
+    assert_ptr_equal(journal, member->dmd[ENGINE_CONSUMER].journal);
     for (unsigned i = 0; i < COPIES; i++)
         if (strcmp(name[i], upath) == 0)
             return removed[i] ? NULL : &record[i];
@@ -64,13 +64,13 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)
     nlet_go++;
 }
 
-void linger_activity(struct member *m)
+void exit_barrier_activity(struct member *m)
 {
-    assert_false(adopt_copies_pending(m));
+    assert_false(takeover_copies_pending(m));
     nidle++;
 }
 
-void first_look_step(struct member *m)
+void startup_validation_step(struct member *m)
 {
     assert_ptr_equal(m, member);
     nsteps++;
@@ -81,7 +81,7 @@ static int setup(void **state)
     (void)state;
     memset(&run, 0, sizeof(run));
     member->config = &config;
-    member->side[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
+    member->dmd[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     fake_clock_begin(SEC);
     fake_lookups_begin();
     ninvalidated = nlet_go = nidle = nsteps = 0;
@@ -98,7 +98,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    adopt_copies_stop(member);
+    takeover_copies_stop(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;
@@ -107,22 +107,22 @@ static int teardown(void **state)
 static void check(unsigned first, unsigned n)
 {
     for (unsigned i = first; i < first + n; i++)
-        adopt_check_copy(member, ENGINE_CONSUMER, &record[i]);
+        takeover_check_copy(member, ENGINE_CONSUMER, &record[i]);
 }
 
 static void test_known(void **state)
 {
     (void)state;
-    assert_false(adopt_copies_pending(member));
-    assert_false(adopt_copies_undecided(member, NULL));
+    assert_false(takeover_copies_pending(member));
+    assert_false(takeover_copies_undecided(member, NULL));
     check(0, 4);
     assert_int_equal(fake_nlookups, 4);
     assert_int_equal(fake_lookup[0].flags, NET_LOOKUP_COPY);
-    assert_true(adopt_copies_pending(member));
+    assert_true(takeover_copies_pending(member));
     fake_lookup_answer(0, 0, 5);
     assert_int_equal(nsteps, 1);
-    assert_false(adopt_copies_undecided(member, "f0"));
-    assert_true(adopt_copies_undecided(member, "f1"));
+    assert_false(takeover_copies_undecided(member, "f0"));
+    assert_true(takeover_copies_undecided(member, "f1"));
     fake_lookup_answer(1, 0, 6);
     assert_int_equal(ninvalidated, 1);
     fake_lookup_answer(2, ENOENT, 6); /* removed */
@@ -132,7 +132,7 @@ static void test_known(void **state)
     assert_int_equal(ninvalidated, 3);
     assert_int_equal(nlet_go, 1);
     assert_int_equal(nidle, 1);
-    assert_false(adopt_copies_undecided(member, NULL));
+    assert_false(takeover_copies_undecided(member, NULL));
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 4);
 }
@@ -151,12 +151,12 @@ static void test_unknown(void **state)
         n++;
         if (ninvalidated > 0)
             break;
-        assert_false(adopt_copies_pending(member));
+        assert_false(takeover_copies_pending(member));
         assert_int_equal(nidle, n);
-        assert_true(adopt_copies_undecided(member, "f0"));
+        assert_true(takeover_copies_undecided(member, "f0"));
         fake_clock_step(UINT64_MAX);
         assert_int_equal(fake_nlookups, n + 1);
-        assert_true(adopt_copies_pending(member));
+        assert_true(takeover_copies_pending(member));
     }
     assert_true(fake_now >= begun + 10 * SEC);
     assert_in_range(fake_lookup[1].at - begun, 50 * MSEC, 75 * MSEC);
@@ -164,7 +164,7 @@ static void test_unknown(void **state)
     assert_in_range(fake_lookup[3].at - fake_lookup[2].at, 200 * MSEC, 225 * MSEC);
     assert_in_range(n, 9, 10);
     assert_int_equal(nlet_go, 1);
-    assert_false(adopt_copies_undecided(member, NULL));
+    assert_false(takeover_copies_undecided(member, NULL));
 }
 
 /* Every 5 s as long as somebody may wait for it, then ever less often. */
@@ -196,7 +196,7 @@ static void test_unreachable(void **state)
     fake_clock_step(UINT64_MAX);
     assert_in_range(fake_lookup[23].at - fake_lookup[22].at, 5 * SEC, 10 * SEC + 25 * MSEC);
     fake_lookup_answer(23, 0, 5);
-    assert_false(adopt_copies_undecided(member, NULL));
+    assert_false(takeover_copies_undecided(member, NULL));
 }
 
 /* Somebody waits for it. */
@@ -205,16 +205,16 @@ static void test_hurry(void **state)
     unsigned n;
 
     (void)state;
-    adopt_hurry(member, "f0");
+    takeover_hurry(member, "f0");
     check(0, COPIES);
     n = fake_nlookups;
     assert_in_range(n, 2, COPIES - 2);
-    adopt_hurry(member, "f0");
-    adopt_hurry(member, "f99");
+    takeover_hurry(member, "f0");
+    takeover_hurry(member, "f99");
     assert_int_equal(fake_nlookups, n);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
     assert_string_equal(fake_lookup[n].upath, "f99");
-    adopt_hurry(member, "f0");
+    takeover_hurry(member, "f0");
     assert_int_equal(fake_nlookups, n + 1); /* not within that call */
     for (unsigned i = 1; i < COPIES; i++)
         fake_lookup_answer(i, 0, 5);
@@ -222,7 +222,7 @@ static void test_hurry(void **state)
     assert_int_equal(fake_nlookups, COPIES + 1);
     assert_string_equal(fake_lookup[COPIES].upath, "f0");
     fake_lookup_answer(COPIES, 0, 5);
-    assert_false(adopt_copies_undecided(member, NULL));
+    assert_false(takeover_copies_undecided(member, NULL));
 }
 
 /* It was removed, or fetched anew. */
@@ -238,10 +238,10 @@ static void test_not_ours_any_more(void **state)
     check(2, 1);
     fake_lookup_answer(fake_nlookups - 1, EHOSTUNREACH, 0);
     removed[2] = true;
-    assert_true(adopt_copies_undecided(member, "f2"));
+    assert_true(takeover_copies_undecided(member, "f2"));
     nsteps = 0;
     fake_clock_pass(10 * SEC);
-    assert_false(adopt_copies_undecided(member, "f2"));
+    assert_false(takeover_copies_undecided(member, "f2"));
     assert_in_range(nsteps, 1, 2); /* who waits for it is told */
 }
 
@@ -256,7 +256,7 @@ static void test_no_memory(void **state)
     assert_int_equal(ninvalidated, 0);
     fake_lookup_answer(0, ENOENT, 0);
     assert_int_equal(ninvalidated, 0);
-    assert_true(adopt_copies_undecided(member, "f0"));
+    assert_true(takeover_copies_undecided(member, "f0"));
 }
 
 static void test_window(void **state)

@@ -1,5 +1,6 @@
 /*
- * test_adopt_gone.c - what a dead rank had published and was removed: when is it withdrawn?
+ * test_takeover_gone.c - what a dead rank had published and was removed: when is it
+ * withdrawn?
  *
  * takeover_gone.c with a clock, a journal, a table and look-ups of our own.
  */
@@ -22,7 +23,7 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-extern const struct member_module adopt_gone_module;
+extern const struct member_module takeover_gone_module;
 
 #define SEC   UTIL_NSEC_PER_SEC
 #define FILES 100
@@ -96,9 +97,9 @@ bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
     return unsettled;
 }
 
-void linger_activity(struct member *m)
+void exit_barrier_activity(struct member *m)
 {
-    assert_false(adopt_gone_pending(m));
+    assert_false(takeover_gone_pending(m));
     nidle++;
 }
 
@@ -125,7 +126,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    adopt_gone_stop(member);
+    takeover_gone_stop(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;
@@ -137,7 +138,7 @@ static void add(unsigned first, unsigned n)
         snprintf(name[i], sizeof(name[i]), "f%u", i);
         found = (struct store_record){.kind = STORE_RECORD_ORIGINAL,
                                       .entry = {.upath = name[i], .version.counter = 5}};
-        assert_int_equal(adopt_gone_add(member, ENGINE_PRODUCER, &found), 0);
+        assert_int_equal(takeover_gone_add(member, ENGINE_PRODUCER, &found), 0);
     }
 }
 
@@ -145,22 +146,22 @@ static void add(unsigned first, unsigned n)
 static void test_withdrawn(void **state)
 {
     (void)state;
-    adopt_gone_module.homes_changed(member);
-    adopt_gone_module.table_changed(member);
-    assert_false(adopt_gone_pending(member));
+    takeover_gone_module.homes_changed(member);
+    takeover_gone_module.table_changed(member);
+    assert_false(takeover_gone_pending(member));
     add(0, 1);
     assert_int_equal(journal[0], 5);
     assert_int_equal(fake_lookup[0].flags, 0);
-    assert_true(adopt_gone_pending(member));
+    assert_true(takeover_gone_pending(member));
     unsettled = true;
     fake_lookup_answer(0, 0, 5);
     assert_int_equal(nwithdrawn, 1);
     assert_int_equal(nidle, 1);
-    assert_false(adopt_gone_pending(member)); /* the table has it now */
-    adopt_gone_module.table_changed(member);
+    assert_false(takeover_gone_pending(member)); /* the table has it now */
+    takeover_gone_module.table_changed(member);
     assert_int_equal(nkept, 1);
     unsettled = false;
-    adopt_gone_module.table_changed(member);
+    takeover_gone_module.table_changed(member);
     assert_int_equal(nkept, 0);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 1);
@@ -196,9 +197,9 @@ static void test_unreachable(void **state)
     (void)state;
     add(0, 1);
     for (unsigned i = 0; i < 10; i++) {
-        assert_true(adopt_gone_pending(member));
+        assert_true(takeover_gone_pending(member));
         fake_lookup_answer(i, EHOSTUNREACH, 0);
-        assert_false(adopt_gone_pending(member)); /* nobody waits for that */
+        assert_false(takeover_gone_pending(member)); /* nobody waits for that */
         assert_int_equal(nidle, i + 1);
         fake_clock_pass(pause - SEC);
         assert_int_equal(fake_nlookups, i + 1);
@@ -208,7 +209,7 @@ static void test_unreachable(void **state)
     }
     assert_int_equal(nkept, 1);
     fake_lookup_answer(10, EHOSTUNREACH, 0);
-    adopt_gone_module.homes_changed(
+    takeover_gone_module.homes_changed(
         member); /* somebody is back: now, and the pauses begin anew */
     assert_int_equal(fake_nlookups, 12);
     fake_lookup_answer(11, EHOSTUNREACH, 0);
@@ -232,10 +233,10 @@ static void test_window(void **state)
     assert_int_equal(most, 64);
     assert_int_equal(nwithdrawn, FILES / 2);
     assert_int_equal(nkept, FILES / 2);
-    adopt_gone_module.table_changed(member);
+    takeover_gone_module.table_changed(member);
     assert_in_range(nkept, 1, FILES / 2 - 1);
     for (unsigned i = 0; i < FILES; i++)
-        adopt_gone_module.table_changed(member);
+        takeover_gone_module.table_changed(member);
     assert_int_equal(nkept, 0);
 }
 
@@ -260,7 +261,7 @@ static void test_stop(void **state)
     unsettled = true;
     fake_lookup_answer(0, 0, 5);
     fake_lookup_answer(1, EHOSTUNREACH, 0);
-    adopt_gone_stop(member);
+    takeover_gone_stop(member);
     assert_int_equal(fake_lookups_out(), 0);
     assert_int_equal(nkept, FILES);
 }

@@ -1,5 +1,5 @@
 /*
- * test_side.c - which side of a cut this rank is on
+ * test_partition.c - which side of a cut this rank is on
  *
  * Eight ranks, each on its own node; this is 0. Who is heard of, who comes and who goes is
  * what the worker would say; the table is told the side.
@@ -15,7 +15,7 @@
 #include "engine/core/module.h"
 #include "engine/membership/partition.h"
 
-extern const struct member_module side_module;
+extern const struct member_module partition_module;
 
 #define RANKS 8
 
@@ -45,16 +45,16 @@ static void test_one_of_many(void **state)
 {
     (void)state;
     all_up();
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     links_down(1);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     for (uint32_t rank = 2; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].pings, 1);
     links_pong(2); /* two nodes against one */
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     for (uint32_t rank = 3; rank < RANKS; rank++)
         links_pong(rank);
     links_turn(2 * LINKS_JOIN);
@@ -69,11 +69,11 @@ static void test_others_come(void **state)
     links_turn(0);
     links_down(1);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
     for (uint32_t rank = 2; rank < RANKS; rank++)
         links_up(rank);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
 }
 
 /* The same, but what comes is only their addresses: each is asked, and its answer counts.
@@ -85,14 +85,14 @@ static void test_others_are_found(void **state)
     links_turn(0);
     links_down(1);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
     links_found(2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     assert_int_equal(links_rank[2].pings, 1);
     links_pong(2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
 }
 
 /* Of two others one is lost and the other silent: its answer tells, though it is late. */
@@ -106,10 +106,10 @@ static void test_silent_answers(void **state)
     links_turn(0);
     assert_int_equal(links_rank[2].pings, 1);
     links_turn(1.5 * LINKS_PEER);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_pong(2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     links_turn(LINKS_JOIN); /* it was not given up meanwhile */
     assert_int_equal(links_rank[2].downs, 0);
 }
@@ -126,7 +126,7 @@ static void test_silent_stays_so(void **state)
     assert_int_equal(links_rank[2].downs, 1);
     links_down(2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
 }
 
 static void cut_off(void)
@@ -135,7 +135,7 @@ static void cut_off(void)
     for (uint32_t rank = 1; rank < RANKS; rank++)
         links_down(rank);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
 }
 
 /* The bigger side again, with two who have not come back: told when it has lasted. */
@@ -148,23 +148,24 @@ static void test_lasts(void **state)
     for (uint32_t rank = 1; rank < 6; rank++) {
         links_up(rank);
         links_turn(0);
-        assert_int_equal(links_side, rank < 4 ? DHT_SIDE_SMALLER : DHT_SIDE_BIGGER);
+        assert_int_equal(links_partition,
+                         rank < 4 ? DHT_PARTITION_MINORITY : DHT_PARTITION_MAJORITY);
     }
     links_turn(LINKS_JOIN - 2);
     assert_int_equal(links_nlasts, 0);
     links_down(4); /* it has not lasted */
     links_turn(LINKS_PEER);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     for (uint32_t rank = 1; rank < 6; rank++)
         if (rank != 4)
             links_pong(rank);
     links_turn(LINKS_JOIN - 2);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     assert_int_equal(links_nlasts, 0);
-    side_changed(links_member); /* weighed once more: the time does not begin anew */
+    partition_changed(links_member); /* weighed once more: the time does not begin anew */
     links_turn(3);
     assert_int_equal(links_nlasts, 1);
-    side_changed(links_member);
+    partition_changed(links_member);
     links_turn(3 * LINKS_JOIN);
     assert_int_equal(links_nlasts, 1);
 }
@@ -174,36 +175,37 @@ static void test_stood_still(void **state)
 {
     (void)state;
     all_up();
-    side_module.resumed(links_member, 0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    partition_module.resumed(links_member, 0);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_turn(0);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].pings, 1); /* asked */
     for (uint32_t rank = 1; rank < 5; rank++) {
-        assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+        assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
         links_pong(rank);
         links_turn(0);
     }
-    assert_int_equal(links_side, DHT_SIDE_BIGGER); /* five, with its own, of eight */
+    assert_int_equal(links_partition,
+                     DHT_PARTITION_MAJORITY); /* five, with its own, of eight */
     links_turn(2 * LINKS_JOIN);
 
     /* Again, and it is cut off: those that are asked are lost in the end. */
     for (uint32_t rank = 5; rank < RANKS; rank++)
         links_pong(rank);
-    side_module.resumed(links_member, 0);
+    partition_module.resumed(links_member, 0);
     links_turn(1);
     for (uint32_t rank = 1; rank < RANKS; rank++) {
-        assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+        assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
         links_down(rank);
     }
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
     for (uint32_t rank = 1; rank < 5; rank++) {
-        assert_int_not_equal(links_side, DHT_SIDE_BIGGER);
+        assert_int_not_equal(links_partition, DHT_PARTITION_MAJORITY);
         links_up(rank);
         links_turn(0);
     }
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
 }
 
 /* Those who are gone, and those it was never in touch with, are not waited for. */
@@ -216,21 +218,21 @@ static void test_stood_still_alone(void **state)
         links_found(rank);
     links_leave(1);
     links_turn(1);
-    side_module.resumed(links_member, 0);
+    partition_module.resumed(links_member, 0);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     for (uint32_t rank = 4; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].pings, 0);
     links_pong(2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
     links_pong(3);
     links_turn(0);
     links_leave(2);
     links_leave(3);
-    side_module.resumed(links_member, 0);
+    partition_module.resumed(links_member, 0);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
 }
 
 /* Others may have gone on without who stood still for as long as they wait for an answer:
@@ -246,7 +248,7 @@ static void test_stood_still_for_long(void **state)
     links_stood_still(0.4 * LINKS_PEER);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].asked, 0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_stood_still(0.5 * LINKS_PEER);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].asked, rank == 2 || rank == 3);
@@ -260,19 +262,19 @@ static void test_joined_anew(void **state)
     for (uint32_t rank = 1; rank < RANKS; rank++)
         links_found(rank);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
-    side_joined_anew(links_member);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
+    partition_joined_anew(links_member);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_turn(0);
     for (uint32_t rank = 1; rank < RANKS; rank++)
         assert_int_equal(links_rank[rank].pings, 1);
     for (uint32_t rank = 1; rank < RANKS / 2; rank++)
         links_pong(rank);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     links_pong(RANKS / 2);
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_BIGGER);
+    assert_int_equal(links_partition, DHT_PARTITION_MAJORITY);
 }
 
 /* The same beyond a cut: nobody answers. */
@@ -281,15 +283,15 @@ static void test_joined_anew_cut_off(void **state)
     (void)state;
     for (uint32_t rank = 1; rank < RANKS; rank++)
         links_found(rank);
-    side_joined_anew(links_member);
+    partition_joined_anew(links_member);
     links_turn(3 * LINKS_PEER);
-    assert_int_equal(links_side, DHT_SIDE_UNKNOWN);
+    assert_int_equal(links_partition, DHT_PARTITION_UNKNOWN);
     for (uint32_t rank = 1; rank < RANKS; rank++) {
         assert_int_equal(links_rank[rank].downs, 1);
         links_down(rank);
     }
     links_turn(0);
-    assert_int_equal(links_side, DHT_SIDE_SMALLER);
+    assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /*
- * test_questions.c - names that are asked about until the answer will do
+ * test_retry_queue.c - names that are asked about until the answer will do
  *
  * retry_queue.c with a clock and look-ups of our own. What becomes of an answer is what the
  * test has said before. A counter of all that is freed shows that it is, and once.
@@ -33,7 +33,7 @@ struct mine {
 };
 
 static struct member member;
-static struct questions *questions;
+static struct retry_queue *questions;
 static struct mine *mine[MANY];
 static char name[MANY][16];
 static unsigned nfreed, nsteps;
@@ -53,10 +53,10 @@ static enum question_next answered(struct question *question, int s,
 {
     struct mine *m = (struct mine *)question;
 
-    assert_ptr_equal(questions_arg(question), &member);
+    assert_ptr_equal(retry_queue_arg(question), &member);
     assert_null(question->lookup);
     assert_int_equal(pause->first, FIRST);
-    assert_ptr_not_equal(questions_find(questions, question->upath), question);
+    assert_ptr_not_equal(retry_queue_find(questions, question->upath), question);
     m->nanswers++;
     status = s;
     if (by)
@@ -104,7 +104,7 @@ static int setup(void **state)
     next = QUESTION_PUT_OFF;
     by = least = 0;
     counter_is_enough = false;
-    questions = questions_create(&member, &ops, &member);
+    questions = retry_queue_create(&member, &ops, &member);
     assert_non_null(questions);
     return 0;
 }
@@ -112,7 +112,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    questions_destroy(questions);
+    retry_queue_destroy(questions);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     for (unsigned i = 0; i < MANY; i++)
@@ -124,23 +124,23 @@ static void add(unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         snprintf(name[i], sizeof(name[i]), "f%u", i);
-        mine[i] = questions_add(questions, name[i]);
+        mine[i] = retry_queue_add(questions, name[i]);
         assert_non_null(mine[i]);
         assert_int_equal(mine[i]->nanswers, 0);
         mine[i]->wanted = true;
     }
-    questions_go_on(questions);
+    retry_queue_go_on(questions);
 }
 
 static void test_answered(void **state)
 {
     (void)state;
-    assert_false(questions_any(questions));
+    assert_false(retry_queue_any(questions));
     add(2);
     assert_int_equal(fake_nlookups, 2);
     assert_string_equal(fake_lookup[0].upath, "f0");
     assert_int_equal(fake_lookup[0].flags, NET_LOOKUP_COPY);
-    assert_true(questions_asking(questions));
+    assert_true(retry_queue_asking(questions));
     next = QUESTION_OVER;
     fake_lookup_answer(0, 0, 5);
     assert_null(mine[0]);
@@ -149,14 +149,14 @@ static void test_answered(void **state)
     fake_lookup_answer(1, EHOSTUNREACH, 0);
     assert_int_equal(status, EHOSTUNREACH);
     assert_int_equal(nsteps, 2);
-    assert_false(questions_asking(questions)); /* it is not what somebody waits for */
-    assert_true(questions_any(questions));
+    assert_false(retry_queue_asking(questions)); /* it is not what somebody waits for */
+    assert_true(retry_queue_any(questions));
     next = QUESTION_OVER;
     fake_clock_pass(FIRST + TICK);
     assert_int_equal(nsteps, 3);
-    assert_true(questions_asking(questions));
+    assert_true(retry_queue_asking(questions));
     fake_lookup_answer(2, ENOENT, 0);
-    assert_false(questions_any(questions));
+    assert_false(retry_queue_any(questions));
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 3);
     assert_int_equal(nfreed, 2);
@@ -248,7 +248,7 @@ static void test_each_its_pause(void **state)
 static void test_all_again(void **state)
 {
     (void)state;
-    questions_again(NULL);
+    retry_queue_again(NULL);
     add(3);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 3; i++)
@@ -258,13 +258,13 @@ static void test_all_again(void **state)
     assert_int_equal(fake_nlookups, 12);
     fake_lookup_answer(9, EHOSTUNREACH, 0);
     fake_lookup_answer(10, EHOSTUNREACH, 0);
-    questions_again(questions);
+    retry_queue_again(questions);
     assert_int_equal(fake_nlookups, 14); /* not that which is under way */
     for (unsigned i = 11; i < 14; i++)
         fake_lookup_answer(i, EHOSTUNREACH, 0);
     fake_clock_pass(FIRST + TICK);
     assert_int_equal(fake_nlookups, 17);
-    questions_again(questions);
+    retry_queue_again(questions);
     assert_int_equal(fake_nlookups, 17);
 }
 
@@ -277,7 +277,7 @@ static void test_one_again(void **state)
     question_again(&mine[0]->question);
     question_again(&mine[1]->question);
     assert_int_equal(fake_nlookups, 2);
-    questions_go_on(questions);
+    retry_queue_go_on(questions);
     assert_int_equal(fake_nlookups, 3);
     fake_lookup_answer(2, EHOSTUNREACH, 0); /* and its pauses begin anew */
     fake_clock_pass(FIRST + TICK);
@@ -300,12 +300,12 @@ static void test_hurry(void **state)
 {
     (void)state;
     add(MANY);
-    question_hurry(questions_find(questions, "f19"));
-    question_hurry(questions_find(questions, "f0")); /* is under way already */
+    question_hurry(retry_queue_find(questions, "f19"));
+    question_hurry(retry_queue_find(questions, "f0")); /* is under way already */
     assert_int_equal(fake_nlookups, WINDOW);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
     assert_string_equal(fake_lookup[WINDOW].upath, "f19");
-    question_hurry(questions_find(questions, "f0"));
+    question_hurry(retry_queue_find(questions, "f0"));
     next = QUESTION_OVER;
     for (unsigned i = 1; i < MANY; i++)
         fake_lookup_answer(i, 0, 5);
@@ -313,7 +313,7 @@ static void test_hurry(void **state)
     fake_clock_pass(0);
     assert_int_equal(fake_nlookups, MANY + 1);
     fake_lookup_answer(MANY, 0, 5);
-    assert_null(questions_find(questions, "f0"));
+    assert_null(retry_queue_find(questions, "f0"));
 }
 
 /* Of two with one name that one which somebody can hurry. */
@@ -322,17 +322,17 @@ static void test_find(void **state)
     struct question *first, *second;
 
     (void)state;
-    assert_null(questions_find(NULL, "f0"));
+    assert_null(retry_queue_find(NULL, "f0"));
     add(WINDOW + 1);
     first = &mine[0]->question;
-    second = questions_add(questions, "f0");
+    second = retry_queue_add(questions, "f0");
     ((struct mine *)second)->wanted = true;
-    assert_ptr_equal(questions_find(questions, "f0"), second);
+    assert_ptr_equal(retry_queue_find(questions, "f0"), second);
     fake_lookup_answer(0, EHOSTUNREACH, 0); /* f4 is under way */
     fake_lookup_answer(1, EHOSTUNREACH, 0); /* the second f0 is */
-    assert_ptr_equal(questions_find(questions, "f0"), first);
-    assert_ptr_equal(questions_find(questions, "f4"), &mine[4]->question);
-    assert_null(questions_find(questions, "f5"));
+    assert_ptr_equal(retry_queue_find(questions, "f0"), first);
+    assert_ptr_equal(retry_queue_find(questions, "f4"), &mine[4]->question);
+    assert_null(retry_queue_find(questions, "f5"));
 }
 
 /* In each of its states. The place of what was under way is another's. */
@@ -384,10 +384,10 @@ static void test_kept(void **state)
     kept = mine[0];
     next = QUESTION_KEPT;
     fake_lookup_answer(0, 0, 5);
-    assert_false(questions_any(questions));
+    assert_false(retry_queue_any(questions));
     assert_int_equal(nfreed, 0);
     assert_string_equal(kept->question.upath, "f0");
-    questions_destroy(questions);
+    retry_queue_destroy(questions);
     questions = NULL;
     assert_int_equal(nfreed, 0);
     free(kept);
@@ -401,16 +401,16 @@ static void test_destroy(void **state)
     add(MANY);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
     assert_int_equal(fake_lookups_out(), WINDOW);
-    questions_destroy(questions);
+    retry_queue_destroy(questions);
     questions = NULL;
     assert_int_equal(fake_lookups_out(), 0);
     assert_int_equal(nfreed, MANY);
     fake_clock_end();
-    questions_destroy(NULL);
-    assert_false(questions_any(NULL));
-    assert_false(questions_asking(NULL));
-    assert_null(questions_add(NULL, "f0"));
-    questions_go_on(NULL);
+    retry_queue_destroy(NULL);
+    assert_false(retry_queue_any(NULL));
+    assert_false(retry_queue_asking(NULL));
+    assert_null(retry_queue_add(NULL, "f0"));
+    retry_queue_go_on(NULL);
 }
 
 static void test_no_memory(void **state)
@@ -425,7 +425,7 @@ static void test_no_memory(void **state)
     assert_int_equal(fake_nlookups, 4);
     next = QUESTION_OVER;
     fake_lookups_refused = 1;
-    mine[4] = questions_add(questions, "f4");
+    mine[4] = retry_queue_add(questions, "f4");
     mine[4]->wanted = true;
     fake_lookup_answer(0, 0, 5);
     assert_null(mine[4]);

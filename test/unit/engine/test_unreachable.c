@@ -1,5 +1,5 @@
 /*
- * test_lost.c - fetches that are not served, from a rank that answers
+ * test_unreachable.c - fetches that are not served, from a rank that answers
  *
  * Rank 1 is heard of at any time; is its connection taken for one that carries small
  * messages only?
@@ -36,14 +36,14 @@ static int teardown(void **state)
 static void unserved(uint64_t size)
 {
     fake_now += 2 * UTIL_NSEC_PER_SEC;
-    lost_unserved(links_member, 1, size);
+    unreachable_unserved(links_member, 1, size);
 }
 
 static void test_two_in_a_row(void **state)
 {
     (void)state;
     unserved(MIB);
-    lost_unserved(links_member, 1, MIB); /* one beside it is no news */
+    unreachable_unserved(links_member, 1, MIB); /* one beside it is no news */
     assert_int_equal(links_rank[1].downs, 0);
     unserved(MIB);
     assert_int_equal(links_rank[1].downs, 1);
@@ -55,13 +55,13 @@ static void test_small_in_between(void **state)
 {
     (void)state;
     unserved(MIB);
-    lost_served(links_member, 1, 4 * KIB);
+    unreachable_served(links_member, 1, 4 * KIB);
     unserved(MIB);
     assert_int_equal(links_rank[1].downs, 1);
     /* The largest of those that did not come counts. */
     unserved(MIB);
-    lost_unserved(links_member, 1, 4 * KIB);
-    lost_served(links_member, 1, 8 * KIB);
+    unreachable_unserved(links_member, 1, 4 * KIB);
+    unreachable_served(links_member, 1, 8 * KIB);
     unserved(MIB);
     assert_int_equal(links_rank[1].downs, 2);
 }
@@ -70,10 +70,10 @@ static void test_served_in_between(void **state)
 {
     (void)state;
     unserved(MIB);
-    lost_served(links_member, 1, MIB);
+    unreachable_served(links_member, 1, MIB);
     unserved(64 * KIB);
     assert_int_equal(links_rank[1].downs, 0);
-    lost_served(links_member, 1, 64 * KIB); /* what was larger before is forgotten */
+    unreachable_served(links_member, 1, 64 * KIB); /* what was larger before is forgotten */
     unserved(MIB);
     assert_int_equal(links_rank[1].downs, 0);
 }

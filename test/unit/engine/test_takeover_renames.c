@@ -1,5 +1,5 @@
 /*
- * test_adopt_renames.c - what a killed process has renamed, and the homes cannot be told
+ * test_takeover_renames.c - what a killed process has renamed, and the homes cannot be told
  *
  * takeover_renames.c with a clock, a table and homes of our own. A place of the table is
  * taken by a look, and ended or given back.
@@ -24,7 +24,7 @@
 #include "store/renames.h"
 #include "util/log.h"
 
-extern const struct member_module adopt_renames_module;
+extern const struct member_module takeover_renames_module;
 
 #define SEC    UTIL_NSEC_PER_SEC
 #define PLACES 2
@@ -32,7 +32,7 @@ extern const struct member_module adopt_renames_module;
 static struct member_run run;
 static struct member *const member = &run.member;
 static struct engine_config config;
-static struct adopt adopt;
+static struct takeover adopt;
 
 static enum place { FREE, LEFT, TAKEN } place[PLACES + 1];
 static unsigned nlooks;
@@ -125,26 +125,26 @@ int produce_rename_left(struct member *m, const char *from, const char *to, prod
     return produce_rename(m, from, to, fn, arg);
 }
 
-void linger_activity(struct member *m)
+void exit_barrier_activity(struct member *m)
 {
     (void)m;
 }
 
 /* As takeover.c does, with a pool thread between. */
-void adopt_look(struct member *m)
+void takeover_look(struct member *m)
 {
     assert_ptr_equal(m, member);
     nlooks++;
-    adopt_renames_look(&adopt, ENGINE_CONSUMER);
-    adopt_renames_settle(&adopt);
+    takeover_renames_look(&adopt, ENGINE_CONSUMER);
+    takeover_renames_settle(&adopt);
 }
 
 static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
-    adopt = (struct adopt){.member = member};
-    member->adopt = &adopt;
+    adopt = (struct takeover){.member = member};
+    member->takeover = &adopt;
     member->config = &config;
     member->session = "session";
     fake_clock_begin(SEC);
@@ -156,7 +156,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    adopt_renames_stop(&adopt);
+    takeover_renames_stop(&adopt);
     fake_clock_end();
     return 0;
 }
@@ -174,15 +174,15 @@ static void test_told(void **state)
 {
     (void)state;
     place[1] = place[2] = LEFT;
-    adopt_look(member);
+    takeover_look(member);
     assert_int_equal(nwithdrawals, 2);
-    assert_true(adopt_renames_pending(member));
+    assert_true(takeover_renames_pending(member));
     answer(0, 0);
     answer(1, ENOENT);
     assert_int_equal(place[1], FREE);
     assert_int_equal(place[2], FREE);
-    assert_false(adopt_renames_pending(member));
-    adopt_renames_module.homes_changed(member);
+    assert_false(takeover_renames_pending(member));
+    takeover_renames_module.homes_changed(member);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 1);
 }
@@ -192,17 +192,17 @@ static void test_out_of_reach(void **state)
 {
     (void)state;
     place[1] = place[2] = LEFT;
-    adopt_look(member);
+    takeover_look(member);
     answer(0, EHOSTUNREACH);
     answer(1, 0);
     assert_int_equal(place[1], LEFT);
-    assert_false(adopt_renames_pending(member)); /* nobody waits for that */
-    adopt_renames_module.homes_changed(member);
+    assert_false(takeover_renames_pending(member)); /* nobody waits for that */
+    takeover_renames_module.homes_changed(member);
     assert_int_equal(nlooks, 2);
     assert_int_equal(nwithdrawals, 3);
     answer(2, 0);
     assert_int_equal(place[1], FREE);
-    adopt_renames_module.homes_changed(member);
+    takeover_renames_module.homes_changed(member);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(nlooks, 2);
 }
@@ -214,7 +214,7 @@ static void test_pauses(void **state)
 
     (void)state;
     place[1] = LEFT;
-    adopt_look(member);
+    takeover_look(member);
     for (unsigned i = 0; i < 10; i++) {
         answer(i, EHOSTUNREACH);
         fake_clock_pass(pause - 1);
@@ -224,7 +224,7 @@ static void test_pauses(void **state)
         pause = 2 * pause < 60 * SEC ? 2 * pause : 60 * SEC;
     }
     answer(10, EHOSTUNREACH);
-    adopt_renames_module.homes_changed(member); /* and the pauses begin anew */
+    takeover_renames_module.homes_changed(member); /* and the pauses begin anew */
     answer(11, EHOSTUNREACH);
     fake_clock_pass(seconds_ns(MEMBER_ASK_AGAIN));
     answer(12, 0);
@@ -238,7 +238,7 @@ static void test_both(void **state)
 {
     (void)state;
     place[1] = place[2] = LEFT;
-    adopt_look(member);
+    takeover_look(member);
     answer(0, EHOSTUNREACH);
     fake_clock_pass(SEC);
     answer(1, EIO);

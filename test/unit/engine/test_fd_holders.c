@@ -1,5 +1,5 @@
 /*
- * test_holders.c - which processes have a file open for writing, and what they are
+ * test_fd_holders.c - which processes have a file open for writing, and what they are
  */
 #include <dirent.h>
 #include <errno.h>
