@@ -5,9 +5,10 @@
  * network file system would hang. The pidfd is opened before the process is looked at, so
  * what it stands for is what was seen, or dead.
  *
- * A process counts as ours by what its image was started with: that is true from the first
- * moment of its exec. Until its main, which may overwrite that (setproctitle); by then the
- * library is mapped.
+ * A process counts as ours by what its image was started with, until its main, which may
+ * overwrite that (setproctitle); by then the library is mapped. Exec shows neither for the
+ * moment in which it makes the image: that is waited for. Who dies in it counts as ours,
+ * which says that the file may be half of it.
  *
  * A child before its exec may execute, or end, while it is looked at. kcmp() says of it
  * that it shares no memory any more only when its exec has closed what it was to close (it
@@ -36,6 +37,8 @@
 
 #define WRAPPER "/libdyad_wrapper.so"
 #define KCMP_VM 1 /* linux/kcmp.h is not everywhere */
+/* At an image that is being made, a millisecond each. */
+#define IMAGE_LOOKS 1000
 
 static bool opens_for_writing(int dir, const char *number)
 {
@@ -144,13 +147,49 @@ static bool is_before_exec(pid_t pid)
     return parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0;
 }
 
+/* What tells the process's image from those before and after it, where addresses are
+ * random: the end of its environment. 0: exec has not made it all, or the process is dead.
+ */
+static unsigned long image_of(pid_t pid)
+{
+    char path[64], text[1024], *at = NULL;
+    unsigned long end = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (util_proc_read(path, text, sizeof(text)) > 0)
+        at = strrchr(text, ')');
+    /* Behind the name, which may hold anything: the state, field 3. The end is field 51.
+     */
+    for (int field = 2; at && field < 51; field++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        end = strtoul(at + 1, NULL, 10);
+    return end;
+}
+
+/* Does its image settle what it has open? */
+static enum holder_kind kind_of_image(pid_t pid, int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+    for (int i = 0; i < IMAGE_LOOKS; i++) {
+        unsigned long image = image_of(pid);
+        bool ours = image && has_wrapper(pid) && has_loader(pid);
+        if (image && image_of(pid) == image)
+            return ours ? HOLDER_OURS : HOLDER_FOREIGN;
+        if (poll(&p, 1, image ? 0 : 1) != 0)
+            break;
+    }
+    return HOLDER_OURS;
+}
+
 /* Of one that has just been seen to have it open. */
-static enum holder_kind kind_of(pid_t pid, bool was_before_exec, const struct stat *st,
-                                const char *below)
+static enum holder_kind kind_of(pid_t pid, int pidfd, bool was_before_exec,
+                                const struct stat *st, const char *below)
 {
     if (was_before_exec && (is_before_exec(pid) || !has_open(pid, st, below)))
         return HOLDER_TRANSIENT;
-    return has_wrapper(pid) && has_loader(pid) ? HOLDER_OURS : HOLDER_FOREIGN;
+    return kind_of_image(pid, pidfd);
 }
 
 size_t holders_find(const struct stat *st, const char *below, struct holder *holders,
@@ -167,8 +206,10 @@ size_t holders_find(const struct stat *st, const char *below, struct holder *hol
             continue;
         bool before_exec = is_before_exec(pid);
         if (has_open(pid, st, below))
-            holders[n++] = (struct holder){
-                .pid = pid, .pidfd = pidfd, .kind = kind_of(pid, before_exec, st, below)};
+            holders[n++] =
+                (struct holder){.pid = pid,
+                                .pidfd = pidfd,
+                                .kind = kind_of(pid, pidfd, before_exec, st, below)};
         else
             close(pidfd);
     }

@@ -275,6 +275,61 @@ static void test_exec_meanwhile(void **state)
     assert_int_equal(kind_after(TO_EXIT, O_CLOEXEC, NULL), HOLDER_TRANSIENT);
 }
 
+/* Executes itself again and again, with the file open. */
+static int again(char **argv)
+{
+    char left[16];
+    char *next[] = {self, (char *)"again", argv[2], left, NULL};
+    char *env[] = {(char *)"LD_PRELOAD=/nowhere/libdyad_wrapper.so", NULL};
+    int n = atoi(argv[3]);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (n == 0)
+        stay(NULL);
+    if (!argv[2][0] && dup2(open("/dev/null", O_WRONLY), STDERR_FILENO) < 0)
+        return 99;
+    next[2] = (char *)"quiet"; /* the loader says that it finds no such library */
+    snprintf(left, sizeof(left), "%d", n - 1);
+    execve(self, next, env);
+    return 98;
+}
+
+/* Whoever is to settle the file is known as such at every moment of its exec. */
+static void test_execs(void **state)
+{
+    struct holder holders[8];
+    int status, line[2];
+    unsigned seen = 0;
+    char byte;
+
+    (void)state;
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pipe2(line, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *argv[] = {self, (char *)"again", (char *)"", (char *)"2000", NULL};
+        char *env[] = {(char *)"LD_PRELOAD=/nowhere/libdyad_wrapper.so", NULL};
+        dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+        execve(self, argv, env);
+        _exit(98);
+    }
+    assert_true(pid > 0);
+    close(fd);
+    close(line[1]);
+    assert_int_equal(read(line[0], &byte, 1), 0); /* it is in its first exec, or past it */
+    close(line[0]);
+    while (seen < 500) {
+        size_t n = find(dir, holders);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(holders[i].kind, HOLDER_OURS);
+        seen += n > 0;
+        holders_close(holders, n);
+        assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    }
+    end(pid);
+}
+
 static int stay_only(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -286,11 +341,13 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),           cmocka_unit_test(test_which),
         cmocka_unit_test(test_ours),           cmocka_unit_test(test_transient),
-        cmocka_unit_test(test_exec_meanwhile),
+        cmocka_unit_test(test_exec_meanwhile), cmocka_unit_test(test_execs),
     };
     self = argv[0];
     if (argc == 5 && strcmp(argv[1], "open") == 0)
         return open_and_stay(argv);
+    if (argc == 4 && strcmp(argv[1], "again") == 0)
+        return again(argv);
     if (argc == 2 && strcmp(argv[1], "stay") == 0)
         return stay_only();
     return cmocka_run_group_tests(tests, setup, teardown);
