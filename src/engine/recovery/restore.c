@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/coherence/restock.h"
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/namespace/directories.h"
@@ -70,6 +71,10 @@ static int restore_one(const struct store_record *record, void *arg)
                           (enum engine_role)(restore->dmd - restore->member->dmd), record);
         return 0;
     }
+    /* It was about to come in the place of what this node had made (transfer_end.c). */
+    if (record->kind == STORE_RECORD_COPY && record->made_here &&
+        !store_dir_lacks(restore->dmd->dir, entry.upath))
+        restock_want(restore->member, entry.upath);
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
         restore->lost = lost;
         if ((lost[restore->nlost] = strdup(record->entry.upath)))

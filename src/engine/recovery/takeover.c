@@ -54,6 +54,7 @@
 #include <utlist.h>
 
 #include "boot/claim.h"
+#include "engine/coherence/restock.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
 #include "engine/membership/exit_barrier.h"
@@ -193,6 +194,10 @@ static void take_item(struct takeover *a, struct left *left, const struct item *
                !shared_storage(a->member, (enum engine_role)left->role)) {
         takeover_gone_lost(a->member, left->role, found);
         left->removed++;
+    } else if (item->as == FOUND_CHANGED && found->kind == STORE_RECORD_COPY &&
+               found->made_here) {
+        /* It was about to come in the place of what this node had made (transfer_end.c). */
+        restock_want(a->member, found->entry.upath);
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
