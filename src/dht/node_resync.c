@@ -41,6 +41,7 @@ struct resync {
 struct resyncs {
     struct resync *asked; /* by others */
     bool ask_soon;        /* others, at the end of this turn */
+    bool tell_soon;       /* those who have asked, if all is there: at the end of it, too */
     struct timer timer;
     bool restoring; /* dht_node_restored() has not been called */
 };
@@ -126,6 +127,7 @@ static void resync_rank_back(struct dht_node *node, uint32_t rank)
         return;
     if (s != NULL)
         resync_begin(node, s);
+    node->resyncs->tell_soon |= s != NULL;
     tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_BACK);
     if ((tentative_owed(node, rank) & OWED_BACK) != 0)
         resync_ask(node, rank, 0);
@@ -165,6 +167,7 @@ void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 void dht_node_restored(struct dht_node *node)
 {
     node->resyncs->restoring = false;
+    node->resyncs->tell_soon = true;
     node_rearm(node);
 }
 
@@ -238,6 +241,7 @@ static void resync_step(struct dht_node *node)
         node->resyncs->ask_soon = false;
         ask_all(node);
     }
+    node->resyncs->tell_soon = false;
     DL_FOREACH_SAFE(node->resyncs->asked, s, tmp)
     {
         struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
@@ -252,7 +256,7 @@ static void resync_step(struct dht_node *node)
 
 static bool resync_has_step(const struct dht_node *node)
 {
-    return node->resyncs->ask_soon;
+    return node->resyncs->ask_soon || node->resyncs->tell_soon;
 }
 
 static int resync_create(struct dht_node *node)

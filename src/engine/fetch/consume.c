@@ -37,9 +37,10 @@
  *   SIGHT      published in our storage,    its timer: HERE. Its bound: LOOK_UP
  *              and not seen here
  *              (consume_settle.c)
- *   SETTLE     here and complete, but       nobody does, say the homes: the end. Who did
- *              another node may write it    is gone: LOOK_UP for a newer version. It is
- *                                           removed, or written here: HERE
+ *   SETTLE     here and complete (also      nobody does, say the homes: the end. Who did
+ *              when a state that goes on    is gone: LOOK_UP for a newer version. It is
+ *              is left for it), but         removed, or written here: HERE
+ *              another node may write it
  *   LAST_LOOK  the verdict is that nobody   published after all: as LOOK_UP. Else the end
  *              is left (consume_wave.c);
  *              in place of LOOK_UP, SETTLE

@@ -3,7 +3,7 @@
  *
  * The owner may come back (exec, a cut link), or another rank take the file over. So the
  * rank is asked and the file looked up anew, once a second and when a rank comes up
- * (consume_rank_up()), within a bound; where others may join, for as long as the wait
+ * (consume_peer_up()), within a bound; where others may join, for as long as the wait
  * lasts, with growing pauses. The look-up then begins at the version that was seen before
  * the one which could not be fetched, or it would wait for a newer one.
  *

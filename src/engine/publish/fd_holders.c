@@ -35,8 +35,9 @@
 
 #include "util/proc.h"
 
-#define WRAPPER "/libdyad_wrapper.so"
-#define KCMP_VM 1 /* linux/kcmp.h is not everywhere */
+#define WRAPPER    "/libdyad_wrapper.so"
+#define KCMP_VM    1 /* linux/kcmp.h is not everywhere */
+#define PF_EXITING 4 /* linux/sched.h has it for the kernel only */
 /* At an image that is being made, a millisecond each. */
 #define IMAGE_LOOKS 1000
 
@@ -147,37 +148,52 @@ static bool is_before_exec(pid_t pid)
     return parent > 0 && syscall(SYS_kcmp, pid, parent, KCMP_VM, 0, 0) == 0;
 }
 
-/* What tells the process's image from those before and after it, where addresses are
- * random: the end of its environment. 0: exec has not made it all, or the process is dead.
- */
-static unsigned long image_of(pid_t pid)
+/* Field `number`, from 4 on, of /proc/PID/stat. */
+static unsigned long stat_field(const char *text, int number)
 {
-    char path[64], text[1024], *at = NULL;
-    unsigned long end = 0;
+    const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
 
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if (util_proc_read(path, text, sizeof(text)) > 0)
-        at = strrchr(text, ')');
-    /* Behind the name, which may hold anything: the state, field 3. The end is field 51.
-     */
-    for (int field = 2; at && field < 51; field++)
+    for (int field = 2; at && field < number; field++)
         at = strchr(at + 1, ' ');
-    if (at)
-        end = strtoul(at + 1, NULL, 10);
-    return end;
+    return at ? strtoul(at + 1, NULL, 10) : 0;
 }
 
-/* Does its image settle what it has open? */
+struct image {
+    /* The end of its environment: tells the image from those before and after it, where
+     * addresses are random. 0: exec has not made it all, or it has ended. */
+    unsigned long id;
+    bool exits;    /* it has let go of its memory, and of its files a moment later */
+    bool signaled; /* ... by a signal */
+};
+
+static struct image image_of(pid_t pid)
+{
+    char path[64], text[1024];
+    struct image image = {0};
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    if (util_proc_read(path, text, sizeof(text)) > 0) {
+        image.id = stat_field(text, 51);
+        image.exits = image.id == 0 && (stat_field(text, 9) & PF_EXITING);
+        image.signaled = (stat_field(text, 52) & 0x7f) != 0; /* as of wait() */
+    }
+    return image;
+}
+
+/* Does its image settle what it has open? Of one that exits: one of ours would have settled
+ * it before, unless it was killed. */
 static enum holder_kind kind_of_image(pid_t pid, int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
 
     for (int i = 0; i < IMAGE_LOOKS; i++) {
-        unsigned long image = image_of(pid);
-        bool ours = image && has_wrapper(pid) && has_loader(pid);
-        if (image && image_of(pid) == image)
+        struct image image = image_of(pid);
+        bool ours = image.id && has_wrapper(pid) && has_loader(pid);
+        if (image.id && image_of(pid).id == image.id)
             return ours ? HOLDER_OURS : HOLDER_FOREIGN;
-        if (poll(&p, 1, image ? 0 : 1) != 0)
+        if (image.exits)
+            return image.signaled ? HOLDER_OURS : HOLDER_FOREIGN;
+        if (poll(&p, 1, image.id ? 0 : 1) > 0)
             break;
     }
     return HOLDER_OURS;

@@ -712,6 +712,24 @@ static void test_all_become_others(void **state)
     }
 }
 
+/* A rank that is asked before it knows that it has nothing to restore says so then. */
+static void test_nothing_to_restore(void **state)
+{
+    struct fake_net *net = net_create();
+
+    (void)state;
+    net->config.restores = true;
+    fake_net_kill(net, 1, true);
+    fake_net_revive(net, 1, true);
+    dht_node_set_unsynced(net->rank[0].node, 1, true);
+    fake_net_run(net, 100 * MSEC);
+    assert_true(dht_node_is_tentative(net->rank[0].node));
+    dht_node_restored(net->rank[1].node);
+    fake_net_run(net, 10 * MSEC);
+    assert_false(dht_node_is_tentative(net->rank[0].node));
+    fake_net_destroy(net);
+}
+
 /* Who does not seem to be there is not waited for, and asked when it comes. */
 static void test_not_awaited(void **state)
 {
@@ -1156,6 +1174,7 @@ int main(void)
         cmocka_unit_test(test_settled_covers_many),
         cmocka_unit_test(test_unsynced_with_all),
         cmocka_unit_test(test_all_become_others),
+        cmocka_unit_test(test_nothing_to_restore),
         cmocka_unit_test(test_not_awaited),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_no_cut_not_tentative),

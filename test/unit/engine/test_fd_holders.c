@@ -330,6 +330,55 @@ static void test_execs(void **state)
     end(pid);
 }
 
+/* Has the file open, and much memory to give back when it ends. */
+static int end_large(char **argv)
+{
+    int line = atoi(argv[3]);
+    size_t size = (size_t)64 << 20;
+    char *memory = malloc(size);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!memory || open(argv[2], O_WRONLY) < 0)
+        return 99;
+    memset(memory, 1, size);
+    return write(line, memory, 1) == 1 ? 0 : 99;
+}
+
+/* A program without the library that ends by itself is not taken for one of ours that was
+ * killed, at whatever moment of its end. */
+static void test_ends(void **state)
+{
+    struct holder holders[8];
+    int line[2], status;
+    char byte, number[16];
+    size_t n;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(pipe(line), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            char *argv[] = {self, (char *)"end", path, number, NULL};
+            char *env[] = {NULL};
+            snprintf(number, sizeof(number), "%d", line[1]);
+            execve(self, argv, env);
+            _exit(98);
+        }
+        assert_true(pid > 0);
+        close(line[1]);
+        assert_int_equal(read(line[0], &byte, 1), 1);
+        close(line[0]);
+        do {
+            n = find(dir, holders);
+            for (size_t k = 0; k < n; k++)
+                assert_int_equal(holders[k].kind, HOLDER_FOREIGN);
+            holders_close(holders, n);
+        } while (n > 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+    }
+}
+
 static int stay_only(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -342,10 +391,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_find),           cmocka_unit_test(test_which),
         cmocka_unit_test(test_ours),           cmocka_unit_test(test_transient),
         cmocka_unit_test(test_exec_meanwhile), cmocka_unit_test(test_execs),
+        cmocka_unit_test(test_ends),
     };
     self = argv[0];
     if (argc == 5 && strcmp(argv[1], "open") == 0)
         return open_and_stay(argv);
+    if (argc == 4 && strcmp(argv[1], "end") == 0)
+        return end_large(argv);
     if (argc == 4 && strcmp(argv[1], "again") == 0)
         return again(argv);
     if (argc == 2 && strcmp(argv[1], "stay") == 0)
