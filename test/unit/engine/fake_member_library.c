@@ -1,5 +1,5 @@
 /*
- * fake_member_library.c - in place of libdyad_member.so, for test_front_library: its
+ * fake_member_library.c - in place of libdyad_member.so, for test_client_library: its
  * functions are the test's
  */
 #include <stddef.h>
