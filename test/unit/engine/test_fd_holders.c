@@ -370,8 +370,9 @@ static void test_ends(void **state)
         close(line[0]);
         do {
             n = find(dir, holders);
-            for (size_t k = 0; k < n; k++)
-                assert_int_equal(holders[k].kind, HOLDER_FOREIGN);
+            for (size_t k = 0; k < n; k++) /* a leak checker of its has a process, too */
+                if (holders[k].pid == pid)
+                    assert_int_equal(holders[k].kind, HOLDER_FOREIGN);
             holders_close(holders, n);
         } while (n > 0);
         assert_int_equal(waitpid(pid, &status, 0), pid);
