@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -335,12 +336,12 @@ static int end_large(char **argv)
 {
     int line = atoi(argv[3]);
     size_t size = (size_t)64 << 20;
-    char *memory = malloc(size);
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!memory || open(argv[2], O_WRONLY) < 0)
+    if (memory == MAP_FAILED || open(argv[2], O_WRONLY) < 0)
         return 99;
-    memset(memory, 1, size);
     return write(line, memory, 1) == 1 ? 0 : 99;
 }
 
