@@ -214,7 +214,7 @@ static int send_request(int fd, const struct dump_query *query)
         .flags = query->flags,
         .id = 1,
         .entry.upath = query->upath,
-        .length = query->rank == DYAD_RANK_NONE ? UINT64_MAX : query->rank,
+        .rank = query->rank,
     };
     int n = net_msg_encode(&msg, frame + 4, sizeof(frame) - 4);
 
@@ -257,6 +257,10 @@ static struct shard *shard_get(struct shard **shards, uint32_t rank)
     if (!shard && (shard = calloc(1, sizeof(*shard)))) {
         shard->rank = rank;
         HASH_ADD(hh, *shards, rank, sizeof(shard->rank), shard);
+        if (!shard->hh.tbl) {
+            free(shard);
+            return NULL;
+        }
     }
     return shard;
 }
@@ -322,7 +326,7 @@ static int take_reply(struct shard **shards, const struct net_msg *msg)
 {
     json_t *page = NULL;
     struct shard *shard;
-    uint32_t rank = msg->entry.owner;
+    uint32_t rank = msg->rank;
 
     if (msg->status == 0) {
         page = json_loadb(msg->blob, msg->blob_len, 0, NULL);

@@ -42,6 +42,10 @@ static struct dump_rank *view_rank(struct dump_view *view, json_int_t number)
     if (!rank && (rank = calloc(1, sizeof(*rank)))) {
         rank->rank = number;
         HASH_ADD(hh, view->ranks, rank, sizeof(rank->rank), rank);
+        if (!rank->hh.tbl) {
+            free(rank);
+            return NULL;
+        }
     }
     return rank;
 }
@@ -83,6 +87,10 @@ static struct dump_name *view_name(struct dump_view *view, const json_t *object)
     if (!name && (name = calloc(1, sizeof(*name) + len + 1))) {
         memcpy(name->text, key, len + 1);
         HASH_ADD_KEYPTR(hh, view->names, name->text, len, name);
+        if (!name->hh.tbl) {
+            free(name);
+            name = NULL;
+        }
     }
     free(key);
     return name;
@@ -189,18 +197,10 @@ static const json_t *part_homes(const struct dump_part *part)
     return json_object_get(part->entry ? part->entry : part->own, "homes");
 }
 
-static bool has_rank(const json_t *array, json_int_t rank)
-{
-    for (size_t i = 0; i < json_array_size(array); i++)
-        if (json_integer_value(json_array_get(array, i)) == rank)
-            return true;
-    return false;
-}
-
 /* Does it count? What a rank keeps that is no home any more is left over. */
 static bool part_counts(const struct dump_part *part)
 {
-    return part->own || has_rank(part_homes(part), part->rank);
+    return part->own || dump_has_rank(part_homes(part), part->rank);
 }
 
 static const struct dump_part *find_part(const struct dump_name *name, json_int_t rank,
@@ -222,7 +222,7 @@ static void add_version(struct dump_text *text, const json_t *version)
 
 static void concern(struct dump_finding *f, json_int_t rank)
 {
-    if (f->ranks && !has_rank(f->ranks, rank))
+    if (f->ranks && !dump_has_rank(f->ranks, rank))
         json_array_append_new(f->ranks, json_integer(rank));
 }
 

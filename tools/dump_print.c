@@ -93,7 +93,7 @@ static void cell_owner(struct dump_text *text, const struct row *row, const char
     const json_t *version = json_object_get(row->object, "version");
 
     dump_add_value(text, json_object_get(row->object, key));
-    if (json_is_true(json_object_get(row->object, "adopted"))) {
+    if (json_is_true(json_object_get(row->object, "taken_over"))) {
         dump_text_printf(text, " (from ");
         dump_add_value(text, json_object_get(version, "rank"));
         dump_text_printf(text, ")");

@@ -46,8 +46,8 @@ static void add_entry(struct dump_text *text, const json_t *entry)
     dump_add_value(text, json_object_get(entry, "state"));
     dump_text_printf(text, ", owner ");
     dump_add_value(text, json_object_get(entry, "owner"));
-    if (json_is_true(json_object_get(entry, "adopted"))) {
-        dump_text_printf(text, " (adopted from rank ");
+    if (json_is_true(json_object_get(entry, "taken_over"))) {
+        dump_text_printf(text, " (taken over from rank ");
         dump_add_value(text, json_object_get(json_object_get(entry, "version"), "rank"));
         dump_text_printf(text, ")");
     }
@@ -76,14 +76,6 @@ static void add_shard(struct dump_text *text, const json_t *shard)
     else
         dump_text_printf(text, "not published");
     add_waiters(text, json_object_get(key, "waiters"));
-}
-
-static bool has_rank(const json_t *array, json_int_t rank)
-{
-    for (size_t i = 0; i < json_array_size(array); i++)
-        if (json_integer_value(json_array_get(array, i)) == rank)
-            return true;
-    return false;
 }
 
 /* The key's own figures are the same in every shard that answered. */
@@ -173,7 +165,7 @@ int dump_print_key(FILE *out, const json_t *document)
     for (size_t i = 0; i < json_array_size(shards); i++) {
         const json_t *other = json_array_get(shards, i);
         json_int_t rank = json_integer_value(json_object_get(other, "rank"));
-        if (!has_rank(homes, rank) &&
+        if (!dump_has_rank(homes, rank) &&
             json_is_object(json_object_get(json_object_get(other, "key"), "entry"))) {
             dump_text_printf(&text, "also at rank %" JSON_INTEGER_FORMAT ": ", rank);
             add_shard(&text, other);

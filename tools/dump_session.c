@@ -2,8 +2,8 @@
  * dump_session.c - which sessions have members on this node, and which of them is meant
  *
  * A member's socket tells its user and a hash, whose first half is of the launch and whose
- * second is of the node (boot/claim.h); that alone says which are of one job. What people
- * know of it - its name, the session directory, the managed directories - is in the
+ * second is of the node (boot/member_claim.h); that alone says which are of one job. What
+ * people know of it - its name, the session directory, the managed directories - is in the
  * environments of the processes that listen, if they have not written over them. In a
  * session directory each process that no launcher started, and each launch, has a hash of
  * its own; they are one session all the same, and any of them can be asked.
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "config/config.h"
 #include "util/clock.h"
 

@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool dump_has_rank(const json_t *array, json_int_t rank)
+{
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (json_integer_value(json_array_get(array, i)) == rank)
+            return true;
+    return false;
+}
+
 void dump_add_seconds(struct dump_text *text, double seconds)
 {
     if (seconds < 0)

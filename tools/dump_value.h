@@ -6,6 +6,8 @@
 #ifndef DYAD_TOOLS_DUMP_VALUE_H
 #define DYAD_TOOLS_DUMP_VALUE_H
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include "dump_text.h"
@@ -16,6 +18,7 @@ static inline json_int_t dump_number(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+bool dump_has_rank(const json_t *array, json_int_t rank);
 void dump_add_seconds(struct dump_text *text, double seconds);
 void dump_add_value(struct dump_text *text, const json_t *value);
 void dump_add_list(struct dump_text *text, const json_t *array, const char *separator);

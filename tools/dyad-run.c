@@ -364,16 +364,38 @@ static const char *setting_value(const char *option)
     return NULL;
 }
 
-static void set_environment(const char *wrapper)
+static bool change_variable(const char *name, const char *value)
 {
-    /* What was asked for here goes before what an earlier shell left behind. */
-    if (setting_value("dmd")) {
-        unsetenv("DYAD_PATH_PRODUCER");
-        unsetenv("DYAD_PATH_CONSUMER");
-    }
+    const char *old = getenv(name);
+
+    if (value ? old && strcmp(old, value) == 0 : !old)
+        return false;
+    if (value)
+        set_variable(name, value, 1);
+    else
+        unsetenv(name);
+    return true;
+}
+
+/* What was asked for here goes before what an earlier shell left behind. False: it is what
+ * that has left. */
+static bool set_settings(void)
+{
+    bool changed = false;
+
+    if (setting_value("dmd") && !setting_value("producer"))
+        changed |= change_variable("DYAD_PATH_PRODUCER", NULL);
+    if (setting_value("dmd") && !setting_value("consumer"))
+        changed |= change_variable("DYAD_PATH_CONSUMER", NULL);
     for (size_t i = 0; i < NSETTINGS; i++)
         if (run.value[i])
-            set_variable(settings[i].variable, run.value[i], 1);
+            changed |= change_variable(settings[i].variable, run.value[i]);
+    return changed;
+}
+
+static void set_environment(const char *wrapper)
+{
+    set_settings();
     /* Started by a launcher, but as no rank that it knows of: with this command it is one.
      */
     const char *guest_of = getenv(BOOT_GUEST_OF);
@@ -562,7 +584,7 @@ int main(int argc, char *argv[])
     parse(argc, argv);
     check_mode(argc - optind);
     if (run.serve && !run.print_env)
-        run_serve_alone(argv);
+        run_serve_alone(argv, set_settings());
     find_wrapper(wrapper);
     set_environment(wrapper);
     check_variables(&config);

@@ -28,15 +28,13 @@
 
 #define LOOK_MSEC 3000
 
-void run_serve_alone(char *const argv[])
+void run_serve_alone(char *const argv[], bool again)
 {
     static const char *const others[] = {"PMIX_NAMESPACE", "PMIX_RANK", BOOT_GUEST_OF,
                                          BOOT_OUTER};
-    bool preloaded = getenv("LD_PRELOAD") != NULL;
-
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         unsetenv(others[i]);
-    if (!preloaded)
+    if (!again && !getenv("LD_PRELOAD"))
         return;
     unsetenv("LD_PRELOAD");
     execv("/proc/self/exe", argv);

@@ -4,11 +4,13 @@
 #ifndef DYAD_TOOLS_RUN_SERVE_H
 #define DYAD_TOOLS_RUN_SERVE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* To be called first: a server is a launch of its own, wherever it was started. Executes
- * this program anew if the library was preloaded into it. */
-void run_serve_alone(char *const argv[]);
+ * this program anew if the library was preloaded into it; or `again`, so that /proc shows
+ * the environment that it has made itself (dump_session.c). */
+void run_serve_alone(char *const argv[], bool again);
 
 /* Join the session in `session_dir` by the library that lies beside `wrapper`, say on
  * stdout that it has, and serve this node until SIGTERM, SIGINT or SIGHUP comes, the

@@ -172,7 +172,7 @@ static bool is_nobodys(const char *guest_of)
     return strncmp(guest_of, BOOT_GUEST_OF_NOBODY, strlen(BOOT_GUEST_OF_NOBODY)) == 0;
 }
 
-/* What is malformed is of nobody here. */
+/* A malformed text names nobody here. */
 static void read_outer(struct boot_identity *identity, const char *text)
 {
     const char *at;

@@ -9,6 +9,7 @@
  * find a name in it; not while the list is walked, for the loader's locks have an order.
  */
 #include "boot/libs.h"
+#include "util/loader.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,25 +41,13 @@ static const struct {
     {"libucm.", BOOT_LIBS_UCX},     {"libpython", BOOT_LIBS_PYTHON},
 };
 
-static bool is_us(const struct dl_phdr_info *info)
-{
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_LOAD && (uintptr_t)&anchor >= start &&
-            (uintptr_t)&anchor < start + segment->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct walk *walk = arg;
     const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
 
     (void)size;
-    if (walk->stop_at_us && is_us(info))
+    if (walk->stop_at_us && util_loader_has(info, &anchor))
         return 1;
     name = name ? name + 1 : info->dlpi_name ? info->dlpi_name : "";
     for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)

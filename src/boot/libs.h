@@ -16,10 +16,10 @@ enum boot_libs {
     BOOT_LIBS_PYTHON = 1 << 3,
 };
 
-/* What was loaded before the shared object that holds this function: by the program, not by
- * us. */
+/* The libraries that were loaded before the shared object with this function: by the
+ * program, not by us. */
 unsigned boot_libs_before_us(void);
-/* What the process has loaded by now, by whomever. */
+/* The libraries that the process has by now. */
 unsigned boot_libs_loaded(void);
 /* Does the program use UCX or MPI itself, or may it load them later (Python: mpi4py), or is
  * its malloc its own? What the engine needs of libraries must then be apart

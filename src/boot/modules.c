@@ -28,6 +28,7 @@
  * there the destructors of all objects are taken out.
  */
 #include "boot/modules.h"
+#include "util/loader.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -52,8 +53,9 @@ static bool apart;
 static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
 static _Thread_local bool locked;
 
-/* Who loads may wait for the dynamic loader's lock, which the thread that forks may have,
- * in a constructor of the program's: then nothing is half loaded, and the fork goes on. */
+/* A thread that loads may wait for the dynamic loader's lock, which the forking thread may
+ * have, in a constructor of the program's: then nothing is half loaded; the fork goes on.
+ */
 static void fork_comes(void)
 {
     struct timespec until;
@@ -97,18 +99,6 @@ static bool forgotten(const ElfW(Dyn) * dyn, uintptr_t base)
     return true;
 }
 
-static bool is_us(const struct dl_phdr_info *info)
-{
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_LOAD && (uintptr_t)&once >= start &&
-            (uintptr_t)&once < start + segment->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 /* libucs, libuct_ib, ... */
 static bool is_ucx(const char *name)
 {
@@ -128,7 +118,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *behind_us)
 
     (void)size;
     if (!apart && (!*(bool *)behind_us || !is_ucx(info->dlpi_name))) {
-        *(bool *)behind_us |= is_us(info);
+        *(bool *)behind_us |= util_loader_has(info, &once);
         return 0;
     }
     if (info->dlpi_addr == getauxval(AT_BASE)) /* the loader: one for all name spaces */

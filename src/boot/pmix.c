@@ -11,7 +11,7 @@
  * that call PMIx, and its progress thread, must use one descriptor table: with our private
  * table in between, MPI_Init (or our Put, if MPI_Init was first) hangs. In an MPI program a
  * session's thread therefore uses the program's table (boot_fdtable_host_thread). A program
- * that loads MPI later, while a session is on, is caught by evproxy.c.
+ * that loads MPI later, while a session is on, is caught by libevent_proxy.c.
  * - With the default store (ds21), MPI_Init after a PMIx_Finalize of ours aborts ("getting
  * local rank failed"), and a second session of ours finds no key of another rank. So in an
  * MPI program, or where the store is not "hash" (environ.c), a session lasts until
@@ -36,7 +36,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "boot/evproxy.h"
+#include "boot/libevent_proxy.h"
 #include "boot/fdtable.h"
 #include "boot/libs.h"
 #include "boot/pmix_init.h"
@@ -106,7 +106,7 @@ static void wait_until(struct boot_pmix *pmix, uint64_t when)
         pthread_cond_wait(&pmix->changed, &pmix->lock);
 }
 
-bool boot_pmix_shared; /* boot/evproxy.h */
+bool boot_pmix_shared; /* boot/libevent_proxy.h */
 
 /* Does the program use PMIx as well, or may it at any moment? See the top. */
 static bool program_shares(void)
@@ -133,6 +133,8 @@ static void await_answers(struct boot_pmix *pmix)
     bool waited = false;
 
     while ((until = boot_pmix_answers_until(pmix, left))) {
+        if (!waited)
+            log_debug("waits for answers of the launcher's servers");
         waited = true;
         pmix->destroy_bound = until + DESTROY_BOUND_NS;
         wait_until(pmix, until);
@@ -221,7 +223,7 @@ static void *session_main(void *arg)
         if (pmix->closed)
             await_answers(pmix);
     }
-    up = up && !pmix->leave_up;
+    up = up && pmix->how != BOOT_PMIX_END_UP;
     pthread_mutex_unlock(&pmix->lock);
 
     start = util_clock_now();
@@ -321,7 +323,7 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
     return pmix;
 }
 
-void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
+void boot_pmix_destroy(struct boot_pmix *pmix, enum boot_pmix_end how)
 {
     pthread_t thread;
     bool joinable, running;
@@ -330,7 +332,7 @@ void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize)
         return;
     pthread_mutex_lock(&pmix->lock);
     pmix->closed = true;
-    pmix->leave_up = !finalize;
+    pmix->how = how;
     pmix->destroy_bound = util_clock_now() + DESTROY_BOUND_NS;
     boot_pmix_results_free(pmix);
     pthread_cond_broadcast(&pmix->changed);

@@ -47,10 +47,14 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
                                    const struct boot_pmix_ops *ops, void *arg);
 /* Finalize (bounded) and join the thread. Before that the answers that the launcher's
  * server on this node still expects from other nodes are waited for (pmix_ask.c). No
- * callback after. Without `finalize` PMIx stays initialised: to the launcher this process
- * ends abnormally.
- */
-void boot_pmix_destroy(struct boot_pmix *pmix, bool finalize);
+ * callback after. */
+enum boot_pmix_end {
+    BOOT_PMIX_END,      /* the program has ended */
+    BOOT_PMIX_END_SOON, /* it waits for us, to go on: 2 s at most for these answers */
+    BOOT_PMIX_END_UP,   /* the same, and PMIx stays initialised: to the launcher this
+                         * process ends abnormally */
+};
+void boot_pmix_destroy(struct boot_pmix *pmix, enum boot_pmix_end how);
 
 /* Put and commit our blob; once per incarnation. Copied. */
 int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len);
@@ -64,7 +68,8 @@ enum boot_pmix_wanted {
                        * both cases */
 };
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted);
-/* The rank is heard of, or is not any more. Of one that is there an answer is certain. */
+/* The rank is heard of, or is not any more: to be said before boot_pmix_destroy(). Of one
+ * that is there an answer is certain. */
 void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there);
 /* Nothing more is needed now: finalize when the pending gets are done or timed out and
  * boot_pmix_hold_ns have passed, if PMIx can be initialised again (pmix.c: not in an MPI

@@ -45,7 +45,7 @@
 #define RETRY_FIRST_NS UTIL_NSEC_PER_MSEC
 #define RETRY_MAX_NS   (256 * UTIL_NSEC_PER_MSEC)
 /* How long an answer is waited for: of a rank that may have ended, from the question on; of
- * one that is there, from when we leave on. */
+ * one that is there, from when we leave on, and for longer if nobody waits for us. */
 #define ANSWER_BOUND_NS       (2 * UTIL_NSEC_PER_SEC)
 #define ANSWER_THERE_BOUND_NS (10 * UTIL_NSEC_PER_SEC)
 
@@ -72,6 +72,10 @@ struct pmix_ask *boot_pmix_ask_add(struct boot_pmix *pmix, uint32_t rank,
         ask->past_cache = wanted == BOOT_PMIX_NEWEST;
         ask->delay = RETRY_FIRST_NS;
         HASH_ADD(hh, pmix->asks, rank, sizeof(ask->rank), ask);
+        if (!ask->hh.tbl) {
+            free(ask);
+            return NULL;
+        }
     }
     if (ask->state == ASK_WANTED || ask->reported) {
         /* new, or it was reported absent: count the time anew */
@@ -221,6 +225,7 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
 {
     const struct pmix_ticket *ticket;
+    uint64_t bound = pmix->how == BOOT_PMIX_END ? ANSWER_THERE_BOUND_NS : ANSWER_BOUND_NS;
     uint64_t now = util_clock_now(), last = 0;
 
     DL_FOREACH(pmix->tickets, ticket)
@@ -229,7 +234,7 @@ uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
         if (!has_cache(pmix, ticket->rank))
             continue; /* no other server is asked */
         if (pmix->there[ticket->rank])
-            until = left + ANSWER_THERE_BOUND_NS;
+            until = left + bound;
         else if (ticket->past_cache)
             until = ticket->sent + ANSWER_BOUND_NS;
         if (until > now && until > last)

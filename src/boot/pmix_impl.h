@@ -70,7 +70,7 @@ struct boot_pmix {
     unsigned refs; /* the owner, the session's thread, each ticket, the post in the loop's
                       queue */
     bool closed;   /* boot_pmix_destroy() was called: no callback any more */
-    bool leave_up; /* ... without PMIx_Finalize */
+    enum boot_pmix_end how; /* ... so */
     uint64_t destroy_bound; /* ... and waits so long for the session to end */
     bool running;           /* a session's thread exists that has not said it is done */
     bool joinable;          /* `thread` is to be joined */

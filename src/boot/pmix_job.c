@@ -107,6 +107,10 @@ static int64_t node_number(struct node_name **nodes, const char *name)
         strcpy(node->name, name);
         node->number = HASH_COUNT(*nodes);
         HASH_ADD_STR(*nodes, name, node);
+        if (!node->hh.tbl) {
+            free(node);
+            return -1;
+        }
     }
     return node->number;
 }

@@ -75,9 +75,10 @@ struct boot_session_ops { /* all called on the loop's thread */
 
 /* Start the thread: check or make the directory, take a slot (the one that this identity
  * had, if any; else one that was never taken; else one of a dead member). The claim of the
- * identity (boot/claim.h) must be held: without it others of this node take us for dead.
- * `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the session is new.
- * The caller is an engine thread (own descriptor table, signals blocked). NULL with errno.
+ * identity (boot/member_claim.h) must be held: without it others of this node take us for
+ * dead. `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the session
+ * is new. The caller is an engine thread (own descriptor table, signals blocked). NULL with
+ * errno.
  */
 struct boot_session *boot_session_create(struct net_loop *loop, const char *dir,
                                          const char *kvs, uint32_t ranks,

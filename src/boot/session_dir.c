@@ -24,7 +24,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/session_dir_impl.h"
 #include "util/clock.h"
 #include "util/fd_close.h"
@@ -49,7 +49,8 @@ void session_name_print(char text[NAME_CAP], const struct name *name)
                  name->inc);
 }
 
-bool session_name_parse(const struct session_dir *d, const char *text, struct name *name)
+/* False if it is none of ours: only what session_name_print() makes is. */
+static bool name_parse(const struct session_dir *d, const char *text, struct name *name)
 {
     char again[NAME_CAP];
 
@@ -146,7 +147,7 @@ static void who_we_are(struct session_dir *d, const char *kvs,
     d->identity = XXH3_64bits_digest(&state);
 
     d->net = stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
-    boot_claim_address(identity, kvs && *kvs ? kvs : NULL, &address);
+    boot_member_claim_address(identity, kvs && *kvs ? kvs : NULL, &address);
     const char *slash = strchr(address.sun_path + 1, '/');
     slash = slash ? strchr(slash + 1, '/') : NULL;
     snprintf(d->claim, sizeof(d->claim), "%s", slash ? slash + 1 : "");
@@ -415,7 +416,7 @@ int session_dir_each(struct session_dir *d, int fd,
         return -1;
     }
     while ((void)(errno = 0), (entry = readdir(dir)))
-        if (session_name_parse(d, entry->d_name, &name))
+        if (name_parse(d, entry->d_name, &name))
             fn(d, dirfd(dir), &name);
     int error = errno;
     closedir(dir);

@@ -73,7 +73,7 @@ void session_dir_tidy(struct session_dir *d);
 void session_dir_leave(struct session_dir *d);
 
 /* Is this member known not to live? Only ever true on its own node: the node was started
- * anew, or nobody has the member's claim (boot/claim.h). */
+ * anew, or nobody has the member's claim (boot/member_claim.h). */
 bool session_dir_is_dead(struct session_dir *d, uint32_t slot);
 /* live.* of a member becomes gone.*; the list is updated. 0, or -1 with errno: ENOENT there
  * is no such entry. */

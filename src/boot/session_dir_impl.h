@@ -48,8 +48,6 @@ struct name {
 };
 
 void session_name_print(char text[NAME_CAP], const struct name *name);
-/* False if it is none of ours: only what session_name_print() makes is. */
-bool session_name_parse(const struct session_dir *d, const char *text, struct name *name);
 /* The name of our own link or entry; of the live entry of a slot. */
 struct name session_own_name(const struct session_dir *d, enum kind kind);
 struct name session_live_name(const struct session_dir *d, uint32_t slot);

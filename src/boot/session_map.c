@@ -49,8 +49,12 @@ void session_map_set(struct session_map *map, uint32_t slot, uint64_t hash)
         if (!(node = calloc(1, sizeof(*node))))
             return;
         node->hash = hash;
-        node->number = map->numbers[--map->nnumbers];
         HASH_ADD(hh, map->nodes, hash, sizeof(node->hash), node);
+        if (!node->hh.tbl) {
+            free(node);
+            return;
+        }
+        node->number = map->numbers[--map->nnumbers];
     }
     node->users++;
     map->slot_node[slot] = node;

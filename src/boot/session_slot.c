@@ -316,8 +316,7 @@ int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnati
 unreadable:
     log_error("session directory %s cannot be read: %m", d->path);
 fail:
-    if (fd >= 0)
-        util_fd_close(fd);
+    util_fd_close(fd);
     return -1;
 }
 
@@ -337,7 +336,7 @@ static int write_all(int fd, const char *p, size_t len)
     return 0;
 }
 
-/* Whole, or not there. The name of the temporary is nobody else's: the claim is ours. */
+/* The entry is whole, or not there. The temporary's name is ours, as the claim is. */
 static int put_entry(struct session_dir *d, int fd)
 {
     struct name temporary = session_own_name(d, NEW), entry = session_own_name(d, LIVE);
@@ -420,9 +419,8 @@ int session_dir_commit(struct session_dir *d, const void *blob, size_t len)
     return 0;
 }
 
-/* What makes it our session and our slot is put back, if somebody has emptied the
- * directory.
- */
+/* Put back the names that make the session and our slot, if somebody has emptied the
+ * directory. */
 static int restore(struct session_dir *d, int fd)
 {
     char name[NAME_CAP], text[TARGET_CAP];

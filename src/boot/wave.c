@@ -91,7 +91,7 @@ struct boot_wave {
     uint64_t agreed; /* last wave that we answered quiet, and our own counter then */
     uint64_t agreed_activity;
     uint64_t judged;    /* number of the last verdict handled */
-    bool script;        /* somebody said BOOT_WAVE_SCRIPT in it */
+    uint32_t said;      /* WAVE_OR_BITS in it */
     uint64_t candidate; /* in it, and its name */
     uint64_t name;
 
@@ -106,6 +106,10 @@ static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
     if (!child && make && (child = calloc(1, sizeof(*child)))) {
         child->rank = rank;
         HASH_ADD(hh, wave->known, rank, sizeof(child->rank), child);
+        if (!child->hh.tbl) {
+            free(child);
+            return NULL;
+        }
     }
     return child;
 }
@@ -185,7 +189,7 @@ static void judge(struct boot_wave *wave, uint64_t number, const struct wave_sum
     if (wave->final || number <= wave->judged)
         return;
     wave->judged = number;
-    wave->script = state & BOOT_WAVE_SCRIPT;
+    wave->said = state & WAVE_OR_BITS;
     wave->candidate = sum->candidate;
     wave->name = sum->name;
     wave->wave = 0;
@@ -370,7 +374,12 @@ bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_
 
 bool boot_wave_script(const struct boot_wave *wave)
 {
-    return wave->script;
+    return wave->said & BOOT_WAVE_SCRIPT;
+}
+
+bool boot_wave_missing(const struct boot_wave *wave)
+{
+    return wave->said & BOOT_WAVE_MISSING;
 }
 
 void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)
@@ -395,7 +404,7 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
     if (from >= wave->tree.nranks || from == wave->tree.self)
         return;
     if (wave->final) { /* it missed the verdict, as its parent has left already */
-        sum = (struct wave_sum){.state = WAVE_AND_BITS};
+        sum = (struct wave_sum){.state = WAVE_AND_BITS | wave->said};
         if (kind == KIND_REPORT || kind == KIND_CONFIRM)
             send_to(wave, from, KIND_VERDICT, wave->judged, &sum);
         return;

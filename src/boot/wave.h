@@ -86,8 +86,9 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
 /* Of the last verdict: the lowest candidate and its name. False: nobody has one. */
 bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_t *name);
-/* Of the last verdict: did a rank say BOOT_WAVE_SCRIPT? */
+/* Of the last verdict: did a rank say BOOT_WAVE_SCRIPT, or BOOT_WAVE_MISSING? */
 bool boot_wave_script(const struct boot_wave *wave);
+bool boot_wave_missing(const struct boot_wave *wave);
 /* Nothing was heard for a while (seconds) though this rank is quiet: send the present state
  * once more (lost messages, changed parents, failed sends). */
 void boot_wave_kick(struct boot_wave *wave);

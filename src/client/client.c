@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/environ.h"
 #include "client/client_impl.h"
 #include "client/client_promoted.h"
@@ -155,8 +155,8 @@ static int setup_locked(char *const env[], void (*thread_enter)(void),
     }
     if (storage_setup(client) < 0)
         return -1;
-    client->claim_len =
-        boot_claim_address(&client->identity, client->config.kvs_namespace, &client->claim);
+    client->claim_len = boot_member_claim_address(
+        &client->identity, client->config.kvs_namespace, &client->claim);
     session_name(client);
     client->renames = store_renames_session(
         client->config.session_dir ? client->config.session_dir : client->session);
@@ -240,8 +240,8 @@ static int ask_consume(struct client *client, const char *upath, uint8_t flags,
         .flags = flags,
         .entry = {.upath = upath},
         /* Who is blocked: the member must know when nobody is left who could produce. */
-        .offset = (uint64_t)syscall(SYS_gettid),
-        .length = timeout_ms,
+        .thread = (int32_t)syscall(SYS_gettid),
+        .timeout_ms = timeout_ms,
     };
 
     a->client = client;
@@ -268,7 +268,7 @@ static int consume(struct client *client, const char *upath, uint8_t flags,
     int rc = ask_consume(client, upath, flags, timeout_ms, &a);
 
     if (rc == 0)
-        client_peer_count(client);
+        client_promoted_count(client);
     return rc;
 }
 
@@ -296,7 +296,7 @@ int client_produce(struct client *client, enum engine_role role, const char *upa
         .type = NET_MSG_GUEST_PRODUCE,
         .flags = (uint8_t)role,
         .entry = {.upath = upath},
-        .length = mark,
+        .mark = mark,
     };
 
     return request_status(client, &request, NULL);
@@ -309,8 +309,8 @@ int client_watch(struct client *client, enum engine_role role, const char *upath
         .type = NET_MSG_GUEST_WATCH,
         .flags = (uint8_t)role,
         .entry = {.upath = upath},
-        .offset = (uint64_t)(uint32_t)fd,
-        .length = mark,
+        .mark = mark,
+        .fd = fd,
     };
 
     return request_status(client, &request, NULL);
@@ -332,7 +332,7 @@ int client_writing(struct client *client, enum engine_role role, const char *upa
         .type = NET_MSG_GUEST_WRITING,
         .flags = (uint8_t)(what | (role == ENGINE_PRODUCER ? NET_WRITING_PRODUCER : 0)),
         .entry = {.upath = upath ? upath : ""},
-        .length = mark,
+        .mark = mark,
     };
 
     return request_status(client, &request, NULL);

@@ -22,9 +22,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "client/client.h"
-#include "client/client_apart.h"
+#include "client/client_borrow_fd.h"
 #include "client/client_impl.h"
 #include "util/clock.h"
 #include "util/loader.h"
@@ -251,13 +251,13 @@ static int member_connect(struct client *client, bool may_start)
         errno = ESHUTDOWN;
         return -1;
     }
-    fd = boot_claim_connect(&client->claim, client->claim_len);
+    fd = boot_member_claim_connect(&client->claim, client->claim_len);
     if (fd < 0 && errno == ECONNREFUSED && may_start && !client->identity.guest_only) {
         if (client_member_start(client) < 0)
             return -1;
-        fd = boot_claim_connect(&client->claim, client->claim_len);
+        fd = boot_member_claim_connect(&client->claim, client->claim_len);
     }
-    if (fd >= 0 && !boot_claim_peer_ok(fd)) {
+    if (fd >= 0 && !boot_member_claim_peer_ok(fd)) {
         close(fd);
         errno = EPERM;
         return -1;
@@ -389,7 +389,7 @@ int client_ask(struct client_asking *a)
 
     if (rc < 0 && a->full && !is_for_open(a->request)) {
         a->apart = true; /* no number is free here: by a thread that has some */
-        rc = client_apart(ask, a);
+        rc = client_borrow_fd(ask, a);
     }
     return rc;
 }

@@ -42,7 +42,7 @@ struct client_asking {
     void *arg;
     int *connection;    /* made before, and used up; NULL or -1: none. Not with `apart` */
     bool interruptible; /* by a handler without SA_RESTART: EINTR, not logged */
-    bool apart;         /* with a table of descriptors of its own, by client_apart() */
+    bool apart;         /* with a table of descriptors of its own, by client_borrow_fd() */
     bool full;          /* result: nothing was asked, since no descriptor number is free */
     struct client_patience *patience; /* for an open only; NULL: without end */
 };

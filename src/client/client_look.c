@@ -33,7 +33,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* What a join and a first look take at most (startup_validation.c), with this to spare. */
+/* Added to the time that a join and a first look take at most (startup_validation.c). */
 #define SPARE_SECONDS 25.0
 
 /* Of this process, for good: there is nobody to ask, or who was asked has no line in the
@@ -155,7 +155,7 @@ static int look(struct client *client, const char *upath, uint8_t flags,
             patience.loader ? ", since it waits for the library that is being loaded here"
                             : "");
     } else if (rc < 0 ? patience.refused || is_final(client)
-                      : reply.offset == NET_CONSUME_LOOKED) {
+                      : (reply.flags & NET_DONE_LOOKED) != 0) {
         __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
     }
     errno = saved;

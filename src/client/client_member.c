@@ -7,7 +7,7 @@
  * program: it raises `leaving`, which the starting thread looks at before the member runs,
  * and waits for NONE.
  *
- * A member whose UCX has ended itself (engine/core/wreck.c) is followed by another one on
+ * A member whose UCX has ended itself (engine/core/aborted.c) is followed by another one on
  * the same thread, with the same claim: for all others this rank was in exec. Its libraries
  * are a new copy, in a name space of its own, and share nothing with those of the dead one:
  * neither UCX and PMIx nor their libc. The old copy stays, with its memory, the threads of
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "client/client.h"
 #include "boot/libs.h"
 #include "client/client_impl.h"
@@ -191,7 +191,7 @@ error:
             "rank %u cannot join anew: files below its managed directory are no longer "
             "shared by its processes, and what they ask for fails",
             client->identity.rank);
-    boot_claim_shut(params->claim_fd); /* else the member does so, in its table */
+    boot_member_claim_shut(params->claim_fd); /* else the member does so, in its table */
     return -1;
 }
 
@@ -239,7 +239,7 @@ int client_member_run(struct client *client, int claim_fd)
     pthread_mutex_unlock(&lock);
 
     if (is_elsewhere(client) || !enough_descriptors() || !bears_threads(client))
-        boot_claim_shut(claim_fd);
+        boot_member_claim_shut(claim_fd);
     else
         rc = run_one(client, &params);
     while (rc == MEMBER_WRECKED) {
@@ -306,7 +306,7 @@ int client_member_start(struct client *client)
     }
     if (is_elsewhere(client))
         return -1;
-    if ((fd = boot_claim_bind(&client->claim, client->claim_len)) < 0)
+    if ((fd = boot_member_claim_bind(&client->claim, client->claim_len)) < 0)
         return errno == EADDRINUSE ? 0 : -1;
     if (!(start = malloc(sizeof(*start))))
         goto error;
@@ -333,8 +333,8 @@ error:
     return -1;
 }
 
-/* Whoever ends or execs in a constructor of a library has the dynamic loader's lock. A
- * member whose thread waits for it has shared nothing yet, and cannot leave. */
+/* An exit or exec in a constructor of a library has the dynamic loader's lock. A member
+ * whose thread waits for that has shared nothing yet, and cannot leave. */
 void client_member_leave(enum member_leave how, bool image_ends)
 {
     bool constructs = util_loader_held();
@@ -415,5 +415,5 @@ void client_fork_child(void)
                              execs */
     own_claim = -1;
     client_lock_reset();
-    client_peer_fork_child();
+    client_promoted_fork_child();
 }

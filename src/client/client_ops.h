@@ -54,7 +54,7 @@ struct engine_closing {
 /* A name that is about to be given or taken away, from renaming() to renaming_over(); the
  * caller's. */
 struct engine_renaming {
-    uint32_t place[2]; /* by side; 0: none */
+    uint32_t place[2]; /* by role; 0: none */
     int connection;    /* -1: none */
 };
 #define ENGINE_RENAMING_NONE \
@@ -65,9 +65,9 @@ struct engine_renaming {
 enum engine_leave {
     ENGINE_LEAVE_EXIT,   /* linger as DYAD_LINGER says, then leave */
     ENGINE_LEAVE_FAILED, /* the program has failed: leave at once */
-    ENGINE_LEAVE_GUEST, /* a guest exits or execs: one that was promoted ends as a peer, one
-                         * that took a dead member's place leaves */
-    ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
+    ENGINE_LEAVE_GUEST,  /* a guest exits or execs: one that was promoted is so no more, one
+                          * that took a dead member's place leaves */
+    ENGINE_LEAVE_EXEC,   /* leave at once: the image is about to be replaced */
 };
 
 /* What a consume() is for. */

@@ -1,12 +1,12 @@
 /*
- * client_promoted.c - from guest to peer
+ * client_promoted.c - from guest to promoted guest
  *
  * A short-lived process must pay nothing for this: one atomic add per file that it had to
  * ask for. `lock` guards the state machine NONE -> STARTING -> RUNNING -> NONE, `changed`
  * is signalled at each step. The thread begins with the program's descriptor table; who
- * closes a file meanwhile waits (client_peer_table_wait), as with a member that starts.
+ * closes a file meanwhile waits (client_promoted_table_wait), as with a member that starts.
  *
- * A fork ends a peer (fork_comes): the process is a guest from then on.
+ * A fork ends a promoted guest (fork_comes): the process is a guest from then on.
  */
 #include "client/client_promoted.h"
 
@@ -36,7 +36,7 @@ static enum { NONE, STARTING, RUNNING } state;
 static bool leaving, table_private, hopeless;
 static pthread_once_t watching = PTHREAD_ONCE_INIT; /* for forks: once in all */
 static bool forked; /* from a process that may have had UCX */
-static struct peer *running;
+static struct promoted_guest *running;
 static const struct member_ops *ops;
 
 static void table_is_ready(void)
@@ -47,7 +47,7 @@ static void table_is_ready(void)
     pthread_mutex_unlock(&lock);
 }
 
-bool client_peer_table_wait(void)
+bool client_promoted_table_wait(void)
 {
     bool here;
 
@@ -87,7 +87,7 @@ static int run(struct client *client)
         .thread_enter = client->thread_enter,
         .table_ready = table_is_ready,
     };
-    struct peer *peer;
+    struct promoted_guest *promoted;
     int rc;
 
     if (client->run_loader)
@@ -96,17 +96,17 @@ static int run(struct client *client)
         load();
     if (!ops)
         return -1;
-    if (!(peer = ops->peer_create(&params)))
+    if (!(promoted = ops->promoted_create(&params)))
         return -1;
     pthread_mutex_lock(&lock);
-    running = peer;
+    running = promoted;
     state = RUNNING;
     if (leaving)
-        ops->peer_leave(peer, true);
+        ops->promoted_leave(promoted, true);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 
-    rc = ops->peer_run(peer);
+    rc = ops->promoted_run(promoted);
 
     pthread_mutex_lock(&lock);
     running = NULL;
@@ -114,7 +114,7 @@ static int run(struct client *client)
     pthread_mutex_unlock(&lock);
     /* With the image: UCX may still read what it was given. */
     if (!ended)
-        ops->peer_destroy(peer);
+        ops->promoted_destroy(promoted);
     return rc;
 }
 
@@ -137,7 +137,7 @@ static void *thread_main(void *arg)
 }
 
 /* A program's thread forks: be a guest before, so that no lock of UCX's or of its libc's is
- * held in the child, whose exit runs the destructors of all libraries. While the peer is
+ * held in the child, whose exit runs the destructors of all libraries. While the thread is
  * only starting there is nothing of the kind: its libraries are loaded while nobody forks.
  */
 static void fork_comes(void)
@@ -146,7 +146,7 @@ static void fork_comes(void)
     bool up = state == RUNNING;
     pthread_mutex_unlock(&lock);
     if (up)
-        client_peer_leave();
+        client_promoted_leave();
 }
 
 static void watch_forks(void)
@@ -186,7 +186,7 @@ static void start(struct client *client)
     pthread_mutex_unlock(&lock);
 }
 
-void client_peer_count(struct client *client)
+void client_promoted_count(struct client *client)
 {
     uint64_t promote = (uint64_t)client->config.promote, n;
     unsigned long long first = 0, now;
@@ -204,7 +204,7 @@ void client_peer_count(struct client *client)
     errno = saved;
 }
 
-void client_peer_leave(void)
+void client_promoted_leave(void)
 {
     uint64_t end = util_clock_now() + LEAVE_BOUND;
     struct timespec until;
@@ -213,7 +213,7 @@ void client_peer_leave(void)
     bool was = state != NONE;
     leaving = true;
     if (running)
-        ops->peer_leave(running, true);
+        ops->promoted_leave(running, true);
     while (state != NONE && util_clock_now() < end) {
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += (long)NUDGE_NS;
@@ -222,10 +222,11 @@ void client_peer_leave(void)
             until.tv_sec++;
         }
         if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT && running)
-            ops->peer_nudge(running);
+            ops->promoted_nudge(running);
     }
     /* If exec fails, or it was for a fork, the process stays a guest: UCX was left as it
-     * is, with a thread in a table of descriptors that another peer would not have. */
+     * is, with a thread in a table of descriptors that another promoted guest would not
+     * have. */
     hopeless = hopeless || was;
     leaving = false;
     pthread_mutex_unlock(&lock);
@@ -233,7 +234,7 @@ void client_peer_leave(void)
     atomic_store(&since, 0);
 }
 
-void client_peer_fork_child(void)
+void client_promoted_fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&changed, NULL);

@@ -48,7 +48,7 @@ static int op_member_run(int claim_fd)
 static void op_leave(enum engine_leave how)
 {
     if (how == ENGINE_LEAVE_GUEST) {
-        client_peer_leave();
+        client_promoted_leave();
         /* It may have taken a dead member's place. It does not linger: its parent, of the
          * same rank, may wait for its end. */
         if (client_member_here())
@@ -150,8 +150,8 @@ static int op_lookup(enum engine_role role, const char *upath, struct stat *st)
         return -1;
     }
     memset(st, 0, sizeof(*st));
-    st->st_ino = reply.offset; /* as it will be once it is here */
-    st->st_dev = reply.length;
+    st->st_ino = reply.ino; /* as it will be once it is here */
+    st->st_dev = reply.dev;
     if (st->st_ino == 0) { /* of a directory or link nobody can tell: one of its own */
         struct stat dmd;
         st->st_ino = XXH3_64bits(upath, strlen(upath)) | 1;
@@ -240,10 +240,10 @@ static void op_renaming_over(struct engine_renaming *renaming)
 {
     struct client *client = client_get();
 
-    for (int side = 0; side < 2; side++) {
-        if (renaming->place[side])
-            store_renames_end(client->dmd[side].marks, renaming->place[side]);
-        renaming->place[side] = 0;
+    for (int role = 0; role < 2; role++) {
+        if (renaming->place[role])
+            store_renames_end(client->dmd[role].marks, renaming->place[role]);
+        renaming->place[role] = 0;
     }
     client_disconnect(renaming->connection);
     renaming->connection = -1;

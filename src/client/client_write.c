@@ -1,7 +1,7 @@
 /*
  * client_write.c - from write-open to publish
  *
- * A token is the mark of the description with the side in its top bit. What this process
+ * A token is the mark of the description with the role in its top bit. What this process
  * knows beside the mark (the name at the open) is kept in a table indexed by the
  * mark's slot: a slot belongs to one description, so threads that work on different
  * descriptions touch different records, and a fork copies the table as it is right. A
@@ -49,7 +49,7 @@ struct writing {
     bool waits;        /* as client_write_begin() was told */
 };
 
-/* 65,536 slots a side; pages are touched as slots are used. */
+/* 65,536 slots a role; pages are touched as slots are used. */
 static struct writing table[2][STORE_MARK_SLOTS];
 
 /* A slot comes to another thread by way of a process that ended its last use, which orders
@@ -121,7 +121,7 @@ static bool is_here(const struct client *client, const struct client_dmd *dmd,
     return here;
 }
 
-/* What will be changed in part, or added to, should be the newest. */
+/* A file that will be changed in part, or added to, should be the newest. */
 static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
                           int flags, bool waits)
 {
@@ -228,7 +228,7 @@ int client_write_opened(engine_token token, int fd, int flags)
     return 0;
 }
 
-/* What the kernel says is open as fd: an absolute path, or nothing. */
+/* The absolute path of fd as the kernel says it, or nothing. */
 static bool shown_name(int fd, char *path, size_t size)
 {
     char link[32];
@@ -435,7 +435,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
     int failed = 0;
     bool last = store_marks_closed(marks, mark, closing->probe, mapped), written = false;
 
-    if (!last && (client_member_here() || client_peer_table_wait())) {
+    if (!last && (client_member_here() || client_promoted_table_wait())) {
         client_member_table_wait();
         last = store_marks_closed(marks, mark, closing->probe, mapped);
     }

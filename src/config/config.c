@@ -175,7 +175,7 @@ static int apply(struct engine_config *config, const struct config_variable *var
     return -1;
 }
 
-/* What follows from several variables together. */
+/* Values that follow from other variables. */
 static void settle(struct engine_config *config)
 {
     if (config->sync_debug)

@@ -62,7 +62,7 @@ void config_text_add(struct config_text *text, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* A value as the user typed it, made safe for a terminal and not longer than a line. */
 void config_text_add_value(struct config_text *text, const char *value);
-/* What may be given for var. */
+/* The values that var takes. */
 void config_text_add_allowed(struct config_text *text, const struct config_variable *var);
 
 #endif

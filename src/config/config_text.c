@@ -51,8 +51,8 @@ static void text_add_bytes(struct config_text *text, double bytes)
         config_text_add(text, "%" PRId64, n);
 }
 
-/* What is not a whole number has one decimal: the table has no finer bounds. By hand, for
- * the locale. */
+/* One decimal at most: the table has no finer bounds. Not by printf, whose decimal point
+ * is the locale's. */
 static void text_add_seconds(struct config_text *text, double seconds)
 {
     int64_t tenths = (int64_t)(seconds * 10 + 0.5);

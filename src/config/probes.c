@@ -44,10 +44,10 @@ static const struct row {
  * thread may replace. Where two threads do it at once, one of them waits. */
 static uint64_t stem;
 
-/* What the process has published last, as a hash: one word, as above. */
+/* The hash of the upath that the process has published last: one word, as above. */
 static uint64_t made;
 
-/* What a process is, by which rows are told from each other. */
+/* The properties of a process that a row can ask for. */
 struct tool {
     char exe[NAME_MAX + 1];   /* the program's file name; "": it cannot be told */
     char start[NAME_MAX + 1]; /* its first arguments, each with a NUL */
@@ -263,7 +263,7 @@ static bool command_names(const struct command *command, const char *options,
     return false;
 }
 
-/* What starts ranks is of none of them, and its arguments are for others, too. */
+/* A launcher belongs to no rank, and its arguments are for others, too. */
 static bool is_launcher(const struct tool *tool)
 {
     static const char launchers[] =

@@ -11,8 +11,6 @@
  */
 #include "dht/index.h"
 
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 /* clang-format off */
 #define MODULES(X)                                                                      \
     /* what is known */   X(cache) X(tentative) X(unrecovered)                          \
-    /* ours */            X(writing) X(settle) X(own) X(review) X(copies) X(leave)      \
+    /* ours */            X(writing) X(writing_ask) X(own) X(republish) X(copies) X(leave) \
     /* who is lost */     X(lease) X(resync)                                            \
     /* asked by us */     X(publish) X(lookup)                                          \
     /* asked of us */     X(record) X(invalidation) X(writers) X(home) X(incoming)
@@ -123,8 +123,8 @@ void dht_node_tick(struct dht_node *node)
     node_run(node);
 }
 
-/* What is in the cache, and may not be older than a bound that others hold to, is not
- * touched: it goes by the clock. */
+/* The cache is not touched: its answers may not be older than a bound that others hold to,
+ * by the clock. */
 void dht_node_stood_still(struct dht_node *node, uint64_t ns)
 {
     node_timers_stood_still(node, ns);

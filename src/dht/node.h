@@ -69,6 +69,10 @@ struct dht_node_ops {
      * here must be published again to count. Not called while a publish of ours that may
      * still win over `newer` is under way: it then waits for that to end. */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
+    /* The same of what this rank has withdrawn itself, which no home tells it, before its
+     * completion: a copy of something older may have been on its way. Not called if another
+     * operation on that upath waits. NULL: invalidate() is not called, either. */
+    void (*withdrawn)(void *arg, const struct dyad_entry *gone, uint64_t token);
     /* May be NULL, all five: what the members of this node share (store/cache_table.h).
      * get: the answer to upath that another member keeps and that counts at `now`; never
      * one that a dead member kept. put: share this one; returns its number, or 0. drop:
@@ -187,6 +191,9 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
  * version. 0 or -1 ENOMEM, EINVAL (no version). */
 int dht_node_hold(struct dht_node *node, const char *upath,
                   const struct dyad_version *version);
+/* That rank had taken us for dead: it may keep no waiter of ours. It is asked again for all
+ * copies whose version it has not. */
+void dht_node_forgotten(struct dht_node *node, uint32_t rank);
 /* Its copy of entry->upath, if it is older than that, is no more, and no home knew of it
  * who would have said so. */
 void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry);
@@ -198,8 +205,8 @@ void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry);
 unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
                              bool *known);
 /* How often the rank was taken for dead here; a number that rises each time. */
-uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank);
-/* May this rank, as a home, have missed something? Is it known to be on the bigger side? */
+uint32_t dht_node_losses(const struct dht_node *node, uint32_t rank);
+/* May this rank, as a home, have missed something? Is it known to be on the majority? */
 bool dht_node_is_tentative(const struct dht_node *node);
 bool dht_node_is_majority(const struct dht_node *node);
 /* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
@@ -210,6 +217,9 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup);
  * (false). */
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
+/* Is it under way here to use something older no more? Also while that waits for a publish
+ * of this rank to end, before ops->invalidate() is called. */
+bool dht_node_is_told(const struct dht_node *node);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
 /* Before it: what is older is not used, but has its name yet; so this rank is to be told of
  * the next version as the holder of a copy is. */
@@ -227,7 +237,7 @@ bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
 /* With config.absent: it has never been live as far as this node knows. */
 bool dht_node_is_absent(const struct dht_node *node, uint32_t rank);
 
-/* What else is known of a rank that is not live. */
+/* Why a rank is not live. */
 enum dht_missing {
     DHT_GONE,         /* dead, or never there: what it does not say is nothing */
     DHT_MISSING,      /* it may be beyond a cut, and be back soon */
@@ -241,17 +251,16 @@ enum dht_missing {
  * which must say that all it has published is with us before we are believed
  * (node_tentative.c). */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
-/* Which side of a cut are we on, if some are missing? On any but the bigger one nothing is
+/* Which side of a cut are we on, if some are missing? On any but the majority nothing is
  * "not published" in our eyes (node_tentative.c). DHT_PARTITION_UNKNOWN: it is being found
- * out.
- */
+ * out. */
 enum dht_partition {
     DHT_PARTITION_MAJORITY,
     DHT_PARTITION_UNKNOWN,
     DHT_PARTITION_MINORITY
 };
 void dht_node_set_partition(struct dht_node *node, enum dht_partition side);
-/* It has been the bigger one for so long that who is DHT_MISSING_LONG, or will be, has not
+/* It has been the majority for so long that who is DHT_MISSING_LONG, or will be, has not
  * come with the others: what is missing of these is lost, not unknown. Until the side
  * changes. */
 void dht_node_partition_lasts(struct dht_node *node);
@@ -282,7 +291,7 @@ unsigned dht_node_homes(struct dht_node *node, const char *upath,
                         uint32_t homes[DHT_REPLICAS_MAX]);
 /* Is a publish or withdrawal of ours of this upath under way, or is an entry of ours not
  * yet at all its homes? */
-bool dht_node_is_unsettled(struct dht_node *node, const char *upath);
+bool dht_node_is_publishing(struct dht_node *node, const char *upath);
 /* Is anything published of which we are the owner? Looks through what we have withdrawn. */
 bool dht_node_owns(const struct dht_node *node);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and

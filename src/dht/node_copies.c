@@ -23,6 +23,10 @@
  * last change of membership or new copy; under the same id, so that it keeps one waiter for
  * us, and what it says late counts. The waiter of a copy that is gone is cancelled.
  *
+ * A home that waits for our version tells us of a newer one as it tells a holder
+ * (node_invalidate.c), so it knows us for a lease, unless it may have missed what is newer:
+ * then it is asked again.
+ *
  * What is told twice does no harm: the second time there is nothing older here.
  *
  * If there is no memory for a note the copy is as if that home had never known of it: that
@@ -364,7 +368,8 @@ static bool copies_reply(struct dht_node *node, const struct net_msg *msg)
         (entry->upath != NULL && strcmp(entry->upath, copy->upath) != 0))
         return true;
     if (msg->type == NET_MSG_LOOKUP_REPLY && msg->status == EAGAIN) {
-        note_set_state(node, note, NOTE_WAITS);
+        note_set_state(node, note,
+                       (msg->flags & NET_LOOKUP_UNSURE) != 0 ? NOTE_AGAIN : NOTE_WAITS);
     } else if (msg->type == NET_MSG_ERROR || (msg->flags & NET_LOOKUP_UNNOTED) != 0 ||
                entry->upath == NULL || entry->state == DYAD_ENTRY_NONE) {
         note_set_state(node, note, NOTE_AGAIN);
@@ -377,7 +382,7 @@ static bool copies_reply(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-/* Who is asked has died: should it come back, it knows nothing of that. */
+/* A dead rank that comes back does not know that it was asked. */
 static void notes_drop_dead(struct dht_node *node)
 {
     struct note *note, *tmp;
@@ -434,7 +439,9 @@ unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *ho
         bool here = false, sure = false;
         for (unsigned i = 0; i < n; i++) {
             home[homes[i]] = true;
-            here = here || copy_is_known_to(node, copy, homes[i]);
+            const struct note *note = note_find(copy, homes[i]);
+            here = here || copy_is_known_to(node, copy, homes[i]) ||
+                   (note != NULL && note->state == NOTE_WAITS);
             sure = sure ||
                    !(homes[i] == node->config.self ? tentative_is(node) : unsure[homes[i]]);
         }
@@ -461,6 +468,19 @@ int dht_node_hold(struct dht_node *node, const char *upath,
     copies_review(node);
     node_rearm(node);
     return 0;
+}
+
+void dht_node_forgotten(struct dht_node *node, uint32_t rank)
+{
+    struct note *note, *tmp;
+
+    HASH_ITER(hh, node->copies->notes, note, tmp)
+    {
+        if (note->rank == rank && note->state == NOTE_WAITS)
+            note_set_state(node, note, NOTE_AGAIN);
+    }
+    copies_review(node);
+    node_rearm(node);
 }
 
 void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry)

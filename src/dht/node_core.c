@@ -239,7 +239,7 @@ bool node_rank_gone(const struct dht_node *node, uint32_t rank)
     return !dht_node_is_live(node, rank) && !node_rank_missing(node, rank);
 }
 
-uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
+uint32_t dht_node_losses(const struct dht_node *node, uint32_t rank)
 {
     return node->death != NULL && rank < node->config.nranks ? node->death[rank] >> 1 : 0;
 }

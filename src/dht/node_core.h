@@ -18,8 +18,6 @@
 #ifndef DYAD_DHT_NODE_CORE_H
 #define DYAD_DHT_NODE_CORE_H
 
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 #include <utlist.h>
 
@@ -84,6 +82,7 @@ struct dht_node {
     const struct dht_node_ops *ops;
     void *arg;
     const struct node_module *const *modules; /* NULL ends them */
+    struct node_table *table;                 /* node_module.c */
     struct dht_ring ring;
     struct dht_shard *shard;
     struct dht_node_stats stats;
@@ -104,7 +103,7 @@ struct dht_node {
     bool running; /* in node_run() */
 
     struct owns *owns; /* node_own.h: what is ours, and is published or withdrawn */
-    struct dht_lookup *lookups; /* node_lookup_ask.h: all but those that are done */
+    struct dht_lookup *lookups; /* node_lookup_homes.h: all but those that are done */
     struct dht_lookup *lookups_by_id;
 
     /* Of one module each, which alone knows what is in it. */
@@ -120,7 +119,7 @@ struct dht_node {
     struct unrecovered *unrecovered;
     struct writings *writings;
     struct written *written;  /* by upath */
-    struct timer sweep_timer; /* node_home.c */
+    struct timer sweep_timer; /* node_home_answers.c */
     uint64_t *lost_at;        /* node_lease.c; [rank]; NULL: none yet */
 };
 

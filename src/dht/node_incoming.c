@@ -5,13 +5,19 @@
  * One that comes while a publish of ours is under way: if it names a version below ours we
  * are ahead and say so; if above, ours may yet be raised over it, so the answer waits until
  * ours has ended or has been raised. Waiting is thus always for lower versions, never in a
- * circle.
+ * circle. What we only pass on for another is not ours, and nothing waits for that.
+ *
+ * Of what this rank withdraws itself no home tells it, nor need it: its program has removed
+ * what was here. But a copy of what was published until then may have been on its way, and
+ * get the name after that. So the engine is told when the homes know, as by an INVALIDATE,
+ * and the withdrawal ends when that is gone: later nobody would ever tell this rank, for
+ * which the homes count no copy any more.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "dht/node_copies.h"
-#include "dht/node_home.h"
+#include "dht/node_home_answers.h"
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
@@ -32,11 +38,13 @@ struct incoming {
     bool left;   /* NET_INVALIDATE_NODE: in place of `holder` */
     bool unseen; /* what that one has is not in our sight */
     uint32_t holder;
+    struct publish *withdrawn; /* ours, which ends then; or NULL */
     char upath[];
 };
 
 struct incomings {
     struct incoming *by_token; /* at the engine */
+    unsigned count;            /* of all: there, deferred, or soon there */
     uint64_t last_token;
 };
 
@@ -48,9 +56,22 @@ static void incoming_reply(struct dht_node *node, const struct incoming *in)
                           .status = in->unseen ? ENOENT : 0,
                           .id = in->id,
                           .entry = in->newer,
-                          .length = in->holder};
+                          .rank = in->holder};
     if (in->rank != DYAD_RANK_NONE)
         node_send(node, in->rank, &msg); /* if it fails the home's deadline passes */
+}
+
+static void incoming_free(struct dht_node *node, struct incoming *in)
+{
+    if (in->withdrawn != NULL)
+        publish_end(node, in->withdrawn);
+    node->incomings->count--;
+    free(in);
+}
+
+bool dht_node_is_told(const struct dht_node *node)
+{
+    return node->incomings->count > 0;
 }
 
 static void incoming_deliver(struct dht_node *node, struct ready *ready)
@@ -60,17 +81,19 @@ static void incoming_deliver(struct dht_node *node, struct ready *ready)
     in->token = ++node->incomings->last_token;
     HASH_ADD(hh, node->incomings->by_token, token, sizeof(in->token), in);
     if (in->hh.tbl == NULL) {
-        free(in);
+        incoming_free(node, in);
         return;
     }
     in->busy = true;
-    if (in->left && node->ops->invalidate_node != NULL)
+    if (in->withdrawn != NULL)
+        node->ops->withdrawn(node->arg, &in->newer, in->token);
+    else if (in->left && node->ops->invalidate_node != NULL)
         node->ops->invalidate_node(node->arg, &in->newer, in->holder, in->token);
     else
         node->ops->invalidate(node->arg, &in->newer, in->token);
     in->busy = false;
     if (in->gone)
-        free(in);
+        incoming_free(node, in);
 }
 
 void dht_node_unseen(struct dht_node *node, uint64_t token)
@@ -102,7 +125,7 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token)
     incoming_reply(node, in);
     in->gone = true;
     if (!in->busy)
-        free(in);
+        incoming_free(node, in);
     node_rearm(node);
 }
 
@@ -136,22 +159,26 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     dht_key_init(&key, in->upath, 0);
     own = own_find(node, in->upath, (uint32_t)key.full);
     if (own != NULL) {
+        const struct publish *op = own->queue;
+        bool relay = op != NULL && op->relay;
         const struct dyad_version *ours =
-            own->queue != NULL ? &own->queue->entry.version : &own->entry.version;
+            op != NULL && !relay ? &op->entry.version : &own->entry.version;
         if (own->highest < in->newer.version.counter &&
             in->newer.version.counter <= DHT_COUNTER_MAX)
             own->highest = in->newer.version.counter;
         if (dyad_version_cmp(&in->newer.version, ours) <= 0) {
             incoming_reply(node, in);
-            free(in);
+            incoming_free(node, in);
             return;
         }
-        if (own->queue != NULL) {
+        if (op != NULL && (!relay || op->next != NULL)) {
             LL_APPEND(own->deferred, in);
             return;
         }
-        own->entry.state = DYAD_ENTRY_NONE;
-        publish_go_on(node, own);
+        if (op == NULL) {
+            own->entry.state = DYAD_ENTRY_NONE;
+            publish_go_on(node, own);
+        }
         /* Its publisher may have died before it had told all homes. */
         if (node->epoch > 0)
             publish_relay(node, &in->newer);
@@ -159,7 +186,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     node_ready_push(node, &in->ready, incoming_deliver);
 }
 
-/* What was put off: some may be below our version now; the others are put off again. */
+/* Of the deferred ones some may be below our version now; the others wait on. */
 static void incoming_undefer(struct dht_node *node, struct incoming *list)
 {
     struct incoming *in, *tmp;
@@ -171,38 +198,57 @@ static void incoming_undefer(struct dht_node *node, struct incoming *list)
     }
 }
 
+/* NULL: ENOMEM. */
+static struct incoming *incoming_new(struct dht_node *node, const struct dyad_entry *newer)
+{
+    size_t len = strlen(newer->upath);
+    struct incoming *in = calloc(1, sizeof(*in) + len + 1);
+
+    if (in == NULL)
+        return NULL;
+    node->incomings->count++;
+    in->rank = DYAD_RANK_NONE;
+    in->newer = *newer;
+    in->newer.upath = memcpy(in->upath, newer->upath, len + 1);
+    return in;
+}
+
 static bool incoming_invalidate(struct dht_node *node, const struct net_msg *msg)
 {
     bool left = (msg->flags & NET_INVALIDATE_NODE) != 0;
-    size_t len = strlen(msg->entry.upath);
     struct incoming *in;
 
-    if (left && msg->length >= node->config.nranks)
+    if (left && msg->rank >= node->config.nranks)
         return true; /* there is no such rank */
-    in = calloc(1, sizeof(*in) + len + 1);
+    in = incoming_new(node, &msg->entry);
     if (in == NULL)
         return true; /* silent: dropped by the home after its bound */
     in->rank = msg->source;
     in->id = msg->id;
     in->left = left;
-    in->holder = left ? (uint32_t)msg->length : 0;
-    in->newer = msg->entry;
-    in->newer.upath = memcpy(in->upath, msg->entry.upath, len + 1);
+    in->holder = left ? msg->rank : 0;
     incoming_route(node, in);
     return true;
 }
 
 static void incoming_missed(struct dht_node *node, const struct dyad_entry *newer)
 {
-    size_t len = strlen(newer->upath);
-    struct incoming *in = calloc(1, sizeof(*in) + len + 1);
+    struct incoming *in = incoming_new(node, newer);
 
-    if (in == NULL)
+    if (in != NULL)
+        incoming_route(node, in);
+}
+
+static void incoming_withdrawn(struct dht_node *node, struct publish *op)
+{
+    struct incoming *in = incoming_new(node, &op->entry);
+
+    if (in == NULL) {
+        publish_end(node, op);
         return;
-    in->rank = DYAD_RANK_NONE;
-    in->newer = *newer;
-    in->newer.upath = memcpy(in->upath, newer->upath, len + 1);
-    incoming_route(node, in);
+    }
+    in->withdrawn = op;
+    node_ready_push(node, &in->ready, incoming_deliver);
 }
 
 static int incoming_create(struct dht_node *node)
@@ -216,15 +262,24 @@ static int incoming_create(struct dht_node *node)
 
 static void incoming_destroy(struct dht_node *node)
 {
+    struct ready *ready, *tmpready;
     struct incoming *in, *intmp;
     struct own *own, *tmp;
 
     if (node->incomings == NULL)
         return;
-    node_ready_free(node, incoming_deliver);
+    DL_FOREACH_SAFE(node->ready, ready, tmpready)
+    {
+        if (ready->fn == incoming_deliver) {
+            node_ready_remove(node, ready);
+            free(((struct incoming *)ready)->withdrawn);
+            free(ready);
+        }
+    }
     HASH_ITER(hh, node->incomings->by_token, in, intmp)
     {
         HASH_DEL(node->incomings->by_token, in);
+        free(in->withdrawn);
         free(in);
     }
     HASH_ITER(hh, node->owns->by_upath, own, tmp)
@@ -248,4 +303,5 @@ const struct node_module node_incoming_module = {
     .destroy = incoming_destroy,
     .publish_over = incoming_undefer,
     .missed = incoming_missed,
+    .withdrawn = incoming_withdrawn,
 };

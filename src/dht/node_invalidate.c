@@ -141,7 +141,7 @@ bool invalidation_join(struct dht_record *record, const struct dyad_version *ver
     return false;
 }
 
-static struct stale_holder *invalidation_find(struct invalidation *inv, uint64_t rank)
+static struct stale_holder *invalidation_find(struct invalidation *inv, uint32_t rank)
 {
     for (unsigned i = 0; i < inv->nholders; i++)
         if (inv->holders[i].rank == rank)
@@ -192,7 +192,7 @@ static bool invalidation_instead(struct dht_node *node, struct invalidation *inv
                               .flags = NET_INVALIDATE_NODE,
                               .id = inv->id,
                               .entry = inv->record->entry,
-                              .length = holder->rank};
+                              .rank = holder->rank};
         holder->instead = r;
         holder->asked++;
         if (node_send(node, r, &msg) == 0) {
@@ -325,7 +325,7 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
 static void invalidation_instead_reply(struct dht_node *node, struct invalidation *inv,
                                        const struct net_msg *msg)
 {
-    struct stale_holder *holder = invalidation_find(inv, msg->length);
+    struct stale_holder *holder = invalidation_find(inv, msg->rank);
 
     if (holder == NULL) /* it has answered itself */
         return;
@@ -337,7 +337,7 @@ static void invalidation_instead_reply(struct dht_node *node, struct invalidatio
         invalidation_drop(inv, holder);
 }
 
-/* What is older keeps its name there: it has to go when the newer one does. */
+/* The older file keeps its name there: it has to go when the newer one does. */
 static void stays(struct dht_record *record, uint32_t rank)
 {
     if (record->entry.state == DYAD_ENTRY_PUBLISHED && record->entry.owner != rank &&

@@ -12,10 +12,10 @@
  *   answered before that, and nothing was answered since.
  * - All homes, to the publisher (node_publish.c): those who stand in for them do not know
  *   of the holder. If it is beyond the same cut, then its homes have no answers for it as
- *   soon as they know that they are on the smaller side; on our side, it has none of
- *   theirs. So such a publish does not end before config.lease after the loss of its homes.
- *   (One of them that answers is enough: each knows of every holder.)
- * Who is known to be gone has no lease, and grants none.
+ *   soon as they know that they are on the minority; on our side, it has none of theirs. So
+ * such a publish does not end before config.lease after the loss of its homes. (One of them
+ * that answers is enough: each knows of every holder.) Who is known to be gone has no
+ * lease, and grants none.
  *
  * What the holder asks for itself: which ranks are homes of its copies, and whether each
  * copy is known to one of them (node_copies.c). And a home tells it how often it was given

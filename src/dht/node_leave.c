@@ -1,6 +1,6 @@
 /*
  * dht/node_leave.c - records that go to other homes: of a rank that leaves in order, of
- * what a newcomer waits for, of what the dead have left
+ * what a newcomer waits for, of what the dead have left, of what we stand in for
  *
  * A home that dies takes its shard with it: the owners publish again what it had, and for
  * so long the other homes answer. With one replica there is none, and entries whose owner
@@ -30,7 +30,13 @@
  * the sweep, a second later, since as a rule another rank of its node has taken it over by
  * then, and sees to it. What no rank has taken over by then is of a node where nobody
  * lives, or what the journal of the dead one does not know, for it could not be written;
- * any rank of its node serves that all the same (engine/fetch/serve_other.c).
+ * any rank of its node serves that all the same (engine/fetch/serve_absent_owner.c).
+ *
+ * Who is given a version while anybody is missing or to be heard, and is no home of it as
+ * far as it knows, stands in for one that the publisher has lost and that is there: it
+ * passes it on. Else that home, with which we have no resync, would say that there is
+ * nothing if the publisher is stopped before it finds it. (When all are there this would be
+ * a death that we have not heard of yet.)
  *
  * What is not passed on: waiters (they register anew when they learn that we are gone) and
  * holders of copies. A home that does not know a holder does not tell it of newer versions;
@@ -46,13 +52,15 @@
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
+#include "dht/node_tentative.h"
 #include "dht/node_writing.h"
 
 struct leave {
     struct relay {
         char *names; /* upaths of the shard, each with its NUL */
         size_t len, size, at;
-    } relay; /* what goes to other homes */
+        uint64_t before; /* of what is no more in `names` */
+    } relay;             /* what goes to other homes */
     struct timer orphan_timer;
     uint32_t removed_since, published_since; /* epochs whose orphans have been passed on */
     bool *reborn; /* NULL: none; [rank]: it is another process than the one it was */
@@ -67,7 +75,7 @@ struct choice {
     uint32_t since;              /* deaths until then have been seen to */
 };
 
-/* Who would publish it again is not there, or does not know of it. */
+/* The rank that would publish it again is not there, or does not know of it. */
 static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entry)
 {
     if (entry->state == DYAD_ENTRY_PUBLISHED)
@@ -159,8 +167,10 @@ static int pass_start(struct dht_node *node, const struct choice *choice)
 {
     struct relay *relay = &node->leave->relay;
 
-    if (relay->at == relay->len)
+    if (relay->at == relay->len) {
+        relay->before += relay->len;
         relay->at = relay->len = 0;
+    }
     if (dht_shard_foreach(node->shard, pass_add, (void *)choice) == 0)
         return 0;
     errno = ENOMEM;
@@ -221,6 +231,16 @@ bool leave_has_more(const struct dht_node *node)
     return node->leave->relay.at < node->leave->relay.len;
 }
 
+uint64_t leave_mark(const struct dht_node *node)
+{
+    return node->leave->relay.before + node->leave->relay.len;
+}
+
+bool leave_passed(const struct dht_node *node, uint64_t mark)
+{
+    return node->leave->relay.before + node->leave->relay.at >= mark;
+}
+
 static bool leave_has_step(const struct dht_node *node)
 {
     return leave_has_more(node) && node->owns->nrepair < DHT_REPAIR_WINDOW;
@@ -237,10 +257,13 @@ static void leave_step(struct dht_node *node)
     }
 }
 
-void leave_note(struct dht_node *node, const struct dyad_entry *entry)
+void leave_note(struct dht_node *node, const struct dht_record *record, uint32_t source)
 {
-    if (node->leaving)
-        publish_relay(node, entry);
+    bool stands_in = source != node->config.self && !tentative_all_synced(node) &&
+                     !is_home(node, record, node->config.self);
+
+    if (node->leaving || stands_in)
+        publish_relay(node, &record->entry);
 }
 
 bool leave_refuses(struct dht_node *node, const struct net_msg *msg)

@@ -5,7 +5,7 @@
 #ifndef DYAD_DHT_NODE_LOOKUP_CACHE_H
 #define DYAD_DHT_NODE_LOOKUP_CACHE_H
 
-#include "dht/node_lookup_ask.h"
+#include "dht/node_lookup_homes.h"
 
 /* Is there an answer, here or with another member of this node, that counts for the lookup?
  * It has its status and `best` then. */

@@ -4,6 +4,8 @@
  */
 #include "dht/node_module.h"
 
+#include <stdlib.h>
+
 #include "dht/node_core.h"
 
 #define FOREACH(node, m) \
@@ -16,8 +18,57 @@
             (*m)->event(__VA_ARGS__); \
     }
 
+/* What every message and every turn of the loop needs, so that they walk over no modules.
+ */
+struct node_table {
+    const struct node_module **steps;    /* that have any; NULL ends them */
+    uint8_t first[NET_MSG_TYPE_END + 1]; /* of `messages`, up to the next type's */
+    const struct node_message *messages[];
+};
+
+#define FOREACH_MESSAGE(m, message) \
+    for (message = (m)->messages; message != NULL && message->type != 0; message++)
+
+static struct node_table *table_create(const struct dht_node *node)
+{
+    unsigned count[NET_MSG_TYPE_END] = {0}, n = 0, nsteps = 0;
+    const struct node_message *message;
+    struct node_table *table;
+
+    FOREACH(node, m)
+    {
+        FOREACH_MESSAGE(*m, message)
+        {
+            count[message->type]++;
+            n++;
+        }
+        nsteps += (*m)->step != NULL;
+    }
+    table = calloc(1, sizeof(*table) + (n + nsteps + 1) * sizeof(void *));
+    if (table == NULL)
+        return NULL;
+    for (int type = 0; type < NET_MSG_TYPE_END; type++)
+        table->first[type + 1] = (uint8_t)(table->first[type] + count[type]);
+    table->steps = (const struct node_module **)&table->messages[n];
+    nsteps = 0;
+    FOREACH(node, m)
+    {
+        FOREACH_MESSAGE(*m, message)
+        {
+            table->messages[table->first[message->type + 1] - count[message->type]--] =
+                message;
+        }
+        if ((*m)->step != NULL)
+            table->steps[nsteps++] = *m;
+    }
+    return table;
+}
+
 int node_modules_create(struct dht_node *node)
 {
+    node->table = table_create(node);
+    if (node->table == NULL)
+        return -1;
     FOREACH(node, m)
     {
         if ((*m)->create != NULL && (*m)->create(node) < 0)
@@ -36,40 +87,27 @@ void node_modules_destroy(struct dht_node *node)
     while (n-- > 0)
         if (node->modules[n]->destroy != NULL)
             node->modules[n]->destroy(node);
-}
-
-static const struct node_message *next_of_type(const struct node_message *message,
-                                               enum net_msg_type type)
-{
-    while (message != NULL && message->type != 0 && message->type != type)
-        message++;
-    return message != NULL && message->type != 0 ? message : NULL;
+    free(node->table);
 }
 
 bool node_modules_take(const struct dht_node *node, enum net_msg_type type)
 {
-    FOREACH(node, m)
-    {
-        if (next_of_type((*m)->messages, type) != NULL)
-            return true;
-    }
-    return false;
+    return (unsigned)type < NET_MSG_TYPE_END &&
+           node->table->first[type] < node->table->first[type + 1];
 }
 
 bool node_modules_receive(struct dht_node *node, const struct net_msg *msg)
 {
-    bool known = false;
+    const struct node_table *table = node->table;
 
-    FOREACH(node, m)
-    {
-        const struct node_message *message = next_of_type((*m)->messages, msg->type);
-        if (message == NULL)
-            continue;
-        known = true;
+    if (!node_modules_take(node, msg->type))
+        return false;
+    for (unsigned i = table->first[msg->type]; i < table->first[msg->type + 1]; i++) {
+        const struct node_message *message = table->messages[i];
         if ((!message->upath || msg->entry.upath != NULL) && message->fn(node, msg))
             break;
     }
-    return known;
+    return true;
 }
 
 void node_modules_rank_lost(struct dht_node *node, uint32_t rank)
@@ -105,17 +143,16 @@ void node_modules_sure_again(struct dht_node *node)
 
 bool node_modules_have_step(const struct dht_node *node)
 {
-    FOREACH(node, m)
-    {
-        if ((*m)->has_step != NULL && (*m)->has_step(node))
+    for (const struct node_module **m = node->table->steps; *m != NULL; m++)
+        if ((*m)->has_step(node))
             return true;
-    }
     return false;
 }
 
 void node_modules_step(struct dht_node *node)
 {
-    CALL(node, step, node);
+    for (const struct node_module **m = node->table->steps; *m != NULL; m++)
+        (*m)->step(node);
 }
 
 void node_modules_stood_still(struct dht_node *node, uint64_t ns)
@@ -141,4 +178,9 @@ void node_modules_publish_over(struct dht_node *node, struct incoming *deferred)
 void node_modules_missed(struct dht_node *node, const struct dyad_entry *newer)
 {
     CALL(node, missed, node, newer);
+}
+
+void node_modules_withdrawn(struct dht_node *node, struct publish *op)
+{
+    CALL(node, withdrawn, node, op);
 }

@@ -15,6 +15,7 @@
 #include "dht/node.h"
 
 struct incoming;
+struct publish;
 
 struct node_message {
     enum net_msg_type type; /* 0 ends a list */
@@ -38,7 +39,7 @@ struct node_module {
     void (*homes_changed)(struct dht_node *node, uint32_t rank, bool live);
     /* What is known of a rank that is not live is not what it was. */
     void (*missing_changed)(struct dht_node *node, uint32_t rank, enum dht_missing was);
-    /* Nobody is missing, nor owes us a SETTLED. */
+    /* Nobody is missing, nor owes us a RESYNCED. */
     void (*all_synced)(struct dht_node *node);
     /* Negative answers of ours are sure again. */
     void (*sure_again)(struct dht_node *node);
@@ -54,10 +55,15 @@ struct node_module {
      * version.
      */
     void (*review_begins)(struct dht_node *node);
+    /* To bring what is published to that home; DYAD_RANK_NONE: to any, for it was not the
+     * newest. The next review does. */
     void (*publish_failed)(struct dht_node *node, uint32_t rank, uint64_t id);
     void (*publish_over)(struct dht_node *node, struct incoming *deferred);
     /* There is a version that a home should have told us of, and did not. */
     void (*missed)(struct dht_node *node, const struct dyad_entry *newer);
+    /* A withdrawal of ours is over, and nothing of ours comes after it: its completion is
+     * due when nothing older is here. */
+    void (*withdrawn)(struct dht_node *node, struct publish *op);
 };
 
 int node_modules_create(struct dht_node *node);
@@ -80,5 +86,6 @@ void node_modules_review_begins(struct dht_node *node);
 void node_modules_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id);
 void node_modules_publish_over(struct dht_node *node, struct incoming *deferred);
 void node_modules_missed(struct dht_node *node, const struct dyad_entry *newer);
+void node_modules_withdrawn(struct dht_node *node, struct publish *op);
 
 #endif

@@ -20,20 +20,20 @@
 /* The rule. A "no" is sure
  *
  * 1. if it is a tombstone, which is news where a home has it and may be an old story where
- *    those are silent: no answer was tentative, we are on the bigger side, and one of the
+ *    those are silent: no answer was tentative, we are on the majority, and one of the
  *    homes as they are now has answered, or none of them is silent;
  *
  * 2. or if one has answered that would know: one of the homes as they would be if all who
  *    are missing or unrecovered lived (node_homes_all()), whose answer was not tentative
- * (it was cut off, or somebody who was cut off has not told it yet what it published
- *    meanwhile) and that has not come back with an empty shard; and we are on the bigger
- *    side, for whoever answers is on ours. With DHT_LOOKUP_SURE also each other of these
- *    homes has answered that is not known to be lost: one that is silent may be so because
- *    we are cut off with those that have answered.
+ *    (it was cut off, or somebody who was cut off has not told it yet what it published
+ *    meanwhile) and that has not come back with an empty shard; and we are on the
+ *    majority, for whoever answers is on our side. With DHT_LOOKUP_SURE also each other of
+ * these homes has answered that is not known to be lost: one that is silent may be so
+ * because we are cut off with those that have answered.
  *
  * Else it is tentative if one of these homes may yet answer for sure: it lives and is not
  * this rank, which has answered; or it is missing and may be back soon; or it is
- * unrecovered, or we are on the smaller side or tentative ourselves, and that may end soon.
+ * unrecovered, or we are on the minority or tentative ourselves, and that may end soon.
  * And else it is unknown. */
 enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
 {

@@ -4,7 +4,7 @@
 #ifndef DYAD_DHT_NODE_NEGATIVE_H
 #define DYAD_DHT_NODE_NEGATIVE_H
 
-#include "dht/node_lookup_ask.h"
+#include "dht/node_lookup_homes.h"
 
 enum negative {
     NEGATIVE_SURE,

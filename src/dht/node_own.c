@@ -81,27 +81,40 @@ bool own_is_in_place(struct dht_node *node, const struct own *own)
     return true;
 }
 
-bool own_all_in_place(const struct dht_node *node, uint64_t moment)
+bool own_published(const struct dht_node *node, uint64_t moment)
 {
     const struct publish *op;
 
-    if (node->owns->reviewing || node->owns->nrepair > 0)
-        return false;
     for (op = node->owns->publishes; op != NULL; op = op->hh.next)
         if (op->id <= moment)
             return false;
     return true;
 }
 
+bool own_all_in_place(const struct dht_node *node, uint64_t moment)
+{
+    return !node->owns->reviewing && node->owns->nrepair == 0 &&
+           own_published(node, moment);
+}
+
+uint64_t own_next_review(const struct dht_node *node)
+{
+    return node->owns->nreviews + 1;
+}
+
+bool own_reviewed(const struct dht_node *node, uint64_t number)
+{
+    return node->owns->nreviews - node->owns->reviewing >= number;
+}
+
 void own_review(struct dht_node *node, bool all)
 {
-    if (node->owns->by_upath == NULL)
-        return;
     node->owns->review_all |= all;
     if (node->owns->reviewing) {
         node->owns->review_again = true;
     } else {
         node->owns->reviewing = true;
+        node->owns->nreviews++;
         node->owns->review = node->owns->by_upath;
         node_modules_review_begins(node);
     }
@@ -115,7 +128,7 @@ bool dht_node_owns(const struct dht_node *node)
     return false;
 }
 
-bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
+bool dht_node_is_publishing(struct dht_node *node, const char *upath)
 {
     const struct own *own;
     struct dht_key key;

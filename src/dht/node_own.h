@@ -70,8 +70,9 @@ struct owns {
     unsigned nrepair;
     uint64_t
         counter_floor; /* of upaths that were forgotten: no version of ours is used twice */
-    struct own *review; /* next to be looked at: node_review.c */
+    struct own *review; /* next to be looked at: node_republish.c */
     bool reviewing, review_again, review_all;
+    uint64_t nreviews; /* that were begun; all of them are over, but for the last */
     struct timer review_timer, refresh_timer;
 };
 
@@ -84,10 +85,15 @@ void own_free(struct dht_node *node, struct own *own);
 bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank);
 /* So do all. */
 bool own_is_in_place(struct dht_node *node, const struct own *own);
-/* Nothing that was begun before that moment, and no repair, is under way. */
+/* Nothing that was begun before that moment is under way. */
+bool own_published(const struct dht_node *node, uint64_t moment);
+/* Nor is any repair. */
 bool own_all_in_place(const struct dht_node *node, uint64_t moment);
 bool own_under_way(struct dht_node *node, const char *upath);
 /* Look whether each is in place; `all`: publish each again in any case. */
 void own_review(struct dht_node *node, bool all);
+/* The number of the next review that begins, and whether that one is over. */
+uint64_t own_next_review(const struct dht_node *node);
+bool own_reviewed(const struct dht_node *node, uint64_t number);
 
 #endif

@@ -76,7 +76,7 @@ static void proxy_ask(struct dht_node *node, struct publish *op, struct proxied 
                               .flags = NET_INVALIDATE_NODE,
                               .id = op->id,
                               .entry = op->entry,
-                              .length = proxied->rank};
+                              .rank = proxied->rank};
         proxied->instead = r;
         proxied->asked++;
         if (node_send(node, r, &msg) == 0) {
@@ -227,8 +227,8 @@ bool proxy_reply(struct dht_node *node, struct publish *op, const struct net_msg
 {
     struct proxied *proxied;
 
-    if (msg->length >= node->config.nranks ||
-        (proxied = proxy_find(op, (uint32_t)msg->length)) == NULL || proxied->pending == 0)
+    if (msg->rank >= node->config.nranks || (proxied = proxy_find(op, msg->rank)) == NULL ||
+        proxied->pending == 0)
         return false;
     if (msg->status == 0)
         proxied->pending = 0;

@@ -17,8 +17,8 @@
  * above the earlier one, as far as the nodes' clocks agree.
  *
  * A home that is silent or dead is passed over: the homes are found again without it, and
- * who is new among them is asked. What comes to it later: node_review.c. What it has itself
- * that is older, others of its node see to: node_proxy.c.
+ * who is new among them is asked. What comes to it later: node_republish.c. What it has
+ * itself that is older, others of its node see to: node_proxy.c.
  *
  * An owner that is refused in a republication has been superseded while it was out of
  * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
@@ -54,6 +54,12 @@ static void publish_done(struct dht_node *node, struct ready *ready)
     free(op);
 }
 
+void publish_end(struct dht_node *node, struct publish *op)
+{
+    op->entry.upath = NULL; /* own may go before fn is called */
+    node_ready_push(node, &op->ready, publish_done);
+}
+
 static void undefer(struct dht_node *node, struct own *own)
 {
     struct incoming *deferred = own->deferred;
@@ -73,9 +79,8 @@ void publish_go_on(struct dht_node *node, struct own *own)
     }
     if (own->relay_again) {
         own->relay_again = false;
-        publish_relay_record(node, own->upath);
-        if (own->queue != NULL)
-            return;
+        if (publish_relay_record(node, own->upath))
+            return; /* this is called again at its end */
     }
     own->deferred = NULL;
     if (own->entry.state == DYAD_ENTRY_NONE) {
@@ -89,7 +94,7 @@ void publish_go_on(struct dht_node *node, struct own *own)
         node_modules_publish_over(node, deferred);
 }
 
-void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
+bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
 {
     struct publish *op;
     struct own *own;
@@ -98,8 +103,8 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     dht_key_init(&key, entry->upath, 0);
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
-        return;
-    own->relay_again = own->queue != NULL && node->leaving;
+        return false;
+    own->relay_again = own->queue != NULL;
     /* Nobody tells who has withdrawn a name of what is published there later. */
     if (own->queue == NULL && own->entry.state == DYAD_ENTRY_WITHDRAWN &&
         dyad_version_cmp(&own->entry.version, &entry->version) < 0) {
@@ -109,28 +114,26 @@ void publish_relay(struct dht_node *node, const struct dyad_entry *entry)
         own->nhomes = 0;
     }
     if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
-        return; /* what is ours comes after it */
+        return false; /* what is ours comes after it */
     op = publish_create(own, entry, node->config.depth);
-    if (op == NULL) {
-        if (!node->leaving) /* else we may have been called from there */
-            publish_go_on(node, own);
-        return;
-    }
+    if (op == NULL)
+        return false;
     op->repair = op->repair_all = op->relay = true;
     node->owns->nrepair++;
     LL_APPEND(own->queue, op);
     publish_start(node, op);
+    return true;
 }
 
-void publish_relay_record(struct dht_node *node, const char *upath)
+bool publish_relay_record(struct dht_node *node, const char *upath)
 {
     struct dht_record *record;
     struct dht_key key;
 
     dht_key_init(&key, upath, node->config.depth);
     record = dht_shard_find(node->shard, &key, upath);
-    if (record != NULL && record->entry.state != DYAD_ENTRY_NONE)
-        publish_relay(node, &record->entry);
+    return record != NULL && record->entry.state != DYAD_ENTRY_NONE &&
+           publish_relay(node, &record->entry);
 }
 
 static void superseded(void *arg, int status, const struct dyad_entry *entry)
@@ -169,8 +172,9 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     if (op->repair && own->entry.state != DYAD_ENTRY_NONE &&
         (op->relay || own->again ||
          dyad_version_cmp(&op->entry.version, &own->entry.version) != 0)) {
-        own->again = false;
-        own_review(node, false); /* another became ours meanwhile: dht_node_restore() */
+        own->again = false; /* another became ours meanwhile: dht_node_restore() */
+        node_modules_publish_failed(node, DYAD_RANK_NONE, op->id);
+        own_review(node, false);
     } else if (status == 0) {
         own->nhomes = 0;
         own->epoch = op->epoch;
@@ -184,9 +188,11 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     if (op->repair) {
         node->owns->nrepair--;
         free(op);
+    } else if (op->entry.state == DYAD_ENTRY_WITHDRAWN && own->queue == NULL &&
+               (status == 0 || status == EHOSTUNREACH) && node->ops->withdrawn != NULL) {
+        node_modules_withdrawn(node, op);
     } else {
-        op->entry.upath = NULL; /* own may go before fn is called */
-        node_ready_push(node, &op->ready, publish_done);
+        publish_end(node, op);
     }
     publish_go_on(node, own);
 }
@@ -326,7 +332,7 @@ static void publish_timeout(struct dht_node *node, struct timer *timer)
     publish_advance(node, op);
 }
 
-/* Who was asked before may answer yet. */
+/* The one that was asked before may answer yet. */
 static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
 {
     struct publish *op =

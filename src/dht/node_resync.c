@@ -2,10 +2,12 @@
  * dht/node_resync.c - after a link was broken: what was published meanwhile is brought, and
  * the other end is told when it has all
  *
- * Each end of a link that was broken and is whole again asks the other (SETTLE), and is
- * told (SETTLED) when a review of what the other owns, begun after it knew of us again, is
+ * Each end of a link that was broken and is whole again asks the other (RESYNC), and is
+ * told (RESYNCED) when a review of what the other owns, begun after it knew of us again, is
  * over and every entry of which we are a home has been acknowledged. Until then we answer
- * with NET_LOOKUP_UNSURE (node_tentative.c).
+ * with NET_LOOKUP_UNSURE (node_tentative.c). Reviews have numbers: many ask, one after the
+ * other, and each waits for the end of the review that begins next, whatever begins behind
+ * it.
  *
  * A rank that joins when others have published before (a new image, or one that comes into
  * a session) has an empty shard: there, too, everybody's word is missing until it is given
@@ -13,14 +15,14 @@
  * then, as whichever incarnation (OWED_LATER): others may have joined anew meanwhile as
  * well, and then what is on its disk is nowhere else.
  *
- * Nothing waits for a SETTLED without end. It is asked for again every retry interval; a
+ * Nothing waits for a RESYNCED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
  * to who has had its word before (what it had published is here); one that is missing again
- * owes it only if we are, or were, the smaller side. And a lookup asks for request_timeout
- * at most. No SETTLED is said as long as what an earlier incarnation had published is not
+ * owes it only if we are, or were, on the minority. And a lookup asks for request_timeout
+ * at most. No RESYNCED is said as long as what an earlier incarnation had published is not
  * known to be ours (dht_node_restored()).
  *
- * SETTLE has as its id the number of the death that the asker counted, so an answer from
+ * RESYNC has as its id the number of the death that the asker counted, so an answer from
  * before another loss is not taken for one from after it.
  */
 #include <stdlib.h>
@@ -34,8 +36,11 @@
 struct resync {
     struct resync *prev, *next;
     uint32_t rank;
-    uint64_t id, moment;
-    bool again; /* something of ours did not get there: after the next review */
+    uint64_t id;
+    uint64_t review; /* that is to end */
+    uint64_t relays; /* and what is to be passed on: leave_mark() */
+    uint64_t until;  /* 0: they have not; else what had begun then is to end (less 1) */
+    uint64_t moment; /* of the last review that has begun: our last message before it */
 };
 
 struct resyncs {
@@ -49,20 +54,20 @@ struct resyncs {
 static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
 {
     struct net_msg msg = {
-        .type = NET_MSG_SETTLE, .flags = flags, .id = dht_node_losses(node, rank)};
+        .type = NET_MSG_RESYNC, .flags = flags, .id = dht_node_losses(node, rank)};
 
     node_send(node, rank, &msg); /* if it fails: resync_timer() */
     if (!node->resyncs->timer.active)
         node_timer_start(node, &node->resyncs->timer, TIMER_RETRY);
 }
 
-/* Whose word is missing only here has missed nothing of ours. */
+/* A rank whose word is missing only here has missed nothing of ours. */
 static void ask_all(struct dht_node *node)
 {
     for (uint32_t r = 0; tentative_any_asked(node) && r < node->config.nranks; r++)
         if ((tentative_owed(node, r) & OWED_ASKED) != 0 && node_rank_live(node, r))
             resync_ask(node, r,
-                       (tentative_owed(node, r) & OWED_BACK) != 0 ? 0 : NET_SETTLE_TOO);
+                       (tentative_owed(node, r) & OWED_BACK) != 0 ? 0 : NET_RESYNC_TOO);
 }
 
 static void resync_timer(struct dht_node *node, struct timer *timer)
@@ -97,10 +102,19 @@ static void resync_drop(struct dht_node *node, uint32_t rank)
     free(s);
 }
 
+/* Not before the next review is over. */
+static void resync_again(struct dht_node *node, struct resync *s)
+{
+    s->review = own_next_review(node);
+    s->until = 0;
+}
+
 static void resync_begin(struct dht_node *node, struct resync *s)
 {
     s->moment = node->last_id;
+    resync_again(node, s);
     dht_node_pass_on(node, s->rank);
+    s->relays = leave_mark(node);
     own_review(node, false); /* what failed to get there before has its turn now */
     node_rearm(node);
 }
@@ -121,7 +135,7 @@ static void resync_rank_back(struct dht_node *node, uint32_t rank)
 
     if ((tentative_owed(node, rank) & OWED_LATER) != 0) {
         tentative_set_owed(node, rank, OWED_JOINED);
-        resync_ask(node, rank, NET_SETTLE_TOO);
+        resync_ask(node, rank, NET_RESYNC_TOO);
     }
     if (!tentative_not_missing(node, rank))
         return;
@@ -171,7 +185,7 @@ void dht_node_restored(struct dht_node *node)
     node_rearm(node);
 }
 
-/* --- SETTLE and its answer --- */
+/* --- RESYNC and its answer --- */
 
 static bool resync_request(struct dht_node *node, const struct net_msg *msg)
 {
@@ -180,10 +194,10 @@ static bool resync_request(struct dht_node *node, const struct net_msg *msg)
 
     /* It has taken us for dead. Mostly we know; if not, we may have missed something, too.
      */
-    if ((msg->flags & NET_SETTLE_TOO) == 0 && node_rank_live(node, rank) &&
+    if ((msg->flags & NET_RESYNC_TOO) == 0 && node_rank_live(node, rank) &&
         (tentative_owed(node, rank) & OWED_BACK) == 0 && s == NULL) {
         tentative_set_owed(node, rank, tentative_owed(node, rank) | OWED_BACK);
-        resync_ask(node, rank, NET_SETTLE_TOO);
+        resync_ask(node, rank, NET_RESYNC_TOO);
     }
     if (s == NULL) {
         s = calloc(1, sizeof(*s));
@@ -209,16 +223,19 @@ static bool resync_done(struct dht_node *node, const struct net_msg *msg)
 
 static void resync_publish_failed(struct dht_node *node, uint32_t rank, uint64_t id)
 {
-    struct resync *s = resync_find(node, rank);
+    struct resync *s;
 
-    if (s == NULL)
-        return;
-    s->again = true;
-    /* Begun before it was lost: nothing else need happen now that begins a review. What the
-     * review begins is later, so this comes to an end. */
-    if (id <= s->moment && node_rank_live(node, rank)) {
-        own_review(node, false);
-        node_rearm(node);
+    DL_FOREACH(node->resyncs->asked, s)
+    {
+        if (rank != s->rank && rank != DYAD_RANK_NONE)
+            continue;
+        resync_again(node, s);
+        /* Begun before it was lost: nothing else need happen now that begins a review. What
+         * the review begins is later, so this comes to an end. */
+        if (id <= s->moment && node_rank_live(node, s->rank)) {
+            own_review(node, false);
+            node_rearm(node);
+        }
     }
 }
 
@@ -228,9 +245,16 @@ static void resync_review_begins(struct dht_node *node)
 
     DL_FOREACH(node->resyncs->asked, s)
     {
-        s->again = false;
         s->moment = node->last_id;
     }
+}
+
+/* It has all. What begins after its review has ended is not waited for. */
+static bool resync_is_over(struct dht_node *node, struct resync *s)
+{
+    if (s->until == 0 && own_reviewed(node, s->review) && leave_passed(node, s->relays))
+        s->until = node->last_id + 1;
+    return s->until > 0 && own_published(node, s->until - 1);
 }
 
 static void resync_step(struct dht_node *node)
@@ -244,9 +268,9 @@ static void resync_step(struct dht_node *node)
     node->resyncs->tell_soon = false;
     DL_FOREACH_SAFE(node->resyncs->asked, s, tmp)
     {
-        struct net_msg msg = {.type = NET_MSG_SETTLED, .id = s->id};
-        if (node->resyncs->restoring || s->again || !node_rank_live(node, s->rank) ||
-            leave_has_more(node) || !own_all_in_place(node, s->moment))
+        struct net_msg msg = {.type = NET_MSG_RESYNCED, .id = s->id};
+        if (node->resyncs->restoring || !node_rank_live(node, s->rank) ||
+            !resync_is_over(node, s))
             continue;
         DL_DELETE(node->resyncs->asked, s);
         node_send(node, s->rank, &msg); /* if it fails it asks again */
@@ -283,8 +307,8 @@ static void resync_destroy(struct dht_node *node)
 }
 
 static const struct node_message messages[] = {
-    {NET_MSG_SETTLE, false, resync_request},
-    {NET_MSG_SETTLED, false, resync_done},
+    {NET_MSG_RESYNC, false, resync_request},
+    {NET_MSG_RESYNCED, false, resync_done},
     {0},
 };
 

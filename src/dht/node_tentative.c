@@ -3,19 +3,18 @@
  *
  * A home answers from its shard, and its shard has what publishers could bring. What a rank
  * published while it took us for dead is not there before it has published that again:
- * until it has said so (SETTLED: node_resync.c) we answer with NET_LOOKUP_UNSURE, and
+ * until it has said so (RESYNCED: node_resync.c) we answer with NET_LOOKUP_UNSURE, and
  * lookups do not believe the "no" (node_negative.c).
  *
  * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown" of
  * every name for as long as that lasts: a job that has lost a node for good must go on. The
- * bigger side goes on; who may be on the smaller one is tentative
- * (dht_node_set_partition(): the user knows of nodes). Such a rank has missed not only what
- * those publish that come back first: so whoever is missing while it is on the smaller side
- * owes a SETTLED, which outlasts the moment in which the first of them come back and the
- * side is the bigger one again. Not for ever: it may have died meanwhile. When our side has
- * been the bigger one for long (dht_node_partition_lasts()), who is still missing counts as
- * one that was lost on this side. What it had told homes that live they have passed on
- * before their SETTLED.
+ * majority goes on; who may be on the minority is tentative (dht_node_set_partition(): the
+ * user knows of nodes). Such a rank has missed not only what those publish that come back
+ * first: so whoever is missing while it is on the minority owes a RESYNCED, which outlasts
+ * the moment in which the first of them come back and it is on the majority again. Not for
+ * ever: it may have died meanwhile. When our side has been the majority for long
+ * (dht_node_partition_lasts()), who is still missing counts as one that was lost on this
+ * side. What it had told homes that live they have passed on before their RESYNCED.
  *
  * What a rank that died beyond the cut had published there, and whose homes are none any
  * more, nobody brings: docs/dht.md. The state is one byte for each rank, made when the

@@ -6,10 +6,10 @@
 
 #include "dht/node_core.h"
 
-/* Why a rank owes us a SETTLED. */
+/* Why a rank owes us a RESYNCED. */
 enum owed {
-    OWED_BACK = 1,   /* live again: it has our SETTLE */
-    OWED_MISSED = 2, /* it was missing while we may have been the smaller side */
+    OWED_BACK = 1,   /* live again: it has our RESYNC */
+    OWED_MISSED = 2, /* it was missing while we may have been on the minority */
     OWED_JOINED = 4, /* dht_node_set_unsynced(); asked as soon as it is live */
     OWED_LATER = 8,  /* not waited for; OWED_JOINED when it is live again */
 };

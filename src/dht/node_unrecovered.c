@@ -10,7 +10,7 @@
  * missing, however long after, for nobody brings to the successor of a missing home what
  * its missing owner published; and those that had died shortly before somebody was found
  * missing, for a cut is noticed late. They are forgotten when nobody is missing, and who
- * was has said SETTLED (node_resync.c).
+ * was has said RESYNCED (node_resync.c).
  *
  * One of them that comes back as another incarnation is a home with an empty shard. Its
  * negative answers are not believed as long as who is missing may be back soon; for longer

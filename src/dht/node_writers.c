@@ -111,12 +111,12 @@ static struct writer *writer_live(struct written *written, uint32_t but)
 static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                        const char *upath, uint32_t by)
 {
-    struct net_msg reply = {.type = NET_MSG_WRITING_REPLY, .status = status, .id = id};
+    struct net_msg reply = {
+        .type = NET_MSG_WRITING_REPLY, .status = status, .id = id, .rank = by};
     const struct dht_record *record = NULL;
     struct dht_key key;
 
     reply.entry.upath = upath;
-    reply.entry.owner = by;
     if (status == EOWNERDEAD) {
         dht_key_init(&key, upath, node->config.depth);
         record = dht_shard_find(node->shard, &key, upath);

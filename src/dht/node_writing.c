@@ -3,9 +3,9 @@
  *
  * The marks of open files (store/marks.h) are one node's. Where another node sees the same
  * files, a file that is there may be half written, so who opens one for writing tells its
- * homes first (BEGIN), and who opens one for reading asks them (ASK: node_settle.c). Here
- * are the writers; the homes' part is node_writers.c: for each upath the ranks that write
- * it, and the askers that wait.
+ * homes first (BEGIN), and who opens one for reading asks them (ASK: node_writing_ask.c).
+ * Here are the writers; the homes' part is node_writers.c: for each upath the ranks that
+ * write it, and the askers that wait.
  *
  * Soft state, as all of a home's: a writer tells its homes again when the membership
  * changes. A writer's death is seen in two ways. Of a rank that is gone the homes know by
@@ -14,8 +14,8 @@
  * BEGIN that meets another, is passed on to it (WANTED); askers ask anew every
  * retry_interval, so a lost END is found as well. Abandoned is what no version was
  * published of since its writer began; publishing ends it, at each home before it notifies
- * (node_home.c), so who was notified and finds the file abandoned still knows by the
- * version whether that home is merely behind.
+ * (node_home_answers.c), so who was notified and finds the file abandoned still knows by
+ * the version whether that home is merely behind.
  *
  * What is not covered: the moment in which a rank's coming or going makes a home of a rank
  * for the asker and not yet for the writer; with two replicas the other one knows.

@@ -13,7 +13,7 @@ bool writing_all_told(const struct dht_node *node);
 /* Send WRITING to the homes that have not been asked. Is an answer outstanding? */
 bool writing_ask_homes(struct dht_node *node, const struct dht_key *key, const char *upath,
                        struct asks *asks, uint8_t what, uint64_t id);
-/* Who has not answered is passed over. */
+/* Homes that have not answered are passed over. */
 void writing_time_out(struct dht_node *node, struct asks *asks);
 
 #endif

@@ -10,12 +10,14 @@
  * `lock` guards what leave() reads and writes from a program's thread.
  */
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
 #include "engine/core/storage.h"
-#include "engine/core/wreck.h"
+#include "engine/core/aborted.h"
 #include "engine/fetch/serve.h"
 #include "engine/fetch/transfer.h"
+#include "engine/module_table.h"
 #include "engine/promoted/promoted.h"
-#include "engine/promoted/promoted_line.h"
+#include "engine/promoted/promoted_connection.h"
 #include "engine/publish/shared_storage.h"
 
 #include <endian.h>
@@ -31,81 +33,84 @@
 #include <utlist.h>
 
 #include "boot/abort.h"
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/fdtable.h"
 #include "util/crash.h"
 #include "util/log.h"
 
 #define IO_THREADS 2
 
-struct peer {
+struct promoted_guest {
     struct member member;
     const struct sockaddr_un *claim;
     socklen_t claim_len;
     void (*table_ready)(void);
-    struct peer_line *line;
+    struct promoted_connection *line;
     struct task *tasks;
     pthread_mutex_t lock;
     bool running, leave_wanted, leave_posted, image_ends; /* under `lock` */
     struct net_post leave_post;
     bool over;    /* loop only: the loop is stopped, nothing new is begun */
-    bool wrecked; /* wreck.c: nothing is freed */
+    bool wrecked; /* aborted.c: nothing is freed */
     int rc;
 };
 
 /* A fetch for the member. */
 struct task {
     struct task *prev, *next; /* utlist */
-    struct peer *peer;
+    struct promoted_guest *promoted;
     uint64_t id;
     struct transfer_wait wait;
 };
 
-struct peer *peer_create(const struct member_params *params)
+struct promoted_guest *promoted_create(const struct member_params *params)
 {
-    struct peer *peer = calloc(1, sizeof(*peer));
+    struct promoted_guest *promoted = calloc(1, sizeof(*promoted));
 
-    if (!peer)
+    if (!promoted || modules_create(&promoted->member, engine_modules) < 0) {
+        free(promoted);
         return NULL;
-    pthread_mutex_init(&peer->lock, NULL);
-    peer->claim = params->claim;
-    peer->claim_len = params->claim_len;
-    peer->table_ready = params->table_ready;
-    peer->member.config = params->config;
-    peer->member.identity = params->identity;
-    peer->member.session = params->session;
-    peer->member.thread_enter = params->thread_enter;
-    peer->member.hands_over = true;
-    peer->member.claim_fd = -1;
-    peer->member.next_id = 1;
-    peer->member.state = MEMBER_JOINING;
-    return peer;
+    }
+    pthread_mutex_init(&promoted->lock, NULL);
+    promoted->claim = params->claim;
+    promoted->claim_len = params->claim_len;
+    promoted->table_ready = params->table_ready;
+    promoted->member.config = params->config;
+    promoted->member.identity = params->identity;
+    promoted->member.session = params->session;
+    promoted->member.thread_enter = params->thread_enter;
+    promoted->member.hands_over = true;
+    promoted->member.claim_fd = -1;
+    promoted->member.next_id = 1;
+    promoted->member.state = MEMBER_JOINING;
+    return promoted;
 }
 
-void peer_destroy(struct peer *peer)
+void promoted_destroy(struct promoted_guest *promoted)
 {
-    if (peer->wrecked) {
-        aborted_keep(peer);
+    if (promoted->wrecked) {
+        aborted_keep(promoted);
         return;
     }
-    pthread_mutex_destroy(&peer->lock);
-    explicit_bzero(&peer->member.self, sizeof(peer->member.self));
-    free(peer);
+    pthread_mutex_destroy(&promoted->lock);
+    explicit_bzero(&promoted->member.self, sizeof(promoted->member.self));
+    modules_free(&promoted->member);
+    free(promoted);
 }
 
-static void stop(struct peer *peer)
+static void stop(struct promoted_guest *promoted)
 {
-    peer->over = true;
-    net_loop_stop(peer->member.loop);
+    promoted->over = true;
+    net_loop_stop(promoted->member.loop);
 }
 
 /* --- network --- */
 
 static void worker_receive(void *arg, const struct net_msg *msg, void *payload, size_t len)
 {
-    struct member *member = &((struct peer *)arg)->member;
+    struct member *member = &((struct promoted_guest *)arg)->member;
 
-    DYAD_CRASH_POINT("peer-received");
+    DYAD_CRASH_POINT("promoted-received");
     switch (msg->type) {
     case NET_MSG_GET_DIRECT:
         serve_get_direct(member, msg);
@@ -125,16 +130,16 @@ static void worker_receive(void *arg, const struct net_msg *msg, void *payload, 
 /* Addresses come from the member. */
 static void worker_need_peer(void *arg, uint32_t rank)
 {
-    struct peer *peer = arg;
-    net_worker_peer_down(peer->member.worker, rank, EHOSTUNREACH);
+    struct promoted_guest *promoted = arg;
+    net_worker_peer_down(promoted->member.worker, rank, EHOSTUNREACH);
 }
 
 static void worker_peer_down(void *arg, uint32_t rank, int error)
 {
-    struct peer *peer = arg;
+    struct promoted_guest *promoted = arg;
 
     (void)error;
-    transfer_peer_down(&peer->member, rank);
+    transfer_peer_down(&promoted->member, rank);
 }
 
 static void worker_peer_up(void *arg, const struct net_peer *info)
@@ -153,55 +158,56 @@ static const struct net_worker_ops worker_ops = {
 /* --- the line --- */
 
 /* The member has said who we are. */
-static int join(struct peer *peer, const struct net_msg *msg)
+static int join(struct promoted_guest *promoted, const struct net_msg *msg)
 {
-    struct member *member = &peer->member;
+    struct member *member = &promoted->member;
     unsigned char blob[NET_PEER_BLOB_MAX];
     int n;
 
-    if (member->worker || !msg->blob || msg->length > UINT32_MAX ||
+    if (member->worker || !msg->blob ||
         net_peer_decode(&member->self, msg->blob, msg->blob_len) < 0 ||
         !net_is_guest(member->self.rank)) {
         errno = EPROTO;
         return -1;
     }
-    if (!(member->worker = net_worker_create(member->loop, &member->self,
-                                             (uint32_t)msg->length, &worker_ops, peer)) ||
+    if (!(member->worker = net_worker_create(member->loop, &member->self, msg->nranks,
+                                             &worker_ops, promoted)) ||
         (n = net_peer_encode(&member->self, 0, blob, sizeof(blob))) < 0)
         return -1;
-    struct net_msg up = {.type = NET_MSG_PEER_JOIN, .blob = blob, .blob_len = (size_t)n};
-    if (peer_line_send(peer->line, &up, -1) < 0)
+    struct net_msg up = {
+        .type = NET_MSG_PROMOTED_JOIN, .blob = blob, .blob_len = (size_t)n};
+    if (promoted_connection_send(promoted->line, &up, -1) < 0)
         return -1;
     member->state = MEMBER_JOINED;
     return 0;
 }
 
-static void answer(struct peer *peer, uint64_t id, int status, int fd)
+static void answer(struct promoted_guest *promoted, uint64_t id, int status, int fd)
 {
-    struct net_msg msg = {.type = NET_MSG_PEER_FETCHED, .id = id, .status = status};
+    struct net_msg msg = {.type = NET_MSG_PROMOTED_FETCHED, .id = id, .status = status};
 
-    if (peer_line_send(peer->line, &msg, fd) < 0)
-        stop(peer); /* the member takes it up */
+    if (promoted_connection_send(promoted->line, &msg, fd) < 0)
+        stop(promoted); /* the member takes it up */
 }
 
 static void task_done(void *arg, int status)
 {
     struct task *task = arg;
-    struct peer *peer = task->peer;
+    struct promoted_guest *promoted = task->promoted;
     int fd = task->wait.fd;
 
-    DL_DELETE(peer->tasks, task);
+    DL_DELETE(promoted->tasks, task);
     if (status == 0 && fd < 0) /* another task has got it */
         status = EBUSY;
-    answer(peer, task->id, status, fd);
+    answer(promoted, task->id, status, fd);
     if (fd >= 0)
         close(fd);
     free(task);
 }
 
-static void fetch(struct peer *peer, const struct net_msg *msg)
+static void fetch(struct promoted_guest *promoted, const struct net_msg *msg)
 {
-    struct member *member = &peer->member;
+    struct member *member = &promoted->member;
     struct net_peer *owner = malloc(sizeof(*owner));
     struct task *task = calloc(1, sizeof(*task));
 
@@ -209,17 +215,17 @@ static void fetch(struct peer *peer, const struct net_msg *msg)
         net_peer_decode(owner, msg->blob, msg->blob_len) < 0 ||
         owner->rank != msg->entry.owner || net_worker_set_peer(member->worker, owner) < 0)
         goto error;
-    task->peer = peer;
+    task->promoted = promoted;
     task->id = msg->id;
     task->wait.fn = task_done;
     task->wait.arg = task;
     if (transfer_start(member, &msg->entry, &task->wait) < 0)
         goto error;
-    DL_APPEND(peer->tasks, task);
+    DL_APPEND(promoted->tasks, task);
     goto done;
 error:
     free(task);
-    answer(peer, msg->id, EHOSTUNREACH, -1);
+    answer(promoted, msg->id, EHOSTUNREACH, -1);
 done:
     if (owner)
         explicit_bzero(owner, sizeof(*owner));
@@ -228,31 +234,31 @@ done:
 
 static void line_receive(void *arg, const struct net_msg *msg, int fd)
 {
-    struct peer *peer = arg;
+    struct promoted_guest *promoted = arg;
 
     if (fd >= 0)
         close(fd);
-    if (peer->over)
+    if (promoted->over)
         return;
-    if (msg->type == NET_MSG_PEER_FETCH) {
-        fetch(peer, msg);
-    } else if (msg->type != NET_MSG_PEER_JOIN || join(peer, msg) < 0) {
-        log_warn("this process stays a guest of its member: it cannot be a full peer: %m");
-        peer->rc = -1;
-        stop(peer);
+    if (msg->type == NET_MSG_PROMOTED_FETCH) {
+        fetch(promoted, msg);
+    } else if (msg->type != NET_MSG_PROMOTED_JOIN || join(promoted, msg) < 0) {
+        log_warn("this process stays a guest of its member: it cannot be promoted: %m");
+        promoted->rc = -1;
+        stop(promoted);
     }
 }
 
 static void line_broken(void *arg)
 {
-    struct peer *peer = arg;
+    struct promoted_guest *promoted = arg;
 
-    if (!peer->member.worker) /* refused: there is no room, or the member leaves */
-        peer->rc = -1;
-    stop(peer);
+    if (!promoted->member.worker) /* refused: there is no room, or the member leaves */
+        promoted->rc = -1;
+    stop(promoted);
 }
 
-static const struct peer_line_ops line_ops = {
+static const struct promoted_connection_ops line_ops = {
     .receive = line_receive,
     .broken = line_broken,
 };
@@ -260,17 +266,17 @@ static const struct peer_line_ops line_ops = {
 /* --- running --- */
 
 /* Ask the member, as any request begins; the connection then stays open. */
-static int line_open(struct peer *peer)
+static int line_open(struct promoted_guest *promoted)
 {
-    struct net_msg ask = {.type = NET_MSG_PEER_JOIN};
+    struct net_msg ask = {.type = NET_MSG_PROMOTED_JOIN};
     unsigned char frame[256];
     uint32_t len;
-    int fd = boot_claim_connect(peer->claim, peer->claim_len);
+    int fd = boot_member_claim_connect(promoted->claim, promoted->claim_len);
     int n = net_msg_encode(&ask, frame + 4, sizeof(frame) - 4);
 
     if (fd < 0)
         return -1;
-    if (n < 0 || !boot_claim_peer_ok(fd)) {
+    if (n < 0 || !boot_member_claim_peer_ok(fd)) {
         close(fd);
         return -1;
     }
@@ -280,8 +286,9 @@ static int line_open(struct peer *peer)
         close(fd);
         return -1;
     }
-    peer->line = peer_line_create(peer->member.loop, fd, &line_ops, peer);
-    return peer->line ? 0 : -1;
+    promoted->line =
+        promoted_connection_create(promoted->member.loop, fd, &line_ops, promoted);
+    return promoted->line ? 0 : -1;
 }
 
 static int dmd_open(const struct member *member, struct member_dmd *dmd, const char *path)
@@ -327,39 +334,39 @@ static void leave_begin(void *arg)
 }
 
 /* With the lock. */
-static void leave_post(struct peer *peer)
+static void leave_post(struct promoted_guest *promoted)
 {
-    if (peer->running && peer->leave_wanted && !peer->leave_posted) {
-        peer->leave_posted = true;
-        net_loop_post(peer->member.loop, &peer->leave_post, leave_begin, peer);
+    if (promoted->running && promoted->leave_wanted && !promoted->leave_posted) {
+        promoted->leave_posted = true;
+        net_loop_post(promoted->member.loop, &promoted->leave_post, leave_begin, promoted);
     }
 }
 
-void peer_leave(struct peer *peer, bool image_ends)
+void promoted_leave(struct promoted_guest *promoted, bool image_ends)
 {
-    pthread_mutex_lock(&peer->lock);
-    peer->leave_wanted = true;
-    peer->image_ends = image_ends;
-    leave_post(peer);
-    pthread_mutex_unlock(&peer->lock);
+    pthread_mutex_lock(&promoted->lock);
+    promoted->leave_wanted = true;
+    promoted->image_ends = image_ends;
+    leave_post(promoted);
+    pthread_mutex_unlock(&promoted->lock);
 }
 
-void peer_nudge(struct peer *peer)
+void promoted_nudge(struct promoted_guest *promoted)
 {
-    pthread_mutex_lock(&peer->lock);
-    if (peer->running && peer->leave_posted)
-        net_loop_ring(peer->member.loop);
-    pthread_mutex_unlock(&peer->lock);
+    pthread_mutex_lock(&promoted->lock);
+    if (promoted->running && promoted->leave_posted)
+        net_loop_ring(promoted->member.loop);
+    pthread_mutex_unlock(&promoted->lock);
 }
 
-static int start(struct peer *peer)
+static int start(struct promoted_guest *promoted)
 {
-    struct member *member = &peer->member;
+    struct member *member = &promoted->member;
 
     return (member->loop = net_loop_create()) &&
                    (member->io = engine_iopool_create(member->loop, IO_THREADS,
                                                       member->thread_enter)) &&
-                   guest_dirs_open(member) == 0 && line_open(peer) == 0
+                   guest_dirs_open(member) == 0 && line_open(promoted) == 0
                ? 0
                : -1;
 }
@@ -377,34 +384,34 @@ static void say_statistics(const struct member *member)
 
 static void worker_end(void *arg)
 {
-    struct peer *peer = arg;
-    net_worker_destroy(peer->member.worker, false);
+    struct promoted_guest *promoted = arg;
+    net_worker_destroy(promoted->member.worker, false);
 }
 
 /* What this guest holds for others goes back: the locks of its fetches first, then the
  * line, at whose end the member begins them anew. If the image ends, no time is spent on
  * UCX: whoever is being served turns to the member. Buffers that UCX may still read stay.
  */
-static void teardown(struct peer *peer)
+static void teardown(struct promoted_guest *promoted)
 {
-    struct member *member = &peer->member;
+    struct member *member = &promoted->member;
     struct task *task, *tmp;
 
     member->state = MEMBER_LEAVING;
     engine_iopool_destroy(member->io);
     transfer_stop(member);
-    DL_FOREACH_SAFE(peer->tasks, task, tmp)
+    DL_FOREACH_SAFE(promoted->tasks, task, tmp)
     {
         free(task);
     }
-    peer->tasks = NULL;
-    peer_line_destroy(peer->line);
-    if (member->worker && peer->image_ends) {
+    promoted->tasks = NULL;
+    promoted_connection_destroy(promoted->line);
+    if (member->worker && promoted->image_ends) {
         net_worker_abandon(member->worker);
         return;
     }
-    if (boot_abort_catch(worker_end, peer) < 0) {
-        peer->wrecked = true;
+    if (boot_abort_catch(worker_end, promoted) < 0) {
+        promoted->wrecked = true;
         boot_fdtable_close_all();
         return;
     }
@@ -415,33 +422,33 @@ static void teardown(struct peer *peer)
 
 static void live(void *arg)
 {
-    struct peer *peer = arg;
-    struct member *member = &peer->member;
+    struct promoted_guest *promoted = arg;
+    struct member *member = &promoted->member;
 
-    if (start(peer) < 0) {
+    if (start(promoted) < 0) {
         log_info("this process stays a guest of its member: %m");
-        peer->rc = -1;
+        promoted->rc = -1;
         return;
     }
-    pthread_mutex_lock(&peer->lock);
-    peer->running = true;
-    leave_post(peer);
-    pthread_mutex_unlock(&peer->lock);
+    pthread_mutex_lock(&promoted->lock);
+    promoted->running = true;
+    leave_post(promoted);
+    pthread_mutex_unlock(&promoted->lock);
     if (net_loop_run(member->loop) < 0)
-        peer->rc = -1;
+        promoted->rc = -1;
 }
 
-static void not_running(struct peer *peer)
+static void not_running(struct promoted_guest *promoted)
 {
-    pthread_mutex_lock(&peer->lock);
-    peer->running = false;
-    pthread_mutex_unlock(&peer->lock);
+    pthread_mutex_lock(&promoted->lock);
+    promoted->running = false;
+    pthread_mutex_unlock(&promoted->lock);
 }
 
 static void *run_main(void *arg)
 {
-    struct peer *peer = arg;
-    struct member *member = &peer->member;
+    struct promoted_guest *promoted = arg;
+    struct member *member = &promoted->member;
     char tag[48];
 
     if (member->thread_enter)
@@ -450,42 +457,42 @@ static void *run_main(void *arg)
              (int)getpid());
     util_log_setup((enum util_log_level)member->config->log_level, member->config->log_file,
                    tag);
-    prctl(PR_SET_NAME, "dyad-peer");
+    prctl(PR_SET_NAME, "dyad-promoted");
     if (boot_fdtable_unshare(NULL, 0) < 0) {
-        peer->table_ready();
-        peer->rc = -1;
+        promoted->table_ready();
+        promoted->rc = -1;
         return NULL;
     }
     storage_drop_stdio(member);
-    peer->table_ready();
-    if (boot_abort_catch(live, peer) < 0) { /* the broken line tells the member */
-        not_running(peer);
+    promoted->table_ready();
+    if (boot_abort_catch(live, promoted) < 0) { /* the broken line tells the member */
+        not_running(promoted);
         log_warn(
             "UCX has found a fault in itself: this process is a guest of its member again");
-        peer->wrecked = true;
-        peer->rc = -1;
+        promoted->wrecked = true;
+        promoted->rc = -1;
         aborted_leave(member, false);
         return NULL;
     }
-    not_running(peer);
+    not_running(promoted);
     if (member->worker)
         say_statistics(member);
-    teardown(peer);
+    teardown(promoted);
     return NULL;
 }
 
 /* On a thread that this library's own libc made: it may be another one than the caller's,
  * and has prepared only its own threads. */
-int peer_run(struct peer *peer)
+int promoted_run(struct promoted_guest *promoted)
 {
     pthread_t thread;
-    int rc = pthread_create(&thread, NULL, run_main, peer);
+    int rc = pthread_create(&thread, NULL, run_main, promoted);
 
     if (rc) {
         errno = rc;
-        peer->table_ready();
+        promoted->table_ready();
         return -1;
     }
     pthread_join(thread, NULL);
-    return peer->rc;
+    return promoted->rc;
 }

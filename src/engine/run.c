@@ -11,7 +11,7 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
-#include "engine/core/wreck.h"
+#include "engine/core/aborted.h"
 #include "engine/membership/partition.h"
 #include "engine/membership/session_member.h"
 #include "engine/membership/unjoined.h"
@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "boot/abort.h"
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/fdtable.h"
 #include "boot/modules.h"
 #include "net/auth.h"
@@ -44,8 +44,10 @@ static struct member *member_create(const struct member_params *params)
     struct member_run *run = calloc(1, sizeof(*run));
     struct member *member;
 
-    if (!run)
+    if (!run || modules_create(&run->member, engine_modules) < 0) {
+        free(run);
         return NULL;
+    }
     pthread_mutex_init(&run->lock, NULL);
     member = &run->member;
     member->config = params->config;
@@ -76,6 +78,7 @@ static void member_destroy(struct member *member)
         return;
     }
     pthread_mutex_destroy(&run->lock);
+    modules_free(member);
     free(run);
 }
 
@@ -235,8 +238,8 @@ static void stats_log(const struct member *member)
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
         (unsigned long long)table->asked, (unsigned long long)table->answered,
         (unsigned long long)table->kept, (unsigned long long)table->node,
-        (unsigned long long)s->promoted, (unsigned long long)s->peer_fetches,
-        (unsigned long long)s->peer_bytes, (unsigned long long)s->redirected);
+        (unsigned long long)s->promoted, (unsigned long long)s->promoted_fetches,
+        (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected);
 }
 
 static int member_start(struct member *member)
@@ -277,14 +280,18 @@ static void worker_end(void *arg)
     net_worker_destroy(member->worker, run_of(member)->image_ends);
 }
 
-static bool leaves_in_mpi(struct member *member)
+static enum boot_pmix_end pmix_end(struct member *member)
 {
     struct member_run *run = run_of(member);
+    enum boot_pmix_end how = BOOT_PMIX_END;
 
     pthread_mutex_lock(&run->lock);
-    bool in_mpi = run->leave_wanted && run->leave_how == MEMBER_LEAVE_IN_MPI;
+    if (run->leave_wanted && run->leave_how == MEMBER_LEAVE_IN_MPI)
+        how = BOOT_PMIX_END_UP;
+    else if (run->leave_wanted && run->leave_how == MEMBER_LEAVE_EXEC)
+        how = BOOT_PMIX_END_SOON;
     pthread_mutex_unlock(&run->lock);
-    return in_mpi;
+    return how;
 }
 
 static void member_teardown(struct member *member)
@@ -303,7 +310,7 @@ static void member_teardown(struct member *member)
         run->wrecked = true;
     }
     if (member->pmix)
-        boot_pmix_destroy(member->pmix, !leaves_in_mpi(member));
+        boot_pmix_destroy(member->pmix, pmix_end(member));
     member_session_destroy(member, member_leaves_for_good(member));
     modules_destroy(member);
     dht_node_destroy(member->dht);
@@ -377,7 +384,7 @@ static int table_get(struct member *member)
     if (rc < 0) {
         log_error("cannot have a descriptor table of our own: %m");
         /* Whichever table this thread has by now, the number is the claim's or nobody's. */
-        boot_claim_shut(member->claim_fd);
+        boot_member_claim_shut(member->claim_fd);
         member->claim_fd = -1;
     } else {
         storage_drop_stdio(member);
@@ -434,7 +441,8 @@ static void run_here(struct member *member)
     if (run->rc == 0)
         stats_log(member);
     if (run->rc < 0 && member->claim_fd >= 0)
-        boot_claim_shut(member->claim_fd); /* who queues there must not wait for nobody */
+        boot_member_claim_shut(
+            member->claim_fd); /* who queues there must not wait for nobody */
     member_teardown(member);
 }
 
@@ -453,7 +461,7 @@ static int run_apart(struct member *member)
     if ((error = pthread_create(&thread, NULL, run_main, member)) != 0) {
         log_error("no thread for the member of rank %u: %s", member->identity->rank,
                   strerror(error));
-        boot_claim_shut(member->claim_fd);
+        boot_member_claim_shut(member->claim_fd);
         return -1;
     }
     pthread_join(thread, NULL);
@@ -476,7 +484,7 @@ static int member_run(struct member *member, int *claim_fd)
         if (*claim_fd < 0) { /* as if nobody followed */
             run->tell_lost();
             log_error("rank %u cannot join anew: %m", member->identity->rank);
-            boot_claim_shut(member->claim_fd);
+            boot_member_claim_shut(member->claim_fd);
             boot_fdtable_close_all();
             run->rc = -1;
         }
@@ -491,11 +499,11 @@ static const struct member_ops member_table = {
     .leave = member_leave,
     .nudge = member_nudge,
     .destroy = member_destroy,
-    .peer_create = peer_create,
-    .peer_run = peer_run,
-    .peer_leave = peer_leave,
-    .peer_nudge = peer_nudge,
-    .peer_destroy = peer_destroy,
+    .promoted_create = promoted_create,
+    .promoted_run = promoted_run,
+    .promoted_leave = promoted_leave,
+    .promoted_nudge = promoted_nudge,
+    .promoted_destroy = promoted_destroy,
 };
 
 __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(

@@ -2,7 +2,7 @@
  * endpoint.c - connections to peers, and what is sent to them
  *
  * A peer's connection is made by the first send, whose way HELLO goes ahead of. What is
- * sent to one that is not known yet waits in its queue (known.c).
+ * sent to one that is not known yet waits in its queue (known_peers.c).
  *
  * A connection that fails leaves its peer at once and is closed by tidy, outside of UCX's
  * callbacks. UCX then gives back every send with an error; only then are the payloads free,
@@ -18,7 +18,7 @@
 #include "util/log.h"
 #include "utlist.h"
 
-void net_worker_todo(struct net_worker *worker, struct peer *peer)
+static void todo(struct net_worker *worker, struct peer *peer)
 {
     if (peer->todo_listed)
         return;
@@ -29,7 +29,7 @@ void net_worker_todo(struct net_worker *worker, struct peer *peer)
 /* --- completion --- */
 
 /* The send is in no list any more. Who waits for it is told by run_done. */
-void net_worker_complete(struct net_worker *worker, struct send *send, int status)
+static void complete(struct net_worker *worker, struct send *send, int status)
 {
     if (!send->fn) {
         free(send);
@@ -60,7 +60,7 @@ static void cancel_queue(struct net_worker *worker, struct peer *peer, int error
     while (peer->queue) {
         struct send *send = peer->queue;
         DL_DELETE(peer->queue, send);
-        net_worker_complete(worker, send, error);
+        complete(worker, send, error);
     }
     peer->queued = 0;
 }
@@ -97,20 +97,21 @@ void net_worker_fail(struct net_worker *worker, struct peer *peer, int error)
     peer->wanted = peer->todo_need = false;
     peer->todo_down = true;
     peer->down_error = error;
-    net_worker_todo(worker, peer);
+    todo(worker, peer);
     if (peer->conn)
         net_worker_conn_detach(peer->conn, error);
     cancel_queue(worker, peer, EHOSTUNREACH);
 }
 
-void net_worker_conn_failed(struct conn *conn, int error)
+/* The connection broke; pending sends will be completed, then peer_down is reported. */
+static void conn_failed(struct conn *conn, int error)
 {
     if (conn->failed)
         return;
     if (conn->peer->down) { /* a question whether it is there after all */
         net_worker_conn_detach(conn, error);
         conn->peer->todo_unanswered = true;
-        net_worker_todo(conn->worker, conn->peer);
+        todo(conn->worker, conn->peer);
         return;
     }
     net_worker_fail(conn->worker, conn->peer, error);
@@ -125,7 +126,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
         return;
     log_debug("connection to rank %u broke: %s", conn->peer->rank,
               ucs_status_string(status));
-    net_worker_conn_failed(conn, net_worker_errno(status));
+    conn_failed(conn, net_worker_errno(status));
 }
 
 static void conn_close(struct conn *conn)
@@ -195,7 +196,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     if (error && conn->failed)
         error = conn->error; /* not merely cancelled: it says why */
     DL_DELETE(conn->inflight, send);
-    net_worker_complete(conn->worker, send, error);
+    complete(conn->worker, send, error);
 }
 
 /* Hand a send to UCX. Small frames travel as the active message's header, with the payload
@@ -213,11 +214,9 @@ static void transmit(struct net_worker *worker, struct conn *conn, struct send *
     };
 
     if (frame_seal(worker, conn->peer, send) < 0) {
-        net_worker_complete(worker, send, errno);
+        complete(worker, send, errno);
         return;
     }
-    worker->stats.messages_sent++;
-    worker->stats.bytes_sent += send->frame_len + send->payload_len;
     send->conn = conn;
     DL_APPEND(conn->inflight, send);
     void *request =
@@ -230,9 +229,9 @@ static void transmit(struct net_worker *worker, struct conn *conn, struct send *
 
     ucs_status_t status = UCS_PTR_STATUS(request);
     DL_DELETE(conn->inflight, send);
-    net_worker_complete(worker, send, net_worker_errno(status));
+    complete(worker, send, net_worker_errno(status));
     if (status != UCS_OK && status != UCS_ERR_NO_MEMORY)
-        net_worker_conn_failed(conn, net_worker_errno(status));
+        conn_failed(conn, net_worker_errno(status));
 }
 
 /* Encode a message into a new send. */
@@ -265,7 +264,8 @@ static struct send *hello_create(struct net_worker *worker, const struct peer *p
     int len = net_peer_encode(&worker->self, 0, blob, sizeof(blob));
     struct net_msg msg = {.type = NET_MSG_HELLO,
                           .flags = ask ? NET_HELLO_ANSWER : 0,
-                          .id = (uint64_t)peer->asks << 32 | peer->losses,
+                          .losses = peer->losses,
+                          .asks = peer->asks,
                           .blob = blob,
                           .blob_len = (size_t)len};
 
@@ -373,7 +373,7 @@ int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *ms
         peer->queued++;
         if (!peer->wanted) {
             peer->wanted = peer->todo_need = true;
-            net_worker_todo(worker, peer);
+            todo(worker, peer);
         }
         return 0;
     }
@@ -447,7 +447,7 @@ static unsigned run_todo(struct net_worker *worker)
             continue;
         }
         if (peer->closing > 0 || worker->done) {
-            net_worker_todo(worker, peer);
+            todo(worker, peer);
             n += worker->done ? 1 : 0;
             continue;
         }
@@ -482,7 +482,7 @@ void net_worker_free_conns(struct net_worker *worker)
         while (conn->inflight) {
             struct send *send = conn->inflight;
             DL_DELETE(conn->inflight, send);
-            net_worker_complete(worker, send, ECANCELED);
+            complete(worker, send, ECANCELED);
         }
         conn_free(conn);
     }

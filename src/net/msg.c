@@ -1,9 +1,9 @@
 /*
  * msg.c - one table of fields per type, one walk that encodes and decodes
  *
- * An encoding is a fixed head and then, in the order of enum field, those fields that the
- * table gives the type. Fields that a type does not carry are ignored by the encoder and
- * are zero after decoding. A upath is a u16 length (0: none), the bytes and a NUL, so that
+ * An encoding is a head and then, in the order of walk(), those fields that the table gives
+ * the type. Fields that a type does not carry are ignored by the encoder and are zero after
+ * decoding. A upath is a u16 length (0: none), the bytes and a NUL, so that
  * a decoded one points into the buffer; a blob is a u32 length and the bytes, last. The
  * decoder must consume the buffer exactly. What could go wrong: a peer that sends a name
  * which leads out of the DMD; so a upath is checked here, once, for every room, and again
@@ -18,69 +18,88 @@
 
 #include "net/codec.h"
 
+/* Fields that are one number each: field, bit, width, member. */
+#define NUMBERS(X)                  \
+    X(RANK, 12, u32, rank)          \
+    X(NRANKS, 13, u32, nranks)      \
+    X(LOSSES, 14, u32, losses)      \
+    X(ASKS, 15, u32, asks)          \
+    X(LEASE, 16, u64, lease_ns)     \
+    X(AFTER, 17, u64, after)        \
+    X(END, 18, u64, end)            \
+    X(MARK, 19, u64, mark)          \
+    X(THREAD, 20, i32, thread)      \
+    X(FD, 21, i32, fd)              \
+    X(TIMEOUT, 22, u64, timeout_ms) \
+    X(INO, 23, u64, ino)            \
+    X(DEV, 24, u64, dev)            \
+    X(BTIME, 25, u64, btime)
+
 enum field {
-    UPATH = 1 << 0,        /* entry.upath; may be missing ... */
-    UPATH_NEEDED = 1 << 1, /* ... unless this is there too */
-    VERSION = 1 << 2,      /* entry.version */
-    ENTRY = 1 << 3,        /* the rest of entry */
-    NEWER_THAN = 1 << 4,
-    RANGE = 1 << 5,         /* offset and length */
-    RANGE_OF_FILE = 1 << 6, /* they are bytes of a file: both and their sum are an off_t */
+    NO_ID = 1 << 0,        /* the head is without id */
+    UPATH = 1 << 1,        /* entry.upath; may be missing ... */
+    UPATH_NEEDED = 1 << 2, /* ... unless this is there too */
+    VERSION = 1 << 3,      /* entry.version */
+    ENTRY = 1 << 4,        /* the rest of entry */
+    NEWER_THAN = 1 << 5,
+    RANGE = 1 << 6, /* offset and length: both and their sum are an off_t */
     WAVE = 1 << 7,
     BLOB = 1 << 8,           /* may be missing ... */
     BLOB_NEEDED = 1 << 9,    /* ... unless this is there too */
     BLOB_IS_UPATH = 1 << 10, /* it is a upath with its NUL */
+#define X(field, bit, width, member) field = 1 << bit,
+    NUMBERS(X)
+#undef X
 };
 #define UPATH_MUST (UPATH | UPATH_NEEDED)
-#define FILE_RANGE (RANGE | RANGE_OF_FILE)
+#define BLOB_MUST  (BLOB | BLOB_NEEDED)
 
 /* type, name for people, fields */
-#define MSG_TABLE(X)                                                               \
-    X(HELLO, "hello", BLOB | BLOB_NEEDED)                                          \
-    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                            \
-    X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                     \
-    X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                   \
-    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)                       \
-    X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                       \
-    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                              \
-    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANGE)              \
-    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANGE)               \
-    X(GET, "get", UPATH_MUST | VERSION | ENTRY | FILE_RANGE)                       \
-    X(DATA, "data", VERSION | ENTRY | FILE_RANGE)                                  \
-    X(ERROR, "error", UPATH | VERSION)                                             \
-    X(PING, "ping", 0)                                                             \
-    X(PONG, "pong", RANGE)                                                         \
-    X(WAVE, "wave", WAVE)                                                          \
-    X(DUMP, "dump", UPATH | RANGE)                                                 \
-    X(DUMP_REPLY, "dump-reply", UPATH | ENTRY | RANGE | BLOB)                      \
-    X(GUEST_PRODUCE, "guest-produce", UPATH_MUST | RANGE)                          \
-    X(GUEST_CONSUME, "guest-consume", UPATH_MUST | RANGE)                          \
-    X(GUEST_STAT, "guest-stat", UPATH_MUST | RANGE)                                \
-    X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST | RANGE)                        \
-    X(GUEST_RENAME, "guest-rename", UPATH | RANGE | BLOB | BLOB_IS_UPATH)          \
-    X(GUEST_DUMP, "guest-dump", UPATH | RANGE)                                     \
-    X(DONE, "done", UPATH | VERSION | ENTRY | RANGE)                               \
-    X(LIST, "list", UPATH | RANGE | BLOB)                                          \
-    X(LIST_REPLY, "list-reply", RANGE | BLOB)                                      \
-    X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                                  \
-    X(GUEST_LIST, "guest-list", UPATH)                                             \
-    X(GUEST_BRING, "guest-bring", UPATH)                                           \
-    X(GUEST_WATCH, "guest-watch", UPATH_MUST | RANGE)                              \
-    X(REDIRECT, "redirect", VERSION | RANGE | BLOB | BLOB_NEEDED)                  \
-    X(GET_DIRECT, "get-direct",                                                    \
-      UPATH_MUST | VERSION | ENTRY | FILE_RANGE | BLOB | BLOB_NEEDED)              \
-    X(PEER_JOIN, "peer-join", RANGE | BLOB)                                        \
-    X(PEER_FETCH, "peer-fetch", UPATH_MUST | VERSION | ENTRY | BLOB | BLOB_NEEDED) \
-    X(PEER_FETCHED, "peer-fetched", 0)                                             \
-    X(JOIN, "join", 0)                                                             \
-    X(JOINED, "joined", 0)                                                         \
-    X(LEAVE, "leave", 0)                                                           \
-    X(WRITING, "writing", UPATH_MUST)                                              \
-    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | ENTRY)                \
-    X(GUEST_WRITING, "guest-writing", UPATH | RANGE)                               \
-    X(SETTLE, "settle", 0)                                                         \
-    X(SETTLED, "settled", 0)                                                       \
-    X(WITHIN, "within", RANGE)
+#define MSG_TABLE(X)                                                                \
+    X(HELLO, "hello", NO_ID | LOSSES | ASKS | BLOB_MUST)                            \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                             \
+    X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                      \
+    X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                    \
+    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)                        \
+    X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                        \
+    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                               \
+    X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANK)                \
+    X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANK)                 \
+    X(GET, "get", UPATH_MUST | VERSION | ENTRY | RANGE)                             \
+    X(DATA, "data", VERSION | ENTRY | RANGE)                                        \
+    X(ERROR, "error", UPATH | VERSION)                                              \
+    X(PING, "ping", 0)                                                              \
+    X(PONG, "pong", LOSSES | LEASE)                                                 \
+    X(WAVE, "wave", WAVE)                                                           \
+    X(DUMP, "dump", UPATH | AFTER)                                                  \
+    X(DUMP_REPLY, "dump-reply", RANK | BLOB)                                        \
+    X(GUEST_PRODUCE, "guest-produce", UPATH_MUST | MARK)                            \
+    X(GUEST_CONSUME, "guest-consume", UPATH_MUST | THREAD | TIMEOUT)                \
+    X(GUEST_STAT, "guest-stat", UPATH_MUST)                                         \
+    X(GUEST_WITHDRAW, "guest-withdraw", UPATH_MUST)                                 \
+    X(GUEST_RENAME, "guest-rename", UPATH | BLOB | BLOB_IS_UPATH)                   \
+    X(GUEST_DUMP, "guest-dump", UPATH | RANK)                                       \
+    X(DONE, "done", UPATH | VERSION | ENTRY | INO | DEV)                            \
+    X(LIST, "list", UPATH | AFTER | END | BLOB)                                     \
+    X(LIST_REPLY, "list-reply", AFTER | END | BLOB)                                 \
+    X(GUEST_CHANGED, "guest-changed", UPATH_MUST)                                   \
+    X(GUEST_LIST, "guest-list", UPATH)                                              \
+    X(GUEST_BRING, "guest-bring", UPATH)                                            \
+    X(GUEST_WATCH, "guest-watch", UPATH_MUST | MARK | FD)                           \
+    X(REDIRECT, "redirect", VERSION | INO | BTIME | BLOB_MUST)                      \
+    X(GET_DIRECT, "get-direct", UPATH_MUST | VERSION | ENTRY | RANGE | INO | BTIME) \
+    X(PROMOTED_JOIN, "promoted-join", NRANKS | BLOB)                                \
+    X(PROMOTED_FETCH, "promoted-fetch", UPATH_MUST | VERSION | ENTRY | BLOB_MUST)   \
+    X(PROMOTED_FETCHED, "promoted-fetched", 0)                                      \
+    X(JOIN, "join", 0)                                                              \
+    X(JOINED, "joined", 0)                                                          \
+    X(LEAVE, "leave", 0)                                                            \
+    X(WRITING, "writing", UPATH_MUST)                                               \
+    X(WRITING_REPLY, "writing-reply", UPATH_MUST | VERSION | RANK)                  \
+    X(GUEST_WRITING, "guest-writing", UPATH | MARK)                                 \
+    X(RESYNC, "resync", 0)                                                          \
+    X(RESYNCED, "resynced", 0)                                                      \
+    X(NESTED, "nested", RANK)
 
 static const struct {
     const char *name;
@@ -103,9 +122,12 @@ enum {
     VERSION_LEN = 8 + 4 + 4,
     ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4,
     WAVE_LEN = 8 + 8 + 4 + 4 + 8 + 8,
+#define X(field, bit, width, member) +sizeof(((struct net_msg *)0)->member)
+    NUMBERS_LEN = 0 NUMBERS(X),
+#undef X
 };
 _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN + 16 +
-                       WAVE_LEN + 4 <=
+                       NUMBERS_LEN + WAVE_LEN + 4 <=
                    NET_MSG_HEADER_MAX,
                "NET_MSG_HEADER_MAX is too small");
 
@@ -191,12 +213,9 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     codec_check(c, entry->mtime_nsec <= NSEC_MAX);
 }
 
-static void walk_range(struct codec *c, struct net_msg *msg, unsigned fields)
+static bool range_ok(const struct net_msg *msg)
 {
-    codec_u64(c, &msg->offset);
-    codec_u64(c, &msg->length);
-    if (fields & RANGE_OF_FILE)
-        codec_check(c, msg->offset <= INT64_MAX && msg->length <= INT64_MAX - msg->offset);
+    return msg->offset <= INT64_MAX && msg->length <= INT64_MAX - msg->offset;
 }
 
 static void walk_blob(struct codec *c, struct net_msg *msg, unsigned fields)
@@ -235,12 +254,13 @@ static void walk(struct codec *c, struct net_msg *msg)
     codec_check(c, msg->status >= 0 && msg->status <= STATUS_MAX);
     codec_u32(c, &msg->source);
     codec_u32(c, &msg->source_incarnation);
-    codec_u64(c, &msg->id);
     if (c->failed)
         return;
     msg->type = type;
 
     unsigned fields = table[type].fields;
+    if (!(fields & NO_ID))
+        codec_u64(c, &msg->id);
     if (fields & UPATH)
         walk_upath(c, msg, fields);
     if (fields & VERSION)
@@ -249,8 +269,16 @@ static void walk(struct codec *c, struct net_msg *msg)
         walk_entry(c, &msg->entry);
     if (fields & NEWER_THAN)
         walk_version(c, &msg->newer_than);
-    if (fields & RANGE)
-        walk_range(c, msg, fields);
+    if (fields & RANGE) {
+        codec_u64(c, &msg->offset);
+        codec_u64(c, &msg->length);
+        codec_check(c, range_ok(msg));
+    }
+#define X(field, bit, width, member) \
+    if (fields & field)              \
+        codec_##width(c, &msg->member);
+    NUMBERS(X)
+#undef X
     if (fields & WAVE) {
         codec_u64(c, &msg->wave.number);
         codec_u64(c, &msg->wave.activity);
@@ -281,8 +309,7 @@ static bool encodable(const struct net_msg *msg)
         ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN || msg->entry.size > INT64_MAX ||
          msg->entry.mode > MODE_MAX || msg->entry.mtime_nsec > NSEC_MAX))
         return false;
-    if (fields & RANGE_OF_FILE &&
-        (msg->offset > INT64_MAX || msg->length > INT64_MAX - msg->offset))
+    if (fields & RANGE && !range_ok(msg))
         return false;
     if (fields & BLOB) {
         const char *blob = msg->blob;

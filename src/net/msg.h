@@ -24,60 +24,59 @@
 #define NET_MSG_BLOB_MAX 65536
 
 enum net_msg_type {
-    NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob, id =
-                        * how often it has taken the receiver for dead, and asked it then
-                        * (upper half); NET_HELLO_ANSWER */
-    NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
+    NET_MSG_HELLO = 1,     /* first message on a connection: blob = the sender's peer blob;
+                              losses, asks; flags NET_HELLO_ANSWER */
+    NET_MSG_PUBLISH,       /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
     NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
     NET_MSG_LOOKUP,        /* upath, flags (NET_LOOKUP_*), newer_than -> home */
     NET_MSG_LOOKUP_REPLY,  /* status 0 + entry; ENOENT (entry.state says none or tombstone);
                               EAGAIN: waiter kept */
     NET_MSG_LOOKUP_CANCEL, /* id of the lookup whose waiter is to be dropped; no reply */
     NET_MSG_NOTIFY,        /* home -> waiter: entry; id = the lookup's id; no reply */
-    NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone
-                         */
-    NET_MSG_INVALIDATE_REPLY,
+    NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone;
+                           with NET_INVALIDATE_NODE: rank */
+    NET_MSG_INVALIDATE_REPLY, /* flags NET_INVALIDATE_*, rank as it was asked */
     NET_MSG_GET, /* entry, offset, length -> owner, or another of its node: ERROR of ESTALE:
                   * it is out of date; from another, of anything else: it has it not */
     NET_MSG_DATA,  /* reply to GET: offset, length, size of the file in entry; payload */
     NET_MSG_ERROR, /* reply to any request that could not be served: status */
-    NET_MSG_PING,
-    NET_MSG_PONG,
-    NET_MSG_WAVE,       /* exit barrier and quiescence: wave fields (boot/wave.h) */
-    NET_MSG_DUMP,       /* flags (NET_DUMP_*), upath, offset = page -> any member */
-    NET_MSG_DUMP_REPLY, /* blob = JSON text of one shard's page; flags NET_DUMP_MORE */
+    NET_MSG_PING,  /* flags NET_PING_LEASE */
+    NET_MSG_PONG,  /* flags NET_PONG_*, losses, lease_ns */
+    NET_MSG_WAVE,  /* exit barrier and quiescence: wave fields (boot/wave.h) */
+    NET_MSG_DUMP,  /* flags (NET_DUMP_*), upath, after -> any member */
+    NET_MSG_DUMP_REPLY, /* rank, blob = JSON text of a page of its shard; flags
+                           NET_DUMP_MORE */
     /* guest -> its member, over the Unix-domain socket; each is answered by NET_MSG_DONE */
-    NET_MSG_GUEST_PRODUCE,  /* upath, flags; length = mark slot, offset = mark generation */
-    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_WAIT, NET_CONSUME_WRITER), length =
-                               timeout in ms (0: none) */
-    NET_MSG_GUEST_STAT,     /* upath -> DONE with entry */
+    NET_MSG_GUEST_PRODUCE,  /* upath, flags = role, mark */
+    NET_MSG_GUEST_CONSUME,  /* upath, flags (NET_LOOKUP_WAIT, NET_CONSUME_*), thread,
+                               timeout_ms; the DONE: flags NET_DONE_LOOKED */
+    NET_MSG_GUEST_STAT,     /* upath -> DONE with entry, ino, dev */
     NET_MSG_GUEST_WITHDRAW, /* upath */
     NET_MSG_GUEST_RENAME,   /* upath = new name, blob = old name (with its NUL) */
-    NET_MSG_GUEST_DUMP, /* as DUMP, length = rank or UINT64_MAX for all -> DUMP_REPLYs, DONE
-                         */
-    NET_MSG_DONE,       /* status, entry where one is asked for */
-    NET_MSG_LIST, /* upath = directory (none: the DMD itself); offset, length: where to go
-                     on (0, 0: at the start); flags, blob: NET_LIST_LIKE -> any member */
+    NET_MSG_GUEST_DUMP,     /* flags and upath as of DUMP, rank (DYAD_RANK_NONE: all) ->
+                               DUMP_REPLYs, DONE */
+    NET_MSG_DONE,           /* status, entry where one is asked for */
+    NET_MSG_LIST, /* upath = directory (none: the DMD itself), after, end; flags, blob:
+                     NET_LIST_LIKE -> any member */
     NET_MSG_LIST_REPLY,    /* status; blob = names (net_list_*); flags NET_LIST_MORE, then
-                              offset,    length for the next LIST */
+                              after, end for the next LIST */
     NET_MSG_GUEST_CHANGED, /* upath, flags = role */
     NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
     NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */
-    /* upath, flags = role, length = mark, offset = a descriptor of the file in the asker:
-     * another process holds a description that the asker has closed -> DONE when that is
-     * somebody's who will settle it, or when it was settled */
+    /* upath, flags = role, mark, fd: another process holds a description that the asker has
+     * closed -> DONE when that is somebody's who will settle it, or when it was settled */
     NET_MSG_GUEST_WATCH,
     /* of promoted guests (engine/promoted/promoted.h) */
-    NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); offset,
-                           length = inode and birth time of the file */
-    NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry; blob = what REDIRECT said */
-    NET_MSG_PEER_JOIN,  /* on a line between guest and member that stays open. guest: may I
-                           be one; member: blob = who you are (with key), length = ranks;
-                           guest: blob = who I am now (with address) */
-    NET_MSG_PEER_FETCH, /* member -> guest: entry, blob = its owner (with key) */
-    NET_MSG_PEER_FETCHED, /* its reply: status; 0: the temporary file's descriptor is with
-                           * it
-                           */
+    NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); ino and
+                           btime of the file */
+    NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry, offset, length, as of GET; ino,
+                           btime as of REDIRECT */
+    NET_MSG_PROMOTED_JOIN, /* on a line between guest and member that stays open. guest: may
+                              I be one; member: blob = who you are (with key), nranks;
+                              guest: blob = who I am now (with address) */
+    NET_MSG_PROMOTED_FETCH,   /* member -> guest: entry, blob = its owner (with key) */
+    NET_MSG_PROMOTED_FETCHED, /* its reply: status; 0: the temporary file's descriptor is
+                                 with it */
     /* of members that meet in a session directory (engine/membership/session_member.c) */
     NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
     NET_MSG_JOINED, /* its reply; status ETIMEDOUT: not all of it is there yet */
@@ -85,18 +84,18 @@ enum net_msg_type {
     /* on storage that nodes share (dht/node_writing.c) */
     NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
     NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 nobody writes
-                              it; EBUSY: entry.owner does, and EAGAIN will come when that
-                              has changed; EOWNERDEAD: entry.owner did, after
-                              entry.version, and did not end it */
+                              it; EBUSY: rank does, and EAGAIN will come when that
+                              has changed; EOWNERDEAD: rank did, after entry.version, and
+                              did not end it */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
-                              = NET_WRITING_*, with NET_WRITING_PRODUCER; length = mark */
+                              = NET_WRITING_*, with NET_WRITING_PRODUCER; mark */
     /* after a link was broken and is whole again (dht/node_resync.c) */
-    NET_MSG_SETTLE,  /* flags; tell me when what you own is with me -> SETTLED when it is */
-    NET_MSG_SETTLED, /* its reply */
-    /* in a session directory (engine/membership/nested.c): offset = the place of the member
-     * that has started a launch. To it: the sender's launch is that; from it: the
-     * receiver's. No reply */
-    NET_MSG_WITHIN,
+    NET_MSG_RESYNC, /* flags; tell me when what you own is with me -> RESYNCED when it is */
+    NET_MSG_RESYNCED, /* its reply */
+    /* in a session directory (engine/membership/nested.c): rank, the member that has
+     * started a launch. To it: the sender's launch is that; from it: the receiver's. No
+     * reply */
+    NET_MSG_NESTED,
     NET_MSG_TYPE_END
 };
 
@@ -119,19 +118,18 @@ enum net_msg_type {
 /* PING of a process of the receiver's node: its leases are wanted
  * (engine/coherence/copy_lease.c). */
 #define NET_PING_LEASE 0x01u
-/* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. Its offset: how
- * often I have (dht_node_losses()); its length: so many ns a holder may rely on me. */
+/* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. */
 #define NET_PONG_UNSURE  0x01u
 #define NET_PONG_UNKNOWN 0x02u
-/* SETTLE: because the receiver asked; no need to ask again. */
-#define NET_SETTLE_TOO 0x01u
+/* RESYNC: because the receiver asked; no need to ask again. */
+#define NET_RESYNC_TOO 0x01u
 /* The asker opens it for writing: to be there is enough, whoever else writes to it. With
  * NET_LOOKUP_WAIT: it is here, and wanted when the member has looked whether it is out of
  * date; a publish is not waited for. */
 #define NET_CONSUME_WRITER 0x04u
-/* flags of INVALIDATE: of whatever any rank of the receiver's node has, because rank
- * `length` of it, which may have a copy, does not answer. The reply has the flag and the
- * rank again; status ENOENT: what that rank has is not in the receiver's sight. */
+/* flags of INVALIDATE: of whatever any rank of the receiver's node has, because `rank` of
+ * it, which may have a copy, does not answer. The reply has the flag and the rank again;
+ * status ENOENT: what that rank has is not in the receiver's sight. */
 #define NET_INVALIDATE_NODE 0x01u
 /* INVALIDATE_REPLY: what is older keeps its name there until the newer one is there, and
  * the next version has to be told, too. */
@@ -145,9 +143,9 @@ enum net_msg_type {
 /* With NET_LOOKUP_WAIT: it is optional to the asker, who waits only if something says that
  * it will come (engine/fetch/consume_probe.c). */
 #define NET_CONSUME_PROBE 0x40u
-/* offset of the DONE: the member has looked at what was left on its node, and has no other
- * way to say so (store/looked.h) */
-#define NET_CONSUME_LOOKED 1u
+/* DONE of a GUEST_CONSUME: the member has looked at what was left on its node, and has no
+ * other way to say so (store/looked.h). */
+#define NET_DONE_LOOKED 0x01u
 /* WRITING: the sender has it open for writing; no longer; the writer died over it. */
 #define NET_WRITING_BEGIN     1u
 #define NET_WRITING_END       2u
@@ -194,8 +192,21 @@ struct net_msg {
     uint64_t id;                 /* chosen by the requester, echoed in each reply */
     struct dyad_entry entry;     /* entry.upath: decoded, points into the buffer */
     struct dyad_version newer_than;
-    uint64_t offset; /* bytes, or as the type says */
-    uint64_t length; /* bytes, or as the type says */
+    uint64_t offset, length; /* bytes of the file */
+    uint32_t rank;           /* that it is about */
+    uint32_t nranks;         /* ranks of the job */
+    uint32_t losses;         /* how often the sender has taken the receiver for dead ... */
+    uint32_t asks;           /* ... and has asked then whether it lives */
+    uint64_t lease_ns;       /* for so long a holder may rely on the sender */
+    uint64_t after, end;     /* where a page begins (struct dht_list_at; DUMP: entries that
+                                earlier pages had); 0 at the first */
+    uint64_t mark;           /* the asker's (store/marks.h) */
+    int32_t thread;          /* of the asker: it is blocked */
+    int32_t fd;              /* of the file, in the asker */
+    uint64_t timeout_ms;     /* 0: none */
+    uint64_t ino;            /* of the file */
+    uint64_t dev;
+    uint64_t btime; /* time of birth */
     struct {
         uint64_t number;    /* which wave */
         uint64_t activity;  /* sum of the subtree's activity counters */

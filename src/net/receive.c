@@ -48,7 +48,7 @@ static bool is_current(const struct peer *peer, const struct net_msg *msg)
     return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;
 }
 
-/* What a promoted guest of whom we know nothing signs with. */
+/* The key of a promoted guest of which we know nothing. */
 static struct net_auth *guest_auth(struct net_worker *worker, const struct net_msg *msg)
 {
     uint8_t key[NET_PEER_KEY_LEN];
@@ -277,7 +277,6 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     if (peer)
         peer->heard_at = util_clock_now();
     worker->stats.messages_received++;
-    worker->stats.bytes_received += frame_len + payload_len;
     if (msg.type == NET_MSG_HELLO) {
         receive_hello(worker, &msg, knows_ours);
         return UCS_OK;

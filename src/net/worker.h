@@ -72,7 +72,7 @@ struct net_worker_ops {
 typedef void (*net_send_fn)(void *arg, int status);
 
 struct net_worker_stats {
-    uint64_t messages_sent, messages_received, bytes_sent, bytes_received;
+    uint64_t messages_received;
     uint64_t rejected;  /* frames dropped: not verified or malformed */
     uint32_t endpoints; /* open now */
 };

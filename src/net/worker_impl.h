@@ -1,11 +1,11 @@
 /*
- * net/worker_impl.h - private to worker.c, known.c, endpoint.c, generation.c, receive.c and
- * revive.c
+ * net/worker_impl.h - private to worker.c, known_peers.c, endpoint.c, generation.c,
+ * receive.c and reconnect.c
  *
- * worker.c: UCX itself, the turn of the loop, creation and destruction. known.c: who
+ * worker.c: UCX itself, the turn of the loop, creation and destruction. known_peers.c: who
  * the peers are. endpoint.c: their connections, what is sent to them. receive.c: frames
- * that come in. revive.c: peers that were taken for dead and are not. generation.c: UCX's
- * workers for connections that follow others.
+ * that come in. reconnect.c: peers that were taken for dead and are not. generation.c:
+ * UCX's workers for connections that follow others.
  *
  * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
  * progress (and from net_worker_set_peer and net_worker_destroy as the header says), never
@@ -77,9 +77,9 @@ struct peer {
     struct net_peer *info; /* NULL: not known */
     struct net_auth *auth; /* its key, or NULL: not known */
     bool knows_ours;       /* it has signed with our key, so it can verify with it too */
-    bool down;             /* until it answers (revive.c), or a higher incarnation comes */
-    uint32_t losses;       /* how often we have taken this incarnation for dead */
-    uint32_t asks;         /* how often we have asked since whether it is there */
+    bool down;       /* until it answers (reconnect.c), or a higher incarnation comes */
+    uint32_t losses; /* how often we have taken this incarnation for dead */
+    uint32_t asks;   /* how often we have asked since whether it is there */
     uint32_t their_losses, their_asks; /* of us, as it said last */
     uint64_t generation;               /* the lowest that has made no connection to it */
     bool wanted;                       /* need_peer was or will be called */
@@ -149,7 +149,7 @@ struct net_worker {
                                                           : NET_PEER_BLOB_MAX];
 };
 
-/* known.c */
+/* known_peers.c */
 
 /* NULL: ENOMEM, or EINVAL not a rank of another member, EHOSTUNREACH a promoted guest of
  * whom nothing is known. */
@@ -173,8 +173,6 @@ void net_worker_free_peers(struct net_worker *worker);
 
 /* endpoint.c */
 
-/* The connection broke; pending sends will be completed, then peer_down is reported. */
-void net_worker_conn_failed(struct conn *conn, int error);
 /* Take the connection away from its peer, to be closed by tidy. */
 void net_worker_conn_detach(struct conn *conn, int error);
 /* The peer's connection, made if there is none, with HELLO on its way; `ask`: which asks
@@ -185,7 +183,6 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
 void net_worker_fail(struct net_worker *worker, struct peer *peer, int error);
 /* Send now what waited for the peer to be known. */
 void net_worker_flush_queue(struct net_worker *worker, struct peer *peer);
-void net_worker_todo(struct net_worker *worker, struct peer *peer);
 /* Close what has failed, complete what is done, tell what is to be told. Returns how much.
  */
 unsigned net_worker_tidy(struct net_worker *worker);
@@ -193,15 +190,14 @@ unsigned net_worker_tidy(struct net_worker *worker);
 void net_worker_cancel_queued(struct net_worker *worker, int error);
 /* Force-close all connections. Their sends come back in UCX's progress. */
 void net_worker_close_all(struct net_worker *worker);
-void net_worker_complete(struct net_worker *worker, struct send *send, int status);
 unsigned net_worker_run_done(struct net_worker *worker);
 void net_worker_free_conns(struct net_worker *worker);
 int net_worker_errno(ucs_status_t status);
 
 /* generation.c */
 
-/* What is to make the next connection to the peer: *generation, whose conns counts it
- * already, or NULL, the main worker. 0, or -1 with errno. */
+/* *generation is to make the next connection to the peer, and counts it in conns already;
+ * NULL: the main worker. 0, or -1 with errno. */
 int net_worker_generation(struct net_worker *worker, struct peer *peer,
                           struct generation **generation);
 /* ucp_worker_progress() of all. */
@@ -215,7 +211,7 @@ void net_worker_generation_left(struct generation *generation);
 /* Those that have had no connection for a while; or all. Not in a callback of UCX. */
 void net_worker_generations_free(struct net_worker *worker, bool all);
 
-/* revive.c */
+/* reconnect.c */
 
 /* HELLO of the member that we know at this rank. */
 void net_worker_heard(struct net_worker *worker, struct peer *peer,

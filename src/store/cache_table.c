@@ -305,16 +305,10 @@ void store_answers_drop(struct store_answers *answers, uint64_t put)
 
 /* ---- the file ---- */
 
-static bool has_size(uint64_t size)
-{
-    return size == sizeof(struct answers_table);
-}
-
-static bool is_whole(const void *map, uint64_t size, const char *boot)
+static bool is_whole(const void *map, const char *boot)
 {
     const struct answers_table *table = map;
 
-    (void)size;
     return table->magic == ANSWERS_MAGIC && table->size == sizeof(*table) &&
            (!boot || memcmp(table->boot, boot, STORE_BOOT_LEN) == 0);
 }
@@ -349,7 +343,6 @@ static void made(const struct store_shared_new *file);
 
 static const struct store_shared_kind kind = {
     .size = sizeof(struct answers_table),
-    .has_size = has_size,
     .is_whole = is_whole,
     .reserve = reserve,
     .fill = fill,

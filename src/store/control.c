@@ -68,10 +68,7 @@ error_close:
 
 int store_control_open(const struct store_dir *dir)
 {
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-
+    int root = store_dir_fd(dir);
     int control =
         openat(root, STORE_CONTROL_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (control < 0 && (errno == ENOENT || errno == EACCES)) {
@@ -87,7 +84,6 @@ int store_control_open(const struct store_dir *dir)
             }
         }
     }
-    store_dir_root_put(dir, root);
     return control;
 }
 

@@ -45,8 +45,4 @@ int store_control_reserve(int fd, uint64_t offset, uint64_t len);
 /* The number that this boot of the machine has. 0 or -1. */
 int store_control_boot(char boot[STORE_BOOT_LEN + 1]);
 
-/* A descriptor of the DMD for one call, and the end of its use. */
-int store_dir_root_get(const struct store_dir *dir);
-void store_dir_root_put(const struct store_dir *dir, int root);
-
 #endif

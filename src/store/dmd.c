@@ -24,7 +24,7 @@
 #include "util/log.h"
 
 struct store_dir {
-    int fd; /* -1: detached */
+    int fd;
     char *path, *real;
     uint8_t id[DYAD_STORAGE_ID_LEN];
     bool shared;
@@ -64,18 +64,6 @@ static bool is_of_one_kernel(int fd)
 static int open_root(const char *path)
 {
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
-
-int store_dir_root_get(const struct store_dir *dir)
-{
-    return dir->fd >= 0 ? dir->fd : open_root(dir->path);
-}
-
-void store_dir_root_put(const struct store_dir *dir, int root)
-{
-    if (dir->fd < 0) {
-        util_fd_close(root);
-    }
 }
 
 static const char *advice(int error)
@@ -149,17 +137,10 @@ void store_dir_destroy(struct store_dir *dir)
 {
     if (!dir)
         return;
-    store_dir_detach(dir);
+    close(dir->fd);
     free(dir->path);
     free(dir->real);
     free(dir);
-}
-
-void store_dir_detach(struct store_dir *dir)
-{
-    if (dir->fd >= 0)
-        close(dir->fd);
-    dir->fd = -1;
 }
 
 const char *store_dir_path(const struct store_dir *dir)
@@ -245,13 +226,9 @@ int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mo
 {
     if (store_upath_check(upath) < 0)
         return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
     if (!(flags & O_PATH))
         flags |= O_NONBLOCK;
-    int fd = open_or_create(root, upath, flags, mode);
-    store_dir_root_put(dir, root);
+    int fd = open_or_create(dir->fd, upath, flags, mode);
     if (fd < 0 || (flags & O_PATH))
         return fd;
 
@@ -288,47 +265,29 @@ bool store_dir_lacks(const struct store_dir *dir, const char *upath)
     return store_dir_stat(dir, upath, &st) < 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-static int unlink_below(const struct store_dir *dir, const char *upath, int flags)
+int store_dir_rmdir(const struct store_dir *dir, const char *upath)
 {
     const char *base;
 
     if (store_upath_check(upath) < 0)
         return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-    int parent = store_beneath_parent(root, upath, &base);
-    store_dir_root_put(dir, root);
+    int parent = store_beneath_parent(dir->fd, upath, &base);
     if (parent < 0)
         return -1;
-    int rc = unlinkat(parent, base, flags);
+    int rc = unlinkat(parent, base, AT_REMOVEDIR);
     util_fd_close(parent);
     return rc;
 }
 
-int store_dir_unlink(const struct store_dir *dir, const char *upath)
-{
-    return unlink_below(dir, upath, 0);
-}
-
-int store_dir_rmdir(const struct store_dir *dir, const char *upath)
-{
-    return unlink_below(dir, upath, AT_REMOVEDIR);
-}
-
 static void refresh_one(const struct store_dir *dir, const char *path)
 {
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return;
     int fd = path ? store_dir_open(dir, path, O_RDONLY | O_DIRECTORY, 0)
-                  : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                  : openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat st;
     if (fd >= 0) {
         fstat(fd, &st);
         close(fd);
     }
-    store_dir_root_put(dir, root);
 }
 
 void store_dir_refresh(const struct store_dir *dir, const char *upath)
@@ -354,9 +313,9 @@ ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char 
     if (fd < 0)
         return -1;
     ssize_t n = readlinkat(fd, "", buf, size);
-    int saved = errno;
-    close(fd);
-    errno = n < 0 && saved == ENOENT ? EINVAL : saved; /* what it says of a file's fd */
+    util_fd_close(fd);
+    if (n < 0 && errno == ENOENT) /* what it says of a file's fd */
+        errno = EINVAL;
     return n;
 }
 
@@ -380,6 +339,14 @@ int store_identity_read(int fd, struct store_identity *identity)
         .size = stx.stx_size,
     };
     return 0;
+}
+
+bool store_identity_is(int fd, const struct store_identity *identity)
+{
+    struct store_identity found;
+
+    return store_identity_read(fd, &found) == 0 && found.ino == identity->ino &&
+           found.btime == identity->btime;
 }
 
 bool store_identity_equal(const struct store_identity *a, const struct store_identity *b)

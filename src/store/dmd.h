@@ -5,7 +5,7 @@
  * RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS) and cannot leave the DMD; where the kernel
  * has no openat2 (ENOSYS, or a seccomp filter's EPERM), a walk component by component with
  * O_NOFOLLOW does the same. Thread-safe: a struct store_dir is immutable after creation
- * (and store_dir_detach, store_dir_set_shared). No result depends on the umask, and umask()
+ * (and store_dir_set_shared). No result depends on the umask, and umask()
  * is never called.
  *
  * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
@@ -45,14 +45,7 @@ void store_dir_destroy(struct store_dir *dir);
 const char *store_dir_path(const struct store_dir *dir);      /* as given */
 const char *store_dir_real_path(const struct store_dir *dir); /* symlinks resolved */
 const uint8_t *store_dir_id(const struct store_dir *dir); /* DYAD_STORAGE_ID_LEN bytes */
-int store_dir_fd(
-    const struct store_dir *dir); /* O_PATH descriptor, the dir's own; -1 detached */
-
-/* Give up the descriptor: from now on each call opens the DMD by its path for its own
- * duration (~1 us). For a process whose descriptor table is the program's (a guest):
- * nothing of ours stays in it, and nothing breaks if the program closes what it did not
- * open. Before other threads use dir. */
-void store_dir_detach(struct store_dir *dir);
+int store_dir_fd(const struct store_dir *dir); /* O_PATH descriptor, the dir's own */
 
 /* May programs of other kernels see the same files? Then no lock and no memory below it is
  * common with them. True on every file system but those that one kernel alone has mounted
@@ -81,8 +74,6 @@ int store_dir_stat(const struct store_dir *dir, const char *upath,
                    struct stat *st); /* no follow */
 /* It is certain that nothing has that name; not so if it cannot be looked at. */
 bool store_dir_lacks(const struct store_dir *dir, const char *upath);
-int store_dir_unlink(const struct store_dir *dir,
-                     const char *upath); /* EISDIR: a directory */
 int store_dir_rmdir(const struct store_dir *dir, const char *upath);
 /* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
 ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
@@ -92,6 +83,7 @@ ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char 
  * an absence that was true some time ago. */
 void store_dir_refresh(const struct store_dir *dir, const char *upath);
 int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
+bool store_identity_is(int fd, const struct store_identity *identity); /* inode and birth */
 bool store_identity_equal(const struct store_identity *a, const struct store_identity *b);
 
 /* Fill size, mode, mtime, storage of an entry from a stat. A directory's size is 0. */

@@ -39,11 +39,7 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
 
     if (store_dir_make_parents(dir, upath) < 0)
         return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
-    parent = store_beneath_parent(root, upath, &base);
-    store_dir_root_put(dir, root);
+    parent = store_beneath_parent(store_dir_fd(dir), upath, &base);
     if (parent < 0)
         return -1;
     struct timespec mtime = store_dir_mtime_get(parent);
@@ -62,12 +58,9 @@ int store_dir_mkdir(const struct store_dir *dir, const char *upath, mode_t mode,
                                 fchmod(fd, (st.st_mode & S_ISGID) | (mode & 01777)))))
         goto out;
     rc = identity ? store_identity_read(fd, identity) : 0;
-out:;
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    close(parent);
-    errno = saved;
+out:
+    util_fd_close(fd);
+    util_fd_close(parent);
     return rc;
 }
 
@@ -91,21 +84,17 @@ int store_dir_make_parents(const struct store_dir *dir, const char *upath)
 {
     char name[DYAD_UPATH_MAX + 1];
     const char *base;
-    int rc = -1;
+    int root = store_dir_fd(dir);
 
     if (store_upath_check(upath) < 0)
-        return -1;
-    int root = store_dir_root_get(dir);
-    if (root < 0)
         return -1;
     int at = store_beneath_parent(root, upath, &base);
     if (at >= 0) {
         close(at);
-        rc = 0;
-        goto out;
+        return 0;
     }
     if (errno != ENOENT)
-        goto out;
+        return -1;
     /* Each directory is opened by its upath from the root, so it is checked as any other.
      */
     for (const char *p = upath; (p = strchr(p, '/')); p++) {
@@ -114,19 +103,14 @@ int store_dir_make_parents(const struct store_dir *dir, const char *upath)
         name[n] = '\0';
         at = store_beneath_parent(root, name, &base);
         if (at < 0)
-            goto out;
+            return -1;
         int made = make_directory(at, base);
         util_fd_close(at);
         if (made < 0)
-            goto out;
+            return -1;
     }
     /* What was there already may be no directory. */
     at = store_beneath_parent(root, upath, &base);
-    if (at >= 0) {
-        close(at);
-        rc = 0;
-    }
-out:
-    store_dir_root_put(dir, root);
-    return rc;
+    util_fd_close(at);
+    return at < 0 ? -1 : 0;
 }

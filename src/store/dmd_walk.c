@@ -109,9 +109,7 @@ int store_dir_walk(const struct store_dir *dir, const char *upath,
         if (rc != 0 || !S_ISDIR(st.st_mode))
             return rc;
     }
-    int root = store_dir_root_get(dir);
-    if (root < 0)
-        return -1;
+    int root = store_dir_fd(dir);
     rc = walk_directory(root, upath, true, &pending, fn, arg);
     while (rc == 0 && pending.count > 0) {
         char *name = pending.names[--pending.count];
@@ -123,7 +121,6 @@ int store_dir_walk(const struct store_dir *dir, const char *upath,
     while (pending.count > 0)
         free(pending.names[--pending.count]);
     free(pending.names);
-    store_dir_root_put(dir, root);
     errno = saved;
     return rc;
 }

@@ -86,6 +86,7 @@ static int claim(struct store_fetch *fetch)
         close(fetch->fd);
     }
     util_fd_close(fetch->fd);
+    fetch->fd = -1;
     return -1;
 }
 
@@ -101,6 +102,16 @@ static int reserve(int fd, uint64_t size)
     if (rc < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
         rc = ftruncate(fd, (off_t)size);
     return rc;
+}
+
+void fetch_free(struct store_fetch *fetch)
+{
+    int saved = errno;
+
+    util_fd_close(fetch->tmpdir);
+    util_fd_close(fetch->fd);
+    free(fetch);
+    errno = saved;
 }
 
 /* All but the file itself. */
@@ -126,6 +137,7 @@ static struct store_fetch *fetch_create(const struct store_dir *dir,
     if (!fetch)
         return NULL;
     fetch->dir = dir;
+    fetch->fd = -1;
     fetch->entry = *entry;
     memcpy(fetch->upath, entry->upath, len + 1);
     fetch->entry.upath = fetch->upath;
@@ -133,9 +145,7 @@ static struct store_fetch *fetch_create(const struct store_dir *dir,
     fetch->tmpdir = store_control_subdir(dir, "tmp");
     if (fetch->tmpdir < 0) {
         fetch_report(fetch, "fetch");
-        int saved = errno;
-        free(fetch);
-        errno = saved;
+        fetch_free(fetch);
         return NULL;
     }
     return fetch;
@@ -151,24 +161,16 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
     if (claim(fetch) < 0) {
         if (errno != EBUSY)
             fetch_report(fetch, "fetch");
-        goto error_tmpdir;
+        fetch_free(fetch);
+        return NULL;
     }
     if (ftruncate(fetch->fd, 0) < 0 || fchmod(fetch->fd, 0600) < 0 ||
         reserve(fetch->fd, fetch->entry.size) < 0) {
         fetch_report(fetch, "fetch");
-        int saved = errno;
         store_fetch_abort(fetch);
-        errno = saved;
         return NULL;
     }
     return fetch;
-
-error_tmpdir:
-    util_fd_close(fetch->tmpdir);
-    int saved = errno;
-    free(fetch);
-    errno = saved;
-    return NULL;
 }
 
 int store_fetch_give(struct store_fetch *fetch)
@@ -179,8 +181,8 @@ int store_fetch_give(struct store_fetch *fetch)
         errno = EIO;
         return -1;
     }
-    close(fetch->tmpdir);
-    free(fetch);
+    fetch->fd = -1;
+    fetch_free(fetch);
     return fd;
 }
 
@@ -202,9 +204,7 @@ struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
         S_ISREG(st.st_mode) && (uint64_t)st.st_size == entry->size &&
         store_lock_take(fd) == 0)
         return fetch;
-    close(fetch->tmpdir);
-    close(fd);
-    free(fetch);
+    fetch_free(fetch);
     errno = ESTALE;
     return NULL;
 }
@@ -341,14 +341,6 @@ stale:
     return -1;
 }
 
-int store_fetch_sync(struct store_fetch *fetch)
-{
-    if (fsync(fetch->fd) == 0)
-        return 0;
-    fetch_report(fetch, "sync");
-    return -1;
-}
-
 int fetch_set_metadata(struct store_fetch *fetch)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
@@ -362,17 +354,6 @@ int fetch_set_metadata(struct store_fetch *fetch)
     return fchmod(fetch->fd, fetch->entry.mode & 0777);
 }
 
-/* The directory above upath, and the start of the last component. */
-int fetch_open_parent(const struct store_dir *dir, const char *upath, const char **base)
-{
-    int root = store_dir_root_get(dir);
-    int parent = root < 0 ? -1 : store_beneath_parent(root, upath, base);
-
-    if (root >= 0)
-        store_dir_root_put(dir, root);
-    return parent;
-}
-
 /* `name` in the temporary directory gets the name of upath. */
 static int rename_into_place(struct store_fetch *fetch, const char *name, bool replace)
 {
@@ -381,7 +362,7 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
 
     /* The directory can be removed again by somebody before the rename. */
     for (int tries = 0; tries < 8; tries++) {
-        int parent = fetch_open_parent(fetch->dir, fetch->upath, &base);
+        int parent = store_beneath_parent(store_dir_fd(fetch->dir), fetch->upath, &base);
         if (parent >= 0) {
             struct timespec mtime = store_dir_mtime_get(parent);
             rc = replace ? renameat(fetch->tmpdir, name, parent, base)
@@ -427,8 +408,7 @@ static int place_link(struct store_fetch *fetch, bool replace,
         unlinkat(fetch->tmpdir, name, 0);
         errno = saved;
     }
-    if (fd >= 0)
-        util_fd_close(fd);
+    util_fd_close(fd);
     return rc;
 }
 
@@ -446,9 +426,7 @@ static int commit_other(struct store_fetch *fetch, bool replace,
                                         : place_directory(fetch, identity);
     if (rc < 0 && errno != EEXIST)
         fetch_report(fetch, "make");
-    int saved = errno;
     store_fetch_abort(fetch);
-    errno = saved;
     return rc;
 }
 
@@ -465,27 +443,16 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
         return commit_other(fetch, replace, identity);
     if (fetch_set_metadata(fetch) < 0 || rename_into_place(fetch, fetch->name, replace) < 0)
         goto error;
-    if (identity && store_identity_read(fetch->fd, identity) < 0)
-        goto error_renamed;
-    close(fetch->tmpdir);
-    close(fetch->fd);
-    free(fetch);
-    errno = saved;
-    return 0;
+    int rc = identity ? store_identity_read(fetch->fd, identity) : 0;
+    if (rc == 0)
+        errno = saved;
+    fetch_free(fetch);
+    return rc;
 
 error:
     if (errno != EEXIST)
         fetch_report(fetch, "store");
-    saved = errno;
     store_fetch_abort(fetch);
-    errno = saved;
-    return -1;
-error_renamed:
-    saved = errno;
-    close(fetch->tmpdir);
-    close(fetch->fd);
-    free(fetch);
-    errno = saved;
     return -1;
 }
 
@@ -496,12 +463,13 @@ int store_fetch_identity(const struct store_fetch *fetch, struct store_identity 
 
 void store_fetch_abort(struct store_fetch *fetch)
 {
+    int saved = errno;
+
     /* Whoever removes .dyad and lets another begin anew has taken the name from us. */
     if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name))
         unlinkat(fetch->tmpdir, fetch->name, 0);
-    close(fetch->tmpdir);
-    close(fetch->fd);
-    free(fetch);
+    errno = saved;
+    fetch_free(fetch);
 }
 
 /* An empty one that is younger than that may be a reservation in use. On storage that nodes

@@ -38,8 +38,6 @@ int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *da
 /* Copy all bytes from src_fd with reflink, copy_file_range or read/write, whichever works
  * first. 0, or -1: ESTALE the source has another size. */
 int store_fetch_copy(struct store_fetch *fetch, int src_fd);
-/* Write the bytes through to the disk (before commit; for who asks for it). 0 or -1. */
-int store_fetch_sync(struct store_fetch *fetch);
 /* Set mode and mtime, make missing directories, rename into place. `replace`: an older copy
  * may be there and is replaced; otherwise an existing file makes it fail with EEXIST.
  * `identity` (may be NULL) gets the new file's. Frees fetch in every case. 0 or -1 with
@@ -53,9 +51,9 @@ int store_fetch_commit(struct store_fetch *fetch, int replace,
 int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identity *old,
                             bool (*keep)(void *arg), void *arg,
                             struct store_identity *identity);
-/* What the file will be when it is in place, but for its ctime: a regular file. 0 or -1. */
+/* The identity that a regular file will have in its place, but for the ctime. 0 or -1. */
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
-/* Remove the temporary file; frees fetch. */
+/* Remove the temporary file; frees fetch. Keeps errno. */
 void store_fetch_abort(struct store_fetch *fetch);
 /* Give all of a complete fetch to another process of this node: returns its descriptor,
  * which carries the lock wherever it is sent; frees fetch. -1 with errno: bytes are missing

@@ -1,5 +1,5 @@
 /*
- * store/fetch_impl.h - between fetch.c and fetch_old.c, for nobody else
+ * store/fetch_impl.h - between fetch.c and fetch_replace.c, for nobody else
  */
 #ifndef DYAD_STORE_FETCH_IMPL_H
 #define DYAD_STORE_FETCH_IMPL_H
@@ -21,10 +21,10 @@ struct store_fetch {
     char upath[];
 };
 
-/* What a temporary file of upath is called. */
+/* The name of upath's temporary file. */
 void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE]);
-/* The directory above upath, and the start of the last component. */
-int fetch_open_parent(const struct store_dir *dir, const char *upath, const char **base);
+/* The temporary file stays. Keeps errno. */
+void fetch_free(struct store_fetch *fetch);
 /* Mode and mtime, as the entry has them. 0 or -1. */
 int fetch_set_metadata(struct store_fetch *fetch);
 /* Log errno, once. Keeps it. */

@@ -204,11 +204,6 @@ int store_journal_set_label(struct store_journal *journal, const char *label)
     return -1;
 }
 
-const char *store_journal_label(const struct store_journal *journal)
-{
-    return journal->label;
-}
-
 int store_journal_clear(struct store_journal *journal)
 {
     struct journal_node *node, *next, *all = journal->index;
@@ -353,9 +348,4 @@ int store_journal_foreach(struct store_journal *journal,
 uint64_t store_journal_count(const struct store_journal *journal)
 {
     return HASH_COUNT(journal->index) - journal->deleted;
-}
-
-uint64_t store_journal_bytes(const struct store_journal *journal)
-{
-    return journal->end;
 }

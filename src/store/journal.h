@@ -97,8 +97,6 @@ int store_journal_clear(struct store_journal *journal);
 /* Whose it is: text without NUL, at most DYAD_UPATH_MAX bytes, kept in the file before the
  * first record. 0 or -1 with errno, as put. */
 int store_journal_set_label(struct store_journal *journal, const char *label);
-/* NULL: it was never given (its maker was killed at once), or is damaged. */
-const char *store_journal_label(const struct store_journal *journal);
 /* Call fn with the name of each journal of the DMD that begins with prefix, until it
  * returns non-zero. Returns that, or -1 with errno. */
 int store_journal_list(const struct store_dir *dir, const char *prefix,
@@ -113,6 +111,5 @@ int store_journal_foreach(struct store_journal *journal,
                           void *arg);
 /* Retired ones count. */
 uint64_t store_journal_count(const struct store_journal *journal);
-uint64_t store_journal_bytes(const struct store_journal *journal); /* size of the file */
 
 #endif

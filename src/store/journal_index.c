@@ -1,10 +1,6 @@
 /*
  * journal_index.c - a hash table, and a list of what could not be written
  */
-/* Out of memory in a table's growth is an error like any other, not the end of the host
- * program. */
-#define uthash_fatal(msg)             ((void)0)
-#define HASH_NONFATAL_OOM             1
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits(key, len))
 #define XXH_INLINE_ALL
 #include <xxhash.h>

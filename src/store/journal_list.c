@@ -42,7 +42,7 @@ int store_journal_list(const struct store_dir *dir, const char *prefix,
     return rc;
 }
 
-/* Whatever is neither a count nor the label counts as one, and what is not read, too. */
+/* All but counts and the label are records; so is all that cannot be read. */
 static int has_records(const char *name, void *arg)
 {
     int fd = openat(*(int *)arg, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -94,26 +94,26 @@ int store_lock_wait_byte(int fd, off_t byte)
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-int store_lock_list(int (*fn)(uint64_t ino, off_t byte, void *arg), void *arg)
+int store_lock_search(uint64_t ino, off_t byte)
 {
     FILE *file = fopen("/proc/locks", "re");
     char *line = NULL;
     size_t size = 0;
+    int found = 0;
 
     if (!file)
         return -1;
-    while (getline(&line, &size, file) > 0) {
-        unsigned long long ino;
+    while (!found && getline(&line, &size, file) > 0) {
+        unsigned long long of;
         long long start;
         /* "7: OFDLCK ADVISORY  WRITE -1 08:01:131 4611686018427387905 46...": waiters have
          * "->" */
-        if (sscanf(line, "%*s OFDLCK %*s WRITE %*d %*x:%*x:%llu %lld", &ino, &start) == 2 &&
-            start >= STORE_LOCK_OFFSET && fn(ino, (off_t)start, arg))
-            break;
+        if (sscanf(line, "%*s OFDLCK %*s WRITE %*d %*x:%*x:%llu %lld", &of, &start) == 2)
+            found = of == ino && start == byte;
     }
     free(line);
     fclose(file);
-    return 0;
+    return found;
 }
 
 int store_lock_own(int fd, off_t byte)
@@ -135,27 +135,4 @@ int store_lock_own(int fd, off_t byte)
     free(line);
     fclose(file);
     return found;
-}
-
-struct wanted {
-    uint64_t ino;
-    off_t byte;
-    bool found;
-};
-
-static int is_wanted(uint64_t ino, off_t byte, void *arg)
-{
-    struct wanted *wanted = arg;
-
-    wanted->found = ino == wanted->ino && byte == wanted->byte;
-    return wanted->found;
-}
-
-int store_lock_search(uint64_t ino, off_t byte)
-{
-    struct wanted wanted = {.ino = ino, .byte = byte};
-
-    if (store_lock_list(is_wanted, &wanted) < 0)
-        return -1;
-    return wanted.found;
 }

@@ -34,8 +34,5 @@ int store_lock_own(int fd, off_t byte);
 int store_lock_wait_byte(int fd, off_t byte);
 /* The same without any descriptor of the file, out of /proc/locks (slow). */
 int store_lock_search(uint64_t ino, off_t byte);
-/* All our locks of this system: calls fn(ino, byte); fn returns non-zero to stop. 0 or -1.
- */
-int store_lock_list(int (*fn)(uint64_t ino, off_t byte, void *arg), void *arg);
 
 #endif

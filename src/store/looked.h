@@ -42,8 +42,9 @@ void store_looked_end(struct store_marks *marks, int line);
 /* Does the rank have a member that has looked? ~10 ns if so. */
 bool store_looked(const struct store_marks *marks, uint64_t rank);
 /* Does the rank have a member, in whatever state, in another network namespace than the
- * calling thread's? Then its claim cannot be seen from here (boot/claim.h), and could be
- * bound again. False also if there is none, or if that cannot be told (no line, no /proc).
+ * calling thread's? Then its claim cannot be seen from here (boot/member_claim.h), and
+ * could be bound again. False also if there is none, or if that cannot be told (no line, no
+ * /proc).
  */
 bool store_looked_elsewhere(const struct store_marks *marks, uint64_t rank);
 

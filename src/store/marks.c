@@ -86,7 +86,7 @@ bool store_marks_shared(const struct store_marks *marks)
 static bool is_freed_by_the_dead(struct store_marks *marks, struct marks_slot *slot,
                                  uint64_t word)
 {
-    return (!marks_are_mixed(marks) || marks_age(slot) >= STORE_PROC_FOREIGN_MAX) &&
+    return (!marks_are_mixed(marks) || marks_age(&slot->since) >= STORE_PROC_FOREIGN_MAX) &&
            !store_proc_alive((uint64_t)WORD_PID(word) << 32, 0, 0);
 }
 
@@ -226,8 +226,8 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
  * ABANDONED. `fd`: any description of the file but theirs. Only where locks can tell.
  * A closer that is merely slow may lose its mark by this: who truncates publishes the file
  * in any case, who does not must be sure. */
-static void rule_orphans(struct store_marks *marks, const struct store_identity *file,
-                         int fd, bool truncated)
+static void rule_killed(struct store_marks *marks, const struct store_identity *file,
+                        int fd, bool truncated)
 {
     struct marks_table *table = marks->table;
 
@@ -277,7 +277,7 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     }
     /* Before our own lock is taken, so any lock that shows is another's. A killed writer's
      * mark would keep our publish back until somebody looks at the file. */
-    rule_orphans(marks, &file, fd, truncated);
+    rule_killed(marks, &file, fd, truncated);
     settle(marks, file.ino, file.btime,
            truncated || file.size == 0 ? SETTLE_FREE : SETTLE_LEAVE, mark);
 

@@ -61,7 +61,6 @@ struct store_mark_info {
     enum store_mark_state state;
     pid_t pid; /* who opened it, or who is closing it; 0: a process of an earlier boot */
     uint64_t ino, btime;
-    bool held; /* its OFD lock is held, or (no OFD locks) its process lives */
 };
 
 /* Map the table of a DMD, made if need be. Several processes at once are safe. After a
@@ -147,15 +146,11 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
 
 /* Is anything dirty under this name or inode: a mark OPENING with this upath (NULL: not
  * looked at), or DIRTY, CLOSING or ABANDONED with this inode (0: not looked at) and birth
- * time (0: any)? `info` (may be NULL): the first found, live ones before ABANDONED ones,
- * without its `held`. ~50 ns when neither hash has any mark (a counting filter; it may err
+ * time (0: any)? `info` (may be NULL): the first found, live ones before ABANDONED ones.
+ * ~50 ns when neither hash has any mark (a counting filter; it may err
  * towards looking closer after a crash, never the other way). */
 bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
                        uint64_t btime, struct store_mark_info *info);
-/* As above, but false if every such mark was opened by process `pid` (ABANDONED ones count
- * always). */
-bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, uint64_t ino,
-                                 uint64_t btime, pid_t pid, struct store_mark_info *info);
 
 /* Is the file of this inode being made, or was it left so? True for a mark of a description
  * that found it empty or truncated it, or that began while there was such a one, or whose
@@ -191,11 +186,5 @@ int store_marks_wait(struct store_marks *marks, store_mark_t mark, int fd);
  * True also if there is none; false: nothing is changed. Only for who knows otherwise that
  * this is the file which was published: a rank of this node that is dead has said so. */
 bool store_marks_take_closed(struct store_marks *marks, uint64_t ino, uint64_t btime);
-
-/* Call fn for each slot that is not FREE. For dyad-dht-dump --waiting ("held open by pid").
- */
-int store_marks_foreach(struct store_marks *marks,
-                        int (*fn)(const struct store_mark_info *info, void *arg),
-                        void *arg);
 
 #endif

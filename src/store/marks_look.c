@@ -5,8 +5,6 @@
  */
 #include "store/marks_slot.h"
 
-#include <stdlib.h>
-
 static void describe(struct marks_slot *slot, uint64_t word, uint32_t index,
                      struct store_mark_info *info)
 {
@@ -25,7 +23,6 @@ static void describe(struct marks_slot *slot, uint64_t word, uint32_t index,
 /* Which marks count. */
 struct wanted {
     uint64_t name, ino, btime;
-    pid_t but;       /* not those that this process has opened; 0: nobody */
     bool unfinished; /* store_marks_unfinished() */
 };
 
@@ -38,13 +35,11 @@ static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64
         !(wanted->name && state == STORE_MARK_OPENING &&
           atomic_load(&slot->name) == wanted->name))
         return false;
-    if (wanted->unfinished)
-        return state == STORE_MARK_CLOSING || state == STORE_MARK_ABANDONED ||
-               (state == STORE_MARK_OPENING && atomic_load(&slot->heir) != MARKS_JOINS) ||
-               (state == STORE_MARK_DIRTY && (atomic_load(&slot->heir) == MARKS_MAKES ||
-                                              !marks_opener_alive(marks, slot, word)));
-    return !wanted->but || state == STORE_MARK_ABANDONED ||
-           store_proc_pid(atomic_load(&slot->opener)) != wanted->but;
+    return !wanted->unfinished || state == STORE_MARK_CLOSING ||
+           state == STORE_MARK_ABANDONED ||
+           (state == STORE_MARK_OPENING && atomic_load(&slot->heir) != MARKS_JOINS) ||
+           (state == STORE_MARK_DIRTY && (atomic_load(&slot->heir) == MARKS_MAKES ||
+                                          !marks_opener_alive(marks, slot, word)));
 }
 
 /* Look at every slot that was ever used. */
@@ -81,12 +76,12 @@ static bool search(struct store_marks *marks, const struct wanted *wanted,
     return found;
 }
 
-bool store_marks_dirty_by_others(struct store_marks *marks, const char *upath, uint64_t ino,
-                                 uint64_t btime, pid_t pid, struct store_mark_info *info)
+bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
+                       uint64_t btime, struct store_mark_info *info)
 {
     struct marks_table *table = marks->table;
     struct wanted wanted = {
-        .name = upath ? marks_hash_name(upath) : 0, .ino = ino, .btime = btime, .but = pid};
+        .name = upath ? marks_hash_name(upath) : 0, .ino = ino, .btime = btime};
 
     if ((!wanted.name || atomic_load(&table->names[marks_bucket(wanted.name)]) == 0) &&
         (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0))
@@ -107,74 +102,4 @@ bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64
         atomic_load(&table->inodes[marks_bucket(ino)]) == 0)
         return false;
     return search(marks, &wanted, info);
-}
-
-bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
-                       uint64_t btime, struct store_mark_info *info)
-{
-    return store_marks_dirty_by_others(marks, upath, ino, btime, 0, info);
-}
-
-struct held {
-    struct {
-        uint64_t ino;
-        off_t byte;
-    } * locks;
-    size_t count, room;
-};
-
-static int add_held(uint64_t ino, off_t byte, void *arg)
-{
-    struct held *held = arg;
-
-    if (held->count == held->room) {
-        size_t room = held->room ? 2 * held->room : 256;
-        void *locks = realloc(held->locks, room * sizeof(*held->locks));
-        if (!locks)
-            return -1;
-        held->locks = locks;
-        held->room = room;
-    }
-    held->locks[held->count].ino = ino;
-    held->locks[held->count++].byte = byte;
-    return 0;
-}
-
-static bool is_held(const struct held *held, const struct store_mark_info *info)
-{
-    for (size_t i = 0; i < held->count; i++)
-        if (held->locks[i].byte == marks_lock_byte(info->mark) &&
-            held->locks[i].ino == info->ino)
-            return true;
-    return false;
-}
-
-int store_marks_foreach(struct store_marks *marks,
-                        int (*fn)(const struct store_mark_info *info, void *arg), void *arg)
-{
-    uint32_t top = atomic_load(&marks->table->header.top);
-    struct held held = {0};
-    int rc = 0;
-
-    store_lock_list(add_held, &held);
-    for (uint32_t i = 0; rc == 0 && i < top; i++) {
-        struct marks_slot *slot = &marks->table->slots[i];
-        struct store_mark_info info;
-        uint64_t word = atomic_load(&slot->word);
-        unsigned state = WORD_STATE(word);
-
-        if (state == STORE_MARK_FREE || state == MARKS_STATE_FREEING)
-            continue;
-        describe(slot, word, i, &info);
-        if (state == STORE_MARK_CLOSING)
-            info.held = marks_closer_alive(marks, slot, word);
-        else if (state == STORE_MARK_OPENING || (word & WORD_NOLOCK))
-            info.held = marks_opener_alive(marks, slot, word);
-        else
-            info.held = is_held(&held, &info);
-        if (atomic_load(&slot->word) == word)
-            rc = fn(&info, arg);
-    }
-    free(held.locks);
-    return rc;
 }

@@ -137,14 +137,9 @@ static void announce(struct store_marks *marks)
         atomic_store(&header->mixed, 1);
 }
 
-/* Who is slow takes nothing back. */
 void marks_renew(struct store_marks *marks, struct marks_slot *slot)
 {
-    uint32_t seen = atomic_load(&slot->since), now = marks_now_seconds();
-
-    while ((int32_t)(now - seen) > 0 &&
-           !atomic_compare_exchange_weak(&slot->since, &seen, now))
-        ;
+    marks_came(&slot->since);
     announce(marks);
 }
 
@@ -156,9 +151,6 @@ uint32_t marks_tag(uint32_t ns, store_proc_t proc)
 
     return tag ? tag : 1;
 }
-
-/* No pid namespace has this number. */
-#define NS_FOREIGN 1u
 
 /* Of a process that the slot names. If `ns` is not of it, or not yet: foreign, where there
  * are such. */
@@ -172,7 +164,7 @@ static uint32_t ns_of(const struct store_marks *marks, struct marks_slot *slot,
         return own;
     if (tag == marks_tag(0, proc))
         return 0;
-    return marks_are_mixed(marks) ? NS_FOREIGN : own;
+    return marks_are_mixed(marks) ? MARKS_NS_FOREIGN : own;
 }
 
 bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot,
@@ -185,9 +177,9 @@ bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot
         opener = (uint64_t)WORD_PID(word) << 32;
     uint32_t ns = ns_of(marks, slot, opener);
     /* `ns` is of a closer who has abandoned it: he had the opener's description. */
-    if (ns == NS_FOREIGN && WORD_STATE(word) == STORE_MARK_ABANDONED)
+    if (ns == MARKS_NS_FOREIGN && WORD_STATE(word) == STORE_MARK_ABANDONED)
         ns = ns_of(marks, slot, atomic_load(&slot->closer));
-    return store_proc_alive(opener, ns, marks_age(slot));
+    return store_proc_alive(opener, ns, marks_age(&slot->since));
 }
 
 bool marks_closer_alive(const struct store_marks *marks, struct marks_slot *slot,
@@ -197,5 +189,5 @@ bool marks_closer_alive(const struct store_marks *marks, struct marks_slot *slot
 
     if (store_proc_pid(closer) != WORD_PID(word))
         closer = (uint64_t)WORD_PID(word) << 32;
-    return store_proc_alive(closer, ns_of(marks, slot, closer), marks_age(slot));
+    return store_proc_alive(closer, ns_of(marks, slot, closer), marks_age(&slot->since));
 }

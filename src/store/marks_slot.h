@@ -1,7 +1,7 @@
 /*
  * store/marks_slot.h - one slot of the table of dirty marks: its word, its waiters
  *
- * Private to the marks. marks.c: what a writer does with its own; marks_rule.c: waiting for
+ * Private to the marks. marks.c: what a writer does with its own; marks_wait.c: waiting for
  * a writer, and finding out that it is dead; marks_closed.c: closers that were killed;
  * marks_look.c: questions. The rules for who may change what are at the top of marks.c.
  */
@@ -22,6 +22,8 @@
 
 /* How long the lock may be free before a closer that should have come is given up. */
 #define MARKS_GRACE_MSEC 1000
+/* No pid namespace has this number. */
+#define MARKS_NS_FOREIGN 1u
 
 static inline uint64_t marks_hash_name(const char *upath)
 {
@@ -34,11 +36,19 @@ static inline uint32_t marks_now_seconds(void)
     return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);
 }
 
-/* Since when who is responsible for the state is; he may have come since we looked at the
- * clock: then below 0. */
-static inline int32_t marks_age(struct marks_slot *slot)
+/* Of a process that came at *since; below 0 if that was after our look at the clock. */
+static inline int32_t marks_age(const _Atomic uint32_t *since)
 {
-    return (int32_t)(marks_now_seconds() - atomic_load(&slot->since));
+    return (int32_t)(marks_now_seconds() - atomic_load(since));
+}
+
+/* *since is now, unless a quicker process has said a later time. */
+static inline void marks_came(_Atomic uint32_t *since)
+{
+    uint32_t seen = atomic_load(since), now = marks_now_seconds();
+
+    while ((int32_t)(now - seen) > 0 && !atomic_compare_exchange_weak(since, &seen, now))
+        ;
 }
 
 static inline store_mark_t marks_mark_of(uint64_t word, uint32_t index)
@@ -91,10 +101,10 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
 /* The open begins; nothing is known of how the file looks (marks_written.c). */
 void marks_look_begin(struct store_marks *marks, store_mark_t mark);
 
-/* Whoever is about to become responsible for the state: that is not long ago, and perhaps
- * in another pid namespace than the others. */
+/* The caller becomes responsible for the state now, and may be of another pid namespace
+ * than the others. */
 void marks_renew(struct store_marks *marks, struct marks_slot *slot);
-/* What `ns` holds when `proc`, of this pid namespace, is responsible for the state. */
+/* The value of `ns` when `proc`, of this pid namespace, is responsible for the state. */
 uint32_t marks_tag(uint32_t ns, store_proc_t proc);
 /* Have processes of more than one pid namespace been at work in this table, or of another
  * than ours? */

@@ -41,7 +41,7 @@
 #define PREFIX "marks-"
 
 /* Disk blocks for MARKS_STEP slots from `limit` on. 0 or -1. */
-static int reserve_slots(int fd, uint32_t limit, bool looks)
+static int reserve_slots(int fd, uint32_t limit)
 {
     size_t slots = offsetof(struct marks_table, slots) + limit * sizeof(struct marks_slot);
 
@@ -49,30 +49,19 @@ static int reserve_slots(int fd, uint32_t limit, bool looks)
         if (store_control_reserve(fd, 0, slots) < 0)
             return -1;
     }
-    if (looks &&
-        store_control_reserve(
+    if (store_control_reserve(
             fd, offsetof(struct marks_table, looks) + limit * sizeof(struct marks_look),
             MARKS_STEP * sizeof(struct marks_look)) < 0)
         return -1;
     return store_control_reserve(fd, slots, MARKS_STEP * sizeof(struct marks_slot));
 }
 
-/* Also those of versions that had less. */
-static bool has_size(uint64_t size)
-{
-    return size == sizeof(struct marks_table) ||
-           size == offsetof(struct marks_table, looks) ||
-           size == offsetof(struct marks_table, renames);
-}
-
-static bool is_whole(const void *map, uint64_t size, const char *boot)
+static bool is_whole(const void *map, const char *boot)
 {
     const struct marks_header *header = &((const struct marks_table *)map)->header;
     uint32_t limit = atomic_load(&header->limit);
 
     return header->magic == MARKS_MAGIC && limit <= MARKS_SLOTS &&
-           (header->nrenames == 0 || size >= offsetof(struct marks_table, looks)) &&
-           (header->nlooks == 0 || size == sizeof(struct marks_table)) &&
            atomic_load(&header->top) <= limit &&
            (!boot || memcmp(header->boot, boot, MARKS_BOOT_LEN) == 0);
 }
@@ -113,7 +102,7 @@ static void inherit_renames(struct marks_table *table, const struct marks_table 
 {
     uint32_t to = 0;
 
-    for (uint32_t i = 0; i < old->header.nrenames && i < MARKS_RENAMES; i++) {
+    for (uint32_t i = 0; i < MARKS_RENAMES; i++) {
         const struct marks_rename *left = &old->renames[i];
         if (atomic_load(&left->state) == MARKS_RENAME_EMPTY)
             continue;
@@ -130,8 +119,7 @@ static void inherit_renames(struct marks_table *table, const struct marks_table 
     }
 }
 
-/* What the tables of this node's earlier boots say goes to `table`; NULL: they are removed.
- */
+/* Tables of this node's earlier boots are copied to `table`; NULL: they are removed. */
 struct earlier {
     const char *node, *boot;
     struct marks_table *table;
@@ -147,7 +135,7 @@ static int inherit(const struct earlier *earlier, const struct marks_table *old)
     for (uint32_t i = 0; i < top; i++) {
         uint32_t limit = atomic_load(&table->header.limit);
         if (atomic_load(&table->header.top) == limit && limit < MARKS_SLOTS) {
-            if (reserve_slots(earlier->fd, limit, true) < 0)
+            if (reserve_slots(earlier->fd, limit) < 0)
                 return -1;
             atomic_store(&table->header.limit, limit + MARKS_STEP);
         }
@@ -181,7 +169,7 @@ static void init_lines(struct marks_header *header)
 
 static int reserve(int fd)
 {
-    return reserve_slots(fd, 0, true) < 0
+    return reserve_slots(fd, 0) < 0
                ? -1
                : store_control_reserve(fd, offsetof(struct marks_table, renames),
                                        sizeof(((struct marks_table *)0)->renames));
@@ -192,7 +180,6 @@ static void made(const struct store_shared_new *file);
 
 static const struct store_shared_kind kind = {
     .size = sizeof(struct marks_table),
-    .has_size = has_size,
     .is_whole = is_whole,
     .reserve = reserve,
     .fill = fill,
@@ -212,8 +199,6 @@ static int fill(const struct store_shared_new *file)
     table->header.ino = st.st_ino;
     memcpy(table->header.boot, file->boot, MARKS_BOOT_LEN);
     init_lines(&table->header);
-    table->header.nrenames = MARKS_RENAMES;
-    table->header.nlooks = MARKS_SLOTS;
     atomic_store(&table->header.limit, MARKS_STEP);
     return store_shared_each_other(file->control, &kind, PREFIX, file->name, look_at_other,
                                    &earlier);
@@ -284,7 +269,7 @@ int store_marks_table_grow(struct marks_table *table, const char *path, uint32_t
     int rc = -1;
     if (fstat(fd, &st) == 0) {
         if (st.st_ino == table->header.ino)
-            rc = reserve_slots(fd, limit, table->header.nlooks > 0);
+            rc = reserve_slots(fd, limit);
         else
             errno = ESTALE;
     }

@@ -97,13 +97,11 @@ struct marks_header {
     _Atomic uint32_t top;                /* slots at or above it were never used */
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
     _Atomic uint32_t shared;  /* store_marks_share() */
-    uint32_t nrenames;        /* 0: made by a version that had none */
     _Atomic uint32_t
         pidns; /* pid namespace of the first process that wrote here; 0: none */
     _Atomic uint32_t mixed;            /* ... and others were of another */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
-    uint32_t nlines;                   /* 0: made by a version that had none */
-    uint32_t nlooks;                   /* as well */
+    uint32_t nlines;                   /* 0: there are no robust mutexes */
     struct marks_line lines[MARKS_LINES];
     _Atomic uint32_t lease[MARKS_LINES]; /* lease_table.c; of the line of that number */
 };
@@ -119,8 +117,8 @@ struct marks_table {
         names[MARKS_BUCKETS]; /* how many marks have a name, an inode, of this hash: */
     _Atomic uint32_t inodes[MARKS_BUCKETS]; /* never too low, too high after a crash */
     struct marks_slot slots[MARKS_SLOTS];
-    struct marks_rename renames[MARKS_RENAMES]; /* not in a file of a version without */
-    struct marks_look looks[MARKS_SLOTS];       /* as well; by slot: marks_written.c */
+    struct marks_rename renames[MARKS_RENAMES];
+    struct marks_look looks[MARKS_SLOTS]; /* by slot: marks_written.c */
 };
 
 struct store_marks {

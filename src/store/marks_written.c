@@ -30,7 +30,7 @@
 
 static struct marks_look *look_of(struct store_marks *marks, store_mark_t mark)
 {
-    return marks->table->header.nlooks ? &marks->table->looks[marks_index_of(mark)] : NULL;
+    return &marks->table->looks[marks_index_of(mark)];
 }
 
 static uint64_t ns(struct timespec ts)
@@ -80,7 +80,8 @@ static int content(int fd, uint64_t size, uint64_t hash[2])
     return 0;
 }
 
-/* Until the clock is beyond `when`; false: it takes longer than a tick. */
+/* Until the clock is beyond `when`; false: it takes longer than a tick. No event tells of a
+ * tick: timers run on the fine clock. */
 static bool await_tick(uint64_t when)
 {
     struct timespec pause = {.tv_nsec = 1000000};
@@ -95,10 +96,8 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
 {
     struct marks_look *look = look_of(marks, mark);
 
-    if (look) {
-        look->begun = now();
-        atomic_store(&look->kind, MARKS_LOOK_NONE);
-    }
+    look->begun = now();
+    atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
@@ -108,7 +107,7 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
     int saved = errno;
     struct stat st;
 
-    if (!look || !marks_find(marks, mark, &word) || fstat(fd, &st) < 0)
+    if (!marks_find(marks, mark, &word) || fstat(fd, &st) < 0)
         goto out;
     look->size = (uint64_t)st.st_size;
     look->mtime = ns(st.st_mtim);
@@ -136,7 +135,7 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
     struct marks_look *look = look_of(marks, mark);
     uint64_t word;
 
-    if (look && marks_find(marks, mark, &word))
+    if (marks_find(marks, mark, &word))
         atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
@@ -148,7 +147,7 @@ bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd)
     uint64_t hash[2];
     struct stat st;
 
-    if (!look || (kind = (int)atomic_load(&look->kind)) == MARKS_LOOK_NONE || fd < 0 ||
+    if ((kind = (int)atomic_load(&look->kind)) == MARKS_LOOK_NONE || fd < 0 ||
         fstat(fd, &st) < 0 || look->size != (uint64_t)st.st_size ||
         look->mtime != ns(st.st_mtim) || look->mode != st.st_mode)
         goto out;

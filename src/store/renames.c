@@ -26,45 +26,21 @@
  */
 #include "store/renames.h"
 
-#include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "store/marks_table.h"
-#include "store/alive.h"
-#include "util/clock.h"
+#include "store/marks_slot.h"
 
 _Static_assert(sizeof(((struct marks_rename *)0)->names) >= STORE_RENAME_MAX, "room");
 
 /* So long, at least, what the dead have left is kept for their session. */
 #define KEPT_SECONDS 3600
 
-static uint32_t now_seconds(void)
-{
-    return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);
-}
-
 uint64_t store_renames_session(const char *name)
 {
     return XXH3_64bits(name, strlen(name));
 }
 
-/* No pid namespace has this number. */
-#define NS_FOREIGN 1u
-
 static uint32_t of_owner(uint64_t owner)
 {
     return (uint32_t)XXH3_64bits(&owner, sizeof(owner));
-}
-
-/* Who is slow takes nothing back. */
-static void raise_to(_Atomic uint32_t *seconds, uint32_t now)
-{
-    uint32_t seen = atomic_load(seconds);
-
-    while ((int32_t)(now - seen) > 0 && !atomic_compare_exchange_weak(seconds, &seen, now))
-        ;
 }
 
 static bool claim(struct marks_rename *place, uint64_t from)
@@ -72,7 +48,7 @@ static bool claim(struct marks_rename *place, uint64_t from)
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns);
 
-    raise_to(&place->since, now_seconds());
+    marks_came(&place->since);
     if (!atomic_compare_exchange_strong(&place->owner, &from, self))
         return false;
     atomic_store(&place->ns, ns);
@@ -83,28 +59,23 @@ static bool claim(struct marks_rename *place, uint64_t from)
 static uint32_t ns_of(struct marks_rename *place, uint64_t owner)
 {
     return atomic_load(&place->of) == of_owner(owner) ? atomic_load(&place->ns)
-                                                      : NS_FOREIGN;
-}
-
-/* Since when the owner has it; it may have come since we looked at the clock. */
-static int32_t age_of(struct marks_rename *place)
-{
-    return (int32_t)(now_seconds() - atomic_load(&place->since));
+                                                      : MARKS_NS_FOREIGN;
 }
 
 static bool is_dead(struct marks_rename *place, uint64_t owner)
 {
     return owner == MARKS_NOBODY ||
-           !store_proc_alive(owner, ns_of(place, owner), age_of(place));
+           !store_proc_alive(owner, ns_of(place, owner), marks_age(&place->since));
 }
 
 /* All are taken: of sessions, perhaps, that are over, whose members do not come to look. */
 static uint32_t reclaim(struct marks_table *table)
 {
-    for (uint32_t i = 0; i < table->header.nrenames && i < MARKS_RENAMES; i++) {
+    for (uint32_t i = 0; i < MARKS_RENAMES; i++) {
         struct marks_rename *place = &table->renames[i];
         uint64_t owner = atomic_load(&place->owner);
-        if (age_of(place) < KEPT_SECONDS || !is_dead(place, owner) || !claim(place, owner))
+        if (marks_age(&place->since) < KEPT_SECONDS || !is_dead(place, owner) ||
+            !claim(place, owner))
             continue;
         atomic_store(&place->state, MARKS_RENAME_EMPTY);
         return i;
@@ -121,11 +92,11 @@ store_rename_t store_renames_begin(struct store_marks *marks, uint64_t session,
     if (from + to > STORE_RENAME_MAX)
         return 0;
     uint32_t i;
-    for (i = 0; i < table->header.nrenames && i < MARKS_RENAMES; i++)
+    for (i = 0; i < MARKS_RENAMES; i++)
         if (atomic_load_explicit(&table->renames[i].owner, memory_order_relaxed) == 0 &&
             claim(&table->renames[i], 0))
             break;
-    if (i == table->header.nrenames || i == MARKS_RENAMES)
+    if (i == MARKS_RENAMES)
         i = reclaim(table);
     if (i == MARKS_RENAMES)
         return 0;
@@ -202,7 +173,7 @@ void store_renames_left(struct store_marks *marks, uint64_t session, bool own,
     struct marks_table *table = marks->table;
     struct store_rename rename;
 
-    for (uint32_t i = 0; i < table->header.nrenames && i < MARKS_RENAMES; i++) {
+    for (uint32_t i = 0; i < MARKS_RENAMES; i++) {
         if (!look_at(&table->renames[i], session, own))
             continue;
         atomic_store(&table->renames[i].state, MARKS_RENAME_TAKEN);

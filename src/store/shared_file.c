@@ -22,14 +22,14 @@ static void *map(const struct store_shared_kind *kind, int fd, const char *boot,
 
     if (fstat(fd, &st) < 0)
         return NULL;
-    if (!kind->has_size((uint64_t)st.st_size)) {
+    if ((uint64_t)st.st_size != kind->size) {
         errno = EUCLEAN;
         return NULL;
     }
     p = mmap(NULL, kind->size, protection, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
-    if (!kind->is_whole(p, (uint64_t)st.st_size, boot)) {
+    if (!kind->is_whole(p, boot)) {
         munmap(p, kind->size);
         errno = EUCLEAN;
         return NULL;

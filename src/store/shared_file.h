@@ -23,11 +23,9 @@ struct store_shared_new {
 };
 
 struct store_shared_kind {
-    size_t size; /* of the mapping */
-    /* May a file of that size be one? Looked at before it is mapped. */
-    bool (*has_size)(uint64_t size);
+    size_t size; /* of the file */
     /* Is it one, and of this boot (NULL: of any)? */
-    bool (*is_whole)(const void *map, uint64_t size, const char *boot);
+    bool (*is_whole)(const void *map, const char *boot);
     /* Give a new file its disk blocks, and fill it. 0 or -1. */
     int (*reserve)(int fd);
     int (*fill)(const struct store_shared_new *file);

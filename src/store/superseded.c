@@ -46,14 +46,6 @@ bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint
     return is;
 }
 
-static bool is_identity(int fd, const struct store_identity *identity)
-{
-    struct store_identity found;
-
-    return store_identity_read(fd, &found) == 0 && found.ino == identity->ino &&
-           found.btime == identity->btime;
-}
-
 static int set(int old, const char *name, int file, const struct store_identity *identity)
 {
     char path[64];
@@ -65,7 +57,7 @@ static int set(int old, const char *name, int file, const struct store_identity 
         if (errno != EEXIST)
             return -1;
         int there = openat(old, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        bool done = there >= 0 && is_identity(there, identity);
+        bool done = there >= 0 && store_identity_is(there, identity);
         if (there >= 0)
             close(there);
         if (done)
@@ -87,7 +79,7 @@ int store_superseded_set(const struct store_dir *dir, uint64_t session, const ch
     if (file < 0)
         return -1;
     link_name(session, upath, name);
-    if (!is_identity(file, identity))
+    if (!store_identity_is(file, identity))
         errno = ESTALE;
     else if ((old = store_control_subdir(dir, SUBDIR)) >= 0)
         rc = set(old, name, file, identity);

@@ -31,7 +31,7 @@ bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint
  * cannot be marked. */
 int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
                          const struct store_identity *identity);
-/* What is or was at upath is none any more. Keeps errno. */
+/* No file of upath is marked any more. Keeps errno. */
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,
                             const char *upath);
 /* Give back the space of files that are gone but for this link; with `all` also the links

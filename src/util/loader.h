@@ -7,7 +7,9 @@
 #ifndef DYAD_UTIL_LOADER_H
 #define DYAD_UTIL_LOADER_H
 
+#include <link.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Does the calling thread hold a lock of the loader? Some microseconds. False also if that
  * cannot be told. From anywhere, also a signal handler; keeps errno. */
@@ -17,5 +19,18 @@ bool util_loader_held(void);
  * Looks at each thread below /proc, with one descriptor more for the time of the call.
  * False also if that cannot be told. From anywhere; keeps errno. */
 bool util_loader_awaited(void);
+
+/* For dl_iterate_phdr(): does the address belong to this object? */
+static inline bool util_loader_has(const struct dl_phdr_info *info, const void *address)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && (uintptr_t)address >= start &&
+            (uintptr_t)address < start + segment->p_memsz)
+            return true;
+    }
+    return false;
+}
 
 #endif

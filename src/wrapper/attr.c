@@ -29,8 +29,7 @@
 #include "wrapper/real.h"
 #include "wrapper/resolve.h"
 
-/* What *where means was changed. If the others cannot be told the caller gets the
- * error. */
+/* Tell the others that *where was changed. If that fails the caller gets the error. */
 static int tell(const struct wrapper_path *where)
 {
     enum engine_role role = wrapper_path_role(where);

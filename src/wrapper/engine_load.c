@@ -21,7 +21,7 @@
 #include "boot/libs.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "wrapper/apart_thread.h"
+#include "wrapper/unshare_thread.h"
 #include "wrapper/call.h"
 #include "wrapper/environment.h"
 #include "wrapper/phase.h"

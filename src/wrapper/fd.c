@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #include "util/log.h"
-#include "wrapper/apart_thread.h"
+#include "wrapper/unshare_thread.h"
 #include "wrapper/call.h"
 #include "wrapper/engine_load.h"
 #include "wrapper/gate.h"
@@ -216,7 +216,7 @@ struct gated_closer {
     void *arg;
 };
 
-/* What comes after the real close, the publish, need not keep others from forking. */
+/* Others may fork during the publish, which comes after the real close. */
 static int close_gated(int fd, void *arg)
 {
     struct gated_closer *gated = arg;

@@ -37,8 +37,8 @@ static bool is_followed(void)
            wrapper_active() && wrapper_mine();
 }
 
-/* What stands in libc's functions may be a library that watches memory (UCX, Open MPI): it
- * makes the call by syscall(), which comes back to us. Not into our lock, and not in a
+/* A library that watches memory (UCX, Open MPI) may stand in the place of libc's functions,
+ * and makes the call by syscall(), which comes back to us. Not into our lock, and not in a
  * circle: see wrapper_map_raw_mmap(). */
 #define INSIDE(result, call) \
     do {                     \

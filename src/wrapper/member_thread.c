@@ -11,7 +11,7 @@
  *
  * Until the engine unshares it, the thread has the program's descriptor table. So the
  * libraries, whose loading opens files, are loaded before by a short-lived thread that has
- * left that table (apart_thread.h); dlopen() of what is loaded opens nothing.
+ * left that table (unshare_thread.h); dlopen() of what is loaded opens nothing.
  *
  * The claim is in the program's table only for the engine to take a copy, and to be handed
  * over by exec.
@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/identity.h"
 #include "boot/launcher.h"
 #include "util/clock.h"
@@ -176,7 +176,8 @@ static bool stays_apart(const struct boot_identity *identity, char *const env[])
  * process's children looks for it. */
 static int claim_take(const struct sockaddr_un *address, socklen_t len)
 {
-    int before = boot_claim_inherited(address, len), fd = boot_claim_bind(address, len);
+    int before = boot_member_claim_inherited(address, len),
+        fd = boot_member_claim_bind(address, len);
 
     if (before < 0)
         return fd;
@@ -208,8 +209,8 @@ static bool start_once(char *const env[])
     } else if (identity.launched) {
         launched = true;
         note_identity(&identity, env);
-        len = boot_claim_address(&identity, util_env_get(env, "DYAD_KVS_NAMESPACE"),
-                                 &address);
+        len = boot_member_claim_address(&identity, util_env_get(env, "DYAD_KVS_NAMESPACE"),
+                                        &address);
         fd = claim_take(&address, len);
         if (fd >= 0) {
             atomic_store(&claim, fd);

@@ -313,7 +313,7 @@ static int bring_tree(const struct engine_ops *ops, const struct wrapper_name *n
     return 0;
 }
 
-/* What has to be seen to before the real call. -1 with errno: it is not to be made. */
+/* Prepare the real call. -1 with errno: it is not to be made. */
 static int before_rename(const struct wrapper_name *from, struct wrapper_name *to,
                          unsigned flags)
 {

@@ -1,7 +1,7 @@
 /*
  * open.c - open, openat, creat in all their forms
  *
- * For reading: open_read.c, for writing: open_write.c. Here is which of them it is.
+ * For reading: open_read_wait.c, for writing: open_write.c. Here is which of them it is.
  *
  * A file without a name (O_TMPFILE) is not tracked: it is published when linkat gives it
  * one.

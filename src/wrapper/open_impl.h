@@ -10,11 +10,11 @@
 /* How often a file may vanish at once that was said to be here. */
 #define WRAPPER_OPEN_VANISHED 4
 
-/* --- open_bring.c --- */
+/* --- open_common.c --- */
 
-/* What may have to be waited for, or NULL: it is the real open's affair. */
+/* The upath that the open may have to wait for; NULL: it is the real open's affair. */
 const char *wrapper_open_awaited(const struct wrapper_path *where);
-/* What has a ".." behind it may have come while the open waited. */
+/* A directory with a ".." behind it may have come while the open waited. */
 int wrapper_open_real(const struct wrapper_opener *opener);
 bool wrapper_open_is_regular(int fd);
 /* Make the directories and links above *where that are published only; then it may mean
@@ -26,7 +26,7 @@ int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path
 int wrapper_open_consume(const struct engine_ops *ops, struct wrapper_path *where,
                          enum engine_consume how);
 
-/* --- open_read.c --- */
+/* --- open_read_wait.c --- */
 
 /* The way of an open for reading. */
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener);

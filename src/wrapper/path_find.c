@@ -143,8 +143,7 @@ static bool find_walking(struct wrapper_path *where, size_t n, const char *path,
     return false;
 }
 
-/* What the place of the directory of path (or of all of it, is_whole()) says of the path.
- */
+/* `place` is that of the directory of path, or of all of it (is_whole()). */
 static inline bool is_place_elsewhere(enum place place, const char *path, unsigned how)
 {
     if (place == PLACE_ABOVE) /* the managed directory itself may be meant */

@@ -139,8 +139,8 @@ static inline void remember(uint64_t h, enum place place)
 
 /* --- prefixes --- */
 
-/* What comes after the prefix in path[len]: "" for the directory itself, NULL: not below
- * it. */
+/* The rest of path[len] behind the prefix: "" for the directory itself, NULL: not below it.
+ */
 static inline const char *below(const struct prefix *prefix, const char *path, size_t len)
 {
     size_t n = prefix->len;
@@ -156,8 +156,8 @@ static inline const char *below(const struct prefix *prefix, const char *path, s
     return path[0] == '/' ? path + 1 : path[0] ? NULL : path;
 }
 
-/* What of an absolute path is below a prefix as text, in its configured or its physical
- * form; *role is whose. It may still lead out again. */
+/* The rest of an absolute path behind the text of a prefix (configured or physical), of
+ * directory *role. It may still lead out again. */
 static inline const char *below_as_text(const char *path, size_t len, int *role)
 {
     const char *rest;

@@ -34,8 +34,8 @@ static bool follows(const struct wrapper_path *where, const struct walk *w, size
            wrapper_path_place(where->text, n) == PLACE_BELOW;
 }
 
-/* What is still to be walked stands at the end of where->text, where a link's target can be
- * put before it. */
+/* The rest of the path stands at the end of where->text, so that a link's target can be put
+ * before it. */
 int wrapper_path_walk(struct wrapper_path *where, size_t n, const char *path,
                       struct walk *w)
 {

@@ -100,7 +100,7 @@ FILE *wrapped_popen(const char *command, const char *mode)
     return REAL(popen)(command, mode);
 }
 
-/* What daemon() does with 0, 1 and 2. */
+/* As daemon() does with 0, 1 and 2. */
 static int let_go_of_terminal(void)
 {
     int null = REAL(open64)("/dev/null", O_RDWR);

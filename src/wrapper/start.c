@@ -35,7 +35,7 @@
 
 static int (*program_main)(int, char **, char **);
 static void (*loader_fini)(void);
-/* What the program ends with. Written by the thread that ends it, which runs finish(). */
+/* The program's exit status. Written by the thread that ends it, which runs finish(). */
 static int exit_status, quick_status;
 
 /* Flush one stream if its file is tracked. */
@@ -47,8 +47,8 @@ static void flush_tracked(FILE *stream)
         fflush_unlocked(stream);
 }
 
-/* What exit() does to all streams, for those whose files are about to be published: like
- * it, without their locks. A thread may sit in a read with its stream's lock held, and
+/* Flush the streams whose files are about to be published as exit() would, without their
+ * locks. A thread may sit in a read with its stream's lock held, and
  * fflush(NULL) would wait for it. */
 static void flush_streams(void)
 {

@@ -32,7 +32,8 @@ fail() {
     exit 1
 }
 
-# Wait for the line that process $2, which we started, writes into the FIFO $1; at most $3 seconds.
+# Wait for the line that process $2, which we started, writes into the FIFO $1; at most $3 seconds. A read whose time is over
+# in the midst of the line has its beginning, which says as much.
 await() {
     local fd line= i
     exec {fd}<>"$1"
@@ -41,7 +42,7 @@ await() {
         [ -z "$line" ] && kill -0 "$2" 2>/dev/null || break
     done
     exec {fd}<&-
-    [ "$line" = ok ]
+    [ -n "$line" ]
 }
 
 # The one child of process $1: unshare's, the init of the new pid namespace.

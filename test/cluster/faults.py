@@ -53,9 +53,10 @@ renames, and is absent at first.
    or this rank joining anew.
 7. No rank ends otherwise than planned; all have ended END_BOUND after the last one's last step; none leaves while another is at work, but
    without whom it could not reach in LEAVE before. (What it had is lost to that one, then, as if it had been killed.)
-8. What lies in a managed directory at the end is whole and, where a rank of this node is alive, not out of date (as in 1); but for what
+8. What lies in a managed directory at the end is whole (or such a beginning as in 1) and, where a rank of this node is alive, not out of date (as in 1); but for what
    a writer of this node left that was killed or failed within write() (all of it, perhaps, but it was not published), under the name that
-   it has then, where nobody of the node has written or got another version since. And no temporary name is left but of a rename whose
+   it has then, where nobody of the node has written or got another version since; and for what was made on this node, where the newer one
+   could not be brought and a rank has said so. And no temporary name is left but of a rename whose
    process was killed.
 """
 import errno
@@ -87,6 +88,7 @@ LEAVE = 5 + 2 * PEER + JOIN + MARGIN
 END_BOUND = 2 * PEER + JOIN + TIMEOUT + 5
 START_BOUND = 30
 UNREACHABLE = (errno.EHOSTUNREACH, errno.EIO, errno.ETIMEDOUT)
+KEPT = re.compile(r'dyad\[\d+ rank (\d+)\]: warning: "([^"]*)" below .* is older than what another has published: that was not brought here')
 NO_ROOM = {"full": (errno.ENOSPC, errno.EDQUOT, errno.EIO), "limit": (errno.EFBIG, errno.EIO)}
 OUTCOMES = ("done", "absent", "waited in vain", "out of reach", "no room", "overtaken", "torn by its writer", "cut off", "outdated")
 KINDS = ("kill", "stop", "cut", "full", "limit", "writer")
@@ -234,6 +236,9 @@ class Injector:
                                     "end": time.monotonic()})
             elif left and int(left.group(1)) not in self.wrecks:
                 self.events.append({"kind": "left", "target": int(left.group(1)), "begin": last, "end": time.monotonic()})
+            kept = KEPT.match(line)
+            if kept:
+                self.events.append({"kind": "kept", "target": int(kept.group(1)), "name": kept.group(2), "begin": last, "end": last})
 
     def watch_lag(self):
         """How long a process that wants to run has to wait on this machine at the worst: MARGIN has to be more."""
@@ -325,7 +330,8 @@ class Judge:
 
     def __init__(self, plan, number, lines, told, scans):
         self.plan, self.number, self.lines, self.scans = plan, number, lines, scans
-        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "heir", "lost")]
+        self.faults = [e for e in told["events"] if e["kind"] not in ("end", "wreck", "left", "heir", "lost", "kept")]
+        self.kept = [(e["target"], e["name"]) for e in told["events"] if e["kind"] == "kept"]
         self.wrecks = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "wreck"]
         self.lost_ones = [dict(e, end=FOREVER if e["end"] is None else e["end"]) for e in told["events"] if e["kind"] == "lost"]
         self.left = {e["target"]: e for e in told["events"] if e["kind"] == "left"}
@@ -343,6 +349,9 @@ class Judge:
         self.finished = {}
         for rank in range(self.plan.ranks):
             self.collect(rank)
+        for op in self.operations:  # the injector may not have looked for long
+            if op.rank in self.left:
+                self.left[op.rank]["begin"] = max(self.left[op.rank]["begin"], op.end or op.begin)
         # Who is gone: killed, or cut off from all by UCX and not back.
         self.gone = {w["target"]: w["begin"] for w in self.wrecks if w["end"] == FOREVER}
         for rank, when in self.died.items():
@@ -759,6 +768,8 @@ class Judge:
             looker.name, looker.end = name, FOREVER
             now = self.candidates(looker, FOREVER, FOREVER)
             if wrong:
+                if any(c.torn and uid in (None, c.uid) for c in now):
+                    continue
                 if not self.left_broken(node, name) and not any(
                         uid in self.mixed_with(c.op) | {None} and self.mixed_with(c.op) for c in now if c.op):
                     self.wrong.append("%s is no whole version: %s %s" % (where, uid, wrong))
@@ -771,9 +782,15 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there)
+                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there) or self.not_brought(name, o, node, there)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
+
+    def not_brought(self, name, change, node, end):
+        """A file that was made there is older than this, and a rank has said that it stays: this could not be had, or there was no room."""
+        return any((r, name) in self.kept for r in self.ranks_on(node)) and (
+            all(self.ended(r) <= end for r in self.ranks_on(self.node(change.rank))) or
+            self.hit(change.begin, end, ("full", "limit"), self.ranks_on(node), [node]))
 
     def leaves(self):
         """Rule 7: nobody leaves while another has something to do, but without those that it could not reach."""

@@ -7,14 +7,17 @@
 
 MPIRUN_ARGS=(--enable-recovery)
 
-# crash_build [TARGET...]: the library with places to die at (util/crash.h), for the jobs of this script.
+# crash_build: the library with places to die at (util/crash.h), for the jobs of this script: below $CRASH, in the build tree,
+# where all such tests use it. Whoever comes first builds it.
 crash_build() {
-    need cmake cc
+    need cmake ninja cc flock
     [ -z "$SANITIZE" ] || skip "has a build of its own, which is not instrumented"
-    cmake -S "$SOURCE_DIR" -B "$WORK/build" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF -DDYAD_CRASH_POINTS=ON >"$WORK/build.log" 2>&1 &&
-        cmake --build "$WORK/build" --target dyad dyad_member dyad_wrapper "$@" -j 4 >>"$WORK/build.log" 2>&1 ||
+    CRASH=$BUILD_DIR/crash_points
+    mkdir -p "$CRASH"
+    flock "$CRASH" sh -c 'cmake -G Ninja -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=OFF -DDYAD_CRASH_POINTS=ON &&
+        cmake --build "$2" --target dyad dyad_member dyad_wrapper dyad-run' _ "$SOURCE_DIR" "$CRASH" >"$WORK/build.log" 2>&1 ||
         fail "the library with crash points cannot be built: $(tail -n 20 "$WORK/build.log")"
-    PRELOAD=$WORK/build/lib/libdyad_wrapper.so
+    PRELOAD=$CRASH/lib/libdyad_wrapper.so
 }
 
 ranks_left() {

@@ -191,6 +191,13 @@ class OutOfDate(Judged):
     def test_left_behind(self):
         self.wrong(History().write(0, 10, "f", "0.1").write(0, 11, "f", "0.2").lies(0, "f", "0.2").lies(1, "f", "0.1"), "on n1 f is out of date")
 
+    def test_seen_late_that_they_left(self):
+        """The injector has not looked since before the change: who made it was there all the same."""
+        h = History().write(0, 10, "f", "0.1").write(1, 50, "f", "1.1", kind="replace").fault("stop", 3, 45, END - 3).lies(0, "f", "0.1")
+        for rank in (0, 1, 2, 4, 5):
+            h.fault("left", rank, 20, END + 1)
+        self.right(h)
+
     def test_left_behind_by_who_left(self):
         h = History().write(0, 10, "f", "0.1").fault("cut", 1, CUT, CUT + 20).write(0, CUT + 2, "f", "0.2")
         self.right(h.fault("left", 1, CUT + 12, CUT + 12).fault("left", 4, CUT + 12, CUT + 12).lies(1, "f", "0.1"))
@@ -220,6 +227,21 @@ class OutOfDate(Judged):
             return h
         self.right(history(CUT + 13).read(0, CUT + 30, "f", "0.1").lies(0, "f", "0.1"), "outdated")
         self.wrong(history(CUT + 5).lies(0, "f", "0.1"), "on n0 f is out of date")
+
+    def test_not_brought(self):
+        """What was made on a node stays, if a rank says so, and what is newer cannot be had, or there is no room for it."""
+        def history(kept, dead=()):
+            h = History().write(1, 10, "f", "1.1").write(2, 12, "f", "2.1")
+            for rank in dead:
+                h.kill(rank, 13)
+            if kept:
+                h.events.append({"kind": "kept", "target": 4, "name": kept, "begin": 14, "end": 14})
+            return h.lies(1, "f", "1.1")
+        self.right(history("f", (2, 5)))
+        self.wrong(history("g", (2, 5)), "on n1 f is out of date")
+        self.wrong(history("f", (2,)), "on n1 f is out of date")
+        self.right(history("f").fault("full", 1, 13, 13.5))
+        self.wrong(history(None).fault("full", 1, 13, 13.5), "on n1 f is out of date")
 
     def test_changed_on_both_sides(self):
         """Each side may have its own, until they have found each other again: then the later one."""
@@ -525,6 +547,14 @@ class Ends(Judged):
         self.right(History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).lies(0, "f", "0.1", "3 bytes of 9"))
         h = History().op(0, 10, "write", "f", None, uid="0.1").kill(0, 11).write(3, 12, "f", "3.1")
         self.wrong(h.lies(0, "f", "0.1", "3 bytes of 9"), "no whole version")
+
+    def test_half_a_file_published(self):
+        """Its writer had no room, closed it so, and was killed before he removed it; another node has it since."""
+        def history(broke):
+            h = History().op(0, 10, "write", "f", None, uid="0.1", opened=10.1, broke=broke).fault("full", 0, 9, 12).kill(0, 11)
+            return h.lies(1, "f", None, "3 bytes without a first line")
+        self.right(history(10.2))
+        self.wrong(history(None), "no whole version")
 
     def test_all_of_a_file_left(self):
         """Its writer was killed between its last byte and the close: nobody was told of it."""

@@ -131,7 +131,7 @@ once serve-asked 1@n0 bash -c "$RANK"'wait_for flag.a; all_right' -- 1@n0 bash -
 
 # Where the program calls the library itself, without and with the wrapper.
 for preload in "" "$PRELOAD"; do
-    ENVIRONMENT=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$WORK/build/lib" "LD_PRELOAD=$preload")
+    ENVIRONMENT=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$CRASH/lib" "LD_PRELOAD=$preload")
     START=none once serve-asked:20 1@n1 "$PROGS/api_pair" consume "$SSD" 100 -- 1@n0 "$PROGS/api_pair" produce "$SSD" 100
     grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
 done
@@ -227,7 +227,7 @@ if [ -n "$PYTHON" ]; then
     : >"$LOG"
     clean_ssd
     POOL=$SOURCE_DIR/test/integration/progs/pool.py
-    JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_PROMOTE=5 "DYAD_CRASH=1/abort:peer-received:10")
+    JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_PROMOTE=5 "DYAD_CRASH=1/abort:promoted-received:10")
     job_ok 60 1@n0 "$PYTHON" "$POOL" make "$SSD" 400 -- 1@n1 "$PYTHON" "$POOL" work "$SSD" 400 -- 1@n0 "$PYTHON" "$POOL" take "$SSD" 400
     grep -q 'take: 400 results are right' "$OUT" || fail "not all results were read"
     [ "$(grep -c 'is a guest of its member again' "$LOG")" = 4 ] || fail "not four promoted guests: $(grep -c 'guest of its member' "$LOG")"

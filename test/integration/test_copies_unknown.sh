@@ -1,6 +1,6 @@
 #!/bin/bash
 # Copies of which nobody knows any more, because their owner and all homes were killed: they are all that is left, and can be
-# read on their node.
+# read on their node; when that is sure no copy holds the leases up (unit/dht/lease).
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
@@ -31,6 +31,9 @@ job_begin 60 2@n0,n1 "$PYTHON" "$WORK/killed.py" $FILES -- \
     made flag.copied
     wait_for flag.unknown
     for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; [ "$x" = old ]; done
+    made flag.read
+    wait_for flag.sure
+    for i in {0..'$((FILES - 1))'}; do read -r x <"$SSD/f.$i"; [ "$x" = old ]; done
     made flag.end; made ok.3'
 until_true 30 "rank 3 has its copies" test -e "$WORK/flag.copied"
 until_true 10 "rank 1 is there, too" test -e "$WORK/pid.1"
@@ -38,4 +41,11 @@ for rank in 0 1; do "$CLUSTER_SH" exec n$rank kill -9 "$(<"$WORK/pid.$rank")"; d
 knows() { [ "$(grep -c "rank 3\].* is gone: nobody listens" "$LOG")" -ge 2 ] && grep -q "rank 3\].*copies are compared" "$LOG"; }
 until_true 30 "rank 3 knows that both are dead" knows
 : >"$WORK/flag.unknown"
+until_true 30 "rank 3 has read them" test -e "$WORK/flag.read"
+settled() {
+    grep -q 'rank 3\].*the copy on this node stays' "$LOG" &&
+        [[ $(grep 'rank 3\].*\(copies are compared\|have been compared\)' "$LOG" | tail -n 1) = *'have been compared' ]]
+}
+until_true 40 "no copy of rank 3 is looked at any more" settled
+: >"$WORK/flag.sure"
 job_over 60 2 3

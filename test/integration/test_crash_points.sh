@@ -145,9 +145,9 @@ done
 # Its record is that of a copy already, the file is not there.
 maker fetch-complete ""
 
-# Rank 0 has written files, has copies, and is killed. Rank 1 begins to adopt them and is killed over it; rank 2, which is
+# Rank 0 has written files, has copies, and is killed. Rank 1 begins to take them over and is killed over it; rank 2, which is
 # stopped meanwhile so that it is not the first, takes over what both have left.
-adopter() {
+successor() {
     case_begin "1/$1"
     job_killed 40 "far near" \
         1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; text x >"$SSD/gone$i"; done
@@ -163,14 +163,14 @@ adopter() {
     died 0 1
 }
 
-for point in adopt-begin adopt-gone adopt-gone:4 adopt-put:5 adopt-put:9 adopt-taken journal-written:2 adopt-emptied \
-    ${LONG:+adopt-put adopt-put:2 adopt-put:7 journal-renamed:2}; do
-    adopter "$point"
+for point in takeover-begin takeover-gone takeover-gone:4 takeover-put:5 takeover-put:9 takeover-taken journal-written:2 takeover-emptied \
+    ${LONG:+takeover-put takeover-put:2 takeover-put:7 journal-renamed:2}; do
+    successor "$point"
 done
 
 # A process is killed between its rename, link or removal and the news of it: the new name is published, whole, the old
 # one is not any more. By the member itself (rank 1 is its neighbour), by a child whose member lives, by one whose member is
-# killed with it, and the adopter, too.
+# killed with it, and the successor, too.
 NAMES='import os, sys
 d = os.environ["SSD"] + "/"
 def text(name, what):
@@ -228,7 +228,7 @@ for what in rename replace link tree unlink rmdir; do
     guest $what $point
     renamer $what $point
 done
-# The adopter is killed before it has done anything about it.
-for point in adopt-begin adopt-taken produce-begin; do
+# The successor is killed before it has done anything about it.
+for point in takeover-begin takeover-taken produce-begin; do
     renamer rename rename-moved $point
 done

@@ -160,7 +160,7 @@ for i in 0 1 2 3 4 5 6 7; do # published, wherever the homes are: never ENOENT
     say "look$i.2: $what after $took s"
     [ "$what" = there ] || [ "$what" = EIO ] || fail "a published file is $what beyond a cut"
 done
-# Below a directory that is not here, and of which nobody can say whether it is published; on the bigger side: it is not.
+# Below a directory that is not here, and of which nobody can say whether it is published; on the majority: it is not.
 while read -r directory how what; do
     case $what in
     made | EIO | EHOSTUNREACH) ;;
@@ -168,7 +168,7 @@ while read -r directory how what; do
     esac
 done <"$WORK/made.2"
 say "in directories that are not here: $(cut -d' ' -f3 "$WORK/made.2" | sort | uniq -c | tr -s ' \n' ' ')"
-! grep -v ' ENOENT$' "$WORK/made.1" || fail "on the bigger side a file is made in a directory that there is not"
+! grep -v ' ENOENT$' "$WORK/made.1" || fail "on the majority a file is made in a directory that there is not"
 # Below a link that is not here, the same: there is a file of that name.
 while read -r link how what; do
     case $how,$what in
@@ -177,7 +177,7 @@ while read -r link how what; do
     esac
 done <"$WORK/looked.2"
 say "below links that are not here: $(cut -d' ' -f3 "$WORK/looked.2" | sort | uniq -c | tr -s ' \n' ' ')"
-! grep -v ' ENOENT$' "$WORK/looked.1" || fail "on the bigger side something is below a directory that there is not"
+! grep -v ' ENOENT$' "$WORK/looked.1" || fail "on the majority something is below a directory that there is not"
 begin=$EPOCHREALTIME
 "$CLUSTER_SH" heal n2
 found_again
@@ -297,7 +297,7 @@ found_again
 go go.healed
 job_end_ok 60
 
-# Two nodes of five are cut off: on the bigger side a name that is not found is not published. But a name below a link
+# Two nodes of five are cut off: on the majority a name that is not found is not published. But a name below a link
 # that is not here is not found, either; and where the link leads nobody can say if it has no home, or its owner is gone.
 next
 job_begin 120 5@n0,n1,n2,n3,n4 bash -c '. "$WORK/rank.sh"

@@ -130,6 +130,17 @@ status=0
 node_exec n0 "$DUMP" >"$WORK/out" 2>"$WORK/err" || status=$?
 is 1 "nothing tells which"
 grep -q 'several sessions' "$WORK/err" || fail "nothing tells which: $(cat "$WORK/err")"
+
+say 'a server, which nobody else is with'
+node_exec n1 sh -c 'echo $$ >"$0"; exec "$@"' "$WORK/pid.serve" "$BIN/dyad-run" --dmd "$SSD" --producer "$SSD" --session-dir "$WORK/session3" --serve \
+    </dev/null >"$WORK/serve" &
+serve=$!
+until_true 20 "it serves" grep -q serving "$WORK/serve"
+dump n1 --session "$WORK/session3"
+is 0 "a server alone"
+[ "$(grep -c '^ *solo' "$WORK/out")" -eq 1 ] || fail "a server alone: $(cat "$WORK/out")"
+node_exec n1 kill "$(cat "$WORK/pid.serve")"
+wait $serve || fail "the server: $?"
 : >"$WORK/over"
 wait $first || fail "the first: $?"
 wait $last || fail "the last: $?"

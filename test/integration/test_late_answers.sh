@@ -18,7 +18,7 @@ launcher=$(mpirun_pids)
 node_exec head kill -STOP "$launcher"
 : >"$WORK/go.exec"
 until_true 20 "the next image has come to its end" sh -c '[ "$(grep -c "rank 1[] ].*statistics" "$1")" = 2 ]' _ "$LOG"
-sleep 0.5 # it would be gone by then
+until_true 20 "its member waits for answers" grep -q 'rank 1[] ].*waits for answers' "$LOG"
 node_exec head kill -CONT "$launcher"
 until_true 20 "it has ended" nobody_of_job_on n1
 : >"$WORK/go.end"

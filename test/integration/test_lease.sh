@@ -56,7 +56,7 @@ next() {
     clean_ssd
 }
 
-# Cut off, with two readers: one has fetched all, both read. A third reads on the bigger side. The writer has closed all before
+# Cut off, with two readers: one has fetched all, both read. A third reads on the majority. The writer has closed all before
 # the link is whole again.
 next
 job_begin 120 \
@@ -76,7 +76,7 @@ until_true 30 "all find each other again" sh -c '[ "$(grep -c "is back after" "$
 sleep 3
 : >"$WORK/go.end"
 job_end_ok 60
-[ ! -e "$WORK/refused.1" ] || say "the bigger side was refused something"
+[ ! -e "$WORK/refused.1" ] || say "the majority was refused something"
 
 # Cuts that are over before anybody is taken for dead, or just then: the news comes late.
 for seconds in 0.4 0.9 1.5 2.5 4; do

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/killed.sh"
 . "$TEST_DIR/cluster/steps.sh"
-crash_build dyad-run
+crash_build
 cluster_up 2
 SESSION=$WORK/session
 JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3 DYAD_LINGER=0)
@@ -15,7 +15,7 @@ JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3 DYAD_LINGER=0)
 of_session() {
     local node=$1 point=$2
     shift 2
-    node_exec "$node" env "${JOB_ENV[@]}" "DYAD_CRASH=/$point" timeout -k 2 60 "$WORK/build/bin/dyad-run" --dmd "$SSD" \
+    node_exec "$node" env "${JOB_ENV[@]}" "DYAD_CRASH=/$point" timeout -k 2 60 "$CRASH/bin/dyad-run" --dmd "$SSD" \
         --session-dir "$SESSION" -- "$@" </dev/null 2>>"$WORK/err"
 }
 

@@ -32,7 +32,7 @@ for shell in bash dash busybox; do
     done
 done
 JOB_ENV+=("CASES=$CASES" DYAD_TIMEOUT=60 DYAD_LOG=warn)
-seconds=100
+seconds=300 # against what hangs
 [ $LEVEL != soak ] || seconds=2400
 local_job_ok $seconds "${job[@]:1}" || exit 1
 for shell in bash dash busybox; do

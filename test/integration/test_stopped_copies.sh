@@ -116,3 +116,20 @@ job_killed 60 "read late" \
     1@n2 bash -c "$RANK"'await_stopped holder; made flag.stopped; wait_for flag.new; all_are new; none
         kill -KILL "$(<"$W/pid.holder")"; until grep -q "a rank of this node is dead" "$LOG"; do sleep 0.05; done
         all_are new; none; is held new; made flag.killed; made ok.read'
+
+# It leaves while all others are stopped, one of them on its node: what it had made that one serves, and what it had
+# fetched is not read when it is out of date.
+begin_case
+: >"$LOG"
+job_begin 60 \
+    1@n0 bash -c "$RANK"'echo old >copy; made flag.old; wait_for flag.go; echo new >copy; made flag.new
+        wait_for flag.read; is mine mine; made flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.new; is copy new; made flag.read; wait_for flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.old; is copy old; echo mine >mine; made flag.have; wait_for flag.stopped'
+until_true 30 "rank 2 has its copy" test -e "$WORK/flag.have"
+for rank in 0 1; do signal_rank $rank STOP; done
+: >"$WORK/flag.stopped"
+until_true 30 "rank 2 leaves without the others" grep -q 'rank 2\]: info: statistics:' "$LOG"
+for rank in 0 1; do signal_rank $rank CONT; done
+: >"$WORK/flag.go"
+job_end_ok 60

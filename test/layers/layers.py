@@ -10,6 +10,8 @@ top to bottom (its head explains the form). It is an error
 - that files of one group call each other in a circle that the table does not name, or in one of more
   than CIRCLE_MAX files;
   "debt" before an arrow or a circle in the table lets one of these stand until it is taken apart;
+- that two files have one name;
+- that a file of the libraries takes exit(): out of memory uthash would call it, but for HASH_NONFATAL_OOM;
 - that the table names a file, an arrow or a circle that does not exist: it must stay as short as the
   truth.
 
@@ -89,7 +91,7 @@ class Table:
 
 
 def arrows_of(found, patterns):
-    """(user, used) -> names, between source files."""
+    """(user, used) -> names, between source files; source file -> all names that it takes."""
     libc, defined, taken = libc_names(), {}, collections.defaultdict(set)
 
     def is_foreign(name):
@@ -106,7 +108,7 @@ def arrows_of(found, patterns):
         for name in names:
             if defined.get(name, source) != source:
                 arrows[source, defined[name]].add(name)
-    return arrows
+    return arrows, taken
 
 
 def circles_of(edges):
@@ -139,10 +141,13 @@ def main():
     sources, build, table_path = sys.argv[1:4]
     table, found, errors = Table(table_path), objects(build, pathlib.Path(sources, "src")), []
     group = {source: table.group_of(source) for source in found}
+    named = collections.Counter(path.name for path in pathlib.Path(sources, "src").rglob("*.[ch]"))
+    errors += [f"{count} files are called {name}" for name, count in sorted(named.items()) if count > 1]
     errors += [f"{source} is in no group of the table" for source in sorted(found) if not group[source]]
     errors += [f"the table names {name}, which has no source file" for name in table.groups
                if name not in group.values()]
-    arrows = arrows_of(found, table.foreign)
+    arrows, taken = arrows_of(found, table.foreign)
+    errors += [f"{source} takes exit()" for source, names in sorted(taken.items()) if "exit" in names]
     if len(arrows) < len(found):
         errors.append(f"only {len(arrows)} arrows between {len(found)} files: the objects were not understood")
 

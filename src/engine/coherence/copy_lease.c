@@ -16,13 +16,13 @@
  * Not renewed:
  * - by a home that takes us for dead;
  * - while all homes of a copy may have missed something themselves (NET_PONG_UNSURE: they
- *   may be on the smaller side of a cut, or others have not told them all yet);
- * - while we may be on the smaller side, a copy is not known to its home
+ *   may be of the minority, or others have not told them all yet);
+ * - while we may be of the minority, no home of a copy would tell us of a newer version
  *   (dht/node_copies.c), copies are to be looked at again (revalidate.c), or one that is
- *   out of date has not been removed yet.
- * A home that has taken us for dead meanwhile, of which we may know nothing, has not told
- * us what was published then. It says how often it has: if that is not what it said last
- * the lease is over, and its copies are looked up.
+ *   out of date has not been removed yet: it may wait for a publish of ours, for longer
+ * than its home does (dht/node_incoming.c). A home that has taken us for dead meanwhile, of
+ * which we may know nothing, has not told us what was published then. It says how often it
+ * has: if that is not what it said last the lease is over, and its copies are looked up.
  *
  * Which ranks are homes is looked up again when what is known is an eighth of
  * member_lease() old. What was fetched since has homes that may not have been asked, but
@@ -34,7 +34,6 @@
  */
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
-#include "engine/coherence/invalidate.h"
 #include "engine/coherence/revalidate.h"
 #include "engine/core/module.h"
 
@@ -44,11 +43,6 @@
 #include "util/log.h"
 
 #define SOON (5 * UTIL_NSEC_PER_MSEC)
-
-static struct lease *of(const struct member *member)
-{
-    return ((const struct member_run *)member)->lease;
-}
 
 static void tell(struct lease *lease, uint64_t until)
 {
@@ -61,9 +55,9 @@ static void tell(struct lease *lease, uint64_t until)
 
 bool lease_is_on(const struct member *member)
 {
-    const struct lease *lease = of(member);
+    const struct lease *lease = OWN(member, lease);
 
-    return !lease || util_clock_now() < lease->until;
+    return !lease->timer || util_clock_now() < lease->until;
 }
 
 /* Nothing is known to be missing that a home's answer does not say. */
@@ -71,7 +65,7 @@ static bool may_be_renewed(struct member *member)
 {
     return (member->state == MEMBER_JOINED || member->state == MEMBER_EXITING) &&
            dht_node_is_majority(member->dht) && !revalidate_pending(member) &&
-           !invalidate_pending(member, NULL);
+           !dht_node_is_told(member->dht);
 }
 
 /* When the first of the answers was asked for that are needed; 0: one is missing. */
@@ -97,7 +91,7 @@ static void update(struct lease *lease, uint64_t now)
         lease->collected = now;
     }
     if (lease->ncopies == 0) {
-        if (!invalidate_pending(member, NULL))
+        if (!dht_node_is_told(member->dht))
             tell(lease, STORE_LEASE_NONE);
         return;
     }
@@ -148,7 +142,7 @@ static void set_timer(struct lease *lease, uint64_t now)
         return;
     if (lease->until > now + lease->term / 2)
         when = lease->until - lease->term / 2;
-    else if (invalidate_pending(lease->member, NULL))
+    else if (dht_node_is_told(lease->member->dht))
         when = now + SOON;
     net_timer_start(lease->timer, when);
 }
@@ -166,10 +160,10 @@ static void tick(void *arg)
 
 void lease_want(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     uint64_t now = util_clock_now();
 
-    if (!lease || member->state == MEMBER_LEAVING)
+    if (!lease->timer || member->state == MEMBER_LEAVING)
         return;
     lease->wanted_at = now;
     if (lease->until > now + lease->term / 2)
@@ -180,9 +174,10 @@ void lease_want(struct member *member)
 
 static void lease_held(void *arg)
 {
-    struct lease *lease = of(arg);
+    struct member *member = arg;
+    struct lease *lease = OWN(member, lease);
 
-    if (!lease)
+    if (!lease->timer)
         return;
     lease->collected = 0;
     lease->wanted_at = util_clock_now();
@@ -192,10 +187,9 @@ static void lease_held(void *arg)
 
 static void lease_joined(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
 
-    if (lease)
-        tell(lease, lease->until);
+    tell(lease, lease->until);
 }
 
 /* A home with less patience than ours has answered as if that were longer ago. */
@@ -210,27 +204,29 @@ static uint64_t as_of(const struct lease *lease, const struct lease_home *home,
 static bool lease_pong(struct member *member, const struct net_msg *msg, void **payload,
                        size_t len)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     uint64_t now = util_clock_now();
     struct lease_home *home;
 
     (void)payload;
     (void)len;
-    if (!lease || msg->source >= lease->nranks)
+    if (msg->source >= lease->nranks)
         return false;
     home = &lease->rank[msg->source];
     if (!home->id || msg->id != home->id)
         return false;
     home->id = 0;
-    if (msg->offset != home->losses) {
+    if (msg->losses != home->losses) {
         log_info("%s had taken this rank for dead: its copies are looked up again",
                  member_describe(member, msg->source));
-        home->losses = msg->offset;
+        home->losses = msg->losses;
         home->good = 0;
         tell(lease, STORE_LEASE_OUT);
+        dht_node_forgotten(member->dht, msg->source);
+        lease->collected = 0;
         revalidate_rank(member, msg->source);
     } else {
-        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : as_of(lease, home, msg->length);
+        home->good = msg->flags & NET_PONG_UNKNOWN ? 0 : as_of(lease, home, msg->lease_ns);
         if (lease->unsure[msg->source] != ((msg->flags & NET_PONG_UNSURE) != 0))
             lease->collected = 0;
         lease->unsure[msg->source] = (msg->flags & NET_PONG_UNSURE) != 0;
@@ -242,58 +238,38 @@ static bool lease_pong(struct member *member, const struct net_msg *msg, void **
 
 static void lease_destroy(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
 
-    if (!lease)
-        return;
     lease_ask_free(member);
     net_timer_destroy(lease->timer);
     free(lease->unsure);
     free(lease->home);
-    free(lease);
-    run_of(member)->lease = NULL;
+    free(lease->rank);
 }
 
 static int lease_start(struct member *member)
 {
     uint32_t nranks = member->job->nranks;
-    struct lease *lease;
+    struct lease *lease = OWN(member, lease);
 
-    if (member->hands_over) /* its member has a lease for what it hands over */
-        return 0;
-    lease = calloc(1, sizeof(*lease) + nranks * sizeof(struct lease_home));
-    if (!lease)
-        return -1;
+    member->table_ops.held = lease_held;
     lease->member = member;
     lease->nranks = nranks;
     lease->until = STORE_LEASE_NONE;
     lease->length = member_lease(member);
     lease->term = lease->length - lease->length / 8;
-    if (!(lease->home = calloc(nranks, sizeof(*lease->home))) ||
-        !(lease->unsure = calloc(nranks, sizeof(*lease->unsure))) ||
-        !(lease->timer = net_timer_create(member->loop, tick, lease))) {
-        free(lease->unsure);
-        free(lease->home);
-        free(lease);
-        return -1;
-    }
-    run_of(member)->lease = lease;
-    if (lease_ask_start(member) == 0)
-        return 0;
-    lease_destroy(member);
-    return -1;
-}
-
-static int lease_module_start(struct member *member)
-{
-    member->table_ops.held = lease_held;
-    return lease_start(member);
+    return (lease->rank = calloc(nranks, sizeof(*lease->rank))) &&
+                   (lease->home = calloc(nranks, sizeof(*lease->home))) &&
+                   (lease->unsure = calloc(nranks, sizeof(*lease->unsure))) &&
+                   (lease->timer = net_timer_create(member->loop, tick, lease))
+               ? lease_ask_start(member)
+               : -1;
 }
 
 const struct member_module lease_module = {
-    .name = "lease",
+    .own = MODULE_OWN(lease),
     .messages = (const struct member_message[]){{NET_MSG_PONG, lease_pong}, {0}},
-    .start = lease_module_start,
+    .start = lease_start,
     .joined = lease_joined,
     .destroy = lease_destroy,
 };

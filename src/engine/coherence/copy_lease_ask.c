@@ -5,7 +5,7 @@
  * (client_look.c). What is our own record decides at once: what was published here is ours
  * to read, a copy is covered by our lease or its homes are asked whether they know of a
  * newer version (DHT_LOOKUP_SURE). All of them must say so that are not lost, and this must
- * be the bigger dmd: a home that is merely silent may be beyond a cut with who publishes.
+ * be the majority: a home that is merely silent may be beyond a cut with who publishes.
  * What is newer removes the copy, and the open goes on to fetch that.
  *
  * What we have no record of another member of this node may have fetched, if its lease is
@@ -29,14 +29,14 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
 #include "engine/coherence/invalidate.h"
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
-#include "engine/coherence/node_invalidate.h"
+#include "engine/coherence/invalidate_by_node.h"
 #include "engine/publish/node_files.h"
 #include "engine/publish/produce.h"
 #include "store/lease_table.h"
@@ -69,16 +69,11 @@ struct lease_read {
     char upath[];
 };
 
-static struct lease *of(const struct member *member)
-{
-    return ((const struct member_run *)member)->lease;
-}
-
 static void go_on(struct lease_wait *wait);
 
 static void set_timer(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     uint64_t now = util_clock_now(), when = UINT64_MAX;
     struct lease_wait *wait;
 
@@ -100,7 +95,7 @@ static void end(struct lease_wait *wait, int error)
 {
     struct member *member = wait->member;
 
-    DL_DELETE(of(member)->waits, wait);
+    DL_DELETE(OWN(member, lease)->waits, wait);
     if (wait->lookup)
         dht_node_cancel(member->dht, wait->lookup);
     if (wait->job)
@@ -145,7 +140,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     if (wait->rank == member->self.rank)
         produce_invalidate(member, entry, 0);
     else
-        node_invalidate(member, entry, wait->rank, 0);
+        invalidate_by_node(member, entry, wait->rank, 0);
     set_timer(member);
 }
 
@@ -188,7 +183,7 @@ static int tell_one(const char *name, void *arg)
         !store_lease_is_out(job->marks, store_looked_rank(&address, address_len),
                             util_clock_now()) ||
         (n = net_msg_encode(&ping, frame + 4, sizeof(frame) - 4)) < 0 ||
-        (fd = boot_claim_connect_now(&address, address_len)) < 0)
+        (fd = boot_member_claim_connect_now(&address, address_len)) < 0)
         return 0;
     len = htole32((uint32_t)n);
     memcpy(frame, &len, 4);
@@ -212,7 +207,7 @@ static void told(void *arg)
     struct lease_job *job = arg;
     struct lease_wait *wait = job->wait;
 
-    DL_DELETE(of(job->member)->jobs, job);
+    DL_DELETE(OWN(job->member, lease)->jobs, job);
     free(job);
     if (wait) {
         wait->job = NULL;
@@ -235,7 +230,7 @@ static void tell(struct lease_wait *wait)
     job->dmd = &member->dmd[ENGINE_CONSUMER];
     job->marks = job->dmd->marks;
     job->prefix_len = storage_journal_name(member, job->name, sizeof(job->name));
-    DL_APPEND(of(member)->jobs, job);
+    DL_APPEND(OWN(member, lease)->jobs, job);
     wait->job = job;
     engine_io_submit(member->io, &job->io, tell_work, told, job);
 }
@@ -293,14 +288,14 @@ static void reads(struct lease_wait *wait)
 static void go_on(struct lease_wait *wait)
 {
     struct member *member = wait->member;
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     uint64_t now = util_clock_now();
 
     if (now >= wait->until) {
         end(wait, wait->timeout);
     } else if (wait->asks == LEASE_REMOVES) {
         if (!invalidate_pending(member, wait->upath) &&
-            !node_invalidate_pending(member, wait->upath))
+            !invalidate_by_node_pending(member, wait->upath))
             end(wait, 0);
     } else if (wait->asks == LEASE_NEIGHBOURS && !wait->job) {
         if (others_leases_hold(member)) {
@@ -315,11 +310,11 @@ static void go_on(struct lease_wait *wait)
 static void tick(void *arg)
 {
     struct member *member = arg;
-    struct lease_wait *wait, *tmp, *last = of(member)->waits;
+    struct lease_wait *wait, *tmp, *last = OWN(member, lease)->waits;
 
     /* What one that ends begins is put behind the last. */
     last = last ? last->prev : NULL;
-    DL_FOREACH_SAFE(of(member)->waits, wait, tmp)
+    DL_FOREACH_SAFE(OWN(member, lease)->waits, wait, tmp)
     {
         bool is_last = wait == last;
         go_on(wait);
@@ -333,12 +328,12 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg)
 {
     const struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     const struct store_record *record;
     uint64_t now, patience;
     bool removing;
 
-    if (!lease || !dmd->marks || !dmd->journal || member->state == MEMBER_LEAVING) {
+    if (!lease->timer || !dmd->marks || !dmd->journal || member->state == MEMBER_LEAVING) {
         fn(arg, 0);
         return;
     }
@@ -382,10 +377,10 @@ void lease_wait(struct member *member, struct lease_wait *wait, const char *upat
 
 static void resumed(struct member *member, uint64_t ns)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     struct lease_wait *wait;
 
-    if (!lease || !lease->waits)
+    if (!lease->waits)
         return;
     DL_FOREACH(lease->waits, wait)
     {
@@ -397,33 +392,31 @@ static void resumed(struct member *member, uint64_t ns)
 
 int lease_ask_start(struct member *member)
 {
-    of(member)->ask_timer = net_timer_create(member->loop, tick, member);
-    return of(member)->ask_timer ? 0 : -1;
+    OWN(member, lease)->ask_timer = net_timer_create(member->loop, tick, member);
+    return OWN(member, lease)->ask_timer ? 0 : -1;
 }
 
 static void lease_ask_end(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
 
-    while (lease && lease->waits)
+    while (lease->waits)
         end(lease->waits, ESHUTDOWN);
 }
 
 void lease_ask_free(struct member *member)
 {
-    struct lease *lease = of(member);
+    struct lease *lease = OWN(member, lease);
     struct lease_job *job, *tmp;
 
     DL_FOREACH_SAFE(lease->jobs, job, tmp)
     {
         free(job);
     }
-    if (lease->ask_timer)
-        net_timer_destroy(lease->ask_timer);
+    net_timer_destroy(lease->ask_timer);
 }
 
 const struct member_module lease_ask_module = {
-    .name = "lease_ask",
     .resumed = resumed,
     .shut = lease_ask_end,
 };

@@ -11,7 +11,7 @@
 struct lease_home {
     uint64_t id, sent; /* of the PING that is under way; id 0: none */
     uint64_t good;     /* when the last was sent whose answer counts; 0: none */
-    uint64_t losses;   /* as it said */
+    uint32_t losses;   /* as it said */
 };
 
 struct lease {
@@ -31,7 +31,7 @@ struct lease {
     bool *home;   /* [nranks]: of a copy */
     bool *unsure; /* [nranks]: as it said last */
     uint32_t nranks;
-    struct lease_home rank[];
+    struct lease_home *rank; /* [nranks] */
 };
 
 /* copy_lease_ask.c; 0 or -1 */

@@ -24,7 +24,7 @@
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
-#include "engine/coherence/restock.h"
+#include "engine/coherence/refetch.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
@@ -43,11 +43,15 @@ struct invalidate {
     struct store_record record[2];
     bool remove[2];
     struct dyad_entry newer; /* its upath is ours */
-    bool restock;            /* this node has made it, and is to have it again */
+    bool refetch;            /* this node has made it, and is to have it again */
     mode_t mode[2];          /* of a directory that stays; 0: as it is */
     uint64_t token;
     bool done; /* nothing older is here: to be answered after those that came before */
     struct transfer_wait commit;
+};
+
+struct invalidates {
+    struct invalidate *all; /* utlist */
 };
 
 /* Only if nothing is in it: what somebody has put there since is his. */
@@ -91,7 +95,7 @@ static void invalidate_work(void *arg)
         /* Whoever has it open keeps the old bytes. A file that is not the one we recorded
          * is newer. */
         if (inv->remove[s])
-            inv->restock |= outdated_end(dmd, &inv->newer, &inv->record[s]);
+            inv->refetch |= outdated_end(dmd, &inv->newer, &inv->record[s]);
         if (inv->remove[s])
             DYAD_CRASH_POINT("invalidate-removed");
     }
@@ -101,7 +105,7 @@ static struct invalidate *first_of(const struct member *member, const char *upat
 {
     struct invalidate *inv;
 
-    DL_FOREACH(member->invalidates, inv)
+    DL_FOREACH(OWN(member, invalidates)->all, inv)
     {
         if (!upath || strcmp(inv->upath, upath) == 0)
             break;
@@ -128,18 +132,18 @@ static void invalidate_end(struct invalidate *inv)
 {
     struct member *member = inv->member;
 
-    DL_DELETE(member->invalidates, inv);
+    DL_DELETE(OWN(member, invalidates)->all, inv);
     if (inv->newer.state == DYAD_ENTRY_PUBLISHED) {
         /* Or an earlier version has brought that about, or the same from another home. */
-        if (inv->restock || restock_wants(member, inv->upath)) {
-            restock_want(member, inv->upath);
+        if (inv->refetch || refetch_wants(member, inv->upath)) {
+            refetch_want(member, inv->upath);
             dht_node_stays(member->dht, inv->token);
         }
-    } else if (restock_wants(member, inv->upath)) {
+    } else if (refetch_wants(member, inv->upath)) {
         outdated_withdrawn(&member->dmd[ENGINE_CONSUMER], inv->upath);
-        restock_forget(member, inv->upath);
+        refetch_forget(member, inv->upath);
     }
-    if (!invalidate_pending(member, inv->upath) && !restock_wants(member, inv->upath))
+    if (!invalidate_pending(member, inv->upath) && !refetch_wants(member, inv->upath))
         invalidate_forget(member, inv->upath);
     dht_node_invalidated(member->dht, inv->token);
     modules_path_changed(member, inv->upath);
@@ -221,13 +225,14 @@ static bool is_written_over(const struct member *member, const struct dyad_entry
     return false;
 }
 
-void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+/* Ours: we have withdrawn it ourselves. */
+static void invalidate(struct member *member, const struct dyad_entry *newer,
+                       uint64_t token, bool ours)
 {
-    struct member *member = arg;
+    bool known =
+        refetch_wants(member, newer->upath) || invalidate_pending(member, newer->upath);
     struct invalidate *inv;
 
-    log_debug("told of version %llu of \"%s\"", (unsigned long long)newer->version.counter,
-              newer->upath);
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
     directories_forget(member, newer->upath);
@@ -243,19 +248,22 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
         free(inv);
         log_error("out of memory: an outdated copy of \"%s\" may stay on this node",
                   newer->upath);
+        if (ours)
+            dht_node_invalidated(member->dht, token);
         return; /* no answer: the home will find this holder silent */
     }
     inv->member = member;
     inv->token = token;
     inv->newer = *newer;
     inv->newer.upath = inv->upath;
-    DL_APPEND(member->invalidates, inv);
+    DL_APPEND(OWN(member, invalidates)->all, inv);
     for (int s = 0; s < 2; s++) {
         struct member_dmd *dmd = &member->dmd[s];
         const struct store_record *record;
         if (!dmd->journal || !(record = store_journal_find(dmd->journal, newer->upath)) ||
             dyad_version_cmp(&record->entry.version, &newer->version) >= 0)
             continue;
+        known = true;
         inv->record[s] = *record;
         /* The new version may lie in this very storage: then the name is its own now. */
         inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
@@ -272,17 +280,46 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     }
     inv->commit.fn = invalidate_begin;
     inv->commit.arg = inv;
-    if (!transfer_await_commit(member, newer, &inv->commit))
+    if (transfer_await_commit(member, newer, &inv->commit))
+        return;
+    if (ours && !known)
+        invalidate_end(inv); /* the usual removal: nothing for the I/O threads */
+    else
         invalidate_begin(inv, 0);
+}
+
+void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t token)
+{
+    log_debug("told of version %llu of \"%s\"", (unsigned long long)newer->version.counter,
+              newer->upath);
+    invalidate(arg, newer, token, false);
+}
+
+/* What this rank had made was removed by its program, or has another name by now, or this
+ * one again: it is never removed here. */
+static void withdrawn(void *arg, const struct dyad_entry *gone, uint64_t token)
+{
+    struct member *member = arg;
+
+    for (int s = 0; s < 2; s++) {
+        struct store_journal *journal = member->dmd[s].journal;
+        const struct store_record *record =
+            journal ? store_journal_find(journal, gone->upath) : NULL;
+        if (record && record->kind == STORE_RECORD_ORIGINAL &&
+            dyad_version_cmp(&record->entry.version, &gone->version) < 0)
+            store_journal_delete(journal, gone->upath);
+    }
+    invalidate(member, gone, token, true);
 }
 
 static int invalidate_start(struct member *member)
 {
     member->table_ops.invalidate = produce_invalidate;
+    member->table_ops.withdrawn = withdrawn;
     return 0;
 }
 
-const struct member_module invalidate_module = {
-    .name = "invalidate",
+const struct member_module invalidates_module = {
+    .own = MODULE_OWN(invalidates),
     .start = invalidate_start,
 };

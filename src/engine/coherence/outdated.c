@@ -2,7 +2,7 @@
  * outdated.c - a file that is out of date goes, or is replaced as soon as that can be
  *
  * A copy is removed. What this node has made its programs count on finding there, so it
- * keeps its name until what replaced it has been brought (restock.c), and is superseded
+ * keeps its name until what replaced it has been brought (refetch.c), and is superseded
  * meanwhile: as good as not there for all that goes through the library. So is what
  * somebody has open for writing, who may change it or not: his close makes it a newer one
  * yet, or leaves it superseded. Where a file cannot be marked so (no hard links) it goes.

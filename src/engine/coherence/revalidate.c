@@ -10,18 +10,18 @@
  *
  * A look-up that brings a version below ours, or nothing, has asked homes that have not
  * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
- * a copy is looked up on and on (retry_queue.c), after pauses that double from SETTLE: a
- * home that cannot say anything now may be able to without any rank being lost or found, as
- * when another rank has told it what it had missed (dht/node_resync.c). The next change of
- * one of its homes makes it due at once. It ends when the copy is no more, or has been
+ * a copy is looked up on and on (retry_queue.c), after pauses that double from FIRST_PAUSE:
+ * a home that cannot say anything now may be able to without any rank being lost or found,
+ * as when another rank has told it what it had missed (dht/node_resync.c). The next change
+ * of one of its homes makes it due at once. It ends when the copy is no more, or has been
  * compared.
  *
  * Or when homes that do know what is published have not known of our version for so long
  * that its owner would have told them (the rule of takeover_copies.c), and that owner lives
  * and has been heard of since (it is asked to say something: PING): it has nothing to tell.
- * Then the copy goes; while there is one such copy no lease is renewed (copy_lease.c). If
- * the owner is dead, it died together with all homes, and the copy is all that is left of
- * the file: it stays, and opens ask.
+ * Then the copy goes. If the owner is dead, it died together with all homes, and the copy
+ * is all that is left of the file: it stays, and is not looked up any more, for the homes
+ * tell us of what comes (dht/node_copies.c).
  *
  * A change that comes while a look-up is under way makes it begin once more behind it: its
  * answer may be from before.
@@ -29,9 +29,6 @@
  * Until then no lease is renewed (copy_lease.c): once it is over an open asks the homes
  * itself.
  */
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +43,7 @@
 #include "engine/membership/unreachable.h"
 #include "util/log.h"
 
-#define SETTLE (1 * UTIL_NSEC_PER_SEC)
+#define FIRST_PAUSE (1 * UTIL_NSEC_PER_SEC)
 
 struct item {
     struct question question;
@@ -113,12 +110,30 @@ static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
     return false;
 }
 
-/* The homes could be asked, and do not know of `copies`. True: they never will. */
-static bool is_unknown_for_good(struct item *item, const struct copies *copies)
+/* It is dead, or has left, and nobody has taken its place. */
+static bool owner_is_gone(struct member *member, uint32_t owner)
 {
+    return owner >= member->job->nranks || (!unreachable_is_missing(member, owner) &&
+                                            !dht_node_is_live(member->dht, owner));
+}
+
+/* The homes could be asked, and do not know of `copies`. True: they never will, and it is
+ * not asked again. */
+static bool unknown_ends(struct item *item, const struct copies *copies)
+{
+    struct revalidate *re = retry_queue_arg(&item->question);
+    const char *upath = item->question.upath;
     bool sure = unknown_version_is_sure(&item->unknown);
 
-    return owner_is_silent_on_it(item, copies->owner) && sure;
+    if (owner_is_gone(re->member, copies->owner)) {
+        if (sure)
+            log_info("nobody knows of \"%s\" any more: the copy on this node stays", upath);
+        return sure;
+    }
+    if (!owner_is_silent_on_it(item, copies->owner) || !sure)
+        return false;
+    unknown_version_drop(re->member, upath, &copies->version);
+    return true;
 }
 
 static enum question_next answered(struct question *question, int status,
@@ -138,8 +153,7 @@ static enum question_next answered(struct question *question, int status,
         return QUESTION_OVER; /* or to be asked once more */
     if (!heard) {
         item->unknown = (struct unknown_version){0};
-    } else if (is_unknown_for_good(item, &copies)) {
-        unknown_version_drop(re->member, question->upath, &copies.version);
+    } else if (unknown_ends(item, &copies)) {
         return QUESTION_OVER;
     }
     pause->by = unknown_version_by(&item->unknown);
@@ -177,7 +191,7 @@ static const struct questions_ops ops = {
     .window = 32,
     .flags = NET_LOOKUP_COPY,
     .tick = UTIL_NSEC_PER_SEC / 4,
-    .pause = {.first = SETTLE, .most = 60 * UTIL_NSEC_PER_SEC},
+    .pause = {.first = FIRST_PAUSE, .most = 60 * UTIL_NSEC_PER_SEC},
     .is_wanted = is_wanted,
     .answered = answered,
     .freed = freed,
@@ -235,7 +249,7 @@ static void look(void *arg)
             rc = store_journal_foreach(dmd[s].journal, collect, re);
     if (rc != 0) {
         log_warn("out of memory: copies on this node may be out of date");
-        net_timer_start(re->timer, util_clock_now() + SETTLE);
+        net_timer_start(re->timer, util_clock_now() + FIRST_PAUSE);
     } else {
         memset(re->rank, 0, member->job->nranks * sizeof(*re->rank));
         re->any = false;
@@ -249,50 +263,39 @@ static void look(void *arg)
 
 void revalidate_rank(struct member *member, uint32_t rank)
 {
-    struct revalidate *re = run_of(member)->again;
+    struct revalidate *re = OWN(member, revalidate);
 
     re->rank[rank] = true;
     if (!re->any)
-        net_timer_start(re->timer, util_clock_now() + SETTLE);
+        net_timer_start(re->timer, util_clock_now() + FIRST_PAUSE);
     re->any = true;
 }
 
 bool revalidate_pending(struct member *member)
 {
-    const struct revalidate *re = run_of(member)->again;
+    const struct revalidate *re = OWN(member, revalidate);
 
     return re->any || re->items;
 }
 
 static void revalidate_destroy(struct member *member)
 {
-    struct revalidate *re = run_of(member)->again;
+    struct revalidate *re = OWN(member, revalidate);
 
-    if (!re)
-        return;
     retry_queue_destroy(re->questions);
-    if (re->timer)
-        net_timer_destroy(re->timer);
+    net_timer_destroy(re->timer);
     free(re->rank);
-    free(re);
-    run_of(member)->again = NULL;
 }
 
 static int revalidate_start(struct member *member)
 {
-    struct revalidate *re = calloc(1, sizeof(*re));
+    struct revalidate *re = OWN(member, revalidate);
 
-    if (!re)
-        return -1;
     re->member = member;
     re->rank = calloc(member->job->nranks, sizeof(*re->rank));
     re->timer = net_timer_create(member->loop, look, re);
     re->questions = retry_queue_create(member, &ops, re);
-    run_of(member)->again = re;
-    if (re->rank && re->timer && re->questions)
-        return 0;
-    revalidate_destroy(member);
-    return -1;
+    return re->rank && re->timer && re->questions ? 0 : -1;
 }
 
 static void rank_changed(struct member *member, uint32_t rank,
@@ -303,7 +306,7 @@ static void rank_changed(struct member *member, uint32_t rank,
 }
 
 const struct member_module revalidate_module = {
-    .name = "revalidate",
+    .own = MODULE_OWN(revalidate),
     .start = revalidate_start,
     .rank_changed = rank_changed,
     .destroy = revalidate_destroy,

@@ -17,8 +17,8 @@
 #include "engine/core/module.h"
 #include "util/clock.h"
 
-struct question {
-    struct question *prev, *next; /* utlist */
+struct asking {
+    struct asking *prev, *next; /* utlist */
     struct gather *gather;
     struct gather_at at;
     uint64_t id;
@@ -28,100 +28,103 @@ struct question {
 };
 
 struct gather {
-    struct gather *prev, *next; /* member->gathers */
+    struct gather *prev, *next; /* utlist */
     struct member *member;
     const struct gather_ops *ops;
     void *arg;
     uint32_t first, next_rank, end;
-    unsigned at_once, nquestions;
-    struct question *questions;
+    unsigned at_once, nasking;
+    struct asking *asking;
     bool busy, stopped;
     struct net_post post;
     bool posted, cancelled;
 };
 
+struct gathers {
+    struct gather *all; /* utlist */
+};
+
 static void gather_go_on(struct gather *gather);
 
-static void question_free(struct question *q)
+static void asking_free(struct asking *a)
 {
-    DL_DELETE(q->gather->questions, q);
-    q->gather->nquestions--;
-    net_timer_destroy(q->deadline);
-    free(q);
+    DL_DELETE(a->gather->asking, a);
+    a->gather->nasking--;
+    net_timer_destroy(a->deadline);
+    free(a);
 }
 
 static void gather_free(struct gather *gather)
 {
-    struct question *q, *tmp;
+    struct asking *a, *tmp;
 
-    DL_DELETE(gather->member->gathers, gather);
-    DL_FOREACH_SAFE(gather->questions, q, tmp)
+    DL_DELETE(OWN(gather->member, gathers)->all, gather);
+    DL_FOREACH_SAFE(gather->asking, a, tmp)
     {
-        question_free(q);
+        asking_free(a);
     }
     free(gather);
 }
 
-static void question_deadline(void *arg)
+static void asking_deadline(void *arg)
 {
-    struct question *q = arg;
+    struct asking *a = arg;
 
-    q->error = ETIMEDOUT;
-    gather_go_on(q->gather);
+    a->error = ETIMEDOUT;
+    gather_go_on(a->gather);
 }
 
-static void question_send(struct question *q)
+static void asking_send(struct asking *a)
 {
-    struct member *member = q->gather->member;
+    struct member *member = a->gather->member;
     struct net_msg msg = {0};
 
-    q->unsent = false;
-    q->gather->ops->ask(q->gather->arg, &q->at, &msg);
-    q->id = msg.id = member->next_id;
+    a->unsent = false;
+    a->gather->ops->ask(a->gather->arg, &a->at, &msg);
+    a->id = msg.id = member->next_id;
     member->next_id += 2;
-    if (member_send(member, q->at.rank, &msg) < 0) {
-        if (!q->error)
-            q->error = errno == ENOMEM ? ENOMEM : EHOSTUNREACH;
+    if (member_send(member, a->at.rank, &msg) < 0) {
+        if (!a->error)
+            a->error = errno == ENOMEM ? ENOMEM : EHOSTUNREACH;
         return;
     }
-    net_timer_start(q->deadline,
+    net_timer_start(a->deadline,
                     util_clock_now() + (uint64_t)(member->config->peer_timeout *
                                                   (double)UTIL_NSEC_PER_SEC));
 }
 
-static void question_start(struct gather *gather, uint32_t rank)
+static void asking_start(struct gather *gather, uint32_t rank)
 {
-    struct question *q = calloc(1, sizeof(*q));
+    struct asking *a = calloc(1, sizeof(*a));
 
-    if (!q ||
-        !(q->deadline = net_timer_create(gather->member->loop, question_deadline, q))) {
-        free(q);
+    if (!a || !(a->deadline = net_timer_create(gather->member->loop, asking_deadline, a))) {
+        free(a);
         gather->ops->failed(gather->arg, rank, ENOMEM);
         return;
     }
-    q->gather = gather;
-    q->at.rank = rank;
-    q->unsent = true;
-    DL_APPEND(gather->questions, q);
-    gather->nquestions++;
+    a->gather = gather;
+    a->at.rank = rank;
+    a->unsent = true;
+    DL_APPEND(gather->asking, a);
+    gather->nasking++;
 }
 
 /* Tell what has failed, and send what is to be sent. False: nothing of either. */
 static bool gather_step(struct gather *gather)
 {
-    struct question *q, *tmp;
+    struct asking *a, *tmp;
 
-    DL_FOREACH_SAFE(gather->questions, q, tmp)
+    DL_FOREACH_SAFE(gather->asking, a, tmp)
     {
-        if (q->error) {
-            uint32_t rank = q->at.rank;
-            int error = q->error;
-            question_free(q);
+        if (a->error) {
+            uint32_t rank = a->at.rank;
+            int error = a->error;
+            asking_free(a);
             gather->ops->failed(gather->arg, rank, error);
             return true;
         }
-        if (q->unsent) {
-            question_send(q);
+        if (a->unsent) {
+            asking_send(a);
             return true;
         }
     }
@@ -142,13 +145,13 @@ static void gather_go_on(struct gather *gather)
             break;
         if (gather_step(gather))
             continue;
-        if (gather->next_rank < gather->end && gather->nquestions < gather->at_once) {
+        if (gather->next_rank < gather->end && gather->nasking < gather->at_once) {
             uint32_t rank = gather->next_rank++;
             if (!gather->ops->wanted || gather->ops->wanted(gather->arg, rank))
-                question_start(gather, rank);
+                asking_start(gather, rank);
             continue;
         }
-        if (gather->nquestions > 0) {
+        if (gather->nasking > 0) {
             gather->busy = false;
             return;
         }
@@ -186,7 +189,7 @@ struct gather *gather_start(struct member *member, uint32_t first, uint32_t end,
     gather->first = gather->next_rank = first;
     gather->end = end;
     gather->at_once = at_once;
-    DL_APPEND(member->gathers, gather);
+    DL_APPEND(OWN(member, gathers)->all, gather);
     gather->posted = true;
     net_loop_post(member->loop, &gather->post, gather_posted, gather);
     return gather;
@@ -200,17 +203,17 @@ void gather_cancel(struct gather *gather)
         gather_free(gather);
 }
 
-static struct question *question_find(struct member *member, const struct net_msg *msg)
+static struct asking *asking_find(struct member *member, const struct net_msg *msg)
 {
     struct gather *gather;
-    struct question *q;
+    struct asking *a;
 
-    DL_FOREACH(member->gathers, gather)
+    DL_FOREACH(OWN(member, gathers)->all, gather)
     {
-        DL_FOREACH(gather->questions, q)
+        DL_FOREACH(gather->asking, a)
         {
-            if (q->id == msg->id && q->at.rank == msg->source && !q->unsent && !q->error)
-                return q;
+            if (a->id == msg->id && a->at.rank == msg->source && !a->unsent && !a->error)
+                return a;
         }
     }
     return NULL;
@@ -219,23 +222,23 @@ static struct question *question_find(struct member *member, const struct net_ms
 static bool received(struct member *member, const struct net_msg *msg, void **payload,
                      size_t len)
 {
-    struct question *q = question_find(member, msg);
+    struct asking *a = asking_find(member, msg);
     struct gather *gather;
     bool was_busy;
 
     (void)payload;
     (void)len;
-    if (!q)
+    if (!a)
         return false;
-    gather = q->gather;
+    gather = a->gather;
     was_busy = gather->busy;
     gather->busy = true; /* page() may send, and so bring news of the dead */
-    switch (gather->ops->page(gather->arg, &q->at, msg)) {
+    switch (gather->ops->page(gather->arg, &a->at, msg)) {
     case GATHER_LAST:
-        question_free(q);
+        asking_free(a);
         break;
     case GATHER_MORE:
-        q->unsent = true;
+        a->unsent = true;
         break;
     case GATHER_STOP:
         gather->stopped = true;
@@ -249,21 +252,21 @@ static bool received(struct member *member, const struct net_msg *msg, void **pa
 static void peer_down(struct member *member, uint32_t rank)
 {
     struct gather *gather, *tmp;
-    struct question *q;
+    struct asking *a;
 
-    DL_FOREACH_SAFE(member->gathers, gather, tmp)
+    DL_FOREACH_SAFE(OWN(member, gathers)->all, gather, tmp)
     {
-        DL_FOREACH(gather->questions, q)
+        DL_FOREACH(gather->asking, a)
         {
-            if (q->at.rank == rank && !q->error)
-                q->error = EHOSTUNREACH;
+            if (a->at.rank == rank && !a->error)
+                a->error = EHOSTUNREACH;
         }
         gather_go_on(gather); /* may free it */
     }
 }
 
-const struct member_module gather_module = {
-    .name = "gather",
+const struct member_module gathers_module = {
+    .own = MODULE_OWN(gathers),
     .messages =
         (const struct member_message[]){
             {NET_MSG_DUMP_REPLY, received},

@@ -20,7 +20,7 @@ struct gather;
 /* What one rank is asked for: the asker's own, kept from page to page. */
 struct gather_at {
     uint32_t rank;
-    uint64_t first, second; /* 0 at the first page */
+    uint64_t after, end; /* of the question: where its next page begins; 0: the first */
 };
 
 enum gather_step {
@@ -32,7 +32,7 @@ enum gather_step {
 struct gather_ops {
     /* Is the rank to be asked at all? NULL: each is. */
     bool (*wanted)(void *arg, uint32_t rank);
-    /* Fill the question for *at: type, flags, entry.upath, offset, length. */
+    /* Fill the question for *at: type, flags, entry.upath, after, end. */
     void (*ask)(void *arg, const struct gather_at *at, struct net_msg *msg);
     /* An answer; may change *at. */
     enum gather_step (*page)(void *arg, struct gather_at *at, const struct net_msg *msg);

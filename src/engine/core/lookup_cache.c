@@ -16,6 +16,10 @@
 #include "store/cache_table.h"
 #include "util/log.h"
 
+struct answers {
+    struct store_answers *table; /* NULL: none are shared */
+};
+
 static void answers_open(struct member *member)
 {
     const struct store_dir *dir = member->dmd[ENGINE_CONSUMER].dir;
@@ -32,8 +36,8 @@ static void answers_open(struct member *member)
                  found_by ? found_by : "");
     if (n < 0 || (size_t)n >= sizeof(session))
         return;
-    member->answers = store_answers_create(dir, session, (size_t)n);
-    if (!member->answers)
+    OWN(member, answers)->table = store_answers_create(dir, session, (size_t)n);
+    if (!OWN(member, answers)->table)
         log_info(
             "answers of look-ups are not shared between the ranks of this node: the "
             "table in %s/" STORE_CONTROL_DIR " cannot be used: %m",
@@ -42,41 +46,46 @@ static void answers_open(struct member *member)
 
 static void answers_close(struct member *member)
 {
-    store_answers_destroy(member->answers);
-    member->answers = NULL;
+    store_answers_destroy(OWN(member, answers)->table);
+    OWN(member, answers)->table = NULL;
 }
 
 static bool answers_get(void *arg, const char *upath, uint64_t now,
                         struct dyad_answer *answer)
 {
     struct member *member = arg;
-    return member->answers && store_answers_get(member->answers, upath, now, answer);
+    return OWN(member, answers)->table &&
+           store_answers_get(OWN(member, answers)->table, upath, now, answer);
 }
 
 static uint64_t answers_put(void *arg, const char *upath, const struct dyad_answer *answer)
 {
     struct member *member = arg;
-    return member->answers ? store_answers_put(member->answers, upath, answer) : 0;
+    return OWN(member, answers)->table
+               ? store_answers_put(OWN(member, answers)->table, upath, answer)
+               : 0;
 }
 
 static void answers_told(void *arg, const char *upath, uint64_t now, bool published)
 {
     struct member *member = arg;
-    if (member->answers)
-        store_answers_told(member->answers, upath, now, published);
+    if (OWN(member, answers)->table)
+        store_answers_told(OWN(member, answers)->table, upath, now, published);
 }
 
 static uint64_t answers_told_at(void *arg, const char *upath, bool published)
 {
     struct member *member = arg;
-    return member->answers ? store_answers_told_at(member->answers, upath, published) : 0;
+    return OWN(member, answers)->table
+               ? store_answers_told_at(OWN(member, answers)->table, upath, published)
+               : 0;
 }
 
 static void answers_drop(void *arg, uint64_t put)
 {
     struct member *member = arg;
-    if (member->answers)
-        store_answers_drop(member->answers, put);
+    if (OWN(member, answers)->table)
+        store_answers_drop(OWN(member, answers)->table, put);
 }
 
 static int answers_register(struct member *member)
@@ -91,7 +100,7 @@ static int answers_register(struct member *member)
 }
 
 const struct member_module answers_module = {
-    .name = "answers",
+    .own = MODULE_OWN(answers),
     .sized = answers_register,
     .disclaim = answers_close,
 };

@@ -18,6 +18,7 @@
 #include "client/client_ops.h"
 #include "engine/core/iopool.h"
 #include "engine/core/member_ops.h"
+#include "engine/core/module.h"
 #include "net/loop.h"
 #include "net/worker.h"
 #include "store/dmd.h"
@@ -45,8 +46,6 @@ struct member_dmd {
 };
 
 struct boot_blocked;
-struct member;
-struct member_module;
 
 enum member_state {
     MEMBER_JOINING, /* requests are queued */
@@ -58,10 +57,10 @@ enum member_state {
 struct member_stats {
     uint64_t published, withdrawn, fetches, bytes_fetched, bytes_served, local_copies;
     /* by promoted guests, part of the fetches; GETs sent on to them */
-    uint64_t promoted, peer_fetches, peer_bytes, redirected;
+    uint64_t promoted, promoted_fetches, promoted_bytes, redirected;
 };
 
-/* What the exit barrier must know of waits, and do with them (consume.c). */
+/* What the exit barrier must know of waits, and do with them (consume_wave.c). */
 struct member_waits {
     /* How many wait for a publish; fills at most max. */
     size_t (*blocked)(struct member *member, struct boot_blocked *blocked, size_t max);
@@ -92,98 +91,63 @@ struct member_joined {
     void *arg;
 };
 
-struct store_answers;
 struct consume;
-struct peer_link;
-struct peer_redirect;
-struct transfer;
-struct chunk;
-struct produce;
-struct late_name;
-struct served;
-struct serve_watch;
 struct guest_listener;
-struct gather;
-struct dump_request;
-struct dump_check;
-struct list_request;
-struct bring;
-struct exit_barrier;
-struct held_open;
 struct member_session;
-struct nested;
-struct takeover;
-struct startup_validation;
-struct invalidate;
-struct shared_file;
-struct shared_tell;
+struct produce;
+struct receivers;
 
+/* What several modules use, and who sets it. What one alone needs is in own[]. */
 struct member {
+    /* run.c, or promoted_guest.c: when it is made */
     const struct engine_config *config;
     const struct boot_identity *identity;
     const char *session;
     uint64_t launch;
     void (*thread_enter)(void);
     int claim_fd;
+    const struct member_module *const *modules; /* NULL: of a promoted guest */
+    bool hands_over; /* this is a promoted guest: what it fetched goes to its member */
+    /* module.c, then, too */
+    void *own[MODULE_COUNT]; /* OWN() */
+    struct receivers *receivers;
 
-    enum member_state state;
-    bool job_ended;   /* every rank is at exit */
+    /* run.c: as it lives */
     uint64_t started; /* util_clock_now() */
-    uint64_t still;   /* ns for which this process did not run, as far as it noticed */
     struct net_loop *loop;
     struct engine_iopool *io;
-    struct member_dmd dmd[2]; /* by enum engine_role; equal where the DMDs are */
-    struct net_peer self;
     struct boot_pmix *pmix;
+    const struct boot_pmix_job *job; /* or session_member.c */
+    /* member_core.c */
+    enum member_state state;
+    struct member_joined *joined, **joined_tail;
+    /* storage.c */
+    struct member_dmd dmd[2]; /* by enum engine_role; equal where the DMDs are */
+    int line; /* of this rank in the table of the marks (store/looked.h), or -1 */
+    struct net_peer self; /* and session_member.c */
+    /* session_member.c */
     struct member_session *ring; /* DYAD_SESSION_DIR; NULL: PMIx */
     const char *ring_id;         /* its name, for file names */
-    const struct boot_pmix_job *job;
+    /* links.c */
     struct net_worker *worker;
     struct dht_node *dht;
-    struct store_answers *answers;              /* NULL: none are shared */
-    const struct member_module *const *modules; /* NULL: of a promoted guest */
-    struct dht_node_ops table_ops;              /* each module enters what it does */
-    const struct member_waits *waits;           /* set when the modules have started */
-    int line; /* of this rank in the table of the marks (store/looked.h), or -1 */
     struct net_timer *dht_timer;
     struct boot_wave *wave;
-    struct member_joined *joined, **joined_tail;
-    uint64_t
-        next_id; /* of requests that are not the table's: odd ones, the table's are even */
-
+    bool job_ended;   /* every rank is at exit */
+    bool passed_over; /* but for one that could not be reached, and may live */
+    uint64_t still;   /* ns for which this process did not run, as far as it noticed */
+    /* requests/guest.c */
     struct guest_listener *listener;
-    uint64_t checking;             /* number of the wave that consume_confirm() works for */
-    unsigned checks;               /* its look-ups under way */
-    struct consume_said *said;     /* consume_say.c */
-    struct consume_failed *failed; /* consume_probe.c */
-    struct consume *consumes;      /* utlist */
-    struct transfer *transfers;    /* uthash by upath */
-    struct chunk *gets;            /* uthash by id: chunks that are being asked for */
-    struct produce *produces;      /* utlist */
-    struct late_name *late_names;  /* utlist */
-    struct known_dir *dirs;        /* uthash by upath */
-    struct list_request *lists;    /* utlist */
-    struct served *served;         /* utlist: GETs being answered or waiting for a buffer */
-    unsigned serving;              /* buffers in use */
-    struct serve_watch *serve_watches; /* utlist */
-    struct gather *gathers;            /* utlist */
-    struct dump_request *dumps;
-    struct dump_check *dump_checks;   /* utlist */
-    struct held_open *held_opens;     /* utlist */
-    struct shared_file *shared_files; /* uthash by side and upath */
-    struct shared_tell *shared_tells; /* utlist: what the homes have not acknowledged */
-    struct exit_barrier *exit_barrier;
-    struct nested *nested;
-    struct takeover *takeover;
-    struct startup_validation *startup_validation;
-    struct invalidate *invalidates; /* utlist */
-    struct restock *restock;        /* NULL: nothing was ever wanted */
-    /* engine/promoted/promoted.h */
-    struct peer_link *peer_links;    /* utlist */
-    struct peer_redirect *redirects; /* uthash by upath */
-    uint32_t promotions;             /* so far */
-    bool hands_over; /* this is a promoted guest: what it fetched goes to its member */
+    /* What the exit barrier, which is below them, asks of: */
+    struct consume *consumes;         /* utlist, of fetch/consume*.c */
+    struct produce *produces;         /* utlist, of publish/produce.c */
+    const struct member_waits *waits; /* fetch/consume_wave.c */
+
+    /* Each module: what it does for the table, before that is made; what it counts. */
+    struct dht_node_ops table_ops;
     struct member_stats stats;
+    /* Who sends one: of requests that are not the table's. Odd, the table's are even. */
+    uint64_t next_id;
 };
 
 /* --- run.c --- */

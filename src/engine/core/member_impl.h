@@ -1,6 +1,5 @@
 /*
- * engine/core/member_impl.h - between run.c, links.c, storage.c and
- * session_member.c, for nobody else
+ * engine/core/member_impl.h - the member of a rank: what its run has beside what all share
  */
 #ifndef DYAD_ENGINE_CORE_MEMBER_IMPL_H
 #define DYAD_ENGINE_CORE_MEMBER_IMPL_H
@@ -22,19 +21,6 @@ struct member_run {
     enum member_leave leave_how; /* of use if leave_wanted */
     void (*table_ready)(void);
     void (*tell_lost)(void);
-    struct unreachable *unreachable; /* loop only */
-    struct partition *partition;     /* loop only */
-    struct net_timer *untold;        /* loop only; NULL: nobody need be asked */
-    struct revalidate *again;        /* loop only */
-    struct lease *lease;             /* loop only; NULL: of a promoted guest */
-    struct takeover_gone *gone;      /* loop only */
-    struct retry_queue *copies;      /* loop only: takeover_copies.c */
-    struct rename_left *renames;     /* loop only, utlist: takeover_renames.c */
-    /* Loop only; NULL: nothing was looked for yet. */
-    struct node_files *node_files;
-    struct serve_others *others; /* serve_other.c */
-    /* Loop only; NULL: of a promoted guest. */
-    struct journal_retry *journal_retry;
     bool image_ends; /* under `lock`: the process exits or execs behind this */
     bool exiting;    /* loop only: leave_as_wanted() as soon as we have joined */
     struct net_post leave_post;
@@ -42,7 +28,7 @@ struct member_run {
     bool apart;      /* our libc is not the caller's */
     bool table_own;  /* as in member_params */
     bool may_rejoin; /* likewise */
-    bool wrecked;    /* wreck.c: nothing is freed */
+    bool wrecked;    /* aborted.c: nothing is freed */
     bool followed;   /* ... and not the end of this rank */
     int rc;
 };

@@ -29,7 +29,7 @@ enum member_leave {
                           */
 };
 
-struct peer;
+struct promoted_guest;
 struct sockaddr_un;
 struct member; /* one running member; belongs to its own threads */
 
@@ -75,11 +75,11 @@ struct member_ops {
     /* The same for a promoted guest (engine/promoted/promoted.h): run() returns after
      * leave(), or when its member is gone (0), or -1: it cannot be one. With `image_ends`
      * leaving is a matter of milliseconds, and destroy() is not to be called. */
-    struct peer *(*peer_create)(const struct member_params *params);
-    int (*peer_run)(struct peer *peer);
-    void (*peer_leave)(struct peer *peer, bool image_ends);
-    void (*peer_nudge)(struct peer *peer);
-    void (*peer_destroy)(struct peer *peer);
+    struct promoted_guest *(*promoted_create)(const struct member_params *params);
+    int (*promoted_run)(struct promoted_guest *promoted);
+    void (*promoted_leave)(struct promoted_guest *promoted, bool image_ends);
+    void (*promoted_nudge)(struct promoted_guest *promoted);
+    void (*promoted_destroy)(struct promoted_guest *promoted);
 };
 
 typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi);

@@ -5,6 +5,9 @@
  */
 #include "engine/core/module.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/core/member.h"
 #include "net/msg.h"
 
@@ -30,7 +33,7 @@
     } while (0)
 
 /* The last that was entered is the first that is left. */
-#define CALL_REVERSED(member, event, ...)                           \
+#define CALL_REVERSED(member, event)                                \
     do {                                                            \
         const struct member_module *const *all = (member)->modules; \
         size_t n = 0;                                               \
@@ -38,9 +41,55 @@
             n++;                                                    \
         while (n-- > 0) {                                           \
             if (all[n]->event)                                      \
-                all[n]->event(__VA_ARGS__);                         \
+                all[n]->event(member);                              \
         }                                                           \
     } while (0)
+
+/* So that a message walks over no modules. */
+struct receivers {
+    uint8_t first[NET_MSG_TYPE_END + 1]; /* of `messages`, up to the next type's */
+    const struct member_message *messages[UINT8_MAX];
+};
+
+static struct receivers *receivers_create(const struct member_module *const *table)
+{
+    struct receivers *to = calloc(1, sizeof(*to));
+    size_t n = 0;
+
+    for (unsigned type = 0; to && type < NET_MSG_TYPE_END; type++) {
+        to->first[type] = (uint8_t)n;
+        for (const struct member_module *const *m = table; *m; m++) {
+            const struct member_message *message = (*m)->messages;
+            for (; message && message->type; message++)
+                if (message->type == type)
+                    to->messages[n++] = message;
+        }
+    }
+    if (to)
+        to->first[NET_MSG_TYPE_END] = (uint8_t)n;
+    return to;
+}
+
+int modules_create(struct member *member, const struct member_module *const *table)
+{
+    if (!(member->receivers = receivers_create(table)))
+        return -1;
+    for (; *table; table++) {
+        const struct module_own *own = &(*table)->own;
+        if (own->size > 0 && !(member->own[own->id] = calloc(1, own->size))) {
+            modules_free(member);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void modules_free(struct member *member)
+{
+    for (int id = 0; id < MODULE_COUNT; id++)
+        free(member->own[id]);
+    free(member->receivers);
+}
 
 int modules_sized(struct member *member)
 {
@@ -80,14 +129,11 @@ bool modules_leave(struct member *member, bool for_good)
 bool modules_receive(struct member *member, const struct net_msg *msg, void **payload,
                      size_t len)
 {
-    FOREACH(member, m)
-    {
-        const struct member_message *message = (*m)->messages;
-        for (; message && message->type; message++) {
-            if (message->type == msg->type && message->fn(member, msg, payload, len))
-                return true;
-        }
-    }
+    const struct receivers *to = member->receivers;
+
+    for (unsigned i = to->first[msg->type]; i < to->first[msg->type + 1]; i++)
+        if (to->messages[i]->fn(member, msg, payload, len))
+            return true;
     return false;
 }
 
@@ -175,15 +221,27 @@ void modules_disclaim(struct member *member)
 
 void modules_shut(struct member *member)
 {
-    CALL_REVERSED(member, shut, member);
+    CALL_REVERSED(member, shut);
 }
 
 void modules_stop(struct member *member)
 {
-    CALL_REVERSED(member, stop, member);
+    CALL_REVERSED(member, stop);
 }
 
 void modules_destroy(struct member *member)
 {
-    CALL_REVERSED(member, destroy, member);
+    const struct member_module *const *all = member->modules;
+    size_t n = 0;
+
+    while (all && all[n])
+        n++;
+    while (n-- > 0) {
+        const struct module_own *own = &all[n]->own;
+        if (!all[n]->destroy)
+            continue;
+        all[n]->destroy(member);
+        if (own->size > 0)
+            memset(member->own[own->id], 0, own->size);
+    }
 }

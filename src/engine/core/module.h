@@ -1,11 +1,10 @@
 /*
- * engine/core/module.h - what a module of the member may hear of
+ * engine/core/module.h - what a module of the member has, and what it may hear of
  *
  * Calls between the folders of the engine go down (test/layers). What a folder has to say
  * to those above it is an event: it calls the function below, which calls each module that
- * has a place for it, in the order of the table (engine/module_table.c, which becomes
- * member->modules: lowest folder first), or in the reverse order where things end. All of
- * it runs on the loop's thread.
+ * has a place for it, in the order of the table (member->modules), or in the reverse order
+ * where things end. All of it runs on the loop's thread.
  */
 #ifndef DYAD_ENGINE_CORE_MODULE_H
 #define DYAD_ENGINE_CORE_MODULE_H
@@ -13,6 +12,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Lowest first: who starts later may call those that are there; in the end it is the other
+ * way round. */
+/* clang-format off */
+#define MEMBER_MODULES(X)                                                               \
+    /* core */       X(storage) X(answers) X(gathers)                                   \
+    /* membership */ X(links) X(session) X(unreachable) X(partition) X(unsynced)        \
+                     X(servers) X(nested) X(exit_barrier)                               \
+    /* namespace */  X(directories) X(lists)                                            \
+    /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names) X(produce)  \
+                     X(node_files)                                                      \
+    /* promoted */   X(promoted)                                                        \
+    /* fetch */      X(serve_absent_owner) X(serve) X(transfers) X(consume_said)               \
+                     X(consume_failed) X(consume) X(waits)                              \
+    /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
+                     X(lease) X(lease_ask)                                              \
+    /* recovery */   X(startup_validation) X(restore) X(takeover_gone)                  \
+                     X(takeover_copies) X(takeover_renames) X(takeover)                 \
+    /* inspect */    X(dump)
+/* clang-format on */
+
+#define MODULE_ID(name) MODULE_##name,
+enum member_module_id { MEMBER_MODULES(MODULE_ID) MODULE_COUNT };
+
+/* The state of a module, which nobody else looks into: a struct of the module's name. It is
+ * zero when the member is made, and after destroy(); in a promoted guest, which starts no
+ * module, it stays so but for what is called there (promoted_guest.c). */
+#define OWN(member, name) ((struct name *)(member)->own[MODULE_##name])
+
+struct module_own {
+    enum member_module_id id;
+    size_t size; /* 0: it has none */
+};
+#define MODULE_OWN(name)                   \
+    {                                      \
+        MODULE_##name, sizeof(struct name) \
+    }
 
 struct dyad_entry;
 struct member;
@@ -36,7 +72,7 @@ enum member_rank_change {
 };
 
 struct member_module {
-    const char *name;
+    struct module_own own;                 /* MODULE_OWN() */
     const struct member_message *messages; /* from other members; NULL: none */
 
     /* The size of the job is known: 0 or -1 with errno. Worker, table and barrier are
@@ -91,7 +127,7 @@ struct member_module {
 
     /* The end, in this order; each also where start() was not called, or failed. Before any
      * connection is closed: what other processes of the node believe because this one lives
-     * is void (also if nothing else follows: wreck.c). Requests of the rank's processes
+     * is void (also if nothing else follows: aborted.c). Requests of the rank's processes
      * that wait here end with ESHUTDOWN. They are all gone; the pool's threads still run.
      * Those have been joined. */
     void (*disclaim)(struct member *member);
@@ -100,6 +136,10 @@ struct member_module {
     void (*destroy)(struct member *member);
 };
 
+/* Make the state of all in the table (NULL ends it), and what finds the receiver of a
+ * message; of these alone those hear of events that are in member->modules. 0 or -1 */
+int modules_create(struct member *member, const struct member_module *const *table);
+void modules_free(struct member *member);
 int modules_sized(struct member *member);
 int modules_start(struct member *member);
 void modules_joined(struct member *member);

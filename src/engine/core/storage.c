@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/fdtable.h"
 #include "store/fetch.h"
 #include "store/looked.h"
@@ -49,8 +49,8 @@ size_t storage_journal_name(const struct member *member, char *name, size_t size
 uint64_t storage_rank(const struct member *member)
 {
     struct sockaddr_un address;
-    socklen_t len =
-        boot_claim_address(member->identity, member->config->kvs_namespace, &address);
+    socklen_t len = boot_member_claim_address(member->identity,
+                                              member->config->kvs_namespace, &address);
 
     return store_looked_rank(&address, len);
 }
@@ -61,10 +61,10 @@ static int label_set(const struct member *member, struct store_journal *journal)
     char claim[sizeof(((struct sockaddr_un *)0)->sun_path)];
     char label[sizeof(claim) + sizeof(member->identity->node) + 1];
     struct sockaddr_un address;
-    socklen_t len =
-        boot_claim_address(member->identity, member->config->kvs_namespace, &address);
+    socklen_t len = boot_member_claim_address(member->identity,
+                                              member->config->kvs_namespace, &address);
 
-    boot_claim_name(&address, len, claim);
+    boot_member_claim_name(&address, len, claim);
     snprintf(label, sizeof(label), "%s %s", claim, member->identity->node);
     return store_journal_set_label(journal, label);
 }
@@ -79,13 +79,14 @@ const char *storage_label_read(const char *label, struct sockaddr_un *address,
         return NULL;
     memcpy(claim, label, (size_t)(node - label));
     claim[node - label] = '\0';
-    *len = boot_claim_named(claim, address);
+    *len = boot_member_claim_named(claim, address);
     return *len ? node + 1 : NULL;
 }
 
 /* The claim is ours: who has the journal open took us for dead (takeover.c), and closes it
  * when it has read it. Or it is this rank's member, in another network namespace, which had
- * not said yet that it is there when the front looked (client_member.c). */
+ * not said yet that it is there when the front looked (client_member.c). No event tells of
+ * both: one is the end of a lock, the other a word in shared memory. */
 static struct store_journal *journal_open(struct member *member, struct member_dmd *dmd,
                                           const char *path, uint32_t *incarnation)
 {
@@ -179,8 +180,10 @@ void storage_close(struct member *member)
 {
     if (member->dmd[0].dir == member->dmd[1].dir)
         member->dmd[1] = (struct member_dmd){0};
-    /* Only a session directory outlives the launch. */
-    bool useless = member->job_ended && !member->config->session_dir;
+    /* Only a session directory outlives the launch, and who was passed over: if that is on
+     * this node it takes over what this rank had. */
+    bool useless =
+        member->job_ended && !member->passed_over && !member->config->session_dir;
     dmd_close(&member->dmd[0], member->job_ended, useless);
     dmd_close(&member->dmd[1], member->job_ended, useless);
 }
@@ -268,7 +271,6 @@ static void storage_disclaim(struct member *member)
 }
 
 const struct member_module storage_module = {
-    .name = "storage",
     .joined = storage_joined,
     .disclaim = storage_disclaim,
 };

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/fetch/ancestors.h"
+#include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
 
 struct ancestor {
@@ -88,7 +88,7 @@ static void check_drop(struct ancestor *a)
         return;
     dht_node_cancel(a->member->dht, a->check);
     a->check = NULL;
-    a->member->checks--;
+    OWN(a->member, waits)->checks--;
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -97,13 +97,13 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     struct member *member = a->member;
 
     a->check = NULL;
-    member->checks--;
+    OWN(member, waits)->checks--;
     /* If there is something that `lookup` does not know yet, the news is under way to it.
      */
     if (status != ENOENT || (entry && dyad_version_cmp(&entry->version, &a->seen) > 0))
         exit_barrier_activity(member);
-    if (member->checks == 0)
-        boot_wave_confirmed(member->wave, member->checking);
+    if (OWN(member, waits)->checks == 0)
+        boot_wave_confirmed(member->wave, OWN(member, waits)->checking);
 }
 
 void ancestor_check(struct ancestor *a)
@@ -113,7 +113,7 @@ void ancestor_check(struct ancestor *a)
         return;
     a->check = dht_node_lookup(a->member->dht, a->upath, 0, &a->seen, checked, a);
     if (a->check)
-        a->member->checks++;
+        OWN(a->member, waits)->checks++;
     else
         exit_barrier_activity(a->member); /* no memory: busy */
 }

@@ -20,7 +20,7 @@
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume.h"
 #include "engine/namespace/listing.h"
-#include "util/log.h"
+#include "util/clock.h"
 
 #define AT_ONCE 8
 
@@ -50,12 +50,11 @@ struct bring {
     struct item *listing;
     struct list_request *list;
     struct slot slot[AT_ONCE];
-    struct net_post post;
-    bool posted, cancelled;
+    struct net_timer *begin;
     int status;
 };
 
-static void bring_step(struct bring *bring);
+static void bring_step(void *arg);
 
 static void items_free(struct item *items)
 {
@@ -67,7 +66,7 @@ static void items_free(struct item *items)
     }
 }
 
-static void bring_free(struct bring *bring)
+void bring_cancel(struct bring *bring)
 {
     for (int i = 0; i < AT_ONCE; i++) {
         if (bring->slot[i].consume)
@@ -79,6 +78,7 @@ static void bring_free(struct bring *bring)
     items_free(bring->items);
     items_free(bring->dirs);
     free(bring->listing);
+    net_timer_destroy(bring->begin);
     free(bring->upath);
     free(bring);
 }
@@ -88,7 +88,7 @@ static void bring_end(struct bring *bring, int status)
     consume_fn fn = bring->fn;
     void *arg = bring->arg;
 
-    bring_free(bring);
+    bring_cancel(bring);
     fn(arg, status);
 }
 
@@ -273,23 +273,14 @@ static void parents_step(struct bring *bring)
     bring_end(bring, 0);
 }
 
-static void bring_step(struct bring *bring)
+static void bring_step(void *arg)
 {
+    struct bring *bring = arg;
+
     if (bring->parents)
         parents_step(bring);
     else
         tree_step(bring);
-}
-
-static void bring_posted(void *arg)
-{
-    struct bring *bring = arg;
-
-    bring->posted = false;
-    if (bring->cancelled)
-        bring_free(bring);
-    else
-        bring_step(bring);
 }
 
 struct bring *bring_start(struct member *member, const char *upath, bool parents, pid_t pid,
@@ -308,10 +299,10 @@ struct bring *bring_start(struct member *member, const char *upath, bool parents
     }
     bring = calloc(1, sizeof(*bring));
     if (!bring || !(bring->upath = strdup(upath)) ||
+        !(bring->begin = net_timer_create(member->loop, bring_step, bring)) ||
         (!parents && !(first = item_create("", upath, true)))) {
         if (bring)
-            free(bring->upath);
-        free(bring);
+            bring_cancel(bring);
         errno = ENOMEM;
         return NULL;
     }
@@ -326,15 +317,6 @@ struct bring *bring_start(struct member *member, const char *upath, bool parents
         LL_PREPEND(bring->items, first);
     else if (first)
         LL_PREPEND(bring->dirs, first);
-    bring->posted = true;
-    net_loop_post(member->loop, &bring->post, bring_posted, bring);
+    net_timer_start(bring->begin, util_clock_now());
     return bring;
-}
-
-void bring_cancel(struct bring *bring)
-{
-    if (bring->posted)
-        bring->cancelled = true;
-    else
-        bring_free(bring);
 }

@@ -1,114 +1,52 @@
 /*
  * consume.c - make a file present and complete on this node, or say why not
  *
- * What there is to do is seen by a look at what is here (look_here(), marks included), at
- * the beginning and each time that something has come of a state:
+ * step() looks at what is here (consume_here.c), at the beginning and when something has
+ * come of a state. Complete: the end; but SETTLE on storage that nodes share. A link above
+ * it: the end, ESTALE, for its name is to be resolved again. Not here, or being written, or
+ * abandoned: the state goes on if it is one from LINK to SIGHT, or else it is LOOK_UP, for
+ * a version above the last one seen, so it cannot spin. Beside LOOK_UP there is a watch
+ * over a writer here (consume_local_writer.c), and the directories above are looked up,
+ * too.
  *
- *   here and complete              done; SETTLE on storage that nodes share
- *   being written by a process of  done for who writes himself; else LOOK_UP, waiting for a
- *   this node, or abandoned        newer version, and beside it a watch over the writer
- *                                  (consume_writer.c), whose end makes it look here again
- *   not here                       LOOK_UP, waiting if asked to; and beside a look-up that
- *                                  waits one for the directories above (ancestors.c)
- *   a link is above it             the end, ESTALE: its name is to be resolved again
- *
- * where PARENTS, FETCH, OWNER, SIGHT and LINK go on unless it is complete. The states:
- *
- *   state      entered when                 left when, for
- *   BEGIN      consume_start()              the loop runs: HERE
- *   HERE       a state is over              at once, as above
- *   LOOK_UP    nothing complete is here     published in a storage that we see: HERE; then
- *                                           SIGHT if it is still not here. Elsewhere:
- *                                           PARENTS, FETCH. Not published: ABOVE, or the
- *                                           end. Its owner is gone, and was before: OWNER
- *   ABOVE      it is not published, and     no directory above is: the end. One is a link:
- *              not waited for               LINK
- *   LINK       a directory above turned     it is here, or not: the end, ESTALE
- *              out to be a link (ABOVE;
- *              LOOK_UP that waits)
- *   PARENTS    what was found lies          they are: FETCH. A newer version came: HERE
- *              elsewhere, and directories
- *              above are not here
- *   FETCH      ... they are                 it is here, out of date, or its name was taken
- *                                           here: HERE. Its owner is gone: OWNER
- *   OWNER      the owner of what was found  its timer, a rank comes up: HERE. A wave of the
- *              is gone (consume_owner.c)    barrier finds it with another: as LOOK_UP. Its
- *                                           bound: the end
- *   SIGHT      published in our storage,    its timer: HERE. Its bound: LOOK_UP
+ *   state      what goes on                        what comes of it
+ *   HERE       nothing: it is looked at once       as above
+ *   LOOK_UP    the homes are asked; if it is       found in a storage that we see: HERE,
+ *              waited for they say when it is      and SIGHT if it is not here; in another:
+ *              published                           PARENTS, FETCH. Not: ABOVE, or the end
+ *   ABOVE      the homes are asked for             a link: LINK. None: the end
+ *              directories above it
+ *   LINK       that link is brought here           the end, ESTALE
+ *   PARENTS    directories above it are brought    FETCH. A newer version came: HERE
+ *   FETCH      its bytes are                       HERE. Its owner is gone: OWNER
+ *   OWNER      a pause: its owner is gone          HERE, to look it up again, for a time
+ *   SIGHT      a pause: published in our storage,  HERE, the same
  *              and not seen here
- *              (consume_settle.c)
- *   SETTLE     here and complete (also      nobody does, say the homes: the end. Who did
- *              when a state that goes on    is gone: LOOK_UP for a newer version. It is
- *              is left for it), but         removed, or written here: HERE
- *              another node may write it
- *   LAST_LOOK  the verdict is that nobody   published after all: as LOOK_UP. Else the end
- *              is left (consume_wave.c);
- *              in place of LOOK_UP, SETTLE
- *              or OWNER
- *   OVER       it ends in BEGIN             the loop gives its node back: the end
+ *   SETTLE     here and complete; does another     no: the end. Who did is gone: LOOK_UP
+ *              node write it? The homes are asked  for a newer version
+ *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
+ *              (consume_wave.c): a last look-up    the end
  *
- * Each round trip back to LOOK_UP asks for a version above the last one seen, so it cannot
- * spin. What is waiting in LOOK_UP or SETTLE ends by DYAD_TIMEOUT, by its process's death,
- * or by the verdict that nobody is left; in a session directory there is no such verdict,
- * and a file whose owner has gone is waited for like one that nobody has published.
+ * LOOK_UP and SETTLE end also by DYAD_TIMEOUT, by their process's death, or by the verdict;
+ * in a session directory there is none, and a file whose owner has gone is waited for like
+ * one that nobody has published.
  *
  * The files of the states answer consume.c, or get a function to call; they do not call it.
- * The barrier's (consume_wave.c) reads the state and stands above.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utlist.h>
 
-#include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume_impl.h"
-#include "engine/fetch/consume_probe.h"
 #include "engine/membership/exit_barrier.h"
-#include "engine/publish/shared_storage.h"
 #include "util/clock.h"
 #include "util/log.h"
 
 static void step(struct consume *c);
-
-/* --- states --- */
-
-void consume_enter(struct consume *c, enum consume_state state)
-{
-    switch (c->state) {
-    case CONSUME_LOOK_UP:
-    case CONSUME_SETTLE:
-    case CONSUME_LAST_LOOK:
-        if (c->lookup)
-            dht_node_cancel(c->member->dht, c->lookup);
-        c->lookup = NULL;
-        if (c->settle)
-            dht_node_settle_cancel(c->member->dht, c->settle);
-        c->settle = NULL;
-        break;
-    case CONSUME_LINK:
-        if (c->link)
-            consume_cancel(c->link);
-        c->link = NULL;
-        break;
-    case CONSUME_PARENTS:
-        if (c->bring)
-            bring_cancel(c->bring);
-        c->bring = NULL;
-        c->stale = false;
-        break;
-    case CONSUME_FETCH:
-        transfer_leave(&c->transfer); /* if it has not ended */
-        break;
-    default:
-        break;
-    }
-    c->state = state;
-}
+static void step_in_sight(struct consume *c);
 
 /* Something is under way by which it goes on, whether it lies here or not. */
 static bool goes_on(const struct consume *c)
@@ -118,190 +56,26 @@ static bool goes_on(const struct consume *c)
            c->state == CONSUME_LINK;
 }
 
-bool consume_is_waiting(const struct consume *c)
+/* --- DYAD_TIMEOUT --- */
+
+static void time_out(struct consume *c)
 {
-    bool waits = false;
-
-    switch (c->state) {
-    case CONSUME_LOOK_UP:
-        waits = true;
-        break;
-    case CONSUME_SETTLE:
-    case CONSUME_LAST_LOOK:
-        waits = !c->settle || dht_settle_writer(c->settle) != DYAD_RANK_NONE;
-        break;
-    case CONSUME_OWNER: /* and for longer than a server on its node needs */
-        waits = c->member->ring && c->lost.interval >= CONSUME_LOOK_AGAIN;
-        break;
-    default:
-        break;
-    }
-    return waits && (c->flags & NET_LOOKUP_WAIT) && !consume_watch_ending(c);
-}
-
-/* --- the end --- */
-
-/* The look-ups of a wave are counted in member->checks. One that is dropped belongs to a
- * wait that ended, which the barrier is told by exit_barrier_activity(): whatever is
- * answered then, it is not quiet. */
-void consume_check_drop(struct consume *c)
-{
-    if (c->wave.settle_check) {
-        dht_node_settle_cancel(c->member->dht, c->wave.settle_check);
-        c->wave.settle_check = NULL;
-        c->member->checks--;
-    }
-    if (c->wave.expected) {
-        consume_probe_cancel(c->wave.expected);
-        c->wave.expected = NULL;
-        c->member->checks--;
-    }
-    if (!c->wave.check)
-        return;
-    dht_node_cancel(c->member->dht, c->wave.check);
-    c->wave.check = NULL;
-    c->member->checks--;
-}
-
-static void consume_free(struct consume *c)
-{
-    DL_DELETE(c->member->consumes, c);
-    consume_enter(c, CONSUME_OVER);
-    consume_check_drop(c);
-    if (c->ancestor)
-        ancestor_stop(c->ancestor);
-    consume_watch_leave(c);
-    if (c->deadline.timer)
-        net_timer_destroy(c->deadline.timer);
-    if (c->say.timer)
-        net_timer_destroy(c->say.timer);
-    consume_writers_stop(c);
-    if (c->again)
-        net_timer_destroy(c->again);
-    free(c->upath);
-    free(c);
-}
-
-static void end(struct consume *c, int status)
-{
-    struct member *member = c->member;
-    consume_fn fn = c->fn;
-    void *arg = c->arg;
-
-    consume_free(c);
-    exit_barrier_activity(member);
-    fn(arg, status);
-}
-
-void consume_end(struct consume *c, int status)
-{
-    if (c->state == CONSUME_OVER)
-        return;
-    if (c->state != CONSUME_BEGIN) {
-        end(c, status);
-        return;
-    }
-    consume_enter(c, CONSUME_OVER); /* the loop has our node: the end comes with it */
-    c->begin.status = status;
-}
-
-static void begun(void *arg)
-{
-    struct consume *c = arg;
-
-    if (c->state == CONSUME_BEGIN) {
-        consume_enter(c, CONSUME_HERE);
-        step(c);
-    } else if (c->begin.status >= 0) {
-        end(c, c->begin.status);
-    } else {
-        consume_free(c);
-    }
-}
-
-void consume_cancel(struct consume *c)
-{
-    struct member *member = c->member;
-
-    if (c->state == CONSUME_BEGIN || c->state == CONSUME_OVER) {
-        consume_enter(c, CONSUME_OVER);
-        c->begin.status = -1;
-        return;
-    }
-    consume_free(c);
-    exit_barrier_activity(member);
-}
-
-void consume_stop(struct member *member)
-{
-    while (member->consumes) /* one may have others for what is above it */
-        consume_free(member->consumes);
-    consume_say_stop(member);
-    consume_failed_stop(member);
+    consume_say_late(c);
+    consume_end(c, ETIMEDOUT);
 }
 
 static void deadline_passed(void *arg)
 {
     struct consume *c = arg;
-    uint64_t now = util_clock_now();
-    uint64_t due = c->since + c->timeout_ms * UTIL_NSEC_PER_MSEC + c->member->still -
-                   c->deadline.still;
-    uint64_t patience =
-        (uint64_t)(c->member->config->peer_timeout * (double)UTIL_NSEC_PER_SEC);
 
-    if (due < c->deadline.put_off)
-        due = c->deadline.put_off;
-    /* We were stopped: what is waited for is not late. */
-    if (!c->deadline.late && now < due) {
-        net_timer_start(c->deadline.timer, due);
+    if (!consume_deadline_is_over(c))
         return;
-    }
-    /* Stopped just now, and not for long: the answer may lie unread. */
-    if (!c->deadline.late && now > due + patience / 2) {
-        c->deadline.put_off = now + patience;
-        net_timer_start(c->deadline.timer, c->deadline.put_off);
-        return;
-    }
-    c->deadline.late = true;
-    if (c->state == CONSUME_PARENTS || c->state == CONSUME_FETCH)
-        /* It was published: its bytes are on their way, under bounds of their own. */
-        return;
-    if (c->lost.owner != DYAD_RANK_NONE)
-        log_error(
-            "\"%s\" could not be fetched within DYAD_TIMEOUT=%g s: its owner, %s, is gone",
-            c->upath, (double)c->timeout_ms / 1000.0,
-            member_describe(c->member, c->lost.owner));
-    else
-        log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s%s", c->upath,
-                  (double)c->timeout_ms / 1000.0, c->settle ? ": " : "",
-                  c->settle            ? consume_settle_says(c)
-                  : c->here.writer > 0 ? ": it is still being written on this node"
-                                       : "");
-    consume_end(c, ETIMEDOUT);
+    /* What was published has its bytes on their way, under bounds of their own. */
+    if (c->state != CONSUME_PARENTS && c->state != CONSUME_FETCH)
+        time_out(c);
 }
 
-/* --- what each state does --- */
-
-static void looked_up(void *arg, int status, const struct dyad_entry *entry);
-
-/* LOOK_UP, if it does not look already. False: it has ended. */
-static bool look_up(struct consume *c)
-{
-    /* KEEP: an open that does not wait may be one of a loop. */
-    uint8_t flags = NET_LOOKUP_COPY | NET_LOOKUP_KEEP |
-                    (c->deadline.late ? 0 : c->flags & NET_LOOKUP_WAIT);
-
-    if (c->lookup)
-        return true;
-    consume_enter(c, CONSUME_LOOK_UP);
-    c->lookup = dht_node_lookup(c->member->dht, c->upath, flags, &c->seen, looked_up, c);
-    if (!c->lookup) {
-        consume_end(c, ENOMEM);
-        return false;
-    }
-    exit_barrier_activity(c->member);
-    return true;
-}
+/* --- OWNER --- */
 
 /* OWNER, if it is still to be waited for. */
 static void await_owner(struct consume *c, uint32_t owner)
@@ -311,10 +85,12 @@ static void await_owner(struct consume *c, uint32_t owner)
     consume_enter(c, CONSUME_OWNER);
     status = consume_owner_lost(c, owner);
     if (status == ETIMEDOUT)
-        deadline_passed(c);
+        time_out(c);
     else if (status)
         consume_end(c, status);
 }
+
+/* --- FETCH --- */
 
 static void transferred(void *arg, int status)
 {
@@ -322,6 +98,7 @@ static void transferred(void *arg, int status)
 
     consume_enter(c, CONSUME_HERE);
     if (status == EHOSTUNREACH) {
+        consume_unsee(c);
         await_owner(c, c->entry.owner);
         return;
     }
@@ -344,6 +121,8 @@ static void fetch(struct consume *c)
     if (transfer_start(c->member, &c->entry, &c->transfer) < 0)
         consume_end(c, errno);
 }
+
+/* --- PARENTS --- */
 
 /* The directory that it goes to, as it was published: with its permissions. One that nobody
  * has published is made without further ado by the fetch. */
@@ -374,6 +153,8 @@ void consume_invalidate(struct member *member, const struct dyad_entry *newer)
     }
 }
 
+/* --- ABOVE and LINK --- */
+
 static void link_brought(void *arg, int status)
 {
     struct consume *c = arg;
@@ -387,19 +168,19 @@ static void link_brought(void *arg, int status)
 static void looked_above(void *arg, int status)
 {
     struct consume *c = arg;
-    bool had_lookup = c->lookup != NULL;
+    struct consume *link;
 
     if (status != EINPROGRESS) {
         consume_end(c, status);
         return;
     }
+    link = consume_start(c->member, ancestor_upath(c->ancestor), 0, 0, c->pid, c->tid,
+                         link_brought, c);
     consume_enter(c, CONSUME_LINK);
-    c->link = consume_start(c->member, ancestor_upath(c->ancestor), 0, 0, c->pid, c->tid,
-                            link_brought, c);
-    if (!c->link)
+    c->link = link;
+    exit_barrier_activity(c->member); /* it does not wait for a publish any more */
+    if (!link)
         consume_end(c, ENOMEM);
-    else if (had_lookup) /* it does not wait for a publish any more */
-        exit_barrier_activity(c->member);
 }
 
 /* EINPROGRESS: looked_above() will come; else as ancestor_start(). */
@@ -413,33 +194,7 @@ static int look_above(struct consume *c)
     return status == 0 ? EINPROGRESS : status;
 }
 
-static bool is_above(const char *upath, const char *below)
-{
-    size_t len = strlen(upath);
-
-    return strncmp(below, upath, len) == 0 && below[len] == '/';
-}
-
-/* A directory or link was removed here, or a link made: waits for names below it look once
- * more what is above them. */
-static void consume_path_changed(struct member *member, const char *upath)
-{
-    struct consume *c, *tmp;
-
-    DL_FOREACH_SAFE(member->consumes, c, tmp)
-    {
-        if (!c->lookup || !(c->flags & NET_LOOKUP_WAIT) || !is_above(upath, c->upath))
-            continue;
-        if (c->ancestor)
-            ancestor_stop(c->ancestor);
-        c->ancestor = NULL;
-        exit_barrier_activity(member);
-        if (look_above(c) == ESTALE)
-            consume_end(c, ESTALE);
-    }
-}
-
-static void step_in_sight(struct consume *c);
+/* --- LOOK_UP --- */
 
 void consume_found(struct consume *c, const struct dyad_entry *entry)
 {
@@ -488,20 +243,42 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     }
     consume_enter(c, CONSUME_HERE);
     if (status == ENOENT && c->deadline.late) {
-        deadline_passed(c);
+        time_out(c);
         return;
     }
     if (consume_owner_awaited(c, status, entry)) {
         await_owner(c, c->lost.owner);
         return;
     }
-    if (status == ENOENT && !entry && !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER)))
-        status = look_above(c);
-    if (status == EINPROGRESS)
+    if (status == ENOENT && !entry &&
+        !(c->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER))) {
         consume_enter(c, CONSUME_ABOVE);
-    else
+        status = look_above(c);
+    }
+    if (status != EINPROGRESS)
         consume_end(c, status);
 }
+
+/* LOOK_UP, if it does not look already. False: it has ended. */
+static bool look_up(struct consume *c)
+{
+    /* KEEP: an open that does not wait may be one of a loop. */
+    uint8_t flags = NET_LOOKUP_COPY | NET_LOOKUP_KEEP |
+                    (c->deadline.late ? 0 : c->flags & NET_LOOKUP_WAIT);
+
+    if (c->lookup)
+        return true;
+    consume_enter(c, CONSUME_LOOK_UP);
+    c->lookup = dht_node_lookup(c->member->dht, c->upath, flags, &c->seen, looked_up, c);
+    if (!c->lookup) {
+        consume_end(c, ENOMEM);
+        return false;
+    }
+    exit_barrier_activity(c->member);
+    return true;
+}
+
+/* --- SETTLE --- */
 
 static void settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
 {
@@ -509,6 +286,10 @@ static void settled(void *arg, int status, uint32_t by, const struct dyad_versio
 
     c->settle = NULL;
     consume_enter(c, CONSUME_HERE);
+    if (status == EBUSY) { /* it was not to wait */
+        time_out(c);
+        return;
+    }
     status = consume_settle_ruling(c, status, by, version);
     if (status != EOWNERDEAD) {
         consume_end(c, status);
@@ -528,62 +309,19 @@ static void settle(struct consume *c)
         return;
     consume_enter(c, CONSUME_SETTLE);
     consume_wait_for_writer(c);
-    c->settle = dht_node_settle(c->member->dht, c->upath, true, settled, c);
+    c->settle = dht_node_settle(c->member->dht, c->upath, !c->deadline.late, settled, c);
     if (!c->settle)
         consume_end(c, ENOMEM);
     else
         exit_barrier_activity(c->member);
 }
 
-/* Of whom this consume has to take notice. */
-static bool is_written(const struct consume *c, struct store_marks *marks,
-                       const struct store_identity *id, struct store_mark_info *info)
-{
-    if (c->flags & NET_CONSUME_UPDATE)
-        return store_marks_unfinished(marks, c->upath, id->ino, id->btime, 0, info);
-    return store_marks_dirty(marks, c->upath, id->ino, id->btime, info);
-}
-
-/* What is here? 0: complete; EAGAIN: being written; ENOENT; or another errno value. */
-static int look_here(struct consume *c)
-{
-    struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
-    struct store_mark_info info;
-    struct store_identity id;
-    struct stat st;
-    int fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0);
-    int rc = 0;
-
-    c->here.writer = 0;
-    c->here.abandoned = false;
-    if (fd < 0) /* ELOOP: a directory above is a symbolic link */
-        return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
-    c->here.regular = false;
-    if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
-        rc = errno;
-    } else if ((c->here.regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_SETTLE)) {
-        rc = 0; /* the marks of this node are the asker's affair */
-    } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
-        rc = EAGAIN;
-        c->here.writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
-        c->here.abandoned = info.state == STORE_MARK_ABANDONED;
-    } else if (local_file_is_superseded(dmd, c->upath, &st)) {
-        rc = ENOENT; /* what is fetched comes in its place */
-    }
-    close(fd);
-    if (rc == EAGAIN && info.state != STORE_MARK_ABANDONED &&
-        !(c->flags & NET_CONSUME_WRITER) &&
-        (fd = store_dir_open(dmd->dir, c->upath, O_RDONLY, 0)) >= 0) {
-        consume_watch_start(c, dmd, &info, fd, step);
-        close(fd);
-    }
-    return rc;
-}
+/* --- HERE and SIGHT --- */
 
 /* What lies here is abandoned, but the homes have it: who wrote it was killed in his close.
  * Somebody of this node takes it over, and then it is no longer abandoned: that is looked
  * for, for nobody tells. */
-static void await_heir(struct consume *c, bool in_sight)
+static void await_takeover(struct consume *c, bool in_sight)
 {
     if (c->here.abandoned && in_sight && !c->left_closed)
         modules_wanted(c->member, &c->entry);
@@ -592,8 +330,8 @@ static void await_heir(struct consume *c, bool in_sight)
         net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
-/* `here`: look_here(). `in_sight`: the look-up has said that it is published in this
- * storage. */
+/* `here`: consume_look_here(). `in_sight`: the look-up has said that it is published in
+ * this storage. */
 static void step_on(struct consume *c, int here, bool in_sight)
 {
     struct member *member = c->member;
@@ -637,51 +375,78 @@ static void step_on(struct consume *c, int here, bool in_sight)
         record = store_journal_find(member->dmd[ENGINE_CONSUMER].journal, c->upath);
         if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
             c->seen = record->entry.version;
-        if (c->here.abandoned)
-            consume_writer_gone(c);
-        else
-            consume_wait_for_writer(c);
-        await_heir(c, in_sight);
     }
-    if (look_up(c) && here == ENOENT && (c->flags & NET_LOOKUP_WAIT) && !c->ancestor &&
-        look_above(c) == ESTALE)
+    if (here == ENOENT || c->here.abandoned)
+        consume_writer_gone(c);
+    else
+        consume_wait_for_writer(c);
+    if (!look_up(c))
+        return;
+    if (here == EAGAIN)
+        await_takeover(c, in_sight);
+    else if ((c->flags & NET_LOOKUP_WAIT) && look_above(c) == ESTALE)
         consume_end(c, ESTALE);
 }
 
 static void step(struct consume *c)
 {
-    step_on(c, look_here(c), false);
+    step_on(c, consume_look_here(c, step), false);
 }
 
 static void step_in_sight(struct consume *c)
 {
     const struct store_dir *dir = c->member->dmd[ENGINE_CONSUMER].dir;
-    int here = look_here(c);
+    int here = consume_look_here(c, step);
 
     if (here == ENOENT && store_dir_shared(dir)) {
         store_dir_refresh(dir, c->upath);
-        here = look_here(c);
+        here = consume_look_here(c, step);
         if (here == ENOENT && !(c->flags & NET_CONSUME_WRITER) && consume_await_sight(c)) {
             consume_enter(c, CONSUME_SIGHT);
+            consume_unsee(c);
+            net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
             return;
         }
     }
     step_on(c, here, true);
 }
 
-/* Timer `again`. */
+/* Timer `again`: the first look, or one more. A look-up goes on. */
 static void look_again(void *arg)
 {
     struct consume *c = arg;
 
-    if (c->state == CONSUME_OWNER || c->state == CONSUME_SIGHT) {
-        consume_owner_look(c);
+    if (c->state == CONSUME_OWNER || c->state == CONSUME_SIGHT)
         consume_enter(c, CONSUME_HERE);
-    }
     step(c);
 }
 
 /* --- interface --- */
+
+static bool is_above(const char *upath, const char *below)
+{
+    size_t len = strlen(upath);
+
+    return strncmp(below, upath, len) == 0 && below[len] == '/';
+}
+
+/* A directory or link was removed here, or a link made: waits for names below it look once
+ * more what is above them. */
+static void consume_path_changed(struct member *member, const char *upath)
+{
+    struct consume *c, *tmp;
+
+    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    {
+        if (!c->lookup || !(c->flags & NET_LOOKUP_WAIT) || !is_above(upath, c->upath))
+            continue;
+        if (c->ancestor)
+            ancestor_stop(c->ancestor);
+        c->ancestor = NULL;
+        exit_barrier_activity(member);
+        step(c);
+    }
+}
 
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
@@ -718,33 +483,19 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
         return NULL;
     }
     net_timer_start(c->say.timer, c->since + CONSUME_SAY_AFTER);
-    if (timeout_ms && (flags & NET_LOOKUP_WAIT))
-        net_timer_start(c->deadline.timer, c->since + timeout_ms * UTIL_NSEC_PER_MSEC);
-    net_loop_post(member->loop, &c->begin.post, begun, c);
+    if (flags & NET_LOOKUP_WAIT)
+        consume_deadline_start(c);
+    net_timer_start(c->again, c->since);
     return c;
 }
 
-void consume_foreach(struct member *member,
-                     void (*fn)(const struct consume_info *info, void *arg), void *arg)
+static void consume_stop(struct member *member)
 {
-    struct consume *c;
-
-    DL_FOREACH(member->consumes, c)
-    {
-        struct consume_info info = {
-            .upath = c->upath,
-            .pid = c->pid,
-            .since = c->since,
-            .home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE,
-            .timeout_ms = c->timeout_ms,
-            .writer = c->here.writer,
-        };
-        fn(&info, arg);
-    }
+    while (member->consumes) /* one may have others for what is above it */
+        consume_free(member->consumes);
 }
 
 const struct member_module consume_module = {
-    .name = "consume",
     .peer_up = consume_peer_up,
     .path_changed = consume_path_changed,
     .destroy = consume_stop,

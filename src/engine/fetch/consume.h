@@ -14,7 +14,6 @@ struct consume *consume_start(struct member *member, const char *upath, uint8_t 
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
                               void *arg);
 void consume_cancel(struct consume *consume);
-void consume_stop(struct member *member);
 /* upath has a newer version: what was found of it, and is not fetched yet, must not be. */
 void consume_invalidate(struct member *member, const struct dyad_entry *newer);
 /* For dump: fn for each that waits. home DYAD_RANK_NONE: no look-up is out. */

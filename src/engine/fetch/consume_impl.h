@@ -1,10 +1,11 @@
 /*
  * engine/fetch/consume_impl.h - between the modules of a consume, for nobody else:
- * consume.c has its states; consume_owner.c waits for an owner that is gone,
- * consume_writer.c for a writer on this node, consume_settle.c for those on other nodes
- * that see the same storage; consume_wave.c answers the barrier and ends waits that it
- * gives up; consume_say.c tells people of them, after consume_writers.c has asked who
- * writes what they wait for.
+ * consume.c goes from one state to the next, consume_state.c leaves them, consume_here.c
+ * looks at what is here; consume_deadline.c has DYAD_TIMEOUT; consume_owner.c waits for an
+ * owner that is gone, consume_local_writer.c for a writer on this node, consume_settle.c
+ * for those on other nodes that see the same storage; consume_wave.c answers the barrier
+ * and ends waits that it gives up; consume_say.c tells people of them, after
+ * consume_writers.c has asked who writes what they wait for.
  *
  * All of it belongs to the loop's thread, but for the work of a writer_watch.
  */
@@ -16,6 +17,7 @@
 #include "engine/fetch/consume.h"
 #include "engine/fetch/transfer.h"
 #include "engine/membership/unreachable.h"
+#include "util/clock.h"
 
 /* Between two looks at something that cannot be waited for otherwise. */
 #define CONSUME_LOOK_AGAIN (UTIL_NSEC_PER_SEC)
@@ -34,7 +36,6 @@ enum consume_kind {
 
 /* The table at the top of consume.c says when each begins, and what ends it. */
 enum consume_state {
-    CONSUME_BEGIN,
     CONSUME_HERE,
     CONSUME_LOOK_UP,
     CONSUME_ABOVE,
@@ -45,7 +46,6 @@ enum consume_state {
     CONSUME_SIGHT,
     CONSUME_SETTLE,
     CONSUME_LAST_LOOK,
-    CONSUME_OVER,
 };
 
 struct consume {
@@ -61,16 +61,15 @@ struct consume {
 
     /* What a state has while it lasts, and no longer: consume_enter(). */
     enum consume_state state;
-    struct {
-        struct net_post post;
-        int status;                /* OVER: of the end; -1: nobody is told */
-    } begin;                       /* BEGIN, OVER */
     struct dht_lookup *lookup;     /* LOOK_UP, LAST_LOOK */
+    struct ancestor *ancestor;     /* LOOK_UP, LAST_LOOK, ABOVE: directories not here */
     struct dht_settle *settle;     /* SETTLE, LAST_LOOK */
     struct consume *link;          /* LINK: it, on its way here */
     struct bring *bring;           /* PARENTS */
     bool stale;                    /* PARENTS: `entry` is out of date by now */
     struct transfer_wait transfer; /* FETCH */
+    struct net_timer *again;       /* look once more: HERE (the first time), LOOK_UP if
+                                      nobody tells, OWNER, SIGHT */
     struct {
         bool by_choice; /* the verdict chose it, and not all others */
         bool away;      /* nobody who can be reached is left, by what others say */
@@ -79,9 +78,7 @@ struct consume {
     /* What goes on beside a state, or lasts from one to another. */
     struct dyad_version seen;   /* look for versions above this one */
     struct dyad_entry entry;    /* what was found last */
-    struct ancestor *ancestor;  /* the directories above, if they are not here */
     struct writer_watch *watch; /* over a writer of this node */
-    struct net_timer *again;    /* look once more: OWNER, SIGHT, and where nobody tells */
     struct {                    /* by the last look: */
         pid_t writer;           /* > 0: this process has it open for writing */
         bool abandoned;         /* who wrote it here died over it */
@@ -104,7 +101,7 @@ struct consume {
         struct net_timer *timer;
         uint64_t still;   /* member->still when it began: that time does not count */
         uint64_t put_off; /* it came while we were not running: until then; or 0 */
-        bool late;        /* it came in PARENTS or FETCH: no more waiting */
+        bool late;        /* it has come: no more waiting */
     } deadline;
     struct {
         struct net_timer *timer;
@@ -120,31 +117,57 @@ struct consume {
     } wave;                             /* for a wave of the barrier */
 };
 
+/* Of consume_wave.c. */
+struct waits {
+    uint64_t checking; /* number of the wave that consume_confirm() works for */
+    unsigned checks;   /* its look-ups under way, here and in ancestors.c */
+};
+
 /* --- consume.c --- */
+
+/* A version above `seen` is published. Raises the activity. It may have ended on return. */
+void consume_found(struct consume *c, const struct dyad_entry *entry);
+
+/* --- consume_state.c --- */
 
 /* Leave the state that it is in, with all that it has, for another. */
 void consume_enter(struct consume *c, enum consume_state state);
+/* It is no more on return; nor after consume_free(), which tells nobody. */
 void consume_end(struct consume *c, int status);
-/* A version above `seen` is published. Raises the activity. It may have ended on return. */
-void consume_found(struct consume *c, const struct dyad_entry *entry);
+void consume_free(struct consume *c);
 /* It will not go on but by a publish. */
 bool consume_is_waiting(const struct consume *c);
 /* What a wave of the barrier asked is no longer of interest. */
 void consume_check_drop(struct consume *c);
 
+/* --- consume_here.c --- */
+
+/* What is here? 0: complete; EAGAIN: being written, or abandoned; ENOENT; ESTALE: a link is
+ * above it; or another errno value. over() is called when who writes it has ended. */
+int consume_look_here(struct consume *c, void (*over)(struct consume *c));
+
+/* --- consume_deadline.c --- */
+
+/* It waits from now on: DYAD_TIMEOUT counts from the beginning. */
+void consume_deadline_start(struct consume *c);
+/* Timer `deadline.timer`. True: it is late from now on; else the timer runs on. */
+bool consume_deadline_is_over(struct consume *c);
+
 /* --- consume_owner.c --- */
+
+/* What was found last cannot be had yet: the next look-up is to find it, too. */
+void consume_unsee(struct consume *c);
 
 /* The owner is gone. 0: it is waited for, until the timer `again`; EHOSTUNREACH (logged):
  * no longer; ETIMEDOUT: the time of its wait is over. */
 int consume_owner_lost(struct consume *c, uint32_t owner);
 /* A look-up's answer says of a version whose owner is gone that it is not there: true if
  * that is old news, and `lost.owner` is to be waited for on. */
-bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry);
-/* OWNER and SIGHT end; the look-up that follows is to find the same version, too. */
-void consume_owner_look(struct consume *c);
+bool consume_owner_awaited(const struct consume *c, int status,
+                           const struct dyad_entry *entry);
 void consume_peer_up(struct member *member, const struct net_peer *peer);
 
-/* --- consume_writer.c --- */
+/* --- consume_local_writer.c --- */
 
 /* It is here, and the process of `info` writes it; `fd` is open on it. over() is called
  * when that has ended. */
@@ -170,8 +193,8 @@ int consume_settle_ruling(struct consume *c, int status, uint32_t by,
                           const struct dyad_version *version);
 /* What `settle` waits for; static buffer of the loop's thread. */
 const char *consume_settle_says(const struct consume *c);
-/* It was published in our storage, and is not seen here. True: it will be looked at again,
- * by the timer `again`. */
+/* It was published in our storage, and is not seen here. True: it is to be looked at again.
+ */
 bool consume_await_sight(struct consume *c);
 
 /* --- consume_say.c --- */
@@ -179,8 +202,9 @@ bool consume_await_sight(struct consume *c);
 /* Nobody is left: it ends, because of `why`. A line for each name and reason, so many at a
  * time; what is left out is counted. */
 void consume_say_nobody(struct consume *c, const char *why);
-/* The count, at the end. */
-void consume_say_stop(struct member *member);
+
+/* DYAD_TIMEOUT ends it. */
+void consume_say_late(const struct consume *c);
 
 /* Timer `say.timer`. */
 void consume_say_still(void *arg);

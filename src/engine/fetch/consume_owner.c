@@ -25,31 +25,29 @@
 
 /* An owner that comes and goes, or with which no connection holds, does not make a wait
  * endless. */
-#define RETURNS_MAX 1
-#define LOST_MAX    (5 * UTIL_NSEC_PER_SEC)
-#define HEIR_SOON   (10 * UTIL_NSEC_PER_MSEC)
+#define RETURNS_MAX   1
+#define LOST_MAX      (5 * UTIL_NSEC_PER_SEC)
+#define TAKEOVER_SOON (10 * UTIL_NSEC_PER_MSEC)
 
-void consume_owner_look(struct consume *c)
+void consume_unsee(struct consume *c)
 {
-    c->lost.version = c->seen;
+    c->lost.version = c->entry.version;
     c->seen = c->lost.before;
 }
 
 /* A home that was out of reach itself when the version was published which its owner cannot
  * give us now may still say what was so before: that the name had been removed, or never
  * was. It is not so. */
-bool consume_owner_awaited(struct consume *c, int status, const struct dyad_entry *entry)
+bool consume_owner_awaited(const struct consume *c, int status,
+                           const struct dyad_entry *entry)
 {
-    if (status != ENOENT || c->lost.owner == DYAD_RANK_NONE || !c->lost.version.counter ||
-        (entry && dyad_version_cmp(&entry->version, &c->lost.version) >= 0))
-        return false;
-    c->seen = c->lost.version;
-    return true;
+    return status == ENOENT && c->lost.owner != DYAD_RANK_NONE && c->lost.version.counter &&
+           !(entry && dyad_version_cmp(&entry->version, &c->lost.version) >= 0);
 }
 
 /* In a session directory a process may come to the owner's node that takes the file over:
  * that is waited for, as for a publish. */
-static bool waits_for_heir(const struct consume *c)
+static bool waits_for_takeover(const struct consume *c)
 {
     return c->member->ring && (c->flags & NET_LOOKUP_WAIT) && !c->deadline.late;
 }
@@ -80,9 +78,9 @@ int consume_owner_lost(struct consume *c, uint32_t owner)
         c->lost.owner = owner;
         c->lost.interval = CONSUME_LOOK_AGAIN;
         if (c->entry.owner == owner && servers_have(member, c->entry.storage))
-            c->lost.interval = HEIR_SOON;
+            c->lost.interval = TAKEOVER_SOON;
     }
-    if (!first && now - c->lost.since >= bound && !waits_for_heir(c)) {
+    if (!first && now - c->lost.since >= bound && !waits_for_takeover(c)) {
         log_error("\"%s\" cannot be fetched: its owner, %s, has been gone for %.0f s",
                   c->upath, member_describe(member, owner),
                   (double)(now - c->lost.since) / 1e9);
@@ -93,7 +91,7 @@ int consume_owner_lost(struct consume *c, uint32_t owner)
         unreachable_ask(member, owner);
     }
     net_timer_start(c->again, now + c->lost.interval);
-    if ((c->lost.interval < CONSUME_LOOK_AGAIN || waits_for_heir(c)) &&
+    if ((c->lost.interval < CONSUME_LOOK_AGAIN || waits_for_takeover(c)) &&
         (c->lost.interval *= 2) > LOST_MAX)
         c->lost.interval = LOST_MAX;
     exit_barrier_activity(member); /* it waits, and does not fetch */
@@ -111,7 +109,7 @@ void consume_peer_up(struct member *member, const struct net_peer *peer)
         if (c->lost.owner == rank) {
             if (c->lost.returns++ < RETURNS_MAX)
                 c->lost.since = 0; /* if it goes again, that is another time */
-        } else if (!waits || !waits_for_heir(c)) {
+        } else if (!waits || !waits_for_takeover(c)) {
             continue;
         }
         c->lost.interval = CONSUME_LOOK_AGAIN; /* it may be one that takes the file over */

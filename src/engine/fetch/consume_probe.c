@@ -51,11 +51,9 @@ static const char *last_component(const char *upath)
 
 void consume_failed_note(struct member *member, const char *upath)
 {
-    struct consume_failed *failed = member->failed;
+    struct consume_failed *failed = OWN(member, consume_failed);
 
     if (consume_failed_like(member, last_component(upath)))
-        return;
-    if (!failed && !(failed = member->failed = calloc(1, sizeof(*failed))))
         return;
     free(failed->name[failed->next]);
     failed->name[failed->next] = strdup(last_component(upath));
@@ -64,24 +62,25 @@ void consume_failed_note(struct member *member, const char *upath)
 
 bool consume_failed_like(const struct member *member, const char *name)
 {
-    const struct consume_failed *failed = member->failed;
+    const struct consume_failed *failed = OWN(member, consume_failed);
 
-    for (unsigned i = 0; failed && i < FAILED_MAX && failed->name[i]; i++) {
+    for (unsigned i = 0; i < FAILED_MAX && failed->name[i]; i++) {
         if (strcmp(failed->name[i], name) == 0 || probes_is_series(failed->name[i], name))
             return true;
     }
     return false;
 }
 
-void consume_failed_stop(struct member *member)
+static void failed_destroy(struct member *member)
 {
-    struct consume_failed *failed = member->failed;
-
-    for (unsigned i = 0; failed && i < FAILED_MAX; i++)
-        free(failed->name[i]);
-    free(failed);
-    member->failed = NULL;
+    for (unsigned i = 0; i < FAILED_MAX; i++)
+        free(OWN(member, consume_failed)->name[i]);
 }
+
+const struct member_module consume_failed_module = {
+    .own = MODULE_OWN(consume_failed),
+    .destroy = failed_destroy,
+};
 
 /* --- what the ranks say --- */
 

@@ -25,6 +25,5 @@ void consume_probe_cancel(struct consume_probe *probe);
  * of the same series, in whatever directory? */
 void consume_failed_note(struct member *member, const char *upath);
 bool consume_failed_like(const struct member *member, const char *name);
-void consume_failed_stop(struct member *member);
 
 #endif

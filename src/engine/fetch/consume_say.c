@@ -160,6 +160,22 @@ void consume_say_alone(struct consume *c)
         say_where(c, where, sizeof(where)));
 }
 
+void consume_say_late(const struct consume *c)
+{
+    double timeout = (double)c->timeout_ms / 1000.0;
+
+    if (c->lost.owner != DYAD_RANK_NONE)
+        log_error(
+            "\"%s\" could not be fetched within DYAD_TIMEOUT=%g s: its owner, %s, is gone",
+            c->upath, timeout, member_describe(c->member, c->lost.owner));
+    else
+        log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s%s", c->upath,
+                  timeout, c->settle ? ": " : "",
+                  c->settle            ? consume_settle_says(c)
+                  : c->here.writer > 0 ? ": it is still being written on this node"
+                                       : "");
+}
+
 /* --- nobody is left --- */
 
 #define LINES_MAX  10 /* in LINES_TIME */
@@ -187,17 +203,14 @@ static void say_more(void *arg)
     net_timer_stop(said->timer);
 }
 
+/* NULL: no memory. */
 static struct consume_said *said_of(struct member *member)
 {
-    struct consume_said *said = member->said;
+    struct consume_said *said = OWN(member, consume_said);
 
-    if (said || !(said = calloc(1, sizeof(*said))))
-        return said;
-    if (!(said->timer = net_timer_create(member->loop, say_more, said))) {
-        free(said);
-        return NULL;
-    }
-    return member->said = said;
+    if (!said->timer)
+        said->timer = net_timer_create(member->loop, say_more, said);
+    return said->timer ? said : NULL;
 }
 
 /* Has it been said? From now on it has. */
@@ -232,15 +245,18 @@ void consume_say_nobody(struct consume *c, const char *why)
     said->last = strdup(c->upath);
 }
 
-void consume_say_stop(struct member *member)
+static void said_destroy(struct member *member)
 {
-    struct consume_said *said = member->said;
+    struct consume_said *said = OWN(member, consume_said);
 
-    if (!said)
+    if (!said->timer)
         return;
     say_more(said);
     net_timer_destroy(said->timer);
     free(said->last);
-    free(said);
-    member->said = NULL;
 }
+
+const struct member_module consume_said_module = {
+    .own = MODULE_OWN(consume_said),
+    .destroy = said_destroy,
+};

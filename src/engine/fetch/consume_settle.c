@@ -2,8 +2,8 @@
  * consume_settle.c - a consume on storage that other nodes see, and may write to
  *
  * What is here may be half written by another node, whose marks we do not see: the homes
- * are asked (dht/node_settle.c), and the question stays with them until nobody writes it,
- * or who did is gone. And what was published may not be seen here yet.
+ * are asked (dht/node_writing_ask.c), and the question stays with them until nobody writes
+ * it, or who did is gone. And what was published may not be seen here yet.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -76,6 +76,5 @@ bool consume_await_sight(struct consume *c)
         c->unseen_since = 0;
         return false;
     }
-    net_timer_start(c->again, now + CONSUME_LOOK_AGAIN);
     return true;
 }

@@ -67,15 +67,18 @@ bool consume_all_blocked(struct member *member)
     return true;
 }
 
-/* A newer version; or, where the one that was found has lost its owner, another owner of
+/* A newer version than is known; or, of the one whose owner was lost, somebody else who has
  * it: who has taken it over may be about to leave. */
 static bool is_news(const struct consume *c, const struct dyad_entry *entry)
 {
-    int cmp = dyad_version_cmp(&entry->version, &c->seen);
+    int cmp = dyad_version_cmp(&entry->version, &c->lost.version);
 
-    return cmp > 0 ||
-           (cmp == 0 && c->state == CONSUME_OWNER && entry->owner != c->lost.owner &&
-            dht_node_is_live(c->member->dht, entry->owner));
+    if (dyad_version_cmp(&entry->version, &c->seen) <= 0)
+        return false;
+    if (c->state == CONSUME_LOOK_UP || cmp > 0)
+        return true;
+    return cmp == 0 && dht_node_is_live(c->member->dht, entry->owner) &&
+           (entry->owner != c->lost.owner || c->state == CONSUME_LAST_LOOK);
 }
 
 /* Its owner was lost, but is here again (after exec), or may yet be: this wait goes on by
@@ -90,7 +93,7 @@ static bool owner_returns(const struct consume *c, const struct dyad_entry *entr
 static bool is_lost_one(const struct consume *c, int status, const struct dyad_entry *entry)
 {
     return status == 0 && c->state == CONSUME_OWNER && consume_is_waiting(c) &&
-           dyad_version_cmp(&entry->version, &c->seen) == 0;
+           dyad_version_cmp(&entry->version, &c->lost.version) == 0;
 }
 
 static void checked(void *arg, int status, const struct dyad_entry *entry)
@@ -99,11 +102,8 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
     struct member *member = c->member;
 
     c->wave.check = NULL;
-    member->checks--;
+    OWN(member, waits)->checks--;
     if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
-        if (c->state == CONSUME_OWNER)
-            consume_owner_look(c);
-        net_timer_stop(c->again);
         consume_found(c, entry); /* raises the activity */
         return;
     }
@@ -114,8 +114,8 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
                !(status == EHOSTUNREACH &&
                  unreachable_missing(member, true) != DYAD_RANK_NONE))
         exit_barrier_activity(member);
-    if (member->checks == 0)
-        boot_wave_confirmed(member->wave, member->checking);
+    if (OWN(member, waits)->checks == 0)
+        boot_wave_confirmed(member->wave, OWN(member, waits)->checking);
 }
 
 static void settle_checked(void *arg, int status, uint32_t by,
@@ -127,11 +127,11 @@ static void settle_checked(void *arg, int status, uint32_t by,
     (void)by;
     (void)version;
     c->wave.settle_check = NULL;
-    member->checks--;
+    OWN(member, waits)->checks--;
     if (status != EBUSY) /* the news is on its way, or not known */
         exit_barrier_activity(member);
-    if (member->checks == 0)
-        boot_wave_confirmed(member->wave, member->checking);
+    if (OWN(member, waits)->checks == 0)
+        boot_wave_confirmed(member->wave, OWN(member, waits)->checking);
 }
 
 /* --- which wait would be ended --- */
@@ -142,13 +142,13 @@ static void is_expected(void *arg, unsigned says)
     struct member *member = c->member;
 
     c->wave.expected = NULL;
-    member->checks--;
+    OWN(member, waits)->checks--;
     if (says & (CONSUME_SAYS_WRITTEN | CONSUME_SAYS_SERIES | CONSUME_SAYS_OWN_SERIES))
         c->wave.kind = CONSUME_EXPECTED;
     else
         c->wave.kind = says & CONSUME_SAYS_FAILED ? CONSUME_FAILED : CONSUME_OTHER;
-    if (member->checks == 0)
-        boot_wave_confirmed(member->wave, member->checking);
+    if (OWN(member, waits)->checks == 0)
+        boot_wave_confirmed(member->wave, OWN(member, waits)->checking);
 }
 
 static bool looks_like_probe(const struct consume *c)
@@ -178,7 +178,7 @@ static void find_kinds(struct member *member)
             continue;
         c->wave.expected = consume_probe_start(member, c->upath, is_expected, c);
         if (c->wave.expected)
-            member->checks++;
+            OWN(member, waits)->checks++;
     }
 }
 
@@ -214,7 +214,7 @@ bool consume_confirm(struct member *member, uint64_t number)
 {
     struct consume *c;
 
-    member->checking = number;
+    OWN(member, waits)->checking = number;
     DL_FOREACH(member->consumes, c)
     {
         consume_check_drop(c); /* of an earlier wave */
@@ -226,22 +226,20 @@ bool consume_confirm(struct member *member, uint64_t number)
             c->wave.settle_check =
                 dht_node_settle(member->dht, c->upath, false, settle_checked, c);
             if (c->wave.settle_check)
-                member->checks++;
+                OWN(member, waits)->checks++;
             else
                 exit_barrier_activity(member);
             continue;
         }
-        c->wave.check = dht_node_lookup(
-            member->dht, c->upath, 0,
-            c->state == CONSUME_OWNER ? &c->lost.before : &c->seen, checked, c);
+        c->wave.check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
         if (c->wave.check)
-            member->checks++;
+            OWN(member, waits)->checks++;
         else
             exit_barrier_activity(member); /* no memory: busy */
     }
     if (!member->ring)
         find_kinds(member);
-    return member->checks > 0;
+    return OWN(member, waits)->checks > 0;
 }
 
 /* --- the verdict --- */
@@ -318,7 +316,7 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
     struct consume *c = arg;
 
     c->lookup = NULL;
-    if (status == 0 && dyad_version_cmp(&entry->version, &c->seen) > 0)
+    if (status == 0 && is_news(c, entry))
         consume_found(c, entry);
     else
         nobody_left(c, status);
@@ -417,7 +415,7 @@ static int waits_start(struct member *member)
 }
 
 const struct member_module waits_module = {
-    .name = "waits",
+    .own = MODULE_OWN(waits),
     .start = waits_start,
     .pending = consume_is_failing,
 };

@@ -1,5 +1,5 @@
 /*
- * serve.c - the other side of a fetch: one chunk per GET
+ * serve.c - the owner's end of a fetch: one chunk per GET
  *
  * The file is opened anew for each chunk (a few microseconds against a megabyte), so no
  * state is kept for a consumer that may die. Before and after the read it must be the file
@@ -8,7 +8,7 @@
  * wait in `served`, first come first served.
  *
  * What another rank of our node has published we serve in its place, if it is dead, or does
- * not answer (serve_other.c).
+ * not answer (serve_absent_owner.c).
  *
  * A consumer that was refused waits for a newer version, so one must come. A writer that
  * has the file open publishes it when it closes, but only if it has changed it: the thread
@@ -27,12 +27,11 @@
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/fetch/serve.h"
-#include "engine/fetch/serve_other.h"
+#include "engine/fetch/serve_absent_owner.h"
 #include "engine/fetch/transfer.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/promoted/promoted.h"
 #include "engine/publish/produce.h"
-#include "net/codec.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -65,11 +64,17 @@ struct served {
     struct net_post post;
 };
 
+struct serve {
+    struct served *served;       /* utlist: GETs being answered or waiting for a buffer */
+    unsigned busy;               /* buffers in use */
+    struct serve_watch *watches; /* utlist */
+};
+
 static void serve_queue(struct member *member);
 
 static void served_free(struct served *s)
 {
-    DL_DELETE(s->member->served, s);
+    DL_DELETE(OWN(s->member, serve)->served, s);
     free(s->data);
     free(s->upath);
     free(s);
@@ -162,7 +167,7 @@ static void serve_sent(void *arg, int status)
     if (status == 0)
         member->stats.bytes_served += s->length;
     served_free(s);
-    member->serving--;
+    OWN(member, serve)->busy--;
     serve_queue(member);
 }
 
@@ -210,7 +215,7 @@ static void watch_done(void *arg)
 {
     struct serve_watch *w = arg;
 
-    DL_DELETE(w->member->serve_watches, w);
+    DL_DELETE(OWN(w->member, serve)->watches, w);
     publish_if_same(w->member, w->role, w->upath, &w->version, NULL);
     exit_barrier_activity(w->member);
     free(w);
@@ -222,7 +227,7 @@ static bool serve_pending(struct member *member)
 {
     const struct serve_watch *w;
 
-    DL_FOREACH(member->serve_watches, w)
+    DL_FOREACH(OWN(member, serve)->watches, w)
     {
         struct store_marks *marks = member->dmd[w->role].marks;
         if (!store_marks_stays_dirty(marks, w->mark, 0) ||
@@ -237,7 +242,7 @@ static void watch_start(struct member *member, enum engine_role role, const char
 {
     struct serve_watch *w;
 
-    DL_FOREACH(member->serve_watches, w)
+    DL_FOREACH(OWN(member, serve)->watches, w)
     {
         if (w->role == role && strcmp(w->upath, upath) == 0)
             return;
@@ -261,7 +266,7 @@ static void watch_start(struct member *member, enum engine_role role, const char
         free(w);
         return;
     }
-    DL_APPEND(member->serve_watches, w);
+    DL_APPEND(OWN(member, serve)->watches, w);
 }
 
 /* The version that was refused is still the last one: publish the file anew once nobody has
@@ -322,7 +327,7 @@ static void serve_done(void *arg)
             s->error = EHOSTUNREACH; /* what becomes of it is not for us to say */
         else if (s->error == ESTALE)
             refused(s);
-        member->serving--;
+        OWN(member, serve)->busy--;
         served_refuse(s, s->error);
         serve_queue(member);
         return;
@@ -341,14 +346,14 @@ static void serve_queue(struct member *member)
 
     if (member->state == MEMBER_LEAVING)
         return;
-    DL_FOREACH(member->served, s)
+    DL_FOREACH(OWN(member, serve)->served, s)
     {
-        if (member->serving >= MEMBER_SERVE_BUFFERS)
+        if (OWN(member, serve)->busy >= MEMBER_SERVE_BUFFERS)
             return;
         if (s->state != SERVED_QUEUED)
             continue;
         s->state = SERVED_READING;
-        member->serving++;
+        OWN(member, serve)->busy++;
         engine_io_submit(member->io, &s->io, serve_work, serve_done, s);
     }
 }
@@ -393,18 +398,18 @@ static bool is_same(const struct dyad_entry *a, const struct dyad_entry *b)
            dyad_version_cmp(&a->version, &b->version) == 0;
 }
 
-/* As serve_other_find(); it is searched for once. */
+/* As serve_absent_owner_find(); it is searched for once. */
 static int find_other(struct served *s)
 {
     struct served *before;
 
-    DL_FOREACH(s->member->served, before)
+    DL_FOREACH(OWN(s->member, serve)->served, before)
     {
         if (before != s && before->state == SERVED_SEARCHED &&
             is_same(&before->entry, &s->entry))
             return EINPROGRESS;
     }
-    return serve_other_find(s->member, &s->entry, &s->dmd, &s->record);
+    return serve_absent_owner_find(s->member, &s->entry, &s->dmd, &s->record);
 }
 
 static void serve_try(struct served *s)
@@ -430,7 +435,7 @@ static void serve_try(struct served *s)
     if (status) {
         served_refuse(s, status);
     } else if (!s->other && !(s->flags & NET_GET_OWNER) &&
-               peer_redirect(member, s->rank, s->id, &s->record)) {
+               promoted_redirect(member, s->rank, s->id, &s->record)) {
         served_free(s);
     } else {
         s->state = SERVED_QUEUED;
@@ -456,7 +461,7 @@ static struct served *served_create(struct member *member, const struct net_msg 
     s->length = msg->length;
     s->entry = msg->entry;
     s->entry.upath = s->upath;
-    DL_APPEND(member->served, s);
+    DL_APPEND(OWN(member, serve)->served, s);
     return s;
 }
 
@@ -474,20 +479,19 @@ static void serve_get(struct member *member, const struct net_msg *msg)
 void serve_get_direct(struct member *member, const struct net_msg *msg)
 {
     struct served *s = served_create(member, msg);
-    struct codec c = codec_reader(msg->blob, msg->blob_len);
 
     if (!s)
         return;
     s->record.entry = msg->entry;
     s->record.entry.upath = s->upath;
-    codec_u64(&c, &s->record.identity.ino);
-    codec_u64(&c, &s->record.identity.btime);
+    s->record.identity.ino = msg->ino;
+    s->record.identity.btime = msg->btime;
     for (int i = 1; i >= 0 && !s->dmd; i--) {
         struct member_dmd *dmd = &member->dmd[i];
         if (dmd->dir && dyad_storage_equal(msg->entry.storage, store_dir_id(dmd->dir)))
             s->dmd = dmd;
     }
-    if (c.failed || !has_range(s)) {
+    if (!has_range(s)) {
         served_refuse(s, EINVAL);
     } else if (!s->dmd) {
         served_refuse(s, ESTALE);
@@ -501,7 +505,7 @@ static void serve_published(struct member *member, const char *upath)
 {
     struct served *s, *tmp;
 
-    DL_FOREACH_SAFE(member->served, s, tmp)
+    DL_FOREACH_SAFE(OWN(member, serve)->served, s, tmp)
     {
         if (s->state == SERVED_HELD && strcmp(s->upath, upath) == 0)
             serve_try(s);
@@ -513,12 +517,12 @@ void serve_searched(struct member *member, const struct dyad_entry *entry, int e
     struct served *s, *tmp;
 
     /* First: nothing is searched for any more. */
-    DL_FOREACH(member->served, s)
+    DL_FOREACH(OWN(member, serve)->served, s)
     {
         if (s->state == SERVED_SEARCHED && is_same(&s->entry, entry))
             s->state = SERVED_FOUND;
     }
-    DL_FOREACH_SAFE(member->served, s, tmp)
+    DL_FOREACH_SAFE(OWN(member, serve)->served, s, tmp)
     {
         if (s->state != SERVED_FOUND || !is_same(&s->entry, entry))
             continue;
@@ -534,7 +538,7 @@ void serve_stop(struct member *member)
 {
     struct served *s, *tmp;
 
-    DL_FOREACH_SAFE(member->served, s, tmp)
+    DL_FOREACH_SAFE(OWN(member, serve)->served, s, tmp)
     {
         served_free(s);
     }
@@ -550,7 +554,7 @@ static bool get_asked(struct member *member, const struct net_msg *msg, void **p
 }
 
 const struct member_module serve_module = {
-    .name = "serve",
+    .own = MODULE_OWN(serve),
     .messages = (const struct member_message[]){{NET_MSG_GET, get_asked}, {0}},
     .published = serve_published,
     .pending = serve_pending,

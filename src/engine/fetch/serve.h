@@ -8,7 +8,8 @@
 
 /* GET_DIRECT, in a promoted guest. */
 void serve_get_direct(struct member *member, const struct net_msg *msg);
-/* serve_other.c: what GETs ask for that wait was found, or (error) it is not here. */
+/* serve_absent_owner.c: what GETs ask for that wait was found, or (error) it is not here.
+ */
 void serve_searched(struct member *member, const struct dyad_entry *entry, int error);
 void serve_stop(struct member *member);
 

@@ -8,8 +8,9 @@
  * (transfer_chunks.c), `chunks` of them in memory at a time, whether on the way or being
  * written, so memory stays flat whatever the size. Chunks are written by pool threads.
  *
- * The file lies on a node, and any member there can serve it (serve_other.c). So where its
- * owner is dead, in exec, or silent, another of its node is asked in its place, at once.
+ * The file lies on a node, and any member there can serve it (serve_absent_owner.c). So
+ * where its owner is dead, in exec, or silent, another of its node is asked in its place,
+ * at once.
  *
  * Who asks decides who fetches: for a promoted guest its own process does (promoted.h), and
  * gives us the complete temporary file, from where on it is a fetch like any other; if that
@@ -64,7 +65,7 @@ static void other_done(void *arg)
     struct other_fetch *other = arg;
     struct transfer *t;
 
-    HASH_FIND_STR(other->member->transfers, other->upath, t);
+    HASH_FIND_STR(OWN(other->member, transfers)->by_upath, other->upath, t);
     if (t && t->io_busy) {
         t->io_busy = false;
         transfer_end(t, EBUSY);
@@ -159,7 +160,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 
     wait->version = entry->version;
     wait->fd = -1;
-    HASH_FIND_STR(member->transfers, entry->upath, t);
+    HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
     if (t) {
         DL_APPEND(t->waits, wait);
         wait->transfer = t;
@@ -177,7 +178,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     t->entry = *entry;
     t->entry.upath = t->upath;
     rank_choose(t);
-    HASH_ADD_KEYPTR(hh, member->transfers, t->upath, strlen(t->upath), t);
+    HASH_ADD_KEYPTR(hh, OWN(member, transfers)->by_upath, t->upath, strlen(t->upath), t);
     if (!t->hh.tbl) {
         net_timer_destroy(t->deadline);
         free(t->upath);
@@ -189,7 +190,7 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     DL_APPEND(t->waits, wait);
     wait->transfer = t;
     if (!t->local_dmd && t->rank == t->entry.owner)
-        t->guest = peer_fetch_start(member, wait->pid, &t->entry, guest_fetched, t);
+        t->guest = promoted_fetch_start(member, wait->pid, &t->entry, guest_fetched, t);
     if (!t->guest)
         transfer_begin(t);
     return 0;
@@ -207,7 +208,7 @@ void transfer_invalidate(struct member *member, const struct dyad_entry *newer)
 {
     struct transfer *t;
 
-    HASH_FIND_STR(member->transfers, newer->upath, t);
+    HASH_FIND_STR(OWN(member, transfers)->by_upath, newer->upath, t);
     if (t && dyad_version_cmp(&t->entry.version, &newer->version) < 0) {
         t->stale = true;
         t->newer = *newer;
@@ -220,7 +221,7 @@ bool transfer_await_commit(struct member *member, const struct dyad_entry *newer
 {
     struct transfer *t;
 
-    HASH_FIND_STR(member->transfers, newer->upath, t);
+    HASH_FIND_STR(OWN(member, transfers)->by_upath, newer->upath, t);
     if (!t || !t->committing || !t->stale)
         return false;
     wait->version = newer->version;
@@ -235,7 +236,7 @@ void transfer_stop(struct member *member)
 {
     struct transfer *t, *tmp;
 
-    HASH_ITER(hh, member->transfers, t, tmp)
+    HASH_ITER(hh, OWN(member, transfers)->by_upath, t, tmp)
     {
         transfer_drop(t);
     }
@@ -254,8 +255,8 @@ static bool answer_received(struct member *member, const struct net_msg *msg,
     return true;
 }
 
-const struct member_module transfer_module = {
-    .name = "transfer",
+const struct member_module transfers_module = {
+    .own = MODULE_OWN(transfers),
     .messages =
         (const struct member_message[]){
             {NET_MSG_DATA, answer_received},

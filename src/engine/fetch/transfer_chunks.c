@@ -16,7 +16,6 @@
 #include "engine/core/member_impl.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
-#include "net/codec.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -123,8 +122,6 @@ static void chunk_written(void *arg)
 static int chunk_send(struct transfer *t, struct chunk *chunk)
 {
     struct member *member = t->member;
-    uint8_t which[16];
-    struct codec c = codec_writer(which, sizeof(which));
     struct net_msg get = {
         .type = t->source == t->rank ? NET_MSG_GET : NET_MSG_GET_DIRECT,
         .flags = t->source == t->rank && t->rank_only ? NET_GET_OWNER : 0,
@@ -132,20 +129,18 @@ static int chunk_send(struct transfer *t, struct chunk *chunk)
         .entry = t->entry,
         .offset = chunk->offset,
         .length = chunk->length,
-        .blob = which,
-        .blob_len = sizeof(which),
+        .ino = t->ino,
+        .btime = t->btime,
     };
 
     transfer_chunk_answered(chunk); /* by whoever was asked before */
     chunk->id = member->next_id;
-    HASH_ADD(hh, member->gets, id, sizeof(chunk->id), chunk);
+    HASH_ADD(hh, OWN(member, transfers)->gets, id, sizeof(chunk->id), chunk);
     if (!(chunk->asked = chunk->hh.tbl != NULL)) {
         errno = ENOMEM;
         return -1;
     }
     member->next_id += 2;
-    codec_u64(&c, &t->ino);
-    codec_u64(&c, &t->btime);
     return member_send(member, t->source, &get);
 }
 
@@ -246,8 +241,8 @@ static void redirected(struct transfer *t, const struct net_msg *msg)
         dyad_version_cmp(&msg->entry.version, &t->entry.version) == 0 && !t->rank_only &&
         net_worker_set_peer(t->member->worker, info) == 0) {
         source = info->rank;
-        t->ino = msg->offset;
-        t->btime = msg->length;
+        t->ino = msg->ino;
+        t->btime = msg->btime;
     } else {
         t->rank_only = true;
     }
@@ -260,7 +255,7 @@ static struct chunk *chunk_find(struct member *member, uint64_t id, uint32_t sou
 {
     struct chunk *chunk;
 
-    HASH_FIND(hh, member->gets, &id, sizeof(id), chunk);
+    HASH_FIND(hh, OWN(member, transfers)->gets, &id, sizeof(id), chunk);
     return chunk && chunk->transfer->source == source ? chunk : NULL;
 }
 
@@ -308,7 +303,7 @@ void transfer_peer_down(struct member *member, uint32_t rank)
 {
     struct transfer *t, *tmp;
 
-    HASH_ITER(hh, member->transfers, t, tmp)
+    HASH_ITER(hh, OWN(member, transfers)->by_upath, t, tmp)
     {
         if (t->source == rank && !t->local_dmd && t->chunks && !t->failing)
             source_lost(t, "is gone");

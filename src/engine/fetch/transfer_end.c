@@ -31,7 +31,7 @@
 void transfer_chunk_answered(struct chunk *chunk)
 {
     if (chunk->asked)
-        HASH_DEL(chunk->transfer->member->gets, chunk);
+        HASH_DEL(OWN(chunk->transfer->member, transfers)->gets, chunk);
     chunk->hh.tbl = NULL;
     chunk->asked = false;
 }
@@ -49,7 +49,7 @@ static void transfer_free(struct transfer *t)
 {
     struct chunk *chunk, *tmp;
 
-    HASH_DEL(t->member->transfers, t);
+    HASH_DEL(OWN(t->member, transfers)->by_upath, t);
     DL_FOREACH_SAFE(t->chunks, chunk, tmp)
     {
         transfer_chunk_free(t, chunk);
@@ -57,7 +57,7 @@ static void transfer_free(struct transfer *t)
     if (t->deadline)
         net_timer_destroy(t->deadline);
     if (t->guest)
-        peer_fetch_forget(t->guest);
+        promoted_fetch_forget(t->guest);
     free(t->local_dmd);
     free(t->upath);
     free(t);
@@ -160,7 +160,8 @@ static bool is_wanted(void *arg)
         if (!store_marks_dirty(marks, left->t->upath, left->file.ino, left->file.btime,
                                &info))
             return !left->superseded;
-        /* Between his mark and his open it cannot be told which file he will write. */
+        /* Between his mark and his open it cannot be told which file he will write. An
+         * event would cost each open for writing a system call. */
         if (info.state != STORE_MARK_OPENING)
             return info.state != STORE_MARK_ABANDONED;
         usleep(1000);
@@ -292,8 +293,8 @@ static void commit_done(void *arg)
     } else {
         member->stats.fetches++;
         member->stats.bytes_fetched += t->entry.size;
-        member->stats.peer_fetches += t->by_guest;
-        member->stats.peer_bytes += t->by_guest ? t->entry.size : 0;
+        member->stats.promoted_fetches += t->by_guest;
+        member->stats.promoted_bytes += t->by_guest ? t->entry.size : 0;
     }
     log_debug("fetched \"%s\", %llu bytes, from rank %u", t->upath,
               (unsigned long long)t->entry.size, t->rank);

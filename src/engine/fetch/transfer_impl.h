@@ -11,8 +11,6 @@
 #ifndef DYAD_ENGINE_FETCH_TRANSFER_IMPL_H
 #define DYAD_ENGINE_FETCH_TRANSFER_IMPL_H
 
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "engine/core/member.h"
@@ -21,7 +19,7 @@
 
 struct chunk {
     struct chunk *prev, *next; /* utlist */
-    UT_hash_handle hh;         /* in member->gets, by id, while `asked` */
+    UT_hash_handle hh;         /* in `gets`, by id, while `asked` */
     struct engine_io io;
     struct transfer *transfer;
     uint64_t id; /* of the GET */
@@ -45,11 +43,11 @@ struct transfer {
     unsigned nchunks;
     uint64_t next_offset;
     struct net_timer *deadline;
-    char *local_dmd;          /* the owner's DMD on this node, or NULL */
-    struct peer_fetch *guest; /* that fetches it for us */
-    bool by_guest;            /* it has */
-    uint32_t rank;            /* that is asked for it: the owner, or another of its node */
-    uint32_t other;           /* the last other that was, or DYAD_RANK_NONE */
+    char *local_dmd;              /* the owner's DMD on this node, or NULL */
+    struct promoted_fetch *guest; /* that fetches it for us */
+    bool by_guest;                /* it has */
+    uint32_t rank;       /* that is asked for it: the owner, or another of its node */
+    uint32_t other;      /* the last other that was, or DYAD_RANK_NONE */
     uint32_t source;     /* whom chunks are asked of: `rank`, or a guest that it named */
     bool rank_only;      /* such a guest has failed */
     uint64_t ino, btime; /* of the file, as the guest sees it */
@@ -60,6 +58,11 @@ struct transfer {
     bool committing; /* it is being put into place */
     int status;      /* of the first failure */
     bool failing;    /* `status` is set: wait for what is under way, then end */
+};
+
+struct transfers {
+    struct transfer *by_upath;
+    struct chunk *gets; /* by id: that are being asked for */
 };
 
 /* --- transfer_end.c --- */

@@ -122,7 +122,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));
     json_object_set_new(o, "version", dump_version_json(&e->version));
     if (e->state == DYAD_ENTRY_PUBLISHED)
-        json_object_set_new(o, "adopted", json_boolean(e->version.rank != e->owner));
+        json_object_set_new(o, "taken_over", json_boolean(e->version.rank != e->owner));
     json_object_set_new(o, "state",
                         json_string(e->state == DYAD_ENTRY_PUBLISHED   ? "published"
                                     : e->state == DYAD_ENTRY_WITHDRAWN ? "withdrawn"
@@ -270,21 +270,21 @@ static json_t *key_json(struct member *member, const char *upath)
                         record ? waiters_json(record, util_clock_now()) : json_array());
     json_object_set_new(o, "pending",
                         json_boolean(produce_pending(member, upath) ||
-                                     dht_node_is_unsettled(member->dht, upath)));
+                                     dht_node_is_publishing(member->dht, upath)));
     return o;
 }
 
 json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more)
 {
     json_t *o = summary_json(member);
-    struct page page = {.member = member, .first = ask->offset};
+    struct page page = {.member = member, .first = ask->after};
 
     if (ask->flags & NET_DUMP_ENTRIES) {
         page.entries = json_array();
         dht_shard_foreach(dht_node_shard(member->dht), page_add, &page);
         json_object_set_new(o, "entries", page.entries);
     }
-    if ((ask->flags & NET_DUMP_WAITING) && ask->offset == 0) {
+    if ((ask->flags & NET_DUMP_WAITING) && ask->after == 0) {
         struct waiting waiting = {.list = json_array(), .now = util_clock_now()};
         consume_foreach(member, waiting_add, &waiting);
         json_object_set_new(o, "waiting", waiting.list);
@@ -304,7 +304,7 @@ void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, 
         .id = ask->id,
         .flags = more ? NET_DUMP_MORE : 0,
         .status = text && strlen(text) <= NET_MSG_BLOB_MAX ? 0 : EMSGSIZE,
-        .entry = {.upath = "", .owner = member->self.rank},
+        .rank = member->self.rank,
         .blob = text,
         .blob_len = text ? strlen(text) : 0,
     };
@@ -345,7 +345,7 @@ struct dump_request {
 
 static void dump_free(struct dump_request *dump)
 {
-    DL_DELETE(dump->member->dumps, dump);
+    DL_DELETE(OWN(dump->member, dump)->requests, dump);
     free(dump->upath);
     free(dump);
 }
@@ -388,7 +388,7 @@ static void dump_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
     msg->type = NET_MSG_DUMP;
     msg->flags = dump->flags;
     msg->entry.upath = dump->upath;
-    msg->offset = at->first;
+    msg->after = at->after;
 }
 
 static void dump_failed(void *arg, uint32_t rank, int error)
@@ -414,7 +414,7 @@ static enum gather_step dump_answer(void *arg, struct gather_at *at,
         uint64_t got = json_array_size(json_object_get(page, "entries")) +
                        json_array_size(json_object_get(page, "own")); /* one of them */
         json_decref(page);
-        at->first += got;
+        at->after += got;
         more = got > 0;
     }
     dump->page(dump->arg, at->rank, 0, msg->blob, msg->blob_len, more);
@@ -438,10 +438,10 @@ static const struct gather_ops dump_ops = {dump_wanted, dump_ask, dump_answer, d
 struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
                                 dump_page_fn page, dump_done_fn done, void *arg)
 {
-    bool all = ask->length == UINT64_MAX;
+    bool all = ask->rank == DYAD_RANK_NONE;
     struct dump_request *dump;
 
-    if (!all && ask->length >= member->job->nranks) {
+    if (!all && ask->rank >= member->job->nranks) {
         errno = EINVAL;
         return NULL;
     }
@@ -453,12 +453,12 @@ struct dump_request *dump_start(struct member *member, const struct net_msg *ask
     dump->page = page;
     dump->done = done;
     dump->arg = arg;
-    dump->gather = gather_start(member, all ? 0 : (uint32_t)ask->length,
-                                all ? member->job->nranks : (uint32_t)ask->length + 1,
-                                RANKS_AT_ONCE, &dump_ops, dump);
+    dump->gather =
+        gather_start(member, all ? 0 : ask->rank, all ? member->job->nranks : ask->rank + 1,
+                     RANKS_AT_ONCE, &dump_ops, dump);
     if (!dump->gather)
         goto free_upath;
-    DL_APPEND(member->dumps, dump);
+    DL_APPEND(OWN(member, dump)->requests, dump);
     return dump;
 
 free_upath:
@@ -479,7 +479,7 @@ void dump_stop(struct member *member)
 {
     struct dump_request *dump, *tmp;
 
-    DL_FOREACH_SAFE(member->dumps, dump, tmp)
+    DL_FOREACH_SAFE(OWN(member, dump)->requests, dump, tmp)
     {
         dump_cancel(dump);
     }
@@ -495,7 +495,7 @@ static bool dump_asked(struct member *member, const struct net_msg *msg, void **
 }
 
 const struct member_module dump_module = {
-    .name = "dump",
+    .own = MODULE_OWN(dump),
     .messages = (const struct member_message[]){{NET_MSG_DUMP, dump_asked}, {0}},
     .stop = dump_stop,
     .destroy = dump_check_stop,

@@ -39,7 +39,7 @@ struct item {
 };
 
 struct dump_check {
-    struct dump_check *prev, *next; /* member->dump_checks */
+    struct dump_check *prev, *next; /* utlist */
     struct member *member;
     struct net_msg ask; /* upath: own copy or NULL */
     struct engine_io io;
@@ -56,7 +56,7 @@ struct dump_check {
 
 static void check_free(struct dump_check *check)
 {
-    DL_DELETE(check->member->dump_checks, check);
+    DL_DELETE(OWN(check->member, dump)->checks, check);
     for (size_t i = 0; i < check->nitems; i++)
         free(check->items[i].upath);
     free(check->items);
@@ -174,7 +174,7 @@ static json_t *item_json(struct member *member, const struct item *item)
     json_object_set_new(
         o, "pending",
         json_boolean(changed || item->written || produce_pending(member, item->upath) ||
-                     dht_node_is_unsettled(member->dht, item->upath)));
+                     dht_node_is_publishing(member->dht, item->upath)));
     return o;
 }
 
@@ -216,7 +216,7 @@ static int item_add(struct dump_check *check, struct member_dmd *dmd,
     struct item *item;
 
     if (record->kind != STORE_RECORD_ORIGINAL ||
-        record->entry.state != DYAD_ENTRY_PUBLISHED || check->at++ < check->ask.offset)
+        record->entry.state != DYAD_ENTRY_PUBLISHED || check->at++ < check->ask.after)
         return 0;
     if (check->nitems == ITEMS_MAX || check->bytes >= DUMP_PAGE_MAX / 2) {
         check->more = true;
@@ -278,7 +278,7 @@ int dump_check_serve(struct member *member, const struct net_msg *msg)
     check->ask.entry.upath = strdup(msg->entry.upath ? msg->entry.upath : "");
     check->items =
         calloc(msg->flags & NET_DUMP_CHECK ? ITEMS_MAX : 1, sizeof(*check->items));
-    DL_APPEND(member->dump_checks, check);
+    DL_APPEND(OWN(member, dump)->checks, check);
     if (!check->ask.entry.upath || !check->items) {
         check_free(check);
         errno = ENOMEM;
@@ -294,7 +294,7 @@ void dump_check_stop(struct member *member)
 {
     struct dump_check *check, *tmp;
 
-    DL_FOREACH_SAFE(member->dump_checks, check, tmp)
+    DL_FOREACH_SAFE(OWN(member, dump)->checks, check, tmp)
     {
         check_free(check);
     }

@@ -12,6 +12,11 @@
  */
 #define DUMP_PAGE_MAX (NET_MSG_BLOB_MAX - 12288)
 
+struct dump {
+    struct dump_request *requests; /* utlist: dump.c */
+    struct dump_check *checks;     /* utlist: dump_check.c */
+};
+
 /* --- dump.c: parts of a page (docs/dht-dump.md) --- */
 
 /* "upath", or "upath_hex" where it is not UTF-8. */

@@ -390,9 +390,9 @@ static void look_soon(struct exit_barrier *l)
 
 void exit_barrier_activity(struct member *member)
 {
-    struct exit_barrier *l = member->exit_barrier;
+    struct exit_barrier *l = OWN(member, exit_barrier);
 
-    if (!l)
+    if (!l->timer)
         return;
     l->activity++;
     l->pause = LOOK_FIRST;
@@ -407,20 +407,20 @@ void exit_barrier_activity(struct member *member)
 
 void exit_barrier_look_soon(struct member *member)
 {
-    if (member->exit_barrier)
-        look_soon(member->exit_barrier);
+    if (OWN(member, exit_barrier)->timer)
+        look_soon(OWN(member, exit_barrier));
 }
 
 bool exit_barrier_may_leave(const struct member *member)
 {
-    const struct exit_barrier *l = member->exit_barrier;
+    const struct exit_barrier *l = OWN(member, exit_barrier);
 
-    return l && l->exiting && (l->state & BOOT_WAVE_EXITING);
+    return l->exiting && (l->state & BOOT_WAVE_EXITING);
 }
 
 static void exit_barrier_begin(struct member *member)
 {
-    struct exit_barrier *l = member->exit_barrier;
+    struct exit_barrier *l = OWN(member, exit_barrier);
 
     l->exiting = true;
     l->since = util_clock_now();
@@ -435,9 +435,9 @@ static void exit_barrier_begin(struct member *member)
 
 static void exit_barrier_leave_soon(struct member *member)
 {
-    struct exit_barrier *l = member->exit_barrier;
+    struct exit_barrier *l = OWN(member, exit_barrier);
 
-    if (!l || member->state == MEMBER_JOINING) {
+    if (!l->timer || member->state == MEMBER_JOINING) {
         member_stop(member);
         return;
     }
@@ -456,34 +456,24 @@ static void exiting(struct member *member, bool soon)
 
 static int exit_barrier_start(struct member *member)
 {
-    struct exit_barrier *l = calloc(1, sizeof(*l));
+    struct exit_barrier *l = OWN(member, exit_barrier);
 
-    if (!l)
-        return -1;
     l->member = member;
     l->launcher = getppid();
     l->pause = LOOK_AGAIN;
-    if (!(l->timer = net_timer_create(member->loop, exit_barrier_tick, l))) {
-        free(l);
-        return -1;
-    }
-    member->exit_barrier = l;
-    return 0;
+    l->timer = net_timer_create(member->loop, exit_barrier_tick, l);
+    return l->timer ? 0 : -1;
 }
 
 static void exit_barrier_destroy(struct member *member)
 {
-    struct exit_barrier *l = member->exit_barrier;
+    struct exit_barrier *l = OWN(member, exit_barrier);
 
-    if (!l)
-        return;
     for (int i = 0; i < DESCENDANT_MAX; i++) {
         if (l->descendants[i].pid)
             descendant_drop(&l->descendants[i]);
     }
     net_timer_destroy(l->timer);
-    free(l);
-    member->exit_barrier = NULL;
 }
 
 static void rank_changed(struct member *member, uint32_t rank,
@@ -495,7 +485,7 @@ static void rank_changed(struct member *member, uint32_t rank,
 }
 
 const struct member_module exit_barrier_module = {
-    .name = "exit_barrier",
+    .own = MODULE_OWN(exit_barrier),
     .start = exit_barrier_start,
     .exiting = exiting,
     .rank_changed = rank_changed,

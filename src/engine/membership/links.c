@@ -73,6 +73,7 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
         member->waits->fail_chosen(member, verdict == BOOT_WAVE_NOBODY_IN_REACH);
     } else if (member->state == MEMBER_EXITING) {
         member->job_ended = true;
+        member->passed_over = boot_wave_missing(member->wave);
         member_stop(member);
     }
 }
@@ -124,8 +125,6 @@ static void worker_peer_down(void *arg, uint32_t rank, int error)
         return;
     }
     log_info("%s is gone: %s", member_describe(member, rank), strerror(error));
-    if (member->pmix)
-        boot_pmix_there(member->pmix, rank, false);
     bool dead = member->ring && member_session_peer_down(member, rank);
     if (!dead && member->dht && dht_node_is_live(member->dht, rank))
         unreachable_add(member, rank);
@@ -142,8 +141,6 @@ static void worker_peer_up(void *arg, const struct net_peer *peer)
         return;
     if (member->ring)
         member_session_peer_up(member, peer);
-    if (member->pmix)
-        boot_pmix_there(member->pmix, peer->rank, true);
     unreachable_found(member, peer);
     member_set_live(member, peer->rank, true);
     unreachable_back(member, peer->rank);
@@ -287,8 +284,8 @@ static bool ping_received(struct member *member, const struct net_msg *msg, void
 {
     struct net_msg pong = {.type = NET_MSG_PONG,
                            .id = msg->id,
-                           .offset = dht_node_losses(member->dht, msg->source),
-                           .length = member_lease(member)};
+                           .losses = dht_node_losses(member->dht, msg->source),
+                           .lease_ns = member_lease(member)};
 
     (void)payload;
     (void)len;
@@ -309,8 +306,17 @@ static bool wave_received(struct member *member, const struct net_msg *msg, void
     return true;
 }
 
+/* Who is there for PMIx: an address may have been kept by a server, and be of nobody. */
+static void links_disclaim(struct member *member)
+{
+    for (uint32_t r = 0;
+         member->pmix && member->worker && member->dht && r < member->job->nranks; r++)
+        boot_pmix_there(member->pmix, r,
+                        dht_node_is_live(member->dht, r) &&
+                            net_worker_heard_at(member->worker, r) != 0);
+}
+
 const struct member_module links_module = {
-    .name = "links",
     .sized = links_open,
     .messages =
         (const struct member_message[]){
@@ -318,4 +324,5 @@ const struct member_module links_module = {
             {NET_MSG_WAVE, wave_received},
             {0},
         },
+    .disclaim = links_disclaim,
 };

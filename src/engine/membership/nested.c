@@ -8,7 +8,7 @@
  * A rank finds its outer member when it is at its exit: it is one of its ancestors (mpirun
  * starts the ranks of its node itself), or stands in DYAD_GUEST_OF, which srun passes on
  * with the rest of the environment, or in another variable, which mpirun does, if it was
- * preloaded (boot/identity.h). What it finds it tells that member (WITHIN), which
+ * preloaded (boot/identity.h). What it finds it tells that member (NESTED), which
  * tells all ranks of that launch, also such as come later: on other nodes they cannot see
  * it. Where no rank of a launch runs on the node of its launcher, and that passes nothing
  * on, nobody finds out.
@@ -16,9 +16,9 @@
  * - If the outer member is of this node and has the same directories, it serves what we
  *   leave (takeover.c): there is nobody to linger for.
  * - Else we linger as ever, but for busy outer members: these say BOOT_WAVE_OUTER as long
- *   as a rank lives of a launch that is within them.
+ *   as a rank lives of a launch that is nested in them.
  *
- * Once a launch is known to be within us this is never wrong: names of launches are not
+ * Once a launch is known to be nested in us this is never wrong: names of launches are not
  * given twice.
  */
 #include "engine/core/member_impl.h"
@@ -40,7 +40,7 @@
 #define ANCESTORS_MAX 256
 #define TELL_AGAIN    (5 * UTIL_NSEC_PER_SEC)
 
-struct inner { /* a launch within us */
+struct inner { /* a launch nested in ours */
     struct inner *next;
     char launch[NET_PEER_LAUNCH_MAX + 1];
 };
@@ -53,13 +53,6 @@ struct nested {
     struct inner *inner;
 };
 
-static struct nested *get(struct member *member)
-{
-    if (!member->nested && (member->nested = calloc(1, sizeof(*member->nested))))
-        member->nested->outer = DYAD_RANK_NONE;
-    return member->nested;
-}
-
 /* A live member of the session that we know; NULL: none has that place. */
 static const struct net_peer *live_peer(struct member *member, uint32_t slot)
 {
@@ -71,19 +64,19 @@ static const struct net_peer *live_peer(struct member *member, uint32_t slot)
 
 static bool is_our_outer(const struct nested *w, const struct net_peer *peer)
 {
-    return w && w->outer == peer->rank && strcmp(w->launch, peer->launch) == 0;
+    return w->outer == peer->rank && strcmp(w->launch, peer->launch) == 0;
 }
 
 static void tell(struct member *member, uint32_t to, uint32_t outer)
 {
-    struct net_msg msg = {.type = NET_MSG_WITHIN, .offset = outer};
+    struct net_msg msg = {.type = NET_MSG_NESTED, .rank = outer};
 
     member_send(member, to, &msg);
 }
 
 static void tell_outer(struct member *member)
 {
-    struct nested *w = member->nested;
+    struct nested *w = OWN(member, nested);
 
     w->told_at = util_clock_now();
     tell(member, w->outer, w->outer);
@@ -93,7 +86,7 @@ static void tell_outer(struct member *member)
 
 static bool is_inner(const struct member *member, const struct net_peer *peer)
 {
-    const struct inner *inner = member->nested ? member->nested->inner : NULL;
+    const struct inner *inner = OWN(member, nested)->inner;
 
     while (inner && strcmp(inner->launch, peer->launch) != 0)
         inner = inner->next;
@@ -104,7 +97,7 @@ bool nested_has_inner(struct member *member)
 {
     const struct net_peer *peer;
 
-    if (!member->nested || !member->nested->inner)
+    if (!OWN(member, nested)->inner)
         return false;
     for (uint32_t r = 0; r < member->job->nranks; r++)
         if ((peer = live_peer(member, r)) && is_inner(member, peer))
@@ -115,7 +108,7 @@ bool nested_has_inner(struct member *member)
 static void nested_peer_up(struct member *member, const struct net_peer *peer)
 {
     /* Our outer member after exec, which knows nothing, or after a cut. */
-    if (is_our_outer(member->nested, peer) && member->nested->found)
+    if (is_our_outer(OWN(member, nested), peer) && OWN(member, nested)->found)
         tell_outer(member);
     if (!is_inner(member, peer))
         return;
@@ -126,7 +119,7 @@ static void nested_peer_up(struct member *member, const struct net_peer *peer)
 static void add_inner(struct member *member, uint32_t slot)
 {
     const struct net_peer *peer = net_worker_peer(member->worker, slot), *mate;
-    struct nested *w = get(member);
+    struct nested *w = OWN(member, nested);
     struct inner *inner;
 
     if (!w || !peer || strcmp(peer->launch, member->self.launch) == 0 ||
@@ -135,7 +128,7 @@ static void add_inner(struct member *member, uint32_t slot)
     strcpy(inner->launch, peer->launch);
     inner->next = w->inner;
     w->inner = inner;
-    log_info("launch %s is within this process's: its ranks do not linger for it",
+    log_info("launch %s is nested in this process's: its ranks do not linger for it",
              inner->launch);
     for (uint32_t r = 0; r < member->job->nranks; r++)
         if ((mate = live_peer(member, r)) && strcmp(mate->launch, inner->launch) == 0)
@@ -147,14 +140,14 @@ static void add_inner(struct member *member, uint32_t slot)
 
 static void set_outer(struct member *member, uint32_t slot)
 {
-    struct nested *w = get(member);
+    struct nested *w = OWN(member, nested);
     const struct net_peer *peer = live_peer(member, slot);
 
     if (!w || !peer)
         return;
     w->outer = slot;
     strcpy(w->launch, peer->launch);
-    log_info("this launch is within that of %s", member_describe(member, slot));
+    log_info("this launch is nested in that of %s", member_describe(member, slot));
     exit_barrier_look_soon(member);
 }
 
@@ -165,9 +158,9 @@ static bool nested_receive(struct member *member, const struct net_msg *msg, voi
     (void)len;
     if (!member->ring)
         return true;
-    if (msg->offset == member->self.rank)
+    if (msg->rank == member->self.rank)
         add_inner(member, msg->source);
-    else if (msg->offset == msg->source)
+    else if (msg->rank == msg->source)
         set_outer(member, msg->source);
     return true;
 }
@@ -216,7 +209,7 @@ static bool is_outer(const struct member *member, const struct net_peer *peer,
 /* The outer member; DYAD_RANK_NONE: there is none, or it has gone. */
 static uint32_t outer(struct member *member)
 {
-    struct nested *w = get(member);
+    struct nested *w = OWN(member, nested);
     pid_t pids[ANCESTORS_MAX];
     const struct net_peer *peer;
     size_t n;
@@ -262,22 +255,27 @@ bool nested_is_served(struct member *member)
 
 /* --- */
 
+static int nested_start(struct member *member)
+{
+    OWN(member, nested)->outer = DYAD_RANK_NONE;
+    return 0;
+}
+
 static void nested_destroy(struct member *member)
 {
-    struct nested *w = member->nested;
+    struct nested *w = OWN(member, nested);
 
-    while (w && w->inner) {
+    while (w->inner) {
         struct inner *inner = w->inner;
         w->inner = inner->next;
         free(inner);
     }
-    free(w);
-    member->nested = NULL;
 }
 
 const struct member_module nested_module = {
-    .name = "nested",
-    .messages = (const struct member_message[]){{NET_MSG_WITHIN, nested_receive}, {0}},
+    .own = MODULE_OWN(nested),
+    .messages = (const struct member_message[]){{NET_MSG_NESTED, nested_receive}, {0}},
+    .start = nested_start,
     .peer_up = nested_peer_up,
     .destroy = nested_destroy,
 };

@@ -1,12 +1,12 @@
 /*
- * partition.c - which side of a cut this rank is on
+ * partition.c - is this rank on the majority or the minority of a partition?
  *
- * The smaller side of a cut must not say that something is not published, the bigger one
- * must be able to: a job that has lost a node goes on (dht/node_tentative.c). A rank cannot
- * see a cut, only who is missing (unreachable.c). What is counted is nodes: those that
- * somebody is missing of and nobody has been heard of since the last loss, against those
- * that were heard of since, with our own. Unless these are more we may be on the smaller
- * side. Half and half is no majority: of two nodes both say that they do not know.
+ * The minority must not say that something is not published, the majority must be able to:
+ * a job that has lost a node goes on (dht/node_tentative.c). A rank cannot see a cut, only
+ * who is missing (unreachable.c). What is counted is nodes: those that somebody is missing
+ * of and nobody has been heard of since the last loss, against those that were heard of
+ * since, with our own. Unless these are more we may be on the minority. Half and half is no
+ * majority: of two nodes both say that they do not know.
  *
  * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
  * at a time. Until their answers can change nothing any more the side is unknown: so the
@@ -24,8 +24,8 @@
  * The same is true of who has joined anew, in place of another member of its rank, and does
  * not find somebody whom that one knew.
  *
- * When the side has been the bigger one for DYAD_JOIN_TIMEOUT after it was not, the table
- * is told: who has not come back by then is not waited for.
+ * When our side has been the majority for DYAD_JOIN_TIMEOUT after it was not, the table is
+ * told: who has not come back by then is not waited for.
  *
  * Where nobody is lost nothing is done and nothing sent.
  */
@@ -56,14 +56,14 @@ struct partition {
     bool proving;  /* not enough was heard since we stood still, or joined anew */
     bool anew;     /* we joined anew: who is known was known to another before us */
     enum dht_partition is;
-    uint64_t since;       /* it is */
-    bool smaller;         /* it was, and has not been the bigger one for long since */
-    unsigned char node[]; /* [nnodes]: in weigh() */
+    uint64_t since;      /* it is */
+    bool was_minority;   /* and has not been the majority for long since */
+    unsigned char *node; /* [nnodes]: in weigh() */
 };
 
 static struct partition *of(const struct member *member)
 {
-    return ((const struct member_run *)member)->partition;
+    return OWN(member, partition);
 }
 
 static void set(struct member *member, enum dht_partition is)
@@ -72,12 +72,12 @@ static void set(struct member *member, enum dht_partition is)
 
     if (is == DHT_PARTITION_MINORITY && side->is != is)
         log_info(
-            "half of the nodes or more cannot be reached: this may be the smaller "
-            "side of a cut network");
+            "half of the nodes or more cannot be reached: this may be the minority of a "
+            "partition");
     if (side->is != is)
         side->since = util_clock_now();
     side->is = is;
-    side->smaller |= is == DHT_PARTITION_MINORITY;
+    side->was_minority |= is == DHT_PARTITION_MINORITY;
     dht_node_set_partition(member->dht, is);
 }
 
@@ -86,13 +86,13 @@ static void tell_if_it_lasts(struct member *member)
     struct partition *side = of(member);
     uint64_t when = side->since + seconds_ns(member->config->join_timeout);
 
-    if (!side->smaller || side->is != DHT_PARTITION_MAJORITY)
+    if (!side->was_minority || side->is != DHT_PARTITION_MAJORITY)
         return;
     if (util_clock_now() < when) {
         net_timer_start(side->timer, when);
         return;
     }
-    side->smaller = false;
+    side->was_minority = false;
     dht_node_partition_lasts(member->dht);
 }
 
@@ -238,25 +238,17 @@ bool partition_is_unsure(const struct member *member)
 
 static int partition_start(struct member *member)
 {
-    struct partition *side = calloc(1, sizeof(*side) + member->job->nnodes);
+    struct partition *side = of(member);
 
-    if (!side)
-        return -1;
-    if (!(side->timer = net_timer_create(member->loop, weigh, member))) {
-        free(side);
-        return -1;
-    }
-    run_of(member)->partition = side;
-    return 0;
+    side->node = calloc(member->job->nnodes, sizeof(*side->node));
+    side->timer = net_timer_create(member->loop, weigh, member);
+    return side->node && side->timer ? 0 : -1;
 }
 
 static void partition_destroy(struct member *member)
 {
-    if (!of(member))
-        return;
     net_timer_destroy(of(member)->timer);
-    free(of(member));
-    run_of(member)->partition = NULL;
+    free(of(member)->node);
 }
 
 static void resumed(struct member *member, uint64_t ns)
@@ -266,7 +258,7 @@ static void resumed(struct member *member, uint64_t ns)
 }
 
 const struct member_module partition_module = {
-    .name = "partition",
+    .own = MODULE_OWN(partition),
     .start = partition_start,
     .resumed = resumed,
     .destroy = partition_destroy,

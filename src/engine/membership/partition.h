@@ -1,5 +1,5 @@
 /*
- * engine/membership/partition.h - which side of a cut we are on
+ * engine/membership/partition.h - majority or minority
  */
 #ifndef DYAD_ENGINE_MEMBERSHIP_PARTITION_H
 #define DYAD_ENGINE_MEMBERSHIP_PARTITION_H
@@ -14,7 +14,7 @@ void partition_changed(struct member *member);
 void partition_joined_anew(struct member *member);
 /* One that was silent is there. */
 void partition_pong(struct member *member);
-/* May this be another one than the bigger one? */
+/* May this be another side than the majority? */
 bool partition_is_unsure(const struct member *member);
 
 #endif

@@ -92,6 +92,5 @@ static void servers_peer_up(struct member *member, const struct net_peer *peer)
 }
 
 const struct member_module servers_module = {
-    .name = "servers",
     .peer_up = servers_peer_up,
 };

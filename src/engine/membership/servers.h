@@ -13,7 +13,8 @@ bool servers_have(struct member *member, const uint8_t storage[DYAD_STORAGE_ID_L
 /* Is that rank a server, or was one last? False as long as only its being there is known.
  */
 bool servers_is_one(struct member *member, uint32_t rank);
-/* Does that member, which is of our node, adopt what we leave? It has our directories. */
+/* Does that member, which is of our node, take over what we leave? It has our directories.
+ */
 bool servers_has_ours(const struct member *member, const struct net_peer *peer);
 
 #endif

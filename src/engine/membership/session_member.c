@@ -556,7 +556,6 @@ void member_session_destroy(struct member *member, bool leave)
 }
 
 const struct member_module session_module = {
-    .name = "session",
     .messages =
         (const struct member_message[]){
             {NET_MSG_JOIN, session_receive},

@@ -74,13 +74,13 @@ struct unreachable {
     uint64_t due;   /* the timer is set to it; 0: not */
     uint32_t nlost; /* of these some are gone */
     uint32_t nsuspect;
-    bool ask_all; /* who is missing is to be asked soon */
-    struct lost_rank rank[];
+    bool ask_all;           /* who is missing is to be asked soon */
+    struct lost_rank *rank; /* [nranks] */
 };
 
 static struct unreachable *of(const struct member *member)
 {
-    return ((const struct member_run *)member)->unreachable;
+    return OWN(member, unreachable);
 }
 
 static uint64_t bound(const struct member *member)
@@ -489,30 +489,21 @@ uint32_t unreachable_missing(const struct member *member, bool long_ago)
 
 static int unreachable_start(struct member *member)
 {
-    struct unreachable *lost =
-        calloc(1, sizeof(*lost) + member->job->nranks * sizeof(struct lost_rank));
+    struct unreachable *lost = of(member);
 
-    if (!lost)
-        return -1;
-    if (!(lost->timer = net_timer_create(member->loop, tick, member))) {
-        free(lost);
-        return -1;
-    }
-    run_of(member)->unreachable = lost;
-    return 0;
+    lost->rank = calloc(member->job->nranks, sizeof(*lost->rank));
+    lost->timer = net_timer_create(member->loop, tick, member);
+    return lost->rank && lost->timer ? 0 : -1;
 }
 
 static void unreachable_destroy(struct member *member)
 {
-    if (!of(member))
-        return;
     net_timer_destroy(of(member)->timer);
-    free(of(member));
-    run_of(member)->unreachable = NULL;
+    free(of(member)->rank);
 }
 
 const struct member_module unreachable_module = {
-    .name = "unreachable",
+    .own = MODULE_OWN(unreachable),
     .messages = (const struct member_message[]){{NET_MSG_PONG, pong_received}, {0}},
     .start = unreachable_start,
     .resumed = resumed,

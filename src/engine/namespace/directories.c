@@ -10,8 +10,6 @@
  * time may all publish it; the last one then owns the entry, which costs nothing but these
  * messages, as a directory has no bytes.
  */
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,7 +25,7 @@
 #include "util/log.h"
 
 struct known_dir {
-    UT_hash_handle hh; /* member->dirs, by upath */
+    UT_hash_handle hh; /* by upath */
     struct member *member;
     enum engine_role role;
     enum { LOOKING, PUBLISHING, KNOWN } state;
@@ -40,11 +38,15 @@ struct known_dir {
     char upath[];
 };
 
+struct directories {
+    struct known_dir *by_upath;
+};
+
 static void dir_free(struct known_dir *dir)
 {
     if (dir->lookup)
         dht_node_cancel(dir->member->dht, dir->lookup);
-    HASH_DEL(dir->member->dirs, dir);
+    HASH_DEL(OWN(dir->member, directories)->by_upath, dir);
     free(dir);
 }
 
@@ -189,7 +191,7 @@ static struct known_dir *dir_create(struct member *member, enum engine_role role
     dir->member = member;
     dir->role = role;
     memcpy(dir->upath, upath, len);
-    HASH_ADD_KEYPTR(hh, member->dirs, dir->upath, len, dir);
+    HASH_ADD_KEYPTR(hh, OWN(member, directories)->by_upath, dir->upath, len, dir);
     if (!dir->hh.tbl) {
         free(dir);
         errno = ENOMEM;
@@ -203,7 +205,7 @@ int directories_ensure(struct member *member, enum engine_role role, const char 
 {
     struct known_dir *dir;
 
-    HASH_FIND(hh, member->dirs, upath, len, dir);
+    HASH_FIND(hh, OWN(member, directories)->by_upath, upath, len, dir);
     if (dir && dir->state == KNOWN) {
         if (!mode || (mode & 07777) == (dir->mode & 07777))
             return 1;
@@ -245,7 +247,7 @@ void directories_restored(struct member *member, enum engine_role role,
     size_t len = strlen(record->entry.upath);
     struct known_dir *dir;
 
-    HASH_FIND(hh, member->dirs, record->entry.upath, len, dir);
+    HASH_FIND(hh, OWN(member, directories)->by_upath, record->entry.upath, len, dir);
     if (!dir && (dir = dir_create(member, role, record->entry.upath, len))) {
         dir->state = KNOWN;
         dir->mode = record->entry.mode;
@@ -256,7 +258,7 @@ void directories_forget(struct member *member, const char *upath)
 {
     struct known_dir *dir;
 
-    HASH_FIND_STR(member->dirs, upath, dir);
+    HASH_FIND_STR(OWN(member, directories)->by_upath, upath, dir);
     if (!dir)
         return;
     if (dir->state == KNOWN)
@@ -269,7 +271,7 @@ static void directories_destroy(struct member *member)
 {
     struct known_dir *dir, *tmp;
 
-    HASH_ITER(hh, member->dirs, dir, tmp)
+    HASH_ITER(hh, OWN(member, directories)->by_upath, dir, tmp)
     {
         dir->lookup = NULL; /* goes with the table */
         dir_free(dir);
@@ -277,6 +279,6 @@ static void directories_destroy(struct member *member)
 }
 
 const struct member_module directories_module = {
-    .name = "directories",
+    .own = MODULE_OWN(directories),
     .destroy = directories_destroy,
 };

@@ -13,8 +13,6 @@
  * turn out to be dead meanwhile (an exec is a death, too) the others are asked again, as a
  * listing would that begins now.
  */
-/* Out of memory must not end the host program: uthash then leaves hh.tbl NULL. */
-#define HASH_NONFATAL_OOM 1
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +32,7 @@
 
 #define RANKS_AT_ONCE 64
 
-/* --- the shard's side --- */
+/* --- the answer of a shard --- */
 
 struct page {
     unsigned char names[NET_MSG_BLOB_MAX];
@@ -118,15 +116,15 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     page.used = 0;
     page.told = DYAD_RANK_NONE;
     page.like = like_of(msg);
-    if (page.like && msg->offset == 0)
+    if (page.like && msg->after == 0)
         page_add_own(member, &page, upath);
     if (member->config->listing || page.like) {
-        struct dht_list_at at = {.after = msg->offset, .end = msg->length};
+        struct dht_list_at at = {.after = msg->after, .end = msg->end};
         bool more =
             dht_shard_list(dht_node_shard(member->dht), upath, &at, page_add, &page);
         reply.flags = more ? NET_LIST_MORE : 0;
-        reply.offset = at.after;
-        reply.length = at.end;
+        reply.after = at.after;
+        reply.end = at.end;
         reply.blob = page.names;
         reply.blob_len = page.used;
     } else {
@@ -136,7 +134,7 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     return true;
 }
 
-/* --- the asker's side --- */
+/* --- the question --- */
 
 struct list_name {
     UT_hash_handle hh;
@@ -161,11 +159,15 @@ struct list_request {
     void *arg;
 };
 
+struct lists {
+    struct list_request *all; /* utlist */
+};
+
 static void list_free(struct list_request *list)
 {
     struct list_name *name, *ntmp;
 
-    DL_DELETE(list->member->lists, list);
+    DL_DELETE(OWN(list->member, lists)->all, list);
     if (list->patience)
         net_timer_destroy(list->patience);
     HASH_ITER(hh, list->names, name, ntmp)
@@ -202,8 +204,8 @@ static void list_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
         msg->blob = list->like;
         msg->blob_len = strlen(list->like) + 1;
     }
-    msg->offset = at->first; /* struct dht_list_at */
-    msg->length = at->second;
+    msg->after = at->after;
+    msg->end = at->end;
 }
 
 static void count_missing(struct list_request *list, uint32_t rank, const char *why)
@@ -353,12 +355,12 @@ static enum gather_step list_answer(void *arg, struct gather_at *at,
         list->status = status;
         return GATHER_STOP;
     }
-    if (status || (more && msg->offset <= at->first)) {
+    if (status || (more && msg->after <= at->after)) {
         count_missing(list, at->rank, "sent a page that cannot be read");
         return GATHER_LAST;
     }
-    at->first = msg->offset;
-    at->second = msg->length;
+    at->after = msg->after;
+    at->end = msg->end;
     return more ? GATHER_MORE : GATHER_LAST;
 }
 
@@ -385,7 +387,7 @@ static void list_go_on(struct member *member)
 {
     struct list_request *list, *tmp;
 
-    DL_FOREACH_SAFE(member->lists, list, tmp)
+    DL_FOREACH_SAFE(OWN(member, lists)->all, list, tmp)
     {
         if (!list->gather)
             list_ask_again(list);
@@ -415,7 +417,7 @@ struct list_request *list_start(struct member *member, const char *upath, const 
         gather_start(member, 0, member->job->nranks, RANKS_AT_ONCE, &list_ops, list);
     if (!list->gather)
         goto free_upath;
-    DL_APPEND(member->lists, list);
+    DL_APPEND(OWN(member, lists)->all, list);
     return list;
 
 free_upath:
@@ -438,7 +440,7 @@ void list_stop(struct member *member)
 {
     struct list_request *list, *tmp;
 
-    DL_FOREACH_SAFE(member->lists, list, tmp)
+    DL_FOREACH_SAFE(OWN(member, lists)->all, list, tmp)
     {
         list_cancel(list);
     }
@@ -452,8 +454,8 @@ static void rank_changed(struct member *member, uint32_t rank,
         list_go_on(member);
 }
 
-const struct member_module list_module = {
-    .name = "list",
+const struct member_module lists_module = {
+    .own = MODULE_OWN(lists),
     .messages = (const struct member_message[]){{NET_MSG_LIST, list_asked}, {0}},
     .rank_changed = rank_changed,
     .stop = list_stop,

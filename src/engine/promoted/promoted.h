@@ -1,6 +1,6 @@
 /*
- * engine/promoted/promoted.h - guests that are peers: who reads many files fetches and
- * serves by itself
+ * engine/promoted/promoted.h - promoted guests: who reads many files fetches and serves by
+ * itself
  *
  * A guest that turns out long-lived and busy is promoted (client_promoted.c): a thread of
  * its own opens dyad/libdyad_member.so, makes a UCX worker and a line to the rank's member.
@@ -23,35 +23,35 @@
 
 /* --- promoted_member.c: at the member --- */
 
-struct peer_link;
-struct peer_fetch;
+struct promoted_link;
+struct promoted_fetch;
 
 /* status 0: fd is a complete temporary file for store_fetch_adopt(), the callee's. Else fd
  * is -1: ESTALE, EBUSY as of transfers; any other: somebody else has to fetch it. */
-typedef void (*peer_fetched_fn)(void *arg, int status, int fd);
+typedef void (*promoted_fetched_fn)(void *arg, int status, int fd);
 
 /* A process asked to be a promoted guest over fd, which becomes the callee's. */
-void peer_link_accept(struct member *member, int fd, pid_t pid);
+void promoted_link_accept(struct member *member, int fd, pid_t pid);
 /* Have entry fetched by process pid. NULL: it is no promoted guest, or cannot. fn is called
- * once, not before this returns, unless peer_fetch_forget() is. */
-struct peer_fetch *peer_fetch_start(struct member *member, pid_t pid,
-                                    const struct dyad_entry *entry, peer_fetched_fn fn,
-                                    void *arg);
-void peer_fetch_forget(struct peer_fetch *fetch);
+ * once, not before this returns, unless promoted_fetch_forget() is. */
+struct promoted_fetch *promoted_fetch_start(struct member *member, pid_t pid,
+                                            const struct dyad_entry *entry,
+                                            promoted_fetched_fn fn, void *arg);
+void promoted_fetch_forget(struct promoted_fetch *fetch);
 /* Process pid is about to publish upath. */
-void peer_produces(struct member *member, pid_t pid, const char *upath);
+void promoted_produces(struct member *member, pid_t pid, const char *upath);
 /* Send the asker of GET `id` to the promoted guest that produced the file. False: there is
  * none, or it is not worth it. */
-bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
-                   const struct store_record *record);
+bool promoted_redirect(struct member *member, uint32_t rank, uint64_t id,
+                       const struct store_record *record);
 
 /* --- promoted_guest.c: in the promoted guest; see member_ops.h --- */
 
 struct member_params;
-struct peer *peer_create(const struct member_params *params);
-int peer_run(struct peer *peer);
-void peer_leave(struct peer *peer, bool image_ends);
-void peer_nudge(struct peer *peer);
-void peer_destroy(struct peer *peer);
+struct promoted_guest *promoted_create(const struct member_params *params);
+int promoted_run(struct promoted_guest *promoted);
+void promoted_leave(struct promoted_guest *promoted, bool image_ends);
+void promoted_nudge(struct promoted_guest *promoted);
+void promoted_destroy(struct promoted_guest *promoted);
 
 #endif

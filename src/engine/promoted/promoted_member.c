@@ -1,5 +1,5 @@
 /*
- * promoted_member.c - the member's side of its promoted guests
+ * promoted_member.c - promoted guests, as their member sees them
  *
  * One link per guest: the line, its number and what it is fetching for us. The key of a
  * guest is made of the member's, so that whoever can talk to the member can to the guest,
@@ -17,7 +17,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "engine/promoted/promoted_line.h"
+#include "engine/promoted/promoted_connection.h"
 #include "net/auth.h"
 #include "util/log.h"
 
@@ -25,37 +25,43 @@
 #define MEMBER_SHIFT   20    /* incarnations of guests below one of the member */
 #define GUESTS_IN_LIFE (1u << MEMBER_SHIFT)
 
-struct peer_fetch {
-    struct peer_fetch *prev, *next; /* utlist */
-    struct peer_link *link;
+struct promoted_fetch {
+    struct promoted_fetch *prev, *next; /* utlist */
+    struct promoted_link *link;
     uint64_t id;
-    peer_fetched_fn fn;
+    promoted_fetched_fn fn;
     void *arg;
 };
 
-struct peer_link {
-    struct peer_link *prev, *next; /* utlist */
+struct promoted_link {
+    struct promoted_link *prev, *next; /* utlist */
     struct member *member;
     pid_t pid;
     uint32_t id, incarnation;
-    struct peer_line *line;
-    struct peer_fetch *fetches;
+    struct promoted_connection *line;
+    struct promoted_fetch *fetches;
     void *blob; /* what it told of itself, without key; NULL: not up yet */
     size_t blob_len;
     unsigned redirects;
 };
 
-struct peer_redirect {
+struct promoted_redirect {
     UT_hash_handle hh; /* by upath */
-    struct peer_link *link;
+    struct promoted_link *link;
     char upath[];
 };
 
-static struct peer_link *link_of(struct member *member, pid_t pid)
-{
-    struct peer_link *link;
+struct promoted {
+    struct promoted_link *links;         /* utlist */
+    struct promoted_redirect *redirects; /* uthash by upath */
+    uint32_t count;                      /* of those so far */
+};
 
-    DL_FOREACH(member->peer_links, link)
+static struct promoted_link *link_of(struct member *member, pid_t pid)
+{
+    struct promoted_link *link;
+
+    DL_FOREACH(OWN(member, promoted)->links, link)
     {
         if (link->pid == pid)
             return link;
@@ -63,30 +69,30 @@ static struct peer_link *link_of(struct member *member, pid_t pid)
     return NULL;
 }
 
-static void redirect_free(struct member *member, struct peer_redirect *redirect)
+static void redirect_free(struct member *member, struct promoted_redirect *redirect)
 {
     redirect->link->redirects--;
-    HASH_DEL(member->redirects, redirect);
+    HASH_DEL(OWN(member, promoted)->redirects, redirect);
     free(redirect);
 }
 
-static void link_free(struct peer_link *link)
+static void link_free(struct promoted_link *link)
 {
     struct member *member = link->member;
-    struct peer_redirect *redirect, *tmp;
+    struct promoted_redirect *redirect, *tmp;
 
-    DL_DELETE(member->peer_links, link);
-    HASH_ITER(hh, member->redirects, redirect, tmp)
+    DL_DELETE(OWN(member, promoted)->links, link);
+    HASH_ITER(hh, OWN(member, promoted)->redirects, redirect, tmp)
     {
         if (link->redirects == 0)
             break;
         if (redirect->link == link)
             redirect_free(member, redirect);
     }
-    peer_line_destroy(link->line);
+    promoted_connection_destroy(link->line);
     /* Last: whoever is told begins anew, without this guest. */
     while (link->fetches) {
-        struct peer_fetch *fetch = link->fetches;
+        struct promoted_fetch *fetch = link->fetches;
         DL_DELETE(link->fetches, fetch);
         fetch->fn(fetch->arg, ECANCELED, -1);
         free(fetch);
@@ -99,10 +105,10 @@ static void link_free(struct peer_link *link)
 
 static int slot_free(const struct member *member)
 {
-    const struct peer_link *link;
+    const struct promoted_link *link;
 
     for (uint32_t slot = 0; slot < NET_GUEST_SLOTS; slot++) {
-        DL_FOREACH(member->peer_links, link)
+        DL_FOREACH(OWN(member, promoted)->links, link)
         {
             if (link->id == net_guest_id(member->self.rank, slot))
                 break;
@@ -114,7 +120,7 @@ static int slot_free(const struct member *member)
 }
 
 /* Tell the guest who it is. */
-static int link_welcome(struct peer_link *link)
+static int link_welcome(struct promoted_link *link)
 {
     struct member *member = link->member;
     struct net_peer *info = malloc(sizeof(*info));
@@ -130,11 +136,11 @@ static int link_welcome(struct peer_link *link)
     info->address_len = 0;
     if (net_auth_derive(member->self.key, link->id, link->incarnation, info->key) == 0 &&
         (n = net_peer_encode(info, 1, blob, sizeof(blob))) >= 0) {
-        struct net_msg msg = {.type = NET_MSG_PEER_JOIN,
-                              .length = member->job->nranks,
+        struct net_msg msg = {.type = NET_MSG_PROMOTED_JOIN,
+                              .nranks = member->job->nranks,
                               .blob = blob,
                               .blob_len = (size_t)n};
-        rc = peer_line_send(link->line, &msg, -1);
+        rc = promoted_connection_send(link->line, &msg, -1);
     }
     explicit_bzero(info, sizeof(*info));
     explicit_bzero(blob, sizeof(blob));
@@ -143,7 +149,7 @@ static int link_welcome(struct peer_link *link)
 }
 
 /* It has a worker, and this is its address. */
-static int link_up(struct peer_link *link, const struct net_msg *msg)
+static int link_up(struct promoted_link *link, const struct net_msg *msg)
 {
     struct net_peer *info = malloc(sizeof(*info));
     int rc = -1;
@@ -162,9 +168,9 @@ static int link_up(struct peer_link *link, const struct net_msg *msg)
     return rc;
 }
 
-static void link_fetched(struct peer_link *link, const struct net_msg *msg, int fd)
+static void link_fetched(struct promoted_link *link, const struct net_msg *msg, int fd)
 {
-    struct peer_fetch *fetch;
+    struct promoted_fetch *fetch;
 
     DL_SEARCH_SCALAR(link->fetches, fetch, id, msg->id);
     if (!fetch) {
@@ -186,34 +192,34 @@ static void link_fetched(struct peer_link *link, const struct net_msg *msg, int 
 
 static void line_receive(void *arg, const struct net_msg *msg, int fd)
 {
-    struct peer_link *link = arg;
+    struct promoted_link *link = arg;
 
-    if (msg->type == NET_MSG_PEER_FETCHED) {
+    if (msg->type == NET_MSG_PROMOTED_FETCHED) {
         link_fetched(link, msg, fd);
         return;
     }
     if (fd >= 0)
         close(fd);
-    if (msg->type != NET_MSG_PEER_JOIN || link_up(link, msg) < 0)
+    if (msg->type != NET_MSG_PROMOTED_JOIN || link_up(link, msg) < 0)
         link_free(link);
 }
 
 static void line_broken(void *arg)
 {
-    struct peer_link *link = arg;
+    struct promoted_link *link = arg;
 
     log_debug("process %d is a promoted guest no more", (int)link->pid);
     link_free(link);
 }
 
-static const struct peer_line_ops line_ops = {
+static const struct promoted_connection_ops line_ops = {
     .receive = line_receive,
     .broken = line_broken,
 };
 
-void peer_link_accept(struct member *member, int fd, pid_t pid)
+void promoted_link_accept(struct member *member, int fd, pid_t pid)
 {
-    struct peer_link *link = link_of(member, pid);
+    struct promoted_link *link = link_of(member, pid);
     int slot;
 
     if (link) /* an end that we have not read yet */
@@ -222,7 +228,7 @@ void peer_link_accept(struct member *member, int fd, pid_t pid)
     slot = slot_free(member);
     if (pid <= 0 || /* of a process name space that we do not see into */
         member->state != MEMBER_JOINED || member->self.rank >= NET_GUEST_RANKS ||
-        slot < 0 || member->promotions + 1 >= GUESTS_IN_LIFE ||
+        slot < 0 || OWN(member, promoted)->count + 1 >= GUESTS_IN_LIFE ||
         member->self.incarnation >= UINT32_MAX >> MEMBER_SHIFT ||
         !(link = calloc(1, sizeof(*link)))) {
         close(fd);
@@ -231,9 +237,10 @@ void peer_link_accept(struct member *member, int fd, pid_t pid)
     link->member = member;
     link->pid = pid;
     link->id = net_guest_id(member->self.rank, (uint32_t)slot);
-    link->incarnation = member->self.incarnation << MEMBER_SHIFT | ++member->promotions;
-    DL_APPEND(member->peer_links, link);
-    if (!(link->line = peer_line_create(member->loop, fd, &line_ops, link)) ||
+    link->incarnation =
+        member->self.incarnation << MEMBER_SHIFT | ++OWN(member, promoted)->count;
+    DL_APPEND(OWN(member, promoted)->links, link);
+    if (!(link->line = promoted_connection_create(member->loop, fd, &line_ops, link)) ||
         link_welcome(link) < 0)
         link_free(link);
 }
@@ -247,13 +254,13 @@ static bool has_key(const struct net_peer *info)
     return memcmp(info->key, none, sizeof(none)) != 0;
 }
 
-struct peer_fetch *peer_fetch_start(struct member *member, pid_t pid,
-                                    const struct dyad_entry *entry, peer_fetched_fn fn,
-                                    void *arg)
+struct promoted_fetch *promoted_fetch_start(struct member *member, pid_t pid,
+                                            const struct dyad_entry *entry,
+                                            promoted_fetched_fn fn, void *arg)
 {
-    struct peer_link *link = member->peer_links ? link_of(member, pid) : NULL;
+    struct promoted_link *link = OWN(member, promoted)->links ? link_of(member, pid) : NULL;
     const struct net_peer *owner;
-    struct peer_fetch *fetch;
+    struct promoted_fetch *fetch;
     unsigned char blob[NET_PEER_BLOB_MAX];
     int n, rc;
 
@@ -269,13 +276,13 @@ struct peer_fetch *peer_fetch_start(struct member *member, pid_t pid,
     fetch->arg = arg;
     member->next_id += 2;
     struct net_msg msg = {
-        .type = NET_MSG_PEER_FETCH,
+        .type = NET_MSG_PROMOTED_FETCH,
         .id = fetch->id,
         .entry = *entry,
         .blob = blob,
         .blob_len = (size_t)n,
     };
-    rc = peer_line_send(link->line, &msg, -1);
+    rc = promoted_connection_send(link->line, &msg, -1);
     explicit_bzero(blob, sizeof(blob));
     if (rc < 0) {
         free(fetch);
@@ -285,7 +292,7 @@ struct peer_fetch *peer_fetch_start(struct member *member, pid_t pid,
     return fetch;
 }
 
-void peer_fetch_forget(struct peer_fetch *fetch)
+void promoted_fetch_forget(struct promoted_fetch *fetch)
 {
     DL_DELETE(fetch->link->fetches, fetch);
     free(fetch);
@@ -293,12 +300,12 @@ void peer_fetch_forget(struct peer_fetch *fetch)
 
 /* --- serving --- */
 
-void peer_produces(struct member *member, pid_t pid, const char *upath)
+void promoted_produces(struct member *member, pid_t pid, const char *upath)
 {
-    struct peer_link *link = member->peer_links ? link_of(member, pid) : NULL;
-    struct peer_redirect *redirect = NULL;
+    struct promoted_link *link = OWN(member, promoted)->links ? link_of(member, pid) : NULL;
+    struct promoted_redirect *redirect = NULL;
 
-    HASH_FIND_STR(member->redirects, upath, redirect);
+    HASH_FIND_STR(OWN(member, promoted)->redirects, upath, redirect);
     if (redirect)
         redirect_free(member, redirect);
     if (!link || link->redirects >= REDIRECTS_MAX ||
@@ -306,28 +313,32 @@ void peer_produces(struct member *member, pid_t pid, const char *upath)
         return;
     redirect->link = link;
     strcpy(redirect->upath, upath);
-    HASH_ADD_STR(member->redirects, upath, redirect);
-    link->redirects++;
+    HASH_ADD_STR(OWN(member, promoted)->redirects, upath, redirect);
+    if (redirect->hh.tbl)
+        link->redirects++;
+    else
+        free(redirect);
 }
 
-bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
-                   const struct store_record *record)
+bool promoted_redirect(struct member *member, uint32_t rank, uint64_t id,
+                       const struct store_record *record)
 {
-    struct peer_redirect *redirect = NULL;
+    struct promoted_redirect *redirect = NULL;
 
     /* One chunk is sent in the time of a redirection. */
-    if (!member->redirects || record->entry.size <= (uint64_t)member->config->chunk_size ||
+    if (!OWN(member, promoted)->redirects ||
+        record->entry.size <= (uint64_t)member->config->chunk_size ||
         rank == member->self.rank)
         return false;
-    HASH_FIND_STR(member->redirects, record->entry.upath, redirect);
+    HASH_FIND_STR(OWN(member, promoted)->redirects, record->entry.upath, redirect);
     if (!redirect || !redirect->link->blob || redirect->link->id == rank)
         return false;
     struct net_msg msg = {
         .type = NET_MSG_REDIRECT,
         .id = id,
         .entry.version = record->entry.version,
-        .offset = record->identity.ino,
-        .length = record->identity.btime,
+        .ino = record->identity.ino,
+        .btime = record->identity.btime,
         .blob = redirect->link->blob,
         .blob_len = redirect->link->blob_len,
     };
@@ -339,11 +350,11 @@ bool peer_redirect(struct member *member, uint32_t rank, uint64_t id,
 
 static void links_destroy(struct member *member)
 {
-    while (member->peer_links)
-        link_free(member->peer_links);
+    while (OWN(member, promoted)->links)
+        link_free(OWN(member, promoted)->links);
 }
 
 const struct member_module promoted_module = {
-    .name = "promoted",
+    .own = MODULE_OWN(promoted),
     .destroy = links_destroy,
 };

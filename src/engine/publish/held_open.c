@@ -55,22 +55,22 @@
 #define DELETED_MARK    " (deleted)"
 
 /* What the thread works with; freed by the pool if the member is gone first. */
-struct orphan_io {
+struct held_io {
     struct engine_io io;
     struct store_marks *marks; /* a mapping of its own: the thread may outlive the member */
     store_mark_t mark;
     char below[PATH_MAX], upath[DYAD_UPATH_MAX + 1];
     int fd;
-    bool left;   /* second step: the lock is free, nobody settles it: take it */
-    bool waited; /* the lock was waited for */
-    struct held_open *orphan; /* loop only; NULL: the watch has ended */
+    bool left;              /* second step: the lock is free, nobody settles it: take it */
+    bool waited;            /* the lock was waited for */
+    struct held_open *held; /* loop only; NULL: the watch has ended */
     struct holder holders[HOLDERS_MAX];
     size_t nholders;
     bool hidden; /* there is a holder that we may not see: another user's */
 };
 
-struct orphan_wait {
-    struct orphan_wait *next;
+struct held_wait {
+    struct held_wait *next;
     produce_fn fn;
     void *arg;
 };
@@ -80,15 +80,19 @@ struct held_open {
     struct member *member;
     enum engine_role role;
     store_mark_t mark;
-    struct orphan_io *io;
+    struct held_io *io;
     bool spawned; /* io is with a thread of its own, which frees it if the member is gone */
-    struct orphan_wait *waits;
+    struct held_wait *waits;
     struct net_timer *answer;
     pid_t holder; /* for the warning */
     char *upath;
 };
 
-static void io_close(struct orphan_io *io)
+struct held_opens {
+    struct held_open *all; /* utlist */
+};
+
+static void io_close(struct held_io *io)
 {
     holders_close(io->holders, io->nholders);
     store_marks_destroy(io->marks);
@@ -97,7 +101,7 @@ static void io_close(struct orphan_io *io)
 
 static void answer(struct held_open *o)
 {
-    struct orphan_wait *wait = o->waits, *next;
+    struct held_wait *wait = o->waits, *next;
 
     o->waits = NULL;
     for (; wait; wait = next) {
@@ -111,12 +115,12 @@ static void held_open_free(struct held_open *o)
 {
     struct member *member = o->member;
 
-    DL_DELETE(member->held_opens, o);
+    DL_DELETE(OWN(member, held_opens)->all, o);
     answer(o);
     if (o->answer)
         net_timer_destroy(o->answer);
     if (o->io)
-        o->io->orphan = NULL;
+        o->io->held = NULL;
     free(o->upath);
     free(o);
     exit_barrier_activity(member);
@@ -127,7 +131,7 @@ static void held_open_free(struct held_open *o)
 /* First step: who holds it? */
 static void look_work(void *arg)
 {
-    struct orphan_io *io = arg;
+    struct held_io *io = arg;
     struct stat st;
 
     /* A process in its exec cannot be looked at, and says nothing when it is through. */
@@ -142,7 +146,7 @@ static void look_work(void *arg)
 }
 
 /* 1: killed, 0: one of ours may settle it, -1: there is nobody who would. */
-static int judge(const struct orphan_io *io)
+static int judge(const struct held_io *io)
 {
     bool any = false, living = false;
 
@@ -158,7 +162,7 @@ static int judge(const struct orphan_io *io)
 /* Second step: until the lock is free. */
 static void wait_work(void *arg)
 {
-    struct orphan_io *io = arg;
+    struct held_io *io = arg;
     int verdict;
 
     while (store_marks_await_release(io->mark, io->fd) < 0)
@@ -187,7 +191,7 @@ out:
 /* --- in the loop --- */
 
 /* The name that the file has now, below its DMD. */
-static const char *present_upath(const struct orphan_io *io, char *path, size_t size)
+static const char *present_upath(const struct held_io *io, char *path, size_t size)
 {
     size_t len = strlen(io->below), suffix = strlen(DELETED_MARK);
     char link[32];
@@ -208,23 +212,23 @@ static const char *present_upath(const struct orphan_io *io, char *path, size_t 
 
 static void taken_published(void *arg, int status)
 {
-    struct orphan_io *io = arg;
+    struct held_io *io = arg;
 
     if (status)
         log_error("\"%s\" is complete on this node but not published: %s", io->upath,
                   strerror(status));
     store_marks_clear(io->marks, io->mark);
-    if (io->orphan) {
-        shared_end(io->orphan->member, io->orphan->role, NULL, io->mark, false, NULL, NULL);
-        held_open_free(io->orphan);
+    if (io->held) {
+        shared_end(io->held->member, io->held->role, NULL, io->mark, false, NULL, NULL);
+        held_open_free(io->held);
     }
     io_close(io);
     free(io);
 }
 
-static void take_over(struct orphan_io *io)
+static void take_over(struct held_io *io)
 {
-    struct held_open *o = io->orphan;
+    struct held_open *o = io->held;
     char path[PATH_MAX];
     const char *upath;
 
@@ -244,25 +248,25 @@ static void take_over(struct orphan_io *io)
 
 static void wait_done(void *arg)
 {
-    struct orphan_io *io = arg;
+    struct held_io *io = arg;
 
-    if (io->orphan)
-        io->orphan->spawned = false;
-    if (io->left && io->orphan) {
+    if (io->held)
+        io->held->spawned = false;
+    if (io->left && io->held) {
         take_over(io);
         return;
     }
     if (io->left)
         io_close(io);
-    if (io->orphan)
-        held_open_free(io->orphan);
+    if (io->held)
+        held_open_free(io->held);
     free(io);
 }
 
 static void look_done(void *arg)
 {
-    struct orphan_io *io = arg;
-    struct held_open *o = io->orphan;
+    struct held_io *io = arg;
+    struct held_open *o = io->held;
     bool ours = io->hidden;
 
     for (size_t i = 0; i < io->nholders; i++)
@@ -289,11 +293,11 @@ static void answer_late(void *arg)
 
 static int add_wait(struct held_open *o, produce_fn fn, void *arg)
 {
-    struct orphan_wait *wait = calloc(1, sizeof(*wait));
+    struct held_wait *wait = calloc(1, sizeof(*wait));
 
     if (!wait)
         return -1;
-    *wait = (struct orphan_wait){.next = o->waits, .fn = fn, .arg = arg};
+    *wait = (struct held_wait){.next = o->waits, .fn = fn, .arg = arg};
     o->waits = wait;
     return 0;
 }
@@ -315,10 +319,10 @@ int held_open_watch(struct member *member, enum engine_role role, const char *up
                     store_mark_t mark, pid_t pid, int number, produce_fn fn, void *arg)
 {
     struct member_dmd *s = &member->dmd[role];
-    struct orphan_io *io = NULL;
+    struct held_io *io = NULL;
     struct held_open *o;
 
-    DL_FOREACH(member->held_opens, o)
+    DL_FOREACH(OWN(member, held_opens)->all, o)
     {
         /* Watched already: the holders then were there before this closer's close. */
         if (o->mark == mark && o->role == role)
@@ -338,12 +342,12 @@ int held_open_watch(struct member *member, enum engine_role role, const char *up
     o->role = role;
     o->member = member;
     o->io = io;
-    io->orphan = o;
+    io->held = o;
     if (add_wait(o, fn, arg) < 0 ||
         !(o->answer = net_timer_create(member->loop, answer_late, o)))
         goto error_file;
     net_timer_start(o->answer, util_clock_now() + ANSWER_NS);
-    DL_APPEND(member->held_opens, o);
+    DL_APPEND(OWN(member, held_opens)->all, o);
     exit_barrier_activity(member);
     engine_io_submit(member->io, &io->io, look_work, look_done, io);
     return 0;
@@ -365,7 +369,7 @@ static bool held_open_pending(struct member *member)
 {
     const struct held_open *o;
 
-    DL_FOREACH(member->held_opens, o)
+    DL_FOREACH(OWN(member, held_opens)->all, o)
     {
         /* The lock goes before its holder's death is seen. If it is free the thread is on
          * its way back, to publish perhaps; it may have closed its descriptor by now, which
@@ -380,14 +384,14 @@ static void held_open_destroy(struct member *member)
 {
     struct held_open *o, *tmp;
 
-    DL_FOREACH_SAFE(member->held_opens, o, tmp)
+    DL_FOREACH_SAFE(OWN(member, held_opens)->all, o, tmp)
     {
-        struct orphan_io *io = o->io;
+        struct held_io *io = o->io;
         bool spawned = o->spawned;
         if (o->holder > 0 && spawned)
             log_warn("\"%s\" is not published: process %d still has it open for writing",
                      o->upath, (int)o->holder);
-        for (struct orphan_wait *wait = o->waits, *next; wait; wait = next) {
+        for (struct held_wait *wait = o->waits, *next; wait; wait = next) {
             next = wait->next;
             free(wait); /* its guest is gone */
         }
@@ -400,8 +404,8 @@ static void held_open_destroy(struct member *member)
     }
 }
 
-const struct member_module held_open_module = {
-    .name = "held_open",
+const struct member_module held_opens_module = {
+    .own = MODULE_OWN(held_opens),
     .pending = held_open_pending,
     .destroy = held_open_destroy,
 };

@@ -51,14 +51,11 @@ static void fell_behind(void *arg)
 
 static int journal_retry_start(struct member *member)
 {
-    struct journal_retry *up = calloc(1, sizeof(*up));
+    struct journal_retry *up = OWN(member, journal_retry);
 
-    if (!up || !(up->timer = net_timer_create(member->loop, try_again, up))) {
-        free(up);
+    if (!(up->timer = net_timer_create(member->loop, try_again, up)))
         return -1;
-    }
     up->member = member;
-    run_of(member)->journal_retry = up;
     for (int s = 0; s < 2; s++)
         if (member->dmd[s].journal)
             store_journal_on_behind(member->dmd[s].journal, fell_behind, up);
@@ -68,9 +65,9 @@ static int journal_retry_start(struct member *member)
 /* The last chance: a next launch, or the next image, reads what is there. */
 void journal_retry_stop(struct member *member)
 {
-    struct journal_retry *up = run_of(member)->journal_retry;
+    struct journal_retry *up = OWN(member, journal_retry);
 
-    if (!up)
+    if (!up->timer)
         return;
     for (int s = 0; s < 2; s++) {
         struct store_journal *journal = member->dmd[s].journal;
@@ -80,11 +77,9 @@ void journal_retry_stop(struct member *member)
         store_journal_catch_up(journal);
     }
     net_timer_destroy(up->timer);
-    free(up);
-    run_of(member)->journal_retry = NULL;
 }
 
 const struct member_module journal_retry_module = {
-    .name = "journal_retry",
+    .own = MODULE_OWN(journal_retry),
     .start = journal_retry_start,
 };

@@ -33,6 +33,10 @@ struct late_name {
     char upath[];
 };
 
+struct late_names {
+    struct late_name *all; /* utlist */
+};
+
 /* One close with what follows it. */
 struct late_close {
     struct member *member;
@@ -67,15 +71,15 @@ void late_name_note(struct member *member, enum engine_role role, const char *up
 
     if (!identify(member, role, upath, &id))
         return;
-    DL_FOREACH_SAFE(member->late_names, late, tmp)
+    DL_FOREACH_SAFE(OWN(member, late_names)->all, late, tmp)
     {
         if (late->role == role && strcmp(late->upath, upath) == 0)
-            late_name_free(&member->late_names, late);
+            late_name_free(&OWN(member, late_names)->all, late);
         else
             n++;
     }
     if (n >= LATE_MAX)
-        late_name_free(&member->late_names, member->late_names);
+        late_name_free(&OWN(member, late_names)->all, OWN(member, late_names)->all);
     if (!(late = malloc(sizeof(*late) + strlen(upath) + 1))) {
         log_error("out of memory: \"%s\" will not be published", upath);
         return;
@@ -84,7 +88,7 @@ void late_name_note(struct member *member, enum engine_role role, const char *up
     late->ino = id.ino;
     late->btime = id.btime;
     strcpy(late->upath, upath);
-    DL_APPEND(member->late_names, late);
+    DL_APPEND(OWN(member, late_names)->all, late);
 }
 
 static void publish_due(void *arg, int status)
@@ -114,15 +118,15 @@ static void closed(void *arg, int status)
     struct late_close *c = arg;
     struct late_name *late, *tmp;
 
-    DL_FOREACH_SAFE(c->member->late_names, late, tmp)
+    DL_FOREACH_SAFE(OWN(c->member, late_names)->all, late, tmp)
     {
         struct store_identity id;
 
         if (!identify(c->member, late->role, late->upath, &id) || id.ino != late->ino ||
             id.btime != late->btime) { /* removed, replaced or renamed since */
-            late_name_free(&c->member->late_names, late);
+            late_name_free(&OWN(c->member, late_names)->all, late);
         } else if (!local_file_being_written(&c->member->dmd[late->role], late->upath)) {
-            DL_DELETE(c->member->late_names, late);
+            DL_DELETE(OWN(c->member, late_names)->all, late);
             DL_APPEND(c->due, late);
         }
     }
@@ -135,7 +139,7 @@ int produce_closed(struct member *member, enum engine_role role, const char *upa
     struct late_close *c;
     int rc;
 
-    if (!member->late_names)
+    if (!OWN(member, late_names)->all)
         return produce_start(member, role, upath, mark, fn, arg);
     if (!(c = calloc(1, sizeof(*c))))
         return -1;
@@ -150,11 +154,11 @@ int produce_closed(struct member *member, enum engine_role role, const char *upa
 
 static void late_name_destroy(struct member *member)
 {
-    while (member->late_names)
-        late_name_free(&member->late_names, member->late_names);
+    while (OWN(member, late_names)->all)
+        late_name_free(&OWN(member, late_names)->all, OWN(member, late_names)->all);
 }
 
-const struct member_module late_name_module = {
-    .name = "late_name",
+const struct member_module late_names_module = {
+    .own = MODULE_OWN(late_names),
     .destroy = late_name_destroy,
 };

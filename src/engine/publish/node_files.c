@@ -119,27 +119,20 @@ static void read_start(struct node_files *all)
     engine_io_submit(all->member->io, &all->io, read_work, read_done, all);
 }
 
-static struct node_files *get(struct member *member)
+static int node_files_start(struct member *member)
 {
-    struct node_files *all = run_of(member)->node_files;
+    struct node_files *all = OWN(member, node_files);
 
-    if (all || !(all = calloc(1, sizeof(*all))))
-        return all;
     all->member = member;
     all->prefix_len = storage_journal_name(member, all->name, sizeof(all->name));
-    return run_of(member)->node_files = all;
+    return 0;
 }
 
 void node_files_look(struct member *member, struct node_file *file)
 {
-    struct node_files *all = get(member);
+    struct node_files *all = OWN(member, node_files);
 
     file->seen = file->failed = false;
-    if (!all) {
-        file->failed = true;
-        file->done(member, file);
-        return;
-    }
     DL_APPEND(all->asked, file);
     if (!all->busy)
         read_start(all);
@@ -161,10 +154,9 @@ static bool is_among(const struct node_file *list, const char *upath,
 bool node_files_looks(const struct member *member, const char *upath,
                       void (*done)(struct member *, struct node_file *))
 {
-    const struct node_files *all = run_of((struct member *)member)->node_files;
+    const struct node_files *all = OWN(member, node_files);
 
-    return all &&
-           (is_among(all->asked, upath, done) || is_among(all->reading, upath, done));
+    return is_among(all->asked, upath, done) || is_among(all->reading, upath, done);
 }
 
 static void files_free(struct node_file *list)
@@ -179,17 +171,14 @@ static void files_free(struct node_file *list)
 
 static void node_files_destroy(struct member *member)
 {
-    struct node_files *all = run_of(member)->node_files;
+    struct node_files *all = OWN(member, node_files);
 
-    if (!all)
-        return;
     files_free(all->asked);
     files_free(all->reading);
-    free(all);
-    run_of(member)->node_files = NULL;
 }
 
 const struct member_module node_files_module = {
-    .name = "node_files",
+    .own = MODULE_OWN(node_files),
+    .start = node_files_start,
     .destroy = node_files_destroy,
 };

@@ -468,7 +468,6 @@ static bool is_pending(struct member *member)
 }
 
 const struct member_module produce_module = {
-    .name = "produce",
     .pending = is_pending,
     .destroy = produce_destroy,
 };

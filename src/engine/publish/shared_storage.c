@@ -29,7 +29,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 #include <utlist.h>
 
@@ -96,6 +95,11 @@ static void shared_peer_up(struct member *member, const struct net_peer *peer)
     }
 }
 
+struct shared {
+    struct shared_file *files; /* uthash by role and upath */
+    struct shared_tell *tells; /* utlist: what the homes have not acknowledged */
+};
+
 /* --- the files, and their marks --- */
 
 static struct shared_file *file_find(struct member *member, enum engine_role role,
@@ -109,7 +113,7 @@ static struct shared_file *file_find(struct member *member, enum engine_role rol
         return NULL;
     key[0] = role == ENGINE_PRODUCER && !same_dmds(member) ? 'p' : 'c';
     memcpy(key + 1, upath, len + 1);
-    HASH_FIND(hh, member->shared_files, key, len + 1, file);
+    HASH_FIND(hh, OWN(member, shared)->files, key, len + 1, file);
     return file;
 }
 
@@ -125,7 +129,7 @@ static struct shared_file *file_add(struct member *member, enum engine_role role
     file->role = role;
     file->key[0] = role == ENGINE_PRODUCER && !same_dmds(member) ? 'p' : 'c';
     memcpy(file->key + 1, upath, len + 1);
-    HASH_ADD(hh, member->shared_files, key, len + 1, file);
+    HASH_ADD(hh, OWN(member, shared)->files, key, len + 1, file);
     if (!file->hh.tbl) {
         free(file);
         errno = ENOMEM;
@@ -140,7 +144,7 @@ static void file_free(struct shared_file *file)
 {
     struct shared_mark *mark, *mtmp;
 
-    HASH_DEL(file->member->shared_files, file);
+    HASH_DEL(OWN(file->member, shared)->files, file);
     watch_leave(file);
     LL_FOREACH_SAFE(file->marks, mark, mtmp)
     {
@@ -174,7 +178,7 @@ static void told(void *arg, int status)
             "nodes may %s",
             tell->upath, begins ? "is being written" : "is not being written any more",
             begins ? "open it before it is complete" : "wait longer than they need to");
-    DL_DELETE(member->shared_tells, tell);
+    DL_DELETE(OWN(member, shared)->tells, tell);
     free(tell);
     exit_barrier_activity(member);
     if (fn)
@@ -198,7 +202,7 @@ static int tell_homes(struct member *member, const char *upath, enum dht_writing
         free(tell);
         return -1;
     }
-    DL_APPEND(member->shared_tells, tell);
+    DL_APPEND(OWN(member, shared)->tells, tell);
     exit_barrier_activity(member);
     return 0;
 }
@@ -264,7 +268,7 @@ void shared_end(struct member *member, enum engine_role role, const char *upath,
     bool known = false;
 
     /* It may have had another name when it was opened, or more names than one. */
-    HASH_ITER(hh, member->shared_files, file, tmp)
+    HASH_ITER(hh, OWN(member, shared)->files, file, tmp)
     {
         struct shared_mark *found;
         if (file->role != role && !same_dmds(member))
@@ -302,7 +306,7 @@ void shared_renamed(struct member *member, const char *from, const char *to)
     struct shared_file *file, *tmp;
     struct shared_mark *mark, *mtmp;
 
-    HASH_ITER(hh, member->shared_files, file, tmp)
+    HASH_ITER(hh, OWN(member, shared)->files, file, tmp)
     {
         char name[2 * DYAD_UPATH_MAX + 2];
         const char *rest = behind(upath_of(file), from);
@@ -452,7 +456,7 @@ static void shared_wanted(void *arg, const char *upath)
 
 static bool shared_pending(struct member *member)
 {
-    return member->shared_tells != NULL;
+    return OWN(member, shared)->tells != NULL;
 }
 
 static void shared_stop(struct member *member)
@@ -460,13 +464,13 @@ static void shared_stop(struct member *member)
     struct shared_file *file, *tmp;
     struct shared_tell *tell, *ttmp;
 
-    HASH_ITER(hh, member->shared_files, file, tmp)
+    HASH_ITER(hh, OWN(member, shared)->files, file, tmp)
     {
         file_free(file);
     }
-    DL_FOREACH_SAFE(member->shared_tells, tell, ttmp)
+    DL_FOREACH_SAFE(OWN(member, shared)->tells, tell, ttmp)
     {
-        DL_DELETE(member->shared_tells, tell);
+        DL_DELETE(OWN(member, shared)->tells, tell);
         free(tell); /* its guest is gone, and the table ends next */
     }
 }
@@ -478,7 +482,7 @@ static int shared_start(struct member *member)
 }
 
 const struct member_module shared_module = {
-    .name = "shared",
+    .own = MODULE_OWN(shared),
     .start = shared_start,
     .peer_up = shared_peer_up,
     .pending = shared_pending,

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/coherence/restock.h"
+#include "engine/coherence/refetch.h"
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/namespace/directories.h"
@@ -24,8 +24,8 @@ struct restore {
     size_t nlost, nrestored;
 };
 
-/* Removed, perhaps, by an earlier member that had no time to say so, or that had adopted it
- * from somebody like that. The record goes when the homes know. */
+/* Removed, perhaps, by an earlier member that had no time to say so, or that had taken it
+ * over from somebody like that. The record goes when the homes know. */
 static bool is_gone(const struct restore *restore, const struct store_record *record)
 {
     return record->kind == STORE_RECORD_ORIGINAL &&
@@ -74,7 +74,7 @@ static int restore_one(const struct store_record *record, void *arg)
     /* It was about to come in the place of what this node had made (transfer_end.c). */
     if (record->kind == STORE_RECORD_COPY && record->made_here &&
         !store_dir_lacks(restore->dmd->dir, entry.upath))
-        restock_want(restore->member, entry.upath);
+        refetch_want(restore->member, entry.upath);
     if ((lost = realloc(restore->lost, (restore->nlost + 1) * sizeof(*lost)))) {
         restore->lost = lost;
         if ((lost[restore->nlost] = strdup(record->entry.upath)))
@@ -104,6 +104,5 @@ static void restore_joined(struct member *member)
 }
 
 const struct member_module restore_module = {
-    .name = "restore",
     .joined = restore_joined,
 };

@@ -27,7 +27,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
@@ -106,10 +106,10 @@ static void waits_look(struct startup_validation *look, uint64_t now)
 
 void startup_validation_step(struct member *member)
 {
-    struct startup_validation *look = member->startup_validation;
+    struct startup_validation *look = OWN(member, startup_validation);
     uint64_t now = util_clock_now();
 
-    if (!look || member->state == MEMBER_LEAVING)
+    if (!look->timer || member->state == MEMBER_LEAVING)
         return;
     if (!takeover_looking(member))
         look->read = true;
@@ -137,8 +137,7 @@ wait:
 
 void startup_validation_read(struct member *member)
 {
-    if (member->startup_validation)
-        member->startup_validation->read = true;
+    OWN(member, startup_validation)->read = true;
 }
 
 static void look_again(void *arg)
@@ -149,27 +148,25 @@ static void look_again(void *arg)
 /* We are about to look at what was left on this node. */
 static void begin(struct member *member)
 {
-    struct startup_validation *look = calloc(1, sizeof(*look));
+    struct startup_validation *look = OWN(member, startup_validation);
 
-    if (!look || !(look->timer = net_timer_create(member->loop, look_again, member))) {
-        free(look);
+    if (!(look->timer = net_timer_create(member->loop, look_again, member))) {
         log_error("cannot look at what was left on this node: %s", strerror(ENOMEM));
         return;
     }
     look->member = member;
     look->until = util_clock_now() + seconds_ns(member->config->join_timeout) +
                   seconds_ns(UNKNOWN_VERSION_BOUND);
-    member->startup_validation = look;
 }
 
 void startup_validation_wait(struct member *member, struct startup_validation_wait *wait,
                              const char *upath, uint64_t timeout_ms,
                              void (*fn)(void *arg, int error), void *arg)
 {
-    struct startup_validation *look = member->startup_validation;
+    struct startup_validation *look = OWN(member, startup_validation);
     uint64_t now;
 
-    if (!look || is_decided(look, upath)) {
+    if (!look->timer || is_decided(look, upath)) {
         fn(arg, 0);
         return;
     }
@@ -187,16 +184,15 @@ void startup_validation_wait(struct member *member, struct startup_validation_wa
 
 bool startup_validation_must_tell(const struct member *member)
 {
-    return member->startup_validation && member->startup_validation->over &&
-           member->startup_validation->member->line < 0;
+    return OWN(member, startup_validation)->over && member->line < 0;
 }
 
 static void resumed(struct member *member, uint64_t ns)
 {
-    struct startup_validation *look = member->startup_validation;
+    struct startup_validation *look = OWN(member, startup_validation);
     struct startup_validation_wait *wait;
 
-    if (!look || look->over)
+    if (!look->timer || look->over)
         return;
     look->until += ns;
     DL_FOREACH(look->waits, wait)
@@ -209,10 +205,10 @@ static void resumed(struct member *member, uint64_t ns)
 
 static void startup_validation_end(struct member *member)
 {
-    struct startup_validation *look = member->startup_validation;
+    struct startup_validation *look = OWN(member, startup_validation);
     struct startup_validation_wait *wait, *tmp, *waits;
 
-    if (!look)
+    if (!look->timer)
         return;
     waits = look->waits;
     look->waits = NULL;
@@ -222,12 +218,11 @@ static void startup_validation_end(struct member *member)
         wait->fn(wait->arg, ESHUTDOWN);
     }
     net_timer_destroy(look->timer);
-    free(look);
-    member->startup_validation = NULL;
+    *look = (struct startup_validation){0};
 }
 
 const struct member_module startup_validation_module = {
-    .name = "startup_validation",
+    .own = MODULE_OWN(startup_validation),
     .joined = begin,
     .invalidated = startup_validation_step,
     .resumed = resumed,

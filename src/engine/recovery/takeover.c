@@ -7,7 +7,7 @@
  * dead if its journal is not open in any process, and nobody holds its claim. A rank in the
  * midst of exec holds it. Both are looked at with the journal's lock in hand, so of several
  * who see a death exactly one takes over, and a new member of that rank, should one come
- * (boot/claim.h), waits for the lock before it reads what is left for it.
+ * (boot/member_claim.h), waits for the lock before it reads what is left for it.
  *
  * A look (on a pool thread) reads the journals of our session that are left alone and
  * compares each record with the disk. Then, on the loop, some records at a time:
@@ -34,8 +34,8 @@
  * stays: it has the count of the rank's members.
  *
  * A journal that could not be written (journal_retry.c) may not know what was published
- * last. So who is asked for such a file (serve_other.c), or finds it here with a dead
- * writer's mark, has it looked at in the same way, by the entry in place of a record
+ * last. So who is asked for such a file (serve_absent_owner.c), or finds it here with a
+ * dead writer's mark, has it looked at in the same way, by the entry in place of a record
  * (the event `wanted`).
  *
  * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
@@ -53,8 +53,8 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
-#include "engine/coherence/restock.h"
+#include "boot/member_claim.h"
+#include "engine/coherence/refetch.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
 #include "engine/membership/exit_barrier.h"
@@ -87,7 +87,7 @@ static void take_record(struct takeover *a, struct left *left,
         record.entry.owner = member->self.rank;
     if (store_journal_put(member->dmd[left->role].journal, &record) < 0)
         left->keep = true; /* was logged */
-    DYAD_CRASH_POINT("adopt-put");
+    DYAD_CRASH_POINT("takeover-put");
     if (record.kind == STORE_RECORD_COPY) {
         takeover_check_copy(member, left->role, &record);
         left->copies++;
@@ -197,7 +197,7 @@ static void take_item(struct takeover *a, struct left *left, const struct item *
     } else if (item->as == FOUND_CHANGED && found->kind == STORE_RECORD_COPY &&
                found->made_here) {
         /* It was about to come in the place of what this node had made (transfer_end.c). */
-        restock_want(a->member, found->entry.upath);
+        refetch_want(a->member, found->entry.upath);
     } else {
         log_debug("\"%s\", which a dead rank of this node had, was changed since",
                   found->entry.upath);
@@ -232,7 +232,7 @@ static void empty_work(void *arg)
 
     if (store_journal_clear(left->journal) < 0)
         log_warn("journal %s, which was taken over, cannot be emptied: %m", left->name);
-    DYAD_CRASH_POINT("adopt-emptied");
+    DYAD_CRASH_POINT("takeover-emptied");
 }
 
 static void take_next(struct takeover *a)
@@ -266,7 +266,7 @@ static void take_some(void *arg)
         net_loop_post(a->member->loop, &a->post, take_some, a);
         return;
     }
-    DYAD_CRASH_POINT("adopt-taken");
+    DYAD_CRASH_POINT("takeover-taken");
     if (left->nitems > left->nasked || left->files > 0 || left->removed > 0)
         log_info(
             "a rank of this node is dead: of what it left (journal %s) this one serves %zu "
@@ -294,7 +294,7 @@ static void look_done(void *arg)
 
     takeover_watch_found(
         a); /* may ask for another look: the next, and not beside this one */
-    DYAD_CRASH_POINT("adopt-begin");
+    DYAD_CRASH_POINT("takeover-begin");
     takeover_renames_settle(a);
     take_next(a);
 }
@@ -310,31 +310,25 @@ static void look_start(struct takeover *a)
     engine_io_submit(a->member->io, &a->io, takeover_look_work, look_done, a);
 }
 
-/* --- the member's side --- */
+/* --- the member --- */
 
-static struct takeover *takeover_get(struct member *member)
+static int takeover_start(struct member *member)
 {
-    struct takeover *a = member->takeover;
+    struct takeover *a = OWN(member, takeover);
 
-    if (a)
-        return a;
-    if (!(a = calloc(1, sizeof(*a))))
-        return NULL;
     a->member = member;
     a->fd = a->neighbour_fd = -1;
     a->prefix_len = storage_journal_name(member, a->name, sizeof(a->name));
-    a->claim_len =
-        boot_claim_address(member->identity, member->config->kvs_namespace, &a->claim);
-    member->takeover = a;
-    return a;
+    a->claim_len = boot_member_claim_address(member->identity,
+                                             member->config->kvs_namespace, &a->claim);
+    return 0;
 }
 
 void takeover_look(struct member *member)
 {
-    struct takeover *a;
+    struct takeover *a = OWN(member, takeover);
 
-    if ((member->state != MEMBER_JOINED && member->state != MEMBER_EXITING) ||
-        !(a = takeover_get(member)))
+    if (member->state != MEMBER_JOINED && member->state != MEMBER_EXITING)
         return;
     if (a->phase != IDLE)
         a->again = true;
@@ -345,11 +339,10 @@ void takeover_look(struct member *member)
 static void takeover_wanted(struct member *member, const struct dyad_entry *entry)
 {
     const struct store_record record = {.kind = STORE_RECORD_ORIGINAL, .entry = *entry};
-    struct takeover *a = takeover_get(member);
+    struct takeover *a = OWN(member, takeover);
     struct asked *asked;
 
-    if (!a || entry->owner == member->self.rank ||
-        !(asked = asked_new(&record, entry->owner, 0)))
+    if (entry->owner == member->self.rank || !(asked = asked_new(&record, entry->owner, 0)))
         return;
     LL_APPEND(a->asked, asked);
     takeover_look(member);
@@ -357,7 +350,7 @@ static void takeover_wanted(struct member *member, const struct dyad_entry *entr
 
 bool takeover_looking(const struct member *member)
 {
-    return member->takeover && member->takeover->phase != IDLE;
+    return OWN(member, takeover)->phase != IDLE;
 }
 
 bool takeover_undecided(const struct member *member, const char *upath)
@@ -367,7 +360,7 @@ bool takeover_undecided(const struct member *member, const char *upath)
 
 static bool takeover_pending(struct member *member)
 {
-    return takeover_looking(member) || (member->takeover && member->takeover->later) ||
+    return takeover_looking(member) || OWN(member, takeover)->later ||
            takeover_copies_pending(member) || takeover_gone_pending(member) ||
            takeover_renames_pending(member);
 }
@@ -394,11 +387,9 @@ static void asked_free(struct asked *list)
 
 static void takeover_destroy(struct member *member)
 {
-    struct takeover *a = member->takeover;
+    struct takeover *a = OWN(member, takeover);
 
-    takeover_gone_stop(member);
-    takeover_copies_stop(member);
-    if (!a)
+    if (!a->member) /* start() was not called */
         return;
     takeover_renames_stop(a);
     takeover_watch_stop(a);
@@ -410,8 +401,6 @@ static void takeover_destroy(struct member *member)
     lefts_free(a->left);
     lefts_free(a->kept);
     free(a->absent);
-    free(a);
-    member->takeover = NULL;
 }
 
 static void takeover_joined(struct member *member)
@@ -435,7 +424,8 @@ static void takeover_peer_left(struct member *member, const struct net_peer *pee
 }
 
 const struct member_module takeover_module = {
-    .name = "takeover",
+    .own = MODULE_OWN(takeover),
+    .start = takeover_start,
     .joined = takeover_joined,
     .peer_down = takeover_peer_down,
     .peer_left = takeover_peer_left,

@@ -13,6 +13,7 @@
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/unknown_version.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
 #include "engine/core/retry_queue.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/recovery/startup_validation.h"
@@ -34,6 +35,10 @@ struct check {
     struct dyad_version version;
     uint64_t begun;
     struct unknown_version unknown;
+};
+
+struct takeover_copies {
+    struct retry_queue *questions; /* NULL: there was none yet */
 };
 
 /* --- looking them up --- */
@@ -128,12 +133,12 @@ static const struct questions_ops ops = {
 void takeover_check_copy(struct member *member, enum engine_role role,
                          const struct store_record *record)
 {
-    struct member_run *run = run_of(member);
+    struct takeover_copies *all = OWN(member, takeover_copies);
     struct check *c;
 
-    if (!run->copies)
-        run->copies = retry_queue_create(member, &ops, member);
-    if (!(c = retry_queue_add(run->copies, record->entry.upath))) {
+    if (!all->questions)
+        all->questions = retry_queue_create(member, &ops, member);
+    if (!(c = retry_queue_add(all->questions, record->entry.upath))) {
         log_error("out of memory: \"%s\" is not compared with what is published",
                   record->entry.upath);
         return;
@@ -141,19 +146,20 @@ void takeover_check_copy(struct member *member, enum engine_role role,
     c->role = role;
     c->version = record->entry.version;
     c->begun = util_clock_now();
-    retry_queue_go_on(run->copies);
+    retry_queue_go_on(all->questions);
 }
 
 bool takeover_copies_undecided(const struct member *member, const char *upath)
 {
-    const struct retry_queue *copies = run_of((struct member *)member)->copies;
+    const struct retry_queue *copies = OWN(member, takeover_copies)->questions;
 
     return upath ? retry_queue_find(copies, upath) != NULL : retry_queue_any(copies);
 }
 
 void takeover_hurry(struct member *member, const char *upath)
 {
-    struct question *question = retry_queue_find(run_of(member)->copies, upath);
+    struct question *question =
+        retry_queue_find(OWN(member, takeover_copies)->questions, upath);
 
     if (question)
         question_hurry(question);
@@ -161,11 +167,15 @@ void takeover_hurry(struct member *member, const char *upath)
 
 bool takeover_copies_pending(struct member *member)
 {
-    return retry_queue_asking(run_of(member)->copies);
+    return retry_queue_asking(OWN(member, takeover_copies)->questions);
 }
 
-void takeover_copies_stop(struct member *member)
+static void takeover_copies_destroy(struct member *member)
 {
-    retry_queue_destroy(run_of(member)->copies);
-    run_of(member)->copies = NULL;
+    retry_queue_destroy(OWN(member, takeover_copies)->questions);
 }
+
+const struct member_module takeover_copies_module = {
+    .own = MODULE_OWN(takeover_copies),
+    .destroy = takeover_copies_destroy,
+};

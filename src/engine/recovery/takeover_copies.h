@@ -7,9 +7,8 @@
 
 #include "engine/core/member.h"
 
-/* Parts of takeover_undecided(), takeover_pending() and adopt_stop(). */
+/* Parts of takeover_undecided() and takeover_pending(). */
 bool takeover_copies_undecided(const struct member *member, const char *upath);
 bool takeover_copies_pending(struct member *member);
-void takeover_copies_stop(struct member *member);
 
 #endif

@@ -17,7 +17,7 @@
  * As long as no home can be reached it is asked again (retry_queue.c), and when a rank was
  * lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
  * as it was, until all homes have the tombstone or it turns out that none is needed. So if
- * we die, too, whoever adopts ours finds a record without a file, and does the same; so
+ * we die, too, whoever takes ours over finds a record without a file, and does the same; so
  * does the next member of this rank (restore_start()), which finds there also what an
  * earlier one of its own had no time to withdraw.
  *
@@ -90,7 +90,7 @@ static bool withdraw(const struct gone *gone)
         .version = gone->version,
     };
 
-    DYAD_CRASH_POINT("adopt-gone");
+    DYAD_CRASH_POINT("takeover-gone");
     entry.version.incarnation++;
     memcpy(entry.storage, gone->storage, sizeof(entry.storage));
     if (dht_node_restore(gone->member->dht, &entry) == 0)
@@ -102,13 +102,13 @@ static bool withdraw(const struct gone *gone)
 
 static void table_changed(struct member *member)
 {
-    struct takeover_gone *all = run_of(member)->gone;
+    struct takeover_gone *all = OWN(member, takeover_gone);
     struct gone *gone;
 
-    for (int i = 0; all && i < STEPS && (gone = all->settling); i++) {
+    for (int i = 0; i < STEPS && (gone = all->settling); i++) {
         DL_DELETE(all->settling, gone);
-        if (dht_node_is_unsettled(member->dht,
-                                  gone->question.upath)) /* the others have their turn */
+        if (dht_node_is_publishing(member->dht,
+                                   gone->question.upath)) /* the others have their turn */
             DL_APPEND(all->settling, gone);
         else
             gone_end(gone);
@@ -126,7 +126,7 @@ static enum question_next answered(struct question *question, int status,
         return QUESTION_PUT_OFF;
     if (status == 0 && dyad_version_cmp(&entry->version, &gone->version) == 0 &&
         !is_ours(gone) && withdraw(gone))
-        DL_APPEND(run_of(gone->member)->gone->settling, gone);
+        DL_APPEND(OWN(gone->member, takeover_gone)->settling, gone);
     else
         gone_end(gone);
     return QUESTION_KEPT;
@@ -148,27 +148,15 @@ static const struct questions_ops ops = {
     .stepped = stepped,
 };
 
-static struct takeover_gone *get(struct member *member)
-{
-    struct takeover_gone *all = run_of(member)->gone;
-
-    if (all)
-        return all;
-    if (!(all = calloc(1, sizeof(*all))) ||
-        !(all->questions = retry_queue_create(member, &ops, member))) {
-        free(all);
-        return NULL;
-    }
-    return run_of(member)->gone = all;
-}
-
 static struct gone *add(struct member *member, enum engine_role role,
                         const struct store_record *found)
 {
-    struct takeover_gone *all = get(member);
-    struct gone *gone = all ? retry_queue_add(all->questions, found->entry.upath) : NULL;
+    struct takeover_gone *all = OWN(member, takeover_gone);
+    struct gone *gone;
 
-    if (!gone) {
+    if (!all->questions)
+        all->questions = retry_queue_create(member, &ops, member);
+    if (!(gone = retry_queue_add(all->questions, found->entry.upath))) {
         log_error("out of memory: \"%s\", which is not here any more, is not withdrawn",
                   found->entry.upath);
         return NULL;
@@ -192,7 +180,7 @@ int takeover_gone_add(struct member *member, enum engine_role role,
     own = own_record(gone);
     if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
         rc = store_journal_put(member->dmd[role].journal, found); /* was logged */
-    retry_queue_go_on(run_of(member)->gone->questions);
+    retry_queue_go_on(OWN(member, takeover_gone)->questions);
     return rc;
 }
 
@@ -205,38 +193,34 @@ void takeover_gone_lost(struct member *member, enum engine_role role,
         "\"%s\" is withdrawn: who had published it was killed, and what is here is "
         "not what it was",
         found->entry.upath);
-    retry_queue_go_on(run_of(member)->gone->questions);
+    retry_queue_go_on(OWN(member, takeover_gone)->questions);
 }
 
 static void homes_changed(struct member *member)
 {
-    if (run_of(member)->gone)
-        retry_queue_again(run_of(member)->gone->questions);
+    retry_queue_again(OWN(member, takeover_gone)->questions);
 }
 
 bool takeover_gone_pending(struct member *member)
 {
-    return run_of(member)->gone && retry_queue_asking(run_of(member)->gone->questions);
+    return retry_queue_asking(OWN(member, takeover_gone)->questions);
 }
 
-void takeover_gone_stop(struct member *member)
+static void takeover_gone_destroy(struct member *member)
 {
-    struct takeover_gone *all = run_of(member)->gone;
+    struct takeover_gone *all = OWN(member, takeover_gone);
     struct gone *gone, *tmp;
 
-    if (!all)
-        return;
     retry_queue_destroy(all->questions);
     DL_FOREACH_SAFE(all->settling, gone, tmp)
     {
         free(gone);
     }
-    free(all);
-    run_of(member)->gone = NULL;
 }
 
 const struct member_module takeover_gone_module = {
-    .name = "takeover_gone",
+    .own = MODULE_OWN(takeover_gone),
     .table_changed = table_changed,
     .homes_changed = homes_changed,
+    .destroy = takeover_gone_destroy,
 };

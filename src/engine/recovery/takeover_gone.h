@@ -15,8 +15,7 @@ int takeover_gone_add(struct member *member, enum engine_role role,
  * stays so. If we die over it, it is found again as it was now. */
 void takeover_gone_lost(struct member *member, enum engine_role role,
                         const struct store_record *found);
-/* Part of the module "adopt"'s pending(), and of its destroy(). */
+/* Part of takeover_pending(). */
 bool takeover_gone_pending(struct member *member);
-void takeover_gone_stop(struct member *member);
 
 #endif

@@ -101,7 +101,7 @@ void takeover_watch_stop(struct takeover *a);
 void takeover_renames_look(struct takeover *a, enum engine_role role);
 /* Behind it, on the loop. */
 void takeover_renames_settle(struct takeover *a);
-/* Parts of takeover_pending() and adopt_stop(). */
+/* Parts of takeover_pending() and takeover_stop(). */
 bool takeover_renames_pending(const struct member *member);
 void takeover_renames_stop(struct takeover *a);
 

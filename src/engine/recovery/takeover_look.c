@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/storage.h"
@@ -76,7 +76,7 @@ static int label_connect(const struct takeover *a, const char *label)
         errno = ECONNREFUSED; /* it is ours, so whoever wrote this is not there */
         return -1;
     }
-    return boot_claim_connect_now(&address, len); /* EAGAIN: it lives */
+    return boot_member_claim_connect_now(&address, len); /* EAGAIN: it lives */
 }
 
 static void neighbour_take(struct takeover *a, int fd)

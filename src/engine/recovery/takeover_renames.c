@@ -14,7 +14,7 @@
  * published (somebody has renamed the file on, or it was removed): it is withdrawn if it
  * is. Some time may have passed, and who has published the old name on another node since
  * is to keep it: withdrawn is only what is said to lie here. All of this may be done twice,
- * and beside the adoption of what the dead one's journal says.
+ * and beside the takeover of what the dead one's journal says.
  *
  * Not seen: that it was a copy of a file of another node whose name was taken away, which
  * stays published; and the names below a directory that was exchanged with another one,
@@ -53,6 +53,10 @@ struct rename_left {
     bool from_here; /* the old name is something */
     bool second;    /* of an exchange */
     char *from, *to;
+};
+
+struct takeover_renames {
+    struct rename_left *settling; /* utlist */
 };
 
 struct look {
@@ -138,10 +142,8 @@ static void again_later(struct takeover *a)
 
 static void homes_changed(struct member *member)
 {
-    struct takeover *a = member->takeover;
+    struct takeover *a = OWN(member, takeover);
 
-    if (!a)
-        return;
     a->renames_pause = 0;
     if (!a->renames_again)
         return;
@@ -160,9 +162,9 @@ static void left_end(struct rename_left *left, int status)
         log_debug("what was to become of \"%s\" and \"%s\" the homes cannot be told: %s",
                   left->from, left->to, strerror(status));
         store_renames_give_back(marks, left->place);
-        again_later(member->takeover);
+        again_later(OWN(member, takeover));
     }
-    DL_DELETE(run_of(member)->renames, left);
+    DL_DELETE(OWN(member, takeover_renames)->settling, left);
     left_free(left);
     exit_barrier_activity(member);
 }
@@ -186,7 +188,7 @@ static void left_start(struct rename_left *left)
     struct member *member = left->member;
     int rc = 0;
 
-    DL_APPEND(run_of(member)->renames, left);
+    DL_APPEND(OWN(member, takeover_renames)->settling, left);
     if (left->done) {
         log_info("\"%s\" got its name from a process that was killed: it is published",
                  left->to);
@@ -218,7 +220,7 @@ void takeover_renames_settle(struct takeover *a)
 
 bool takeover_renames_pending(const struct member *member)
 {
-    return run_of((struct member *)member)->renames != NULL;
+    return OWN(member, takeover_renames)->settling != NULL;
 }
 
 static void give_back(struct member *member, struct rename_left *list)
@@ -237,13 +239,13 @@ void takeover_renames_stop(struct takeover *a)
     struct member *member = a->member;
 
     give_back(member, a->renames);
-    give_back(member, run_of(member)->renames);
-    a->renames = run_of(member)->renames = NULL;
+    give_back(member, OWN(member, takeover_renames)->settling);
+    a->renames = OWN(member, takeover_renames)->settling = NULL;
     if (a->renames_timer)
         net_timer_destroy(a->renames_timer);
 }
 
 const struct member_module takeover_renames_module = {
-    .name = "takeover_renames",
+    .own = MODULE_OWN(takeover_renames),
     .homes_changed = homes_changed,
 };

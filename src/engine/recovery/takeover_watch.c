@@ -20,7 +20,7 @@
 /* Its process closed a connection: when it has ended, we look. */
 struct dying {
     struct dying *prev, *next; /* utlist */
-    struct takeover *adopt;
+    struct takeover *takeover;
     pid_t pid;
     int fd;
     struct net_watch *watch;
@@ -28,7 +28,7 @@ struct dying {
 
 static void dying_free(struct dying *dying)
 {
-    DL_DELETE(dying->adopt->dying, dying);
+    DL_DELETE(dying->takeover->dying, dying);
     if (dying->watch)
         net_watch_destroy(dying->watch);
     if (dying->fd >= 0)
@@ -39,7 +39,7 @@ static void dying_free(struct dying *dying)
 static void process_ended(void *arg, int fd, uint32_t events)
 {
     struct dying *dying = arg;
-    struct takeover *a = dying->adopt;
+    struct takeover *a = dying->takeover;
 
     (void)fd;
     (void)events;
@@ -49,10 +49,10 @@ static void process_ended(void *arg, int fd, uint32_t events)
 
 void takeover_watch(struct member *member, pid_t pid)
 {
-    struct takeover *a = member->takeover;
+    struct takeover *a = OWN(member, takeover);
     struct dying *dying;
 
-    if (!a || pid <= 0 || pid == getpid())
+    if (pid <= 0 || pid == getpid())
         return;
     DL_FOREACH(a->dying, dying)
     {
@@ -61,7 +61,7 @@ void takeover_watch(struct member *member, pid_t pid)
     }
     if (!(dying = calloc(1, sizeof(*dying))))
         return;
-    dying->adopt = a;
+    dying->takeover = a;
     dying->pid = pid;
     dying->fd = (int)syscall(SYS_pidfd_open, pid, 0);
     DL_APPEND(a->dying, dying);

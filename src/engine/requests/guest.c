@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "util/log.h"
 
 /* Replies queued for a slow reader (dyad-dht-dump) before it is taken for dead. */
@@ -245,7 +245,7 @@ static void claim_event(void *arg, int listen_fd, uint32_t events)
 
     (void)events;
     while ((fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        if (!boot_claim_peer_ok(fd) ||
+        if (!boot_member_claim_peer_ok(fd) ||
             getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
             !(guest = calloc(1, sizeof(*guest) + listener->ops->size))) {
             close(fd);

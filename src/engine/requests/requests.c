@@ -47,6 +47,7 @@ struct request {
     struct dht_lookup *lookup;
     int list_status;   /* a page of names could not be queued */
     uint64_t ino, dev; /* for the answer to a STAT */
+    bool looked;       /* for that to a CONSUME */
 };
 
 static struct request *request_of(const struct guest *guest)
@@ -76,7 +77,12 @@ static void answer(struct guest *guest, int status, const struct dyad_entry *ent
 {
     const struct request *r = guest->request;
     struct net_msg done = {
-        .type = NET_MSG_DONE, .status = status, .offset = r->ino, .length = r->dev};
+        .type = NET_MSG_DONE,
+        .flags = r->looked ? NET_DONE_LOOKED : 0,
+        .status = status,
+        .ino = r->ino,
+        .dev = r->dev,
+    };
 
     if (entry)
         done.entry = *entry;
@@ -121,8 +127,7 @@ static void consumed(void *arg, int status)
         (request_of(guest)->probe =
              consume_probe_start(guest->member, guest->msg.entry.upath, probed, guest)))
         return;
-    if (startup_validation_must_tell(guest->member))
-        request_of(guest)->ino = NET_CONSUME_LOOKED; /* the offset */
+    request_of(guest)->looked = startup_validation_must_tell(guest->member);
     answer(guest, status, NULL);
 }
 
@@ -200,7 +205,7 @@ static void dump_page(void *arg, uint32_t rank, int error, const void *json, siz
         .type = NET_MSG_DUMP_REPLY,
         .status = error,
         .flags = more ? NET_DUMP_MORE : 0,
-        .entry = {.upath = "", .owner = rank},
+        .rank = rank,
         .blob = json,
         .blob_len = len,
     };
@@ -256,14 +261,14 @@ static bool too_many_wait(const struct guest *guest)
 }
 
 /* The connection is another's from now on. */
-static void guest_becomes_peer(struct guest *guest)
+static void guest_promote(struct guest *guest)
 {
     struct member *member = guest->member;
     pid_t pid = guest->pid;
     int fd = guest_take(guest);
 
     if (fd >= 0)
-        peer_link_accept(member, fd, pid);
+        promoted_link_accept(member, fd, pid);
 }
 
 static int guest_writing(struct guest *guest)
@@ -279,12 +284,12 @@ static int guest_writing(struct guest *guest)
     }
     guest->pending++;
     if (what != NET_WRITING_BEGIN) {
-        shared_end(guest->member, role, msg->entry.upath, msg->length,
+        shared_end(guest->member, role, msg->entry.upath, msg->mark,
                    what == NET_WRITING_ABANDONED, published, guest);
         return 0;
     }
-    if (shared_begin(guest->member, role, msg->entry.upath, msg->length, published,
-                     guest) == 0)
+    if (shared_begin(guest->member, role, msg->entry.upath, msg->mark, published, guest) ==
+        0)
         return 0;
     guest->pending--;
     return -1;
@@ -299,8 +304,8 @@ static void consume_begin(struct guest *guest)
     if ((flags & NET_CONSUME_WRITER) || is_probe(guest))
         flags &= (uint8_t)~NET_LOOKUP_WAIT;
     request_of(guest)->consume =
-        consume_start(guest->member, msg->entry.upath, flags, msg->length, guest->pid,
-                      (pid_t)msg->offset, consumed, guest);
+        consume_start(guest->member, msg->entry.upath, flags, msg->timeout_ms, guest->pid,
+                      msg->thread, consumed, guest);
     if (!request_of(guest)->consume)
         answer(guest, errno, NULL);
 }
@@ -326,7 +331,7 @@ static void guest_looked(void *arg, int error)
         guest_consume(guest, error);
     else
         lease_wait(guest->member, &request_of(guest)->lease, guest->msg.entry.upath,
-                   guest->msg.length, guest_consume, guest);
+                   guest->msg.timeout_ms, guest_consume, guest);
 }
 
 /* --- what is done with each request --- */
@@ -338,9 +343,9 @@ static enum engine_role role_of(const struct net_msg *msg)
 
 /* Handlers answer 0 if it is under way, or was answered; else -1 with errno. */
 
-static int serve_peer_join(struct guest *guest)
+static int serve_promoted_join(struct guest *guest)
 {
-    guest_becomes_peer(guest);
+    guest_promote(guest);
     return 0;
 }
 
@@ -355,9 +360,9 @@ static int serve_produce(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
 
-    peer_produces(guest->member, guest->pid, msg->entry.upath);
+    promoted_produces(guest->member, guest->pid, msg->entry.upath);
     return pends(guest, produce_closed(guest->member, role_of(msg), msg->entry.upath,
-                                       msg->length, published, guest));
+                                       msg->mark, published, guest));
 }
 
 static int serve_withdraw(struct guest *guest)
@@ -385,9 +390,8 @@ static int serve_watch(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
 
-    return pends(guest,
-                 held_open_watch(guest->member, role_of(msg), msg->entry.upath, msg->length,
-                                 guest->pid, (int)msg->offset, published, guest));
+    return pends(guest, held_open_watch(guest->member, role_of(msg), msg->entry.upath,
+                                        msg->mark, guest->pid, msg->fd, published, guest));
 }
 
 static int serve_consume(struct guest *guest)
@@ -411,7 +415,7 @@ static int serve_consume(struct guest *guest)
         guest_consume(guest, 0);
     else
         startup_validation_wait(guest->member, &request_of(guest)->look, msg->entry.upath,
-                                msg->length, guest_looked, guest);
+                                msg->timeout_ms, guest_looked, guest);
     return 0;
 }
 
@@ -466,12 +470,18 @@ static const struct {
     uint8_t type;
     int (*serve)(struct guest *guest);
 } requests[] = {
-    {NET_MSG_PEER_JOIN, serve_peer_join},   {NET_MSG_PING, serve_ping},
-    {NET_MSG_GUEST_PRODUCE, serve_produce}, {NET_MSG_GUEST_WITHDRAW, serve_withdraw},
-    {NET_MSG_GUEST_RENAME, serve_rename},   {NET_MSG_GUEST_CHANGED, serve_changed},
-    {NET_MSG_GUEST_CONSUME, serve_consume}, {NET_MSG_GUEST_BRING, serve_bring},
-    {NET_MSG_GUEST_STAT, serve_stat},       {NET_MSG_GUEST_LIST, serve_list},
-    {NET_MSG_GUEST_WATCH, serve_watch},     {NET_MSG_GUEST_WRITING, guest_writing},
+    {NET_MSG_PROMOTED_JOIN, serve_promoted_join},
+    {NET_MSG_PING, serve_ping},
+    {NET_MSG_GUEST_PRODUCE, serve_produce},
+    {NET_MSG_GUEST_WITHDRAW, serve_withdraw},
+    {NET_MSG_GUEST_RENAME, serve_rename},
+    {NET_MSG_GUEST_CHANGED, serve_changed},
+    {NET_MSG_GUEST_CONSUME, serve_consume},
+    {NET_MSG_GUEST_BRING, serve_bring},
+    {NET_MSG_GUEST_STAT, serve_stat},
+    {NET_MSG_GUEST_LIST, serve_list},
+    {NET_MSG_GUEST_WATCH, serve_watch},
+    {NET_MSG_GUEST_WRITING, guest_writing},
     {NET_MSG_GUEST_DUMP, serve_dump},
 };
 

@@ -65,7 +65,7 @@ def marked(name):
 def promoted():
     for comm in glob.glob("/proc/self/task/*/comm"):
         with open(comm) as f:
-            if f.read().startswith("dyad-peer"):
+            if f.read().startswith("dyad-promoted"):
                 return True
     return False
 

@@ -132,7 +132,7 @@ int plugin_session_end(void)
     if (boot_pmix_get(session, 0, BOOT_PMIX_ANY) < 0)
         return -3;
     net_loop_run(loop);
-    boot_pmix_destroy(session, true);
+    boot_pmix_destroy(session, BOOT_PMIX_END);
     net_loop_destroy(loop);
     return outcome;
 }

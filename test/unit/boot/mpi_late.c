@@ -5,7 +5,8 @@
  * is the engine; the MPI library is opened by the program.
  * - before: MPI_Init is called before ours, as by a program linked with MPI: our PMIx_Init
  * is the second
- * - during: our session is on when the program opens MPI and calls MPI_Init: evproxy.c
+ * - during: our session is on when the program opens MPI and calls MPI_Init:
+ * libevent_proxy.c
  * - after: our session began and ended before
  * - session: all of it through boot/pmix.h, as the member does it, in a program linked with
  *   MPI: it begins before MPI_Init, asks again and ends after MPI_Finalize

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 
 static struct boot_identity id = {.launched = true, .nspace = "test.claim", .node = "here"};
 static struct sockaddr_un address;
@@ -30,7 +30,7 @@ static void setup_name(uint32_t rank)
 {
     snprintf(id.node, sizeof(id.node), "here.%d", (int)getpid());
     id.rank = rank;
-    len = boot_claim_address(&id, "kvs", &address);
+    len = boot_member_claim_address(&id, "kvs", &address);
 }
 
 static int exit_of(pid_t pid)
@@ -46,40 +46,40 @@ static void test_name(void **state)
     struct boot_identity b = id;
 
     (void)state;
-    assert_int_equal(boot_claim_address(&id, "kvs", &other), len);
+    assert_int_equal(boot_member_claim_address(&id, "kvs", &other), len);
     assert_memory_equal(&other, &address, len);
     assert_int_equal(address.sun_path[0], 0);
     assert_memory_equal(address.sun_path + 1, "dyad/", 5);
     assert_true(len < sizeof(address));
-    boot_claim_address(&id, NULL, &other);
+    boot_member_claim_address(&id, NULL, &other);
     assert_memory_not_equal(&other, &address, len);
     /* Of a launch the first half of the hash is the same on each node. */
     const char *hash = strchr(address.sun_path + 6, '/') + 1;
     size_t before = (size_t)(hash - (const char *)&address);
     b.node[0] = 'm';
-    boot_claim_address(&b, "kvs", &other);
+    boot_member_claim_address(&b, "kvs", &other);
     assert_memory_equal(&other, &address, before + BOOT_CLAIM_LAUNCH_LEN);
     assert_memory_not_equal(&other, &address, before + 2 * BOOT_CLAIM_LAUNCH_LEN);
     strcpy(b.nspace, "test.clai");
     b.node[0] = 'm';
     strcpy(b.node + 1, id.node); /* the same letters, the border elsewhere */
-    boot_claim_address(&b, "kvs", &other);
+    boot_member_claim_address(&b, "kvs", &other);
     assert_memory_not_equal(&other, &address, len);
     b = id;
     b.rank = UINT32_MAX - 17;
-    assert_true(boot_claim_address(&b, "kvs", &other) > len);
+    assert_true(boot_member_claim_address(&b, "kvs", &other) > len);
 
     /* As text, and back. */
     char name[sizeof(other.sun_path)];
-    boot_claim_name(&address, len, name);
+    boot_member_claim_name(&address, len, name);
     assert_int_equal(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789/"), strlen(name));
-    assert_int_equal(boot_claim_named(name, &other), len);
+    assert_int_equal(boot_member_claim_named(name, &other), len);
     assert_memory_equal(&other, &address, sizeof(other));
-    assert_int_equal(boot_claim_named("", &other), 0);
+    assert_int_equal(boot_member_claim_named("", &other), 0);
     char longest[sizeof(other.sun_path) + 1];
     memset(longest, 'x', sizeof(longest));
     longest[sizeof(other.sun_path)] = '\0';
-    assert_int_equal(boot_claim_named(longest, &other), 0);
+    assert_int_equal(boot_member_claim_named(longest, &other), 0);
 }
 
 static void test_bind_and_connect(void **state)
@@ -87,28 +87,29 @@ static void test_bind_and_connect(void **state)
     int fd, peer, accepted;
 
     (void)state;
-    assert_int_equal(boot_claim_connect(&address, len), -1);
+    assert_int_equal(boot_member_claim_connect(&address, len), -1);
     assert_int_equal(errno, ECONNREFUSED);
-    assert_int_equal(boot_claim_inherited(&address, len), -1);
-    fd = boot_claim_bind(&address, len);
+    assert_int_equal(boot_member_claim_inherited(&address, len), -1);
+    fd = boot_member_claim_bind(&address, len);
     assert_true(fd >= 256);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-    assert_int_equal(boot_claim_bind(&address, len), -1);
+    assert_int_equal(boot_member_claim_bind(&address, len), -1);
     assert_int_equal(errno, EADDRINUSE);
     assert_int_equal(accept(fd, NULL, NULL), -1); /* does not block */
     assert_int_equal(errno, EAGAIN);
-    peer = boot_claim_connect(&address, len); /* queues */
+    peer = boot_member_claim_connect(&address, len); /* queues */
     assert_true(peer >= 256);
     accepted = accept(fd, NULL, NULL);
     assert_true(accepted >= 0);
-    assert_true(boot_claim_peer_ok(peer));
-    assert_true(boot_claim_peer_ok(accepted));
-    assert_false(boot_claim_peer_ok(0));
-    assert_int_equal(boot_claim_inherited(&address, len), fd); /* not peer, not accepted */
+    assert_true(boot_member_claim_peer_ok(peer));
+    assert_true(boot_member_claim_peer_ok(accepted));
+    assert_false(boot_member_claim_peer_ok(0));
+    assert_int_equal(boot_member_claim_inherited(&address, len),
+                     fd); /* not peer, not accepted */
     close(accepted);
     close(peer);
     close(fd);
-    fd = boot_claim_bind(&address, len);
+    fd = boot_member_claim_bind(&address, len);
     assert_true(fd >= 256);
     close(fd);
 }
@@ -123,7 +124,7 @@ static void test_small_limit(void **state)
     small = old;
     small.rlim_cur = 64;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
-    fd = boot_claim_bind(&address, len);
+    fd = boot_member_claim_bind(&address, len);
     setrlimit(RLIMIT_NOFILE, &old);
     assert_true(fd >= 10 && fd < 64);
     close(fd);
@@ -143,7 +144,7 @@ static void test_processes_compete(void **state)
                 close(hold[1]);
                 if (read(go[0], &c, 1) < 0) /* all start when the pipe is closed */
                     _exit(9);
-                int fd = boot_claim_bind(&address, len);
+                int fd = boot_member_claim_bind(&address, len);
                 if (fd < 0)
                     _exit(errno == EADDRINUSE ? 1 : 2);
                 if (read(hold[0], &c, 1) < 0) /* hold it until the others have tried */
@@ -178,15 +179,15 @@ static void test_death_frees(void **state)
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        if (boot_claim_bind(&address, len) < 0 || write(ready[1], "x", 1) != 1)
+        if (boot_member_claim_bind(&address, len) < 0 || write(ready[1], "x", 1) != 1)
             _exit(1);
         pause();
     }
     assert_int_equal(read(ready[0], &c, 1), 1);
-    assert_int_equal(boot_claim_bind(&address, len), -1);
+    assert_int_equal(boot_member_claim_bind(&address, len), -1);
     kill(pid, SIGKILL);
     exit_of(pid);
-    fd = boot_claim_bind(&address, len);
+    fd = boot_member_claim_bind(&address, len);
     assert_true(fd >= 0);
     close(fd);
     close(ready[0]);
@@ -204,7 +205,7 @@ static void test_forked_copy(void **state)
         assert_int_equal(pipe(ready) | pipe(hold), 0);
         pid_t member = fork();
         if (member == 0) {
-            int fd = boot_claim_bind(&address, len);
+            int fd = boot_member_claim_bind(&address, len);
             if (fork() == 0) {
                 if (closes)
                     close(fd);
@@ -222,7 +223,7 @@ static void test_forked_copy(void **state)
         assert_int_equal(read(ready[0], &c, 1), 1);
         kill(member, SIGKILL);
         waitpid(member, &status, 0);
-        int fd = boot_claim_bind(&address, len);
+        int fd = boot_member_claim_bind(&address, len);
         assert_int_equal(fd >= 0, closes);
         if (fd >= 0)
             close(fd);
@@ -238,7 +239,7 @@ static void test_exec_hands_over(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         char number[16], hex[2 * sizeof(address) + 1];
-        int fd = boot_claim_bind(&address, len);
+        int fd = boot_member_claim_bind(&address, len);
         fcntl(fd, F_SETFD, 0);
         snprintf(number, sizeof(number), "%d", fd);
         for (socklen_t i = 0; i < len; i++)
@@ -257,41 +258,42 @@ static int holder(const char *number, const char *hex)
         sscanf(hex + 2 * i, "%2x", &byte);
         ((unsigned char *)&address)[i] = (unsigned char)byte;
     }
-    int fd = boot_claim_inherited(&address, len);
-    if (fd != atoi(number) || boot_claim_bind(&address, len) >= 0 || errno != EADDRINUSE)
+    int fd = boot_member_claim_inherited(&address, len);
+    if (fd != atoi(number) || boot_member_claim_bind(&address, len) >= 0 ||
+        errno != EADDRINUSE)
         return 1;
-    int peer = boot_claim_connect(&address, len);
-    return peer >= 0 && boot_claim_peer_ok(peer) ? 0 : 2;
+    int peer = boot_member_claim_connect(&address, len);
+    return peer >= 0 && boot_member_claim_peer_ok(peer) ? 0 : 2;
 }
 
 /* A holder that cannot serve: nobody waits for it, and nobody takes the claim from it. */
 static void test_shut(void **state)
 {
-    int fd = boot_claim_bind(&address, len), waiting[3];
+    int fd = boot_member_claim_bind(&address, len), waiting[3];
     char byte;
 
     (void)state;
     assert_true(fd >= 0);
     for (int i = 0; i < 3; i++)
-        assert_true((waiting[i] = boot_claim_connect(&address, len)) >= 0);
+        assert_true((waiting[i] = boot_member_claim_connect(&address, len)) >= 0);
     errno = 77;
-    boot_claim_shut(fd);
+    boot_member_claim_shut(fd);
     assert_int_equal(errno, 77);
     for (int i = 0; i < 3; i++) {
         assert_true(recv(waiting[i], &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN);
         close(waiting[i]);
     }
-    assert_int_equal(boot_claim_connect(&address, len), -1);
+    assert_int_equal(boot_member_claim_connect(&address, len), -1);
     assert_int_equal(errno, ECONNREFUSED);
     pid_t pid = fork(); /* nor from another process, nor does another become the member */
     if (pid == 0)
-        _exit(boot_claim_connect(&address, len) == -1 && errno == ECONNREFUSED &&
-                      boot_claim_bind(&address, len) == -1 && errno == EADDRINUSE
+        _exit(boot_member_claim_connect(&address, len) == -1 && errno == ECONNREFUSED &&
+                      boot_member_claim_bind(&address, len) == -1 && errno == EADDRINUSE
                   ? 0
                   : 1);
     assert_int_equal(exit_of(pid), 0);
     close(fd);
-    fd = boot_claim_bind(&address, len);
+    fd = boot_member_claim_bind(&address, len);
     assert_true(fd >= 0);
     close(fd);
 }

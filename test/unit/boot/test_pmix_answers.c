@@ -206,19 +206,24 @@ static void ask(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wan
 }
 
 /* Leave, and be answered meanwhile. Returns how long that took, in ms. */
-static unsigned leave(struct boot_pmix *pmix, bool is_answered)
+static unsigned leave_so(struct boot_pmix *pmix, enum boot_pmix_end how, bool is_answered)
 {
     uint64_t begin = util_clock_now();
     pthread_t thread;
 
     if (is_answered)
         assert_int_equal(pthread_create(&thread, NULL, answer_late, NULL), 0);
-    boot_pmix_destroy(pmix, true);
+    boot_pmix_destroy(pmix, how);
     unsigned took = (unsigned)((util_clock_now() - begin) / UTIL_NSEC_PER_MSEC);
     if (is_answered)
         pthread_join(thread, NULL);
     net_loop_destroy(loop);
     return took;
+}
+
+static unsigned leave(struct boot_pmix *pmix, bool is_answered)
+{
+    return leave_so(pmix, BOOT_PMIX_END, is_answered);
 }
 
 /* Its server answers who asks for a newer member. */
@@ -288,12 +293,38 @@ static void test_bound(void **state)
     assert_int_equal(server.at_end, 1);
 }
 
+/* It is there and no answer comes: the program that waits for us goes on. */
+static void test_soon(void **state)
+{
+    struct boot_pmix *pmix = join();
+    unsigned took;
+
+    (void)state;
+    ask(pmix, 2, BOOT_PMIX_ANY, 1);
+    boot_pmix_there(pmix, 2, true);
+    took = leave_so(pmix, BOOT_PMIX_END_SOON, false);
+    assert_in_range(took, BOUND_MS, 2 * BOUND_MS);
+    assert_int_equal(server.at_end, 1);
+
+    pmix = join();
+    ask(pmix, 2, BOOT_PMIX_ANY, 1);
+    boot_pmix_there(pmix, 2, true);
+    assert_true(leave_so(pmix, BOOT_PMIX_END_SOON, true) >= LATE_MS);
+    assert_int_equal(server.at_end, 0);
+
+    pmix = join();
+    ask(pmix, 2, BOOT_PMIX_ANY, 1);
+    boot_pmix_there(pmix, 2, true);
+    assert_true(leave_so(pmix, BOOT_PMIX_END_UP, true) >= LATE_MS);
+    assert_int_equal(server.at_end, -1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newest), cmocka_unit_test(test_kept),
         cmocka_unit_test(test_there),  cmocka_unit_test(test_not_awaited),
-        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_bound),  cmocka_unit_test(test_soon),
     };
     sigset_t all;
 

@@ -69,7 +69,7 @@ static int join_twice(void)
             return 2;
         if (net_loop_run(loop) < 0)
             return 3;
-        boot_pmix_destroy(pmix, true);
+        boot_pmix_destroy(pmix, BOOT_PMIX_END);
         net_loop_destroy(loop);
         if (said <= 0)
             return 4 + i;

@@ -82,9 +82,9 @@ static struct boot_identity identity(uint32_t rank, const char *node)
 static int bind_claim(const struct boot_identity *id)
 {
     struct sockaddr_un address;
-    socklen_t len = boot_claim_address(id, NULL, &address);
+    socklen_t len = boot_member_claim_address(id, NULL, &address);
 
-    return boot_claim_bind(&address, len);
+    return boot_member_claim_bind(&address, len);
 }
 
 struct member { /* a process of one thread */

@@ -384,11 +384,13 @@ static void test_missing(void **state)
         drain();
         for (uint32_t r = 0; r < 50; r++)
             assert_int_equal(net.node[r].away, away + 1);
-        /* It is no obstacle to the end. */
+        /* It is no obstacle to the end, and all know of it. */
         for (uint32_t r = 0; r < 50; r++)
             set(r, r == who ? EXITING | BOOT_WAVE_MISSING : EXITING);
         drain();
         assert_int_equal(verdicts(true), 50);
+        for (uint32_t r = 0; r < 50; r++)
+            assert_true(boot_wave_missing(net.node[r].wave));
         net_close();
     }
 }

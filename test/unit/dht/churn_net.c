@@ -331,7 +331,7 @@ static void event_news(struct churn_net *net, const struct churn_event *event)
         struct churn_rank *to = &net->rank[event->to];
         if (!event->live)
             dht_node_set_missing(node, event->about, DHT_MISSING);
-        /* When it is over, half of the others are the bigger side again. */
+        /* When it is over, half of the others are the majority again. */
         to->nmissing = event->live ? to->nmissing - 1 : to->nmissing + 1;
         if (!event->live && to->group == 1)
             dht_node_set_partition(node, DHT_PARTITION_MINORITY);

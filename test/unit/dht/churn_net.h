@@ -58,8 +58,8 @@ struct churn_net {
     size_t nheap, heap_cap;
     uint64_t now, rng, order, healed;
     uint64_t cut_at, cut_known; /* begun, and seen by all */
-    bool cut_seen;  /* who is beyond it is missing, group 1 is the smaller side */
-    bool refuse;    /* sending to who is not there fails; else it is silence */
+    bool cut_seen;              /* who is beyond it is missing, group 1 is the minority */
+    bool refuse;                /* sending to who is not there fails; else it is silence */
     bool told_only; /* news go to owners and holders only: others would not act on them */
     uint64_t sent, sent_type[NET_MSG_TYPE_END];
     uint64_t invalidated; /* ops->invalidate() */

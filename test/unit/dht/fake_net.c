@@ -122,6 +122,19 @@ static void op_invalidate(void *arg, const struct dyad_entry *newer, uint64_t to
         abort();
 }
 
+static void op_withdrawn(void *arg, const struct dyad_entry *gone, uint64_t token)
+{
+    struct fake_rank *self = arg;
+
+    self->nwithdrawn++;
+    if (gone->state != DYAD_ENTRY_WITHDRAWN)
+        abort();
+    if (self->hold && self->nheld < 64)
+        self->held[self->nheld++] = token;
+    else
+        dht_node_invalidated(self->node, token);
+}
+
 /* The words of the real table (store/cache_table.h): an answer is gone with its keeper. */
 static struct fake_answer *shared_of(struct fake_rank *self, const char *upath)
 {
@@ -222,6 +235,7 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .wall = op_wall,
                                         .set_timer = op_set_timer,
                                         .invalidate = op_invalidate,
+                                        .withdrawn = op_withdrawn,
                                         .answer_get = op_answer_get,
                                         .answer_put = op_answer_put,
                                         .answer_drop = op_answer_drop,

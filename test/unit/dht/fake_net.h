@@ -36,7 +36,8 @@ struct fake_rank {
     bool hold;       /* keep invalidations instead of confirming them */
     uint64_t held[64];
     unsigned nheld, ninvalidated;
-    unsigned nleft; /* of ninvalidated: for what a neighbour may have left */
+    unsigned nwithdrawn; /* ops->withdrawn() */
+    unsigned nleft;      /* of ninvalidated: for what a neighbour may have left */
     uint32_t left_by;
     bool blind;                          /* it has a disk of its own */
     struct dyad_version copy[FAKE_KEYS]; /* copies of "key<i>", by fake_consume() */

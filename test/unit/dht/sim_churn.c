@@ -163,7 +163,7 @@ static void look_up(struct churn_net *net, struct tally *tally, uint32_t rank, u
                        .acked = net->key[key].acked,
                        .wait = wait,
                        .copy = copy};
-    /* All have seen the cut, and this rank is on its smaller side, or that it is over. */
+    /* All have seen the cut, and this rank is on the minority, or that it is over. */
     if (net->cut_seen)
         l->not_tentative = net->healed >= net->cut_at
                                ? net->now >= net->healed

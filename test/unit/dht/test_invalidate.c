@@ -115,6 +115,69 @@ static void test_silent(void **state)
     fake_net_destroy(s.net);
 }
 
+/* Who withdraws is no holder to the homes; a copy may come to it all the while, so it sees
+ * to that itself before its withdrawal ends. What it does next with that name sees to it as
+ * well. */
+static void test_own_withdrawal(void **state)
+{
+    struct scene s = scene_begin();
+    struct fake_rank *a = &s.net->rank[s.a];
+    struct result gone = {0}, again = {0};
+
+    (void)state;
+    a->hold = true;
+    fake_publish(s.net, s.a, 0, 0, GONE, &gone);
+    fake_net_run(s.net, SEC / 2);
+    assert_int_equal(a->ninvalidated, 0);
+    assert_int_equal(a->nwithdrawn, 1);
+    assert_int_equal(a->nheld, 1);
+    assert_int_equal(gone.calls, 0);
+    dht_node_invalidated(a->node, a->held[0]);
+    assert_true(fake_net_run_until(s.net, &gone.calls, MSEC));
+    assert_int_equal(gone.status, 0);
+
+    memset(&gone, 0, sizeof(gone));
+    fake_publish(s.net, s.a, 0, 0, GONE, &gone);
+    fake_publish(s.net, s.a, 0, 6, PUB, &again);
+    assert_true(fake_net_run_until(s.net, &again.calls, SEC));
+    assert_int_equal(gone.calls, 1);
+    assert_int_equal(a->nwithdrawn, 1);
+
+    /* Its end is not waited for by what ends all. */
+    memset(&gone, 0, sizeof(gone));
+    fake_publish(s.net, s.a, 0, 0, GONE, &gone);
+    fake_net_run(s.net, MSEC);
+    assert_int_equal(a->nheld, 2);
+    assert_int_equal(gone.calls, 0);
+    fake_net_destroy(s.net);
+}
+
+/* What waits for a publish of ours, and that for a silent home, longer than the home of the
+ * newer version waits for us, is known all the while to be under way. */
+static void test_told_behind_own(void **state)
+{
+    struct scene s = scene_begin();
+    struct fake_rank *a = &s.net->rank[s.a];
+    struct result own = {0};
+
+    (void)state;
+    assert_false(dht_node_is_told(a->node));
+    s.net->refuse = false; /* it is silent */
+    s.net->cut[s.a][s.homes[1]] = s.net->cut[s.homes[1]][s.a] = true;
+    fake_publish(s.net, s.a, 0, 7, PUB, &own);
+    fake_net_run(s.net, 2 * MSEC);
+    publish(&s, s.owner);
+    fake_net_run(s.net, 10 * MSEC);
+    assert_int_equal(own.calls, 0);
+    assert_int_equal(a->ninvalidated, 0);
+    assert_true(dht_node_is_told(a->node));
+    assert_true(fake_net_run_until(s.net, &own.calls, 10 * SEC));
+    fake_net_run(s.net, MSEC);
+    assert_true(a->ninvalidated > 0);
+    assert_false(dht_node_is_told(a->node));
+    fake_net_destroy(s.net);
+}
+
 /* Who keeps the name of what is older is told of the next version as well, and who does
  * not is not. */
 static void test_stays(void **state)
@@ -570,6 +633,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_own_withdrawal),
+        cmocka_unit_test(test_told_behind_own),
         cmocka_unit_test(test_stays),
         cmocka_unit_test(test_silent_owner),
         cmocka_unit_test(test_silent_neighbours),

@@ -28,7 +28,7 @@ struct scene {
     struct result r;
 };
 
-static struct scene scene_begin(void)
+static struct scene scene_of(unsigned holder)
 {
     struct scene s = {.net = fake_net_create_on(RANKS, 2, 1, nodes)};
 
@@ -41,12 +41,17 @@ static struct scene scene_begin(void)
     fake_net_run(s.net, 60 * SEC);
     fake_homes(s.net, 0, s.homes);
     s.owner = fake_stranger(s.net, 0, 0);
-    s.holder = fake_stranger(s.net, 0, 1);
+    s.holder = fake_stranger(s.net, 0, holder);
     s.version = fake_publish_ok(s.net, s.owner, 0, 5, PUB);
     fake_lookup(s.net, s.holder, 0, NET_LOOKUP_COPY, NULL, &s.r);
     assert_true(fake_net_run_until(s.net, &s.r.calls, SEC));
     fake_net_run(s.net, SEC);
     return s;
+}
+
+static struct scene scene_begin(void)
+{
+    return scene_of(1);
 }
 
 static void lose(struct scene *s, uint32_t at, uint32_t rank, enum dht_missing missing)
@@ -148,7 +153,7 @@ static void test_sure(void **state)
     s.net->cut[s.holder][s.homes[1]] = s.net->cut[s.homes[1]][s.holder] = true;
     assert_int_equal(is_newest(&s, &took), EHOSTUNREACH);
     assert_true(took >= s.net->config.request_timeout);
-    /* It is known to be lost, and that we are on the bigger side. */
+    /* It is known to be lost, and that we are on the majority. */
     lose(&s, s.holder, s.homes[1], DHT_MISSING);
     assert_int_equal(is_newest(&s, &took), ENOENT);
     assert_in_range(took, 0, SEC / 10);
@@ -193,13 +198,18 @@ static void test_copies(void **state)
     dht_node_copy_homes(node, unsure, home, &known);
     assert_false(known);
     unsure[s.homes[0]] = unsure[s.homes[1]] = false;
-    /* What nobody has is known to nobody. */
+    /* What nobody has its homes wait for, and will tell us what comes after it. */
     assert_int_equal(dht_node_hold(node, "other", &some), 0);
     assert_int_equal(dht_node_copy_homes(node, unsure, home, &known), 2);
     assert_false(known);
     fake_net_run(s.net, 60 * SEC);
     dht_node_copy_homes(node, unsure, home, &known);
+    assert_true(known);
+    for (uint32_t r = 0; r < RANKS; r++)
+        unsure[r] = true;
+    dht_node_copy_homes(node, unsure, home, &known);
     assert_false(known);
+    memset(unsure, false, sizeof(unsure));
     /* It is given up: what is left is known, and no home waits to tell us. */
     const struct dyad_entry up_to[] = {
         {.upath = "other", .version = {.counter = 0, .rank = 1}},
@@ -220,13 +230,108 @@ static void test_copies(void **state)
     fake_net_destroy(s.net);
 }
 
+/* Its owner and all homes are dead: those that are homes now are to tell its holder. */
+static void test_nobody_knows(void **state)
+{
+    struct scene s = scene_begin();
+    struct fake_rank *holder = &s.net->rank[s.holder];
+    bool unsure[RANKS] = {false}, home[RANKS], known;
+    uint32_t writer = 0;
+
+    (void)state;
+    fake_net_kill(s.net, s.owner, true);
+    fake_net_kill(s.net, s.homes[0], true);
+    fake_net_kill(s.net, s.homes[1], true);
+    assert_int_equal(dht_node_copy_homes(holder->node, unsure, home, &known), 1);
+    assert_false(known);
+    fake_net_run(s.net, 10 * SEC);
+    assert_int_equal(dht_node_copy_homes(holder->node, unsure, home, &known), 1);
+    assert_true(known);
+    assert_int_equal(home[s.homes[0]] + home[s.homes[1]], 0);
+    while (s.net->rank[writer].node == NULL || writer == s.holder)
+        writer++;
+    holder->hold = true;
+    memset(&s.r, 0, sizeof(s.r));
+    fake_publish(s.net, writer, 0, 6, PUB, &s.r);
+    fake_net_run(s.net, SEC / 10);
+    assert_true(holder->nheld > 0);
+    assert_int_equal(s.r.calls, 0); /* its close returns when the holder has answered */
+    assert_int_equal(dht_node_copy_homes(holder->node, unsure, home, &known), 0);
+    fake_net_destroy(s.net);
+}
+
+/* A home that waits for the version, and has taken the holder for gone since. */
+static void test_forgotten(void **state)
+{
+    struct fake_rank *holder;
+    bool unsure[RANKS] = {false}, home[RANKS], known;
+    unsigned nth = 0;
+    struct scene s;
+
+    (void)state;
+    for (;;) { /* a holder that does not become a home */
+        s = scene_of(++nth);
+        fake_net_kill(s.net, s.owner, true);
+        fake_net_kill(s.net, s.homes[0], true);
+        fake_net_kill(s.net, s.homes[1], true);
+        if (!fake_is_home(s.net, 0, s.holder))
+            break;
+        fake_net_destroy(s.net);
+    }
+    holder = &s.net->rank[s.holder];
+    fake_homes(s.net, 0, s.homes);
+    fake_net_run(s.net, 10 * SEC);
+    dht_node_copy_homes(holder->node, unsure, home, &known);
+    assert_true(known);
+    for (int i = 0; i < 2; i++) {
+        lose(&s, s.homes[i], s.holder, DHT_GONE);
+        dht_node_set_live(s.net->rank[s.homes[i]].node, s.holder, true);
+        dht_node_forgotten(holder->node, s.homes[i]);
+    }
+    dht_node_copy_homes(holder->node, unsure, home, &known);
+    assert_false(known);
+    fake_net_run(s.net, 10 * SEC);
+    dht_node_copy_homes(holder->node, unsure, home, &known);
+    assert_true(known);
+    holder->hold = true;
+    memset(&s.r, 0, sizeof(s.r));
+    fake_publish(s.net, s.homes[0], 0, 6, PUB, &s.r);
+    fake_net_run(s.net, SEC / 10);
+    assert_true(holder->nheld > 0);
+    fake_net_destroy(s.net);
+}
+
+/* A home that may have missed something is asked until it is sure. */
+static void test_unsure_home(void **state)
+{
+    struct scene s = scene_begin();
+    struct dht_node *node = s.net->rank[s.holder].node;
+    bool unsure[RANKS] = {false}, home[RANKS], known;
+    const struct dyad_version some = {.counter = 1};
+
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++)
+        if (r != s.holder)
+            dht_node_set_partition(s.net->rank[r].node, DHT_PARTITION_UNKNOWN);
+    assert_int_equal(dht_node_hold(node, "other", &some), 0);
+    fake_net_run(s.net, SEC);
+    dht_node_copy_homes(node, unsure, home, &known);
+    assert_false(known);
+    for (uint32_t r = 0; r < RANKS; r++)
+        dht_node_set_partition(s.net->rank[r].node, DHT_PARTITION_MAJORITY);
+    fake_net_run(s.net, 60 * SEC);
+    dht_node_copy_homes(node, unsure, home, &known);
+    assert_true(known);
+    fake_net_destroy(s.net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lost_holder),
-        cmocka_unit_test(test_lost_homes),
-        cmocka_unit_test(test_sure),
-        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_lost_holder),  cmocka_unit_test(test_lost_homes),
+        cmocka_unit_test(test_sure),         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_nobody_knows), cmocka_unit_test(test_forgotten),
+        cmocka_unit_test(test_unsure_home),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -823,7 +823,7 @@ static void test_stand_in_waits(void **state)
 
 /* Who had withdrawn a name brings that to a new home, at which moment it takes over the
  * file that was published under it since: that goes to the homes afterwards. */
-static void test_adopted_over_own(void **state)
+static void test_taken_over_over_own(void **state)
 {
     (void)state;
     for (uint64_t ns = 0; ns < 200 * 1000; ns += 10 * 1000) {
@@ -1130,7 +1130,7 @@ static void owner_is(struct fake_net *net, unsigned key, uint32_t owner, uint64_
 
 /* The owner dies, and a neighbour takes its file over: the version stays, nobody is told,
  * nobody's wait ends. It does not help a rank of another storage, nor an old message. */
-static void test_adopted(void **state)
+static void test_taken_over(void **state)
 {
     struct fake_net *net = fake_net_create(12, 2, 1);
     uint32_t homes[DHT_REPLICAS_MAX];
@@ -1140,8 +1140,8 @@ static void test_adopted(void **state)
     (void)state;
     fake_homes(net, 0, homes);
     uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), reader = stranger(net, 0, owner);
-    uint32_t adopter = homes[1] == 11 ? 10 : 11; /* none of the two */
-    assert_true(adopter != owner && adopter != reader);
+    uint32_t successor = homes[1] == 11 ? 10 : 11; /* none of the two */
+    assert_true(successor != owner && successor != reader);
     publish_ok(net, owner, 0, 5, PUB, &v1);
     fake_lookup(net, reader, 0, COPY, NULL, &r);
     assert_true(fake_net_run_until(net, &r.calls, SEC));
@@ -1151,16 +1151,16 @@ static void test_adopted(void **state)
 
     /* Of another storage: refused. */
     uint32_t foreign = 0;
-    while (foreign == owner || foreign == reader || foreign == adopter ||
+    while (foreign == owner || foreign == reader || foreign == successor ||
            foreign == homes[0] || foreign == homes[1])
         foreign++;
     restore_as(net, foreign, 0, &v1, (uint8_t)(owner + 100));
     fake_net_run(net, 20 * SEC);
     owner_is(net, 0, owner, 1);
 
-    restore_as(net, adopter, 0, &v1, (uint8_t)owner);
+    restore_as(net, successor, 0, &v1, (uint8_t)owner);
     fake_net_run(net, SEC);
-    owner_is(net, 0, adopter, 1);
+    owner_is(net, 0, successor, 1);
     assert_int_equal(w.calls, 0);
     assert_int_equal(net->rank[reader].ninvalidated, 0);
     assert_int_equal(fake_record(net, homes[0], 0)->nholders, 1);
@@ -1177,7 +1177,7 @@ static void test_adopted(void **state)
     late.entry.storage[0] = (uint8_t)owner;
     unsigned replies = net->sent[NET_MSG_PUBLISH_REPLY];
     assert_true(dht_node_receive(net->rank[homes[0]].node, &late));
-    owner_is(net, 0, adopter, 1);
+    owner_is(net, 0, successor, 1);
     assert_int_equal(net->sent[NET_MSG_PUBLISH_REPLY], replies + 1);
     /* Nor is a tombstone of that version, or an entry that somebody passes on. */
     late.source_incarnation++;
@@ -1186,7 +1186,7 @@ static void test_adopted(void **state)
     late.source = owner;
     late.entry.state = GONE;
     assert_true(dht_node_receive(net->rank[homes[0]].node, &late));
-    owner_is(net, 0, adopter, 1);
+    owner_is(net, 0, successor, 1);
 
     /* The old owner comes back with its journal: both serve the same file. */
     fake_net_revive(net, owner, true);
@@ -1194,13 +1194,13 @@ static void test_adopted(void **state)
     owner_is(net, 0, owner, 1);
     assert_int_equal(w.calls, 0);
     /* Whoever of them writes it anew, the other hears of it before the close returns. */
-    publish_ok(net, adopter, 0, 7, PUB, &v2);
+    publish_ok(net, successor, 0, 7, PUB, &v2);
     assert_true(net->rank[owner].ninvalidated > 0);
     assert_true(fake_net_run_until(net, &w.calls, SEC));
     assert_int_equal(w.status, 0);
-    assert_int_equal(w.entry.owner, adopter);
+    assert_int_equal(w.entry.owner, successor);
     fake_net_run(net, 20 * SEC);
-    owner_is(net, 0, adopter, 2);
+    owner_is(net, 0, successor, 2);
     publish_ok(net, owner, 0, 8, PUB, NULL);
     fake_net_run(net, 20 * SEC);
     owner_is(net, 0, owner, 3);
@@ -1222,7 +1222,7 @@ static void bury_as(struct fake_net *net, uint32_t rank, unsigned key,
 
 /* It ends the version that the dead had published, and its copies; not what somebody else
  * has published under the name since, whatever his rank. */
-static void test_adopted_removal(void **state)
+static void test_taken_over_removal(void **state)
 {
     (void)state;
     for (unsigned newer = 0; newer < 3; newer++) { /* none; of a lower rank; of a higher */
@@ -1235,7 +1235,7 @@ static void test_adopted_removal(void **state)
         for (uint32_t i = 0; i < 12; i++)
             if (i != homes[0] && i != homes[1])
                 free[nfree++] = i;
-        uint32_t owner = free[4], adopter = free[5], reader = free[6];
+        uint32_t owner = free[4], successor = free[5], reader = free[6];
         uint32_t other = newer == 1 ? free[0] : free[9];
         publish_ok(net, owner, 0, 5, PUB, &v1);
         fake_lookup(net, reader, 0, COPY, NULL, &r);
@@ -1246,7 +1246,7 @@ static void test_adopted_removal(void **state)
             assert_true(dyad_version_cmp(&v2, &v1) > 0);
         }
         unsigned told = net->rank[reader].ninvalidated;
-        bury_as(net, adopter, 0, &v1);
+        bury_as(net, successor, 0, &v1);
         fake_net_run(net, 20 * SEC);
         assert_int_equal(net->rank[reader].ninvalidated, told + (newer ? 0 : 2));
         if (newer) {
@@ -1258,25 +1258,25 @@ static void test_adopted_removal(void **state)
         /* It holds up nobody who comes after it. */
         publish_ok(net, reader, 0, 9, PUB, NULL);
         fake_net_run(net, 20 * SEC);
-        lookup_is(net, adopter, 0, 0, 9);
+        lookup_is(net, successor, 0, 0, 9);
         fake_net_destroy(net);
     }
 }
 
-/* The adopter writes it anew while the old owner's message is the last the homes believed:
- * the one that was superseded is a holder. */
-static void test_adopted_holder(void **state)
+/* The successor writes it anew while the old owner's message is the last the homes
+ * believed: the one that was superseded is a holder. */
+static void test_taken_over_holder(void **state)
 {
     struct fake_net *net = fake_net_create(12, 2, 2);
     struct dyad_version v1;
 
     (void)state;
-    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), adopter = stranger(net, 0, owner);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), successor = stranger(net, 0, owner);
     publish_ok(net, owner, 0, 5, PUB, &v1);
-    /* Both live, and the adopter is believed last. */
-    restore_as(net, adopter, 0, &v1, (uint8_t)owner);
+    /* Both live, and the successor is believed last. */
+    restore_as(net, successor, 0, &v1, (uint8_t)owner);
     fake_net_run(net, SEC);
-    owner_is(net, 0, adopter, 1);
+    owner_is(net, 0, successor, 1);
     publish_ok(net, stranger(net, 0, owner), 0, 6, PUB, NULL);
     assert_true(net->rank[owner].ninvalidated > 0);
     fake_net_destroy(net);
@@ -1671,8 +1671,8 @@ static void test_hostile(void **state)
         struct net_msg msg = {.type = type, .entry = good, .id = 77};
         bool ours = (type >= NET_MSG_PUBLISH && type <= NET_MSG_INVALIDATE_REPLY) ||
                     type == NET_MSG_ERROR || type == NET_MSG_WRITING ||
-                    type == NET_MSG_WRITING_REPLY || type == NET_MSG_SETTLE ||
-                    type == NET_MSG_SETTLED;
+                    type == NET_MSG_WRITING_REPLY || type == NET_MSG_RESYNC ||
+                    type == NET_MSG_RESYNCED;
         msg.source = 6; /* out of range */
         assert_int_equal(dht_node_receive(node, &msg), ours);
         msg.source = DYAD_RANK_NONE;
@@ -2035,16 +2035,16 @@ int main(void)
         cmocka_unit_test(test_stand_in_knows_nothing),
         cmocka_unit_test(test_silent_home),
         cmocka_unit_test(test_stand_in_waits),
-        cmocka_unit_test(test_adopted_over_own),
+        cmocka_unit_test(test_taken_over_over_own),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_homes_die_and_return),
         cmocka_unit_test(test_restore),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_hold),
-        cmocka_unit_test(test_adopted),
-        cmocka_unit_test(test_adopted_removal),
-        cmocka_unit_test(test_adopted_holder),
+        cmocka_unit_test(test_taken_over),
+        cmocka_unit_test(test_taken_over_removal),
+        cmocka_unit_test(test_taken_over_holder),
         cmocka_unit_test(test_left_behind),
         cmocka_unit_test(test_copy_of_unknown),
         cmocka_unit_test(test_half_published),

@@ -154,7 +154,7 @@ static void test_after_the_cut(void **state)
                 fake_lookup(net, FAR + (uint32_t)j, key, 0, NULL, &r[i][j][key]);
         fake_net_run(net, 100 * MSEC);
     }
-    sent = net->sent[NET_MSG_SETTLE];
+    sent = net->sent[NET_MSG_RESYNC];
     assert_int_equal(sent, 2 * 2 * FAR); /* each once to each */
     fake_net_run(net, SEC);
     for (int i = 0; i < 4; i++)
@@ -174,8 +174,8 @@ static void test_after_the_cut(void **state)
             assert_in_range(net->sent[NET_MSG_LOOKUP] - sent, 0, 2);
         }
     fake_net_run(net, 30 * SEC);
-    assert_int_equal(net->sent[NET_MSG_SETTLE], 2 * 2 * FAR);
-    assert_int_equal(net->sent[NET_MSG_SETTLED], 2 * 2 * FAR);
+    assert_int_equal(net->sent[NET_MSG_RESYNC], 2 * 2 * FAR);
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], 2 * 2 * FAR);
     fake_net_destroy(net);
 }
 
@@ -287,8 +287,8 @@ static void test_removed_by_a_former_process(void **state)
     fake_net_destroy(net);
 }
 
-/* A SETTLED that does not come: look-ups end, and when its rank is gone it is not due. */
-static void test_never_settled(void **state)
+/* A RESYNCED that does not come: look-ups end, and when its rank is gone it is not due. */
+static void test_never_resynced(void **state)
 {
     struct fake_net *net = net_create();
     struct dht_node *node = net->rank[FAR].node;
@@ -310,7 +310,7 @@ static void test_never_settled(void **state)
     fake_net_run(net, SEC);
     assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
     assert_in_range(took, SEC, 2 * SEC + SEC / 2);
-    /* Lost again. It was missing when we were the smaller side: that is not forgotten ...
+    /* Lost again. It was missing when we were the minority: that is not forgotten ...
      */
     see(net, FAR, 0, false);
     assert_int_equal(look_up(net, FAR, key, &took), EHOSTUNREACH);
@@ -325,11 +325,11 @@ static void test_never_settled(void **state)
     fake_net_run(net, 10 * MSEC);
     assert_int_equal(r.calls, 1);
     assert_int_equal(r.status, ENOENT);
-    dht_node_set_missing(node, 0, DHT_MISSING); /* the side is the bigger one now */
+    dht_node_set_missing(node, 0, DHT_MISSING); /* this is the majority now */
     dht_node_set_live(node, 0, false);
     assert_int_equal(look_up(net, FAR, key, &took), ENOENT);
 
-    /* Back and silent, on the bigger side, and lost again: nothing is owed. */
+    /* Back and silent, on the majority, and lost again: nothing is owed. */
     see(net, FAR, 0, true);
     assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
     see(net, FAR, 0, false);
@@ -346,9 +346,9 @@ static void test_never_settled(void **state)
     fake_net_destroy(net);
 }
 
-/* SETTLED comes when everything is there, and not before; also if something of it was not
+/* RESYNCED comes when everything is there, and not before; also if something of it was not
  * taken at first. */
-static void test_settled_is_true(void **state)
+static void test_resynced_is_true(void **state)
 {
     struct fake_net *net = net_create();
 
@@ -362,12 +362,12 @@ static void test_settled_is_true(void **state)
     see_each_other(net, 0, FAR);
     for (int i = 0; i < 80; i++) {
         fake_net_run(net, 100 * MSEC);
-        assert_int_equal(net->sent[NET_MSG_SETTLED], 0);
+        assert_int_equal(net->sent[NET_MSG_RESYNCED], 0);
     }
     net->cut[0][FAR] = false;
-    for (int i = 0; i < 2000 && net->sent[NET_MSG_SETTLED] < 2; i++)
+    for (int i = 0; i < 2000 && net->sent[NET_MSG_RESYNCED] < 2; i++)
         fake_net_run(net, 10 * MSEC); /* that of 4, which has nothing, and that of 0 */
-    assert_in_range(net->sent[NET_MSG_SETTLED], 2, 3);
+    assert_in_range(net->sent[NET_MSG_RESYNCED], 2, 3);
     for (unsigned key = 0; key < FAKE_KEYS; key++) {
         uint32_t homes[DHT_REPLICAS_MAX];
         unsigned n = dht_node_homes(net->rank[0].node, fake_key(key), homes);
@@ -377,6 +377,47 @@ static void test_settled_is_true(void **state)
                 assert_int_equal(fake_record(net, FAR, key)->entry.size, 5);
             }
     }
+    fake_net_destroy(net);
+}
+
+/* Another is found while one is told: what is brought to that one then is not waited for.
+ */
+static void test_another_comes(void **state)
+{
+    struct fake_net *net = fake_net_create(RANKS + 1, 2, 1); /* the last stays */
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned key[2];
+
+    (void)state;
+    net->refuse = net->reorder = false;
+    key[0] = key_of(net, 0, BIT(FAR), 0);
+    /* The first is no home of this one as long as the second is not there. */
+    dht_node_set_live(net->rank[1].node, FAR + 1, false);
+    key[1] = 0;
+    do {
+        key[1] = key_of(net, key[1] + 1, BIT(FAR + 1), 0);
+        dht_node_homes(net->rank[1].node, fake_key(key[1]), homes);
+    } while (homes[0] == FAR || homes[1] == FAR);
+    cut_off(net);
+    for (int i = 0; i < 2; i++)
+        fake_publish_ok(net, 0, key[i], 5, PUB);
+    net->cut[0][FAR] = net->cut[FAR][0] = false;
+    see_each_other(net, 0, FAR);
+    /* The publish of the first is on its way; that of the second is not answered. */
+    while (net->sent[NET_MSG_RESYNCED] == 0)
+        fake_net_run(net, MSEC / 100);
+    fake_net_run(net, MSEC / 100);
+    see(net, 0, FAR + 1, true);
+    fake_net_run(net, 10 * MSEC);
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], 2);
+    assert_non_null(fake_record(net, FAR, key[0]));
+    assert_null(fake_record(net, FAR + 1, key[1]));
+    net->cut[0][FAR + 1] = net->cut[FAR + 1][0] = false;
+    see(net, FAR + 1, 0, true);
+    for (int i = 0; i < 2000 && net->sent[NET_MSG_RESYNCED] < 4; i++)
+        fake_net_run(net, 10 * MSEC);
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], 4);
+    assert_non_null(fake_record(net, FAR + 1, key[1]));
     fake_net_destroy(net);
 }
 
@@ -402,13 +443,13 @@ static void test_one_sided(void **state)
     assert_true(fake_net_run_until(net, &r.calls, SEC));
     assert_int_equal(r.status, 0);
     fake_net_run(net, SEC);
-    assert_int_equal(net->sent[NET_MSG_SETTLED], net->sent[NET_MSG_SETTLE]);
-    assert_int_equal(net->sent[NET_MSG_SETTLE], 2 * (FAR - 1));
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], net->sent[NET_MSG_RESYNC]);
+    assert_int_equal(net->sent[NET_MSG_RESYNC], 2 * (FAR - 1));
     fake_net_destroy(net);
 }
 
 /* What could not be brought before the question came is brought before it is answered. */
-static void test_settled_after_a_failure(void **state)
+static void test_resynced_after_a_failure(void **state)
 {
     struct fake_net *net = net_create();
     unsigned key;
@@ -419,13 +460,13 @@ static void test_settled_after_a_failure(void **state)
     cut_off(net);
     fake_publish_ok(net, 0, key, 5, PUB);
     fake_net_run(net, 20 * SEC);
-    see(net, 0, FAR, true); /* too early: its PUBLISH there is lost, and so is its SETTLE */
+    see(net, 0, FAR, true); /* too early: its PUBLISH there is lost, and so is its RESYNC */
     fake_net_run(net, 3 * SEC + 500 * MSEC);
     assert_null(fake_record(net, FAR, key));
     cut(net, false);
     see(net, FAR, 0, true);
     fake_net_run(net, 500 * MSEC); /* nothing is done once more in this time */
-    assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], 1);
     assert_non_null(fake_record(net, FAR, key));
     fake_net_destroy(net);
 }
@@ -458,7 +499,7 @@ static void test_silent(void **state)
 }
 
 /* Ranks 4 to 6 come when the owner has ended, and one who alone has what that published
- * cannot be reached: it hears of them by SETTLE only. 1 if that was so with this key. */
+ * cannot be reached: it hears of them by RESYNC only. 1 if that was so with this key. */
 static int orphan_run(unsigned key)
 {
     struct fake_net *net = fake_net_create(7, 2, 1);
@@ -497,7 +538,7 @@ static int orphan_run(unsigned key)
     for (uint32_t rank = 4; rank < 7; rank++)
         see_each_other(net, rank, at);
     fake_net_run(net, SEC);
-    assert_true(net->sent[NET_MSG_SETTLED] >= 3);
+    assert_true(net->sent[NET_MSG_RESYNCED] >= 3);
     for (uint32_t rank = 4; rank < 7; rank++) {
         assert_int_equal(look_up(net, rank, key, NULL), 0);
         if (fake_is_home(net, key, rank))
@@ -507,7 +548,7 @@ static int orphan_run(unsigned key)
     return 1;
 }
 
-static void test_settled_covers_orphans(void **state)
+static void test_resynced_covers_orphans(void **state)
 {
     int n = 0;
 
@@ -534,8 +575,8 @@ static struct dht_record *record_at(struct fake_net *net, uint32_t rank, const c
     return dht_shard_find(dht_node_shard(net->rank[rank].node), &key, upath);
 }
 
-/* More of that than is passed on at once: SETTLED comes after the last of it. */
-static void test_settled_covers_many(void **state)
+/* More of that than is passed on at once: RESYNCED comes after the last of it. */
+static void test_resynced_covers_many(void **state)
 {
     struct fake_net *net = fake_net_create(3, 1, 1);
     unsigned n = 0;
@@ -555,9 +596,9 @@ static void test_settled_covers_many(void **state)
     fake_net_kill(net, 2, true);
     fake_net_revive(net, 1, true);
     dht_node_set_unsynced(net->rank[1].node, 0, true);
-    for (int i = 0; i < 10000 && net->sent[NET_MSG_SETTLED] == 0; i++)
+    for (int i = 0; i < 10000 && net->sent[NET_MSG_RESYNCED] == 0; i++)
         fake_net_run(net, MSEC / 100);
-    assert_int_equal(net->sent[NET_MSG_SETTLED], 1);
+    assert_int_equal(net->sent[NET_MSG_RESYNCED], 1);
     fake_net_run(net, MSEC / 10); /* it arrives */
     for (unsigned i = 0; i < MANY; i++) {
         uint32_t homes[DHT_REPLICAS_MAX];
@@ -730,6 +771,26 @@ static void test_nothing_to_restore(void **state)
     fake_net_destroy(net);
 }
 
+/* The same if its program has published its first file before it knows that. */
+static void test_published_before_restored(void **state)
+{
+    struct fake_net *net = net_create();
+    struct result r = {0};
+
+    (void)state;
+    net->config.restores = true;
+    fake_net_kill(net, 1, true);
+    fake_net_revive(net, 1, true);
+    dht_node_set_unsynced(net->rank[0].node, 1, true);
+    fake_net_run(net, 100 * MSEC);
+    fake_publish(net, 1, 0, 5, PUB, &r);
+    assert_true(fake_net_run_until(net, &r.calls, SEC));
+    dht_node_restored(net->rank[1].node);
+    fake_net_run(net, 10 * MSEC);
+    assert_false(dht_node_is_tentative(net->rank[0].node));
+    fake_net_destroy(net);
+}
+
 /* Who does not seem to be there is not waited for, and asked when it comes. */
 static void test_not_awaited(void **state)
 {
@@ -780,8 +841,8 @@ static bool is_between(struct fake_net *net, unsigned key, uint32_t rank)
            (fake_is_home(net, key, 2) || fake_is_home(net, key, 3));
 }
 
-/* Nodes that are lost for good while we are on the smaller side of another cut: when our
- * side has been the bigger one for long their word is not waited for any more. */
+/* Nodes that are lost for good while we are on the minority of another cut: when our
+ * side has been the majority for long their word is not waited for any more. */
 static void test_missed_for_good(void **state)
 {
     struct fake_net *net = net_create();
@@ -829,7 +890,7 @@ static void test_missed_for_good(void **state)
             assert_int_equal(look_up(net, FAR, key, NULL), 0);
     }
 
-    /* The smaller side again: as before. */
+    /* The minority again: as before. */
     dht_node_set_partition(node, DHT_PARTITION_MINORITY);
     dht_node_set_partition(node, DHT_PARTITION_MAJORITY);
     for (uint32_t rank = 2; rank < FAR; rank++)
@@ -837,6 +898,73 @@ static void test_missed_for_good(void **state)
     for (unsigned key = 0; key < FAKE_KEYS; key++)
         if (mine[key])
             assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
+    fake_net_destroy(net);
+}
+
+/* The first key of which `with` and `without` are homes, and without the latter `with` and
+ * `instead`. */
+static unsigned key_with_stand_in(struct fake_net *net, uint32_t with, uint32_t without,
+                                  uint32_t instead)
+{
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        uint32_t homes[DHT_REPLICAS_MAX];
+        if (!homes_are(net, key, BIT(with) | BIT(without), 0))
+            continue;
+        dht_node_set_live(net->rank[with].node, without, false);
+        dht_node_homes(net->rank[with].node, fake_key(key), homes);
+        dht_node_set_live(net->rank[with].node, without, true);
+        if (homes[0] == instead || homes[1] == instead)
+            return key;
+    }
+    return FAKE_KEYS;
+}
+
+/* A publisher that is a home finds those who were cut off one after the other, and is
+ * stopped when it has published without the other home. Who stood in for that one was cut
+ * off with it. When the stopped one's word is not waited for any more, its files are there
+ * all the same, in their last version. */
+static void test_stand_in_passes_on(void **state)
+{
+    struct fake_net *net = net_create();
+    struct dyad_version last;
+    struct result first;
+    const uint32_t home = FAR, stand_in = FAR + 1;
+    uint32_t publisher = 0;
+    unsigned key;
+
+    (void)state;
+    while ((key = key_with_stand_in(net, publisher, home, stand_in)) == FAKE_KEYS)
+        assert_in_range(++publisher, 0, FAR - 1);
+    cut_off(net);
+    fake_net_run(net, 20 * SEC);
+    cut(net, false);
+    see_each_other(net, publisher, stand_in);
+    net->cut[home][stand_in] = true; /* the second is published before the first is there */
+    fake_publish(net, publisher, key, 5, PUB, &first);
+    fake_net_run(net, 10 * MSEC);
+    assert_int_equal(first.calls, 1);
+    assert_int_equal(net->rank[stand_in].nleft, 1); /* nor does that hide what `home` has */
+    last = fake_publish_ok(net, publisher, key, 6, PUB);
+    assert_int_equal(net->rank[stand_in].nleft, 2);
+    net->cut[home][stand_in] = false;
+    net->rank[publisher].stopped = true;
+    for (uint32_t a = 0; a < FAR; a++)
+        for (uint32_t b = FAR; a != publisher && b < RANKS; b++)
+            see_each_other(net, a, b);
+    fake_net_run(net, 10 * SEC);
+
+    dht_node_set_missing(net->rank[home].node, publisher, DHT_MISSING_LONG);
+    for (uint32_t b = FAR; b < RANKS; b++) {
+        dht_node_set_partition(net->rank[b].node, DHT_PARTITION_MAJORITY);
+        dht_node_partition_lasts(net->rank[b].node);
+    }
+    for (uint32_t a = 0; a < FAR; a++)
+        if (a != publisher) {
+            see(net, a, publisher, false);
+            assert_int_equal(look_up(net, a, key, NULL), 0);
+        }
+    assert_int_equal(dyad_version_cmp(&fake_record(net, home, key)->entry.version, &last),
+                     0);
     fake_net_destroy(net);
 }
 
@@ -859,7 +987,7 @@ static void test_no_cut_not_tentative(void **state)
         assert_int_equal(look_up(net, 0, key, &took), ENOENT);
         assert_in_range(took, 0, 10 * MSEC);
     }
-    assert_int_equal(net->sent[NET_MSG_SETTLE], 0);
+    assert_int_equal(net->sent[NET_MSG_RESYNC], 0);
     fake_net_destroy(net);
 }
 
@@ -877,7 +1005,7 @@ static void test_old_tombstone(void **state)
         fake_publish_ok(net, FAR + 1, key, 5, PUB);
         fake_publish_ok(net, FAR + 1, key, 0, DYAD_ENTRY_WITHDRAWN);
     }
-    for (unsigned key = 0; key < FAKE_KEYS; key++) { /* on the smaller side */
+    for (unsigned key = 0; key < FAKE_KEYS; key++) { /* on the minority */
         assert_int_equal(look_up(net, FAR, key, NULL), EHOSTUNREACH);
         fake_lookup(net, FAR, key, NET_LOOKUP_WAIT, NULL, &waits[key]);
     }
@@ -1165,18 +1293,21 @@ int main(void)
         cmocka_unit_test(test_published_when_cut_off),
         cmocka_unit_test(test_newer_beyond_the_cut),
         cmocka_unit_test(test_removed_by_a_former_process),
-        cmocka_unit_test(test_never_settled),
-        cmocka_unit_test(test_settled_is_true),
+        cmocka_unit_test(test_never_resynced),
+        cmocka_unit_test(test_resynced_is_true),
+        cmocka_unit_test(test_another_comes),
         cmocka_unit_test(test_one_sided),
-        cmocka_unit_test(test_settled_after_a_failure),
+        cmocka_unit_test(test_resynced_after_a_failure),
         cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_settled_covers_orphans),
-        cmocka_unit_test(test_settled_covers_many),
+        cmocka_unit_test(test_resynced_covers_orphans),
+        cmocka_unit_test(test_resynced_covers_many),
         cmocka_unit_test(test_unsynced_with_all),
         cmocka_unit_test(test_all_become_others),
         cmocka_unit_test(test_nothing_to_restore),
+        cmocka_unit_test(test_published_before_restored),
         cmocka_unit_test(test_not_awaited),
         cmocka_unit_test(test_missed_for_good),
+        cmocka_unit_test(test_stand_in_passes_on),
         cmocka_unit_test(test_no_cut_not_tentative),
         cmocka_unit_test(test_old_tombstone),
         cmocka_unit_test(test_heirs),

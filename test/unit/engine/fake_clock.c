@@ -56,6 +56,8 @@ void net_timer_stop(struct net_timer *timer)
 
 void net_timer_destroy(struct net_timer *timer)
 {
+    if (!timer)
+        return;
     DL_DELETE(timers, timer);
     free(timer);
 }

@@ -179,7 +179,7 @@ void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
     links_rank[rank].asked++;
 }
 
-uint64_t dht_node_losses(const struct dht_node *node, uint32_t rank)
+uint32_t dht_node_losses(const struct dht_node *node, uint32_t rank)
 {
     return 0;
 }
@@ -205,6 +205,11 @@ struct boot_wave *boot_wave_create(uint32_t self, uint32_t nranks,
     return (struct boot_wave *)&run; /* not NULL; never looked into */
 }
 
+bool boot_wave_missing(const struct boot_wave *wave)
+{
+    return false;
+}
+
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
 {
 }
@@ -215,9 +220,7 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
 
 void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there)
 {
-    (void)pmix;
-    (void)rank;
-    (void)is_there;
+    links_rank[rank].there = is_there;
 }
 
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted)
@@ -283,6 +286,7 @@ void links_begin(uint32_t nranks)
     job.nranks = job.nnodes = nranks;
     links_member->job = &job;
     links_member->config = &config;
+    assert_int_equal(modules_create(links_member, modules), 0);
     links_member->modules = modules;
     links_member->state = MEMBER_JOINED;
     fake_clock_begin(UTIL_NSEC_PER_SEC);
@@ -294,6 +298,7 @@ void links_begin(uint32_t nranks)
 void links_end(void)
 {
     modules_destroy(links_member);
+    modules_free(links_member);
     net_timer_destroy(links_member->dht_timer);
     fake_clock_end();
 }

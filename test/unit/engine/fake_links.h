@@ -26,6 +26,7 @@ struct links_rank {
     unsigned gets;  /* the launcher was asked for it */
     enum boot_pmix_wanted wanted; /* ... the last time, for this */
     enum dht_missing missing;     /* as the table was told last */
+    bool there;                   /* as the launcher's side was told */
 };
 
 extern struct links_rank links_rank[LINKS_RANKS_MAX];

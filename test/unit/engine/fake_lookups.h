@@ -3,7 +3,7 @@
  *
  * In place of dht_node_lookup() and dht_node_cancel(). The n-th look-up of a test is
  * fake_lookup[n], also when it is over. None is answered before it has returned, as in
- * dht/node_lookup.c.
+ * dht/node_lookup_asker.c.
  */
 #ifndef DYAD_UNIT_FAKE_LOOKUPS_H
 #define DYAD_UNIT_FAKE_LOOKUPS_H

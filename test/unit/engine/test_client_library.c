@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "boot/libs.h"
 #include "client/client.h"
 #include "client/client_impl.h"
@@ -89,7 +89,7 @@ bool boot_libs_own_malloc(void)
 #endif
 }
 
-int boot_claim_bind(const struct sockaddr_un *addr, socklen_t len)
+int boot_member_claim_bind(const struct sockaddr_un *addr, socklen_t len)
 {
     (void)addr;
     (void)len;
@@ -97,7 +97,7 @@ int boot_claim_bind(const struct sockaddr_un *addr, socklen_t len)
     return -1;
 }
 
-void boot_claim_shut(int fd)
+void boot_member_claim_shut(int fd)
 {
     (void)fd;
 }
@@ -135,7 +135,7 @@ void client_lock_reset(void)
 {
 }
 
-void client_peer_fork_child(void)
+void client_promoted_fork_child(void)
 {
 }
 

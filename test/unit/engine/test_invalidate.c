@@ -20,7 +20,7 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
-#include "engine/coherence/restock.h"
+#include "engine/coherence/refetch.h"
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"
@@ -29,6 +29,9 @@
 
 #define SELF  3
 #define OTHER 4
+
+extern const struct member_module invalidates_module;
+static const struct member_module *const modules[] = {&invalidates_module, NULL};
 
 static struct member member_made;
 static struct member *const member = &member_made;
@@ -141,7 +144,7 @@ void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
     file_is_there = false;
 }
 
-void restock_forget(struct member *m, const char *upath)
+void refetch_forget(struct member *m, const char *upath)
 {
     (void)m;
     (void)upath;
@@ -157,14 +160,14 @@ void dht_node_stays(struct dht_node *node, uint64_t token)
     nstays++;
 }
 
-void restock_want(struct member *m, const char *upath)
+void refetch_want(struct member *m, const char *upath)
 {
     (void)m;
     assert_string_equal(upath, "f");
     nwanted++;
 }
 
-bool restock_wants(const struct member *m, const char *upath)
+bool refetch_wants(const struct member *m, const char *upath)
 {
     (void)m;
     (void)upath;
@@ -257,12 +260,21 @@ static int setup(void **state)
 {
     (void)state;
     memset(member, 0, sizeof(*member));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     member->self.rank = SELF;
     member->dmd[0].journal = member->dmd[1].journal = (struct store_journal *)storage;
     member->dmd[0].dir = member->dmd[1].dir = (struct store_dir *)storage;
     nanswered = ntasks = npublished = nwanted = 0;
     nstays = 0;
     stays = false;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    modules_free(member);
     return 0;
 }
 
@@ -424,15 +436,42 @@ static void test_written_over(void **state)
     assert_false(file_is_there);
 }
 
+/* What this rank has withdrawn: a copy that came when its program had removed the name
+ * goes, and the withdrawal ends then. What it had made was removed, or is here again. */
+static void test_withdrawn(void **state)
+{
+    struct dyad_entry gone = newer_at(storage, 7, 0);
+
+    (void)state;
+    gone.state = DYAD_ENTRY_WITHDRAWN;
+    gone.owner = gone.version.rank = SELF;
+    assert_int_equal(invalidates_module.start(member), 0);
+    have(STORE_RECORD_COPY, 5, 1);
+    member->table_ops.withdrawn(member, &gone, 11);
+    assert_int_equal(nanswered, 0);
+    task[0].work(task[0].arg);
+    task[0].done(task[0].arg);
+    assert_false(file_is_there);
+    assert_false(in_file);
+    assert_int_equal(nanswered, 1);
+
+    have(STORE_RECORD_ORIGINAL, 5, 1);
+    member->table_ops.withdrawn(member, &gone, 12); /* nothing for the I/O threads */
+    assert_true(file_is_there);
+    assert_false(in_file);
+    assert_int_equal(nanswered, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_copy, setup),
-        cmocka_unit_test_setup(test_two_homes, setup),
-        cmocka_unit_test_setup(test_made_here, setup),
-        cmocka_unit_test_setup(test_fetched_meanwhile, setup),
-        cmocka_unit_test_setup(test_same_storage, setup),
-        cmocka_unit_test_setup(test_written_over, setup),
+        cmocka_unit_test_setup_teardown(test_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_homes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_made_here, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fetched_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_same_storage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_written_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_withdrawn, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,32 +14,32 @@
 
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
-#include "engine/coherence/invalidate.h"
 #include "engine/coherence/revalidate.h"
 #include "engine/core/module.h"
 #include "fake_clock.h"
 #include "store/lease_table.h"
 #include "util/log.h"
 
-extern const struct member_module lease_module;
-
 #define RANKS 4
 #define PEER  8 /* s: a home's answer counts for 4, the term is 3.5 */
 #define TERM  (seconds_ns(3.5))
 
 static uint64_t until; /* as the line says */
-static bool wanted, bigger, known, revalidating, invalidating;
+static bool wanted, majority, known, revalidating, invalidating;
 static uint64_t patience; /* of the homes */
 static unsigned ncopies, npings, nrevalidated;
 static struct home {
     uint64_t ping; /* the last, or 0 */
-    uint64_t losses;
+    uint32_t losses;
     bool silent;
     uint8_t flags;
 } homes[RANKS];
 
 static struct boot_pmix_job job = {.nranks = RANKS};
 static struct engine_config config = {.peer_timeout = PEER};
+extern const struct member_module lease_module;
+static const struct member_module *const modules[] = {&lease_module, NULL};
+
 static struct member_run run;
 static struct member *const member = &run.member;
 
@@ -67,7 +67,7 @@ bool store_lease_wanted(const struct store_marks *marks, int line)
 bool dht_node_is_majority(const struct dht_node *node)
 {
     (void)node;
-    return bigger;
+    return majority;
 }
 
 unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
@@ -94,10 +94,15 @@ void revalidate_rank(struct member *m, uint32_t rank)
     revalidating = true;
 }
 
-bool invalidate_pending(const struct member *m, const char *upath)
+void dht_node_forgotten(struct dht_node *node, uint32_t rank)
 {
-    (void)m;
-    assert_null(upath);
+    (void)node;
+    (void)rank;
+}
+
+bool dht_node_is_told(const struct dht_node *node)
+{
+    (void)node;
     return invalidating;
 }
 
@@ -136,8 +141,8 @@ static void answer(uint32_t rank)
                            .source = rank,
                            .id = home->ping,
                            .flags = home->flags,
-                           .offset = home->losses,
-                           .length = patience};
+                           .losses = home->losses,
+                           .lease_ns = patience};
 
     if (!home->ping || home->silent)
         return;
@@ -184,6 +189,8 @@ static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     memset(homes, 0, sizeof(homes));
     member->job = &job;
     member->config = &config;
@@ -192,7 +199,7 @@ static int setup(void **state)
     member->dmd[ENGINE_CONSUMER].marks = (struct store_marks *)&run;
     fake_clock_begin(100 * UTIL_NSEC_PER_SEC);
     until = 0;
-    bigger = known = true;
+    majority = known = true;
     revalidating = invalidating = wanted = false;
     ncopies = npings = nrevalidated = 0;
     patience = seconds_ns(PEER) / 2;
@@ -204,7 +211,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    lease_module.destroy(member);
+    modules_destroy(member);
+    modules_free(member);
     fake_clock_end();
     return 0;
 }
@@ -310,7 +318,7 @@ static void test_not_renewed(void **state)
         turn(2, true);
         assert_true(holds());
     }
-    bool *needs[] = {&bigger, &known};
+    bool *needs[] = {&majority, &known};
     for (size_t i = 0; i < 2; i++) {
         *needs[i] = false;
         turn(5, true);

@@ -18,15 +18,16 @@
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
-#include "engine/coherence/node_invalidate.h"
+#include "engine/coherence/invalidate_by_node.h"
 #include "engine/publish/node_files.h"
-
-extern const struct member_module node_files_module;
 
 /* Much of what follows looks at none of its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define OWN 1
+#define OURS 1
+
+extern const struct member_module node_files_module;
+static const struct member_module *const modules[] = {&node_files_module, NULL};
 
 static struct member_run run;
 static struct member *const member = &run.member;
@@ -73,7 +74,7 @@ int store_journal_look(const struct store_dir *dir, const char *name,
 
 size_t storage_journal_name(const struct member *m, char *name, size_t size)
 {
-    snprintf(name, size, "s.%d", OWN);
+    snprintf(name, size, "s.%d", OURS);
     return 2;
 }
 
@@ -134,19 +135,22 @@ static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     /* Not NULL, and the same: it is read once. */
     member->dmd[0].dir = member->dmd[1].dir = (struct store_dir *)&run;
     job = NULL;
     shared = false;
     nreads = nlisted = ndiscarded = ninvalidated = nunseen = 0;
     token = 0;
-    return 0;
+    return node_files_module.start(member);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    node_files_module.destroy(member);
+    modules_destroy(member);
+    modules_free(member);
     return 0;
 }
 
@@ -154,7 +158,7 @@ static void invalidate(const char *upath, uint32_t rank, uint64_t t)
 {
     struct dyad_entry newer = {.upath = upath, .version.counter = 100};
 
-    node_invalidate(member, &newer, rank, t);
+    invalidate_by_node(member, &newer, rank, t);
 }
 
 /* All journals count but our own, which produce_invalidate() looks at, behind them. */
@@ -162,8 +166,8 @@ static void test_all_journals(void **state)
 {
     (void)state;
     invalidate("a", 0, 7);
-    assert_true(node_invalidate_pending(member, "a"));
-    assert_false(node_invalidate_pending(member, "b"));
+    assert_true(invalidate_by_node_pending(member, "a"));
+    assert_false(invalidate_by_node_pending(member, "b"));
     assert_int_equal(ninvalidated, 0);
     assert_true(work());
     assert_int_equal(nreads, 3);
@@ -171,7 +175,7 @@ static void test_all_journals(void **state)
     assert_int_equal(ninvalidated, 1);
     assert_int_equal(token, 7);
     assert_int_equal(nunseen, 0);
-    assert_false(node_invalidate_pending(member, "a"));
+    assert_false(invalidate_by_node_pending(member, "a"));
     assert_false(work());
 }
 
@@ -261,7 +265,7 @@ static void test_stop(void **state)
     (void)state;
     invalidate("a", 0, 7);
     invalidate("b", 0, 8);
-    node_files_module.destroy(member);
+    modules_destroy(member);
     assert_int_equal(ninvalidated, 0);
     job = NULL;
 }

@@ -58,7 +58,7 @@ static void test_one_of_many(void **state)
     for (uint32_t rank = 3; rank < RANKS; rank++)
         links_pong(rank);
     links_turn(2 * LINKS_JOIN);
-    assert_int_equal(links_nlasts, 0); /* it never was the smaller one */
+    assert_int_equal(links_nlasts, 0); /* it never was the minority */
 }
 
 /* The only other that is known is lost, and then six come, who are heard. */
@@ -138,7 +138,7 @@ static void cut_off(void)
     assert_int_equal(links_partition, DHT_PARTITION_MINORITY);
 }
 
-/* The bigger side again, with two who have not come back: told when it has lasted. */
+/* The majority again, with two who have not come back: told when it has lasted. */
 static void test_lasts(void **state)
 {
     (void)state;

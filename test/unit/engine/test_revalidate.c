@@ -25,14 +25,15 @@
 #include "fake_lookups.h"
 #include "util/log.h"
 
-extern const struct member_module revalidate_module;
-
 #define SEC    UTIL_NSEC_PER_SEC
 #define NRANKS 4
 #define OWNER  3 /* of all copies; no home */
 #define COPIES 100
 
 static struct boot_pmix_job job = {.nranks = NRANKS};
+extern const struct member_module revalidate_module;
+static const struct member_module *const modules[] = {&revalidate_module, NULL};
+
 static struct member_run run;
 static struct member *const member = &run.member;
 
@@ -141,6 +142,8 @@ static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     member->job = &job;
     member->dmd[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     fake_clock_begin(SEC);
@@ -162,7 +165,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    revalidate_module.destroy(member);
+    modules_destroy(member);
+    modules_free(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;
@@ -337,14 +341,33 @@ static void test_owner_is_missing(void **state)
     revalidate_rank(member, OWNER);
     fake_clock_pass(10 * SEC);
     assert_int_equal(fake_nlookups, n + 1);
+}
 
-    /* Known to be dead: the copy is all that is left. */
+/* Its owner is known to be dead: the copy is all that is left, and holds nothing up. */
+static void test_owner_is_dead(void **state)
+{
+    unsigned n;
+
+    (void)state;
     owner.live = false;
     revalidate_rank(member, 1);
     fake_clock_pass(SEC);
-    say_unknown(1000 * SEC);
-    assert_int_equal(ninvalidated, 0);
+    say_unknown(9 * SEC);
     assert_true(revalidate_pending(member));
+    say_unknown(2 * SEC);
+    assert_false(revalidate_pending(member));
+    assert_int_equal(ninvalidated, 0);
+    n = fake_nlookups;
+    fake_clock_pass(1000 * SEC);
+    assert_int_equal(fake_nlookups, n);
+    /* Other homes know as little, or more. */
+    revalidate_rank(member, 2);
+    assert_true(revalidate_pending(member));
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(fake_nlookups, n + 1);
+    fake_lookup_answer(n, 0, 6);
+    assert_int_equal(ninvalidated, 1);
+    assert_false(revalidate_pending(member));
 }
 
 /* It may be stopped, and nobody has noticed. */
@@ -464,6 +487,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown_for_how_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_is_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner_is_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_owner_is_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change_meanwhile, setup, teardown),

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "engine/core/module.h"
 #include "engine/coherence/invalidate.h"
 #include "engine/core/member_impl.h"
 #include "engine/membership/exit_barrier.h"
@@ -28,6 +29,9 @@
 #define MSEC   UTIL_NSEC_PER_MSEC
 #define COPIES 100
 #define JOIN   20 /* s: DYAD_JOIN_TIMEOUT */
+
+extern const struct member_module takeover_copies_module;
+static const struct member_module *const modules[] = {&takeover_copies_module, NULL};
 
 static struct member_run run;
 static struct member *const member = &run.member;
@@ -80,6 +84,8 @@ static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     member->config = &config;
     member->dmd[ENGINE_CONSUMER].journal = (struct store_journal *)&run; /* not NULL */
     fake_clock_begin(SEC);
@@ -98,7 +104,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    takeover_copies_stop(member);
+    modules_destroy(member);
+    modules_free(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;

@@ -23,10 +23,11 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-extern const struct member_module takeover_gone_module;
-
 #define SEC   UTIL_NSEC_PER_SEC
 #define FILES 100
+
+extern const struct member_module takeover_gone_module;
+static const struct member_module *const modules[] = {&takeover_gone_module, NULL};
 
 static struct member_run run;
 static struct member *const member = &run.member;
@@ -90,7 +91,7 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
     return 0;
 }
 
-bool dht_node_is_unsettled(struct dht_node *node, const char *upath)
+bool dht_node_is_publishing(struct dht_node *node, const char *upath)
 {
     (void)node;
     (void)upath;
@@ -115,6 +116,8 @@ static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
     memset(journal, 0, sizeof(journal));
     fake_clock_begin(SEC);
     fake_lookups_begin();
@@ -126,7 +129,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    takeover_gone_stop(member);
+    modules_destroy(member);
+    modules_free(member);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     return 0;
@@ -253,7 +257,7 @@ static void test_no_memory(void **state)
     assert_int_equal(nwithdrawn, 1);
 }
 
-/* Whoever adopts our journal finds them. */
+/* Whoever takes our journal over finds them. */
 static void test_stop(void **state)
 {
     (void)state;
@@ -261,7 +265,7 @@ static void test_stop(void **state)
     unsettled = true;
     fake_lookup_answer(0, 0, 5);
     fake_lookup_answer(1, EHOSTUNREACH, 0);
-    takeover_gone_stop(member);
+    modules_destroy(member);
     assert_int_equal(fake_lookups_out(), 0);
     assert_int_equal(nkept, FILES);
 }

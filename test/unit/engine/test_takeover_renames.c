@@ -24,15 +24,16 @@
 #include "store/renames.h"
 #include "util/log.h"
 
-extern const struct member_module takeover_renames_module;
-
 #define SEC    UTIL_NSEC_PER_SEC
 #define PLACES 2
+
+extern const struct member_module takeover_renames_module;
+static const struct member_module *const modules[] = {&takeover_renames_module, NULL};
 
 static struct member_run run;
 static struct member *const member = &run.member;
 static struct engine_config config;
-static struct takeover adopt;
+static struct takeover takeover;
 
 static enum place { FREE, LEFT, TAKEN } place[PLACES + 1];
 static unsigned nlooks;
@@ -135,16 +136,18 @@ void takeover_look(struct member *m)
 {
     assert_ptr_equal(m, member);
     nlooks++;
-    takeover_renames_look(&adopt, ENGINE_CONSUMER);
-    takeover_renames_settle(&adopt);
+    takeover_renames_look(&takeover, ENGINE_CONSUMER);
+    takeover_renames_settle(&takeover);
 }
 
 static int setup(void **state)
 {
     (void)state;
     memset(&run, 0, sizeof(run));
-    adopt = (struct takeover){.member = member};
-    member->takeover = &adopt;
+    assert_int_equal(modules_create(member, modules), 0);
+    member->modules = modules;
+    takeover = (struct takeover){.member = member};
+    member->own[MODULE_takeover] = &takeover;
     member->config = &config;
     member->session = "session";
     fake_clock_begin(SEC);
@@ -156,7 +159,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    takeover_renames_stop(&adopt);
+    takeover_renames_stop(&takeover);
+    member->own[MODULE_takeover] = NULL;
+    modules_free(member);
     fake_clock_end();
     return 0;
 }

@@ -12,9 +12,12 @@
 
 #include <cmocka.h>
 
+#include "engine/core/module.h"
 #include "engine/membership/unjoined.h"
 #include "engine/membership/unreachable.h"
 #include "fake_links.h"
+
+extern const struct member_module links_module;
 
 #define ASKED 3
 
@@ -194,6 +197,26 @@ static void test_nobody_listens(void **state)
     assert_false(unreachable_is_missing(links_member, ASKED));
 }
 
+/* The launcher's answers are waited for, at the end, if the rank was heard of: not for one
+ * of which there is an address that may be old. */
+static void test_there(void **state)
+{
+    (void)state;
+    links_member->pmix = (struct boot_pmix *)links_member; /* never looked into */
+    links_found(1);
+    links_up(2);
+    links_up(ASKED);
+    links_down(ASKED);
+    links_module.disclaim(links_member);
+    assert_false(links_rank[1].there);
+    assert_true(links_rank[2].there);
+    assert_false(links_rank[ASKED].there);
+    links_pong(1);
+    links_module.disclaim(links_member);
+    assert_true(links_rank[1].there);
+    links_member->pmix = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +230,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_comes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_known, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_listens, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_there, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ static void on_receive(void *arg, const struct net_msg *msg, void *payload,
         break;
     case NET_MSG_DUMP_REPLY:
         node->dumps++;
-        node->bad += sum(msg->blob, msg->blob_len) != msg->offset;
+        node->bad += sum(msg->blob, msg->blob_len) != msg->id;
         break;
     default:
         node->bad++;
@@ -575,7 +575,7 @@ static int do_send_dumps(struct node *node, void *arg)
         struct net_msg msg = {
             .type = NET_MSG_DUMP_REPLY, .blob = blob, .blob_len = sizeof(blob) - i * 3000};
         fill(blob, msg.blob_len, i);
-        msg.offset = sum(blob, msg.blob_len);
+        msg.id = sum(blob, msg.blob_len);
         if (net_worker_send(node->worker, *(uint32_t *)arg, &msg, NULL, 0, NULL, NULL) <
                 0 ||
             send_message(node, *(uint32_t *)arg, NET_MSG_PING, i + 1, 0) < 0)

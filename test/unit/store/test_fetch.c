@@ -68,7 +68,6 @@ static void arrives_whole(void **state)
     assert_int_equal(errno, EINVAL);
     assert_int_equal(store_fetch_write(fetch, UINT64_MAX, "xx", 2), -1);
     assert_int_equal(store_fetch_write(fetch, 1, "xx", UINT64_MAX), -1);
-    assert_int_equal(store_fetch_sync(fetch), 0);
     assert_int_equal(store_fetch_commit(fetch, 0, &id), 0);
     umask(old);
     assert_int_equal(stat(scratch_path(s, "new/dir/f"), &st), 0);
@@ -611,7 +610,7 @@ static void brings_directories(void **state)
 
     assert_int_equal(store_dir_rmdir(s->dir, "a/b"), -1);
     assert_int_equal(errno, ENOTEMPTY);
-    assert_int_equal(store_dir_unlink(s->dir, "a/b/f"), 0);
+    assert_int_equal(unlink(scratch_path(s, "a/b/f")), 0);
     assert_int_equal(store_dir_rmdir(s->dir, "a/b"), 0);
     assert_int_equal(store_dir_rmdir(s->dir, "away"), -1);
 }

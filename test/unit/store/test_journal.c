@@ -55,6 +55,21 @@ static void check(struct store_journal *journal, const char *upath, uint64_t cou
     assert_true(store_identity_equal(&found->identity, &want.identity));
 }
 
+static uint64_t journal_bytes(struct scratch *s)
+{
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(s, ".dyad/owner/rank.0"), &st), 0);
+    return (uint64_t)st.st_size;
+}
+
+static const char *label_of(struct scratch *s, const char *name)
+{
+    static char label[DYAD_UPATH_MAX + 1];
+
+    return store_journal_read_label(s->dir, name, label) == 0 ? label : NULL;
+}
+
 static struct store_journal *reopen(struct scratch *s, struct store_journal *journal,
                                     uint32_t want_incarnation)
 {
@@ -161,7 +176,6 @@ static void remembers(void **state)
     assert_int_equal(sum, 9);
     struct stat st;
     assert_int_equal(stat(scratch_path(s, ".dyad/owner/rank.0"), &st), 0);
-    assert_int_equal(st.st_size, store_journal_bytes(journal));
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(store_journal_remove(journal), 0);
     assert_int_equal(access(scratch_path(s, ".dyad/owner/rank.0"), F_OK), -1);
@@ -243,9 +257,9 @@ static void torn_tail(void **state)
 
     strcpy(path, scratch_path(s, ".dyad/owner/rank.0"));
     put(journal, "first", 1);
-    uint64_t whole = store_journal_bytes(journal);
+    uint64_t whole = journal_bytes(s);
     put(journal, "second", 2);
-    uint64_t end = store_journal_bytes(journal);
+    uint64_t end = journal_bytes(s);
     store_journal_destroy(journal);
     int fd = open(path, O_RDWR);
     assert_int_equal(read(fd, saved, sizeof(saved)), end);
@@ -293,7 +307,7 @@ static void full_disk(void **state)
     put(journal, "gone", 1);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
     limit = none;
-    limit.rlim_cur = store_journal_bytes(journal) + 50;
+    limit.rlim_cur = journal_bytes(s) + 50;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     struct store_record record = make_record("a", 2), other = make_record("b", 3);
     assert_int_equal(store_journal_put(journal, &record), -1);
@@ -337,8 +351,8 @@ static void catches_up(void **state)
     assert_true(store_journal_catch_up(journal));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
     limit = none;
-    limit.rlim_cur = store_journal_bytes(journal);
-    uint64_t bytes = store_journal_bytes(journal);
+    limit.rlim_cur = journal_bytes(s);
+    uint64_t bytes = journal_bytes(s);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     struct store_record record = make_record("a", 2);
     assert_int_equal(store_journal_put(journal, &record), -1);
@@ -353,16 +367,16 @@ static void catches_up(void **state)
     assert_int_equal(store_journal_put(journal, &record), -1);
     assert_int_equal(behind, 1);
     assert_false(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
     assert_int_equal(store_journal_delete(journal, "gone"), 0);
     int calls = 1;
     while (!store_journal_catch_up(journal))
         assert_true(++calls < 10);
     assert_int_equal(calls, 3);
-    bytes = store_journal_bytes(journal);
+    bytes = journal_bytes(s);
     assert_true(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     assert_int_equal(behind, 1);
     journal = reopen(s, journal, 1);
     check(journal, "a", 3);
@@ -420,7 +434,7 @@ static void catches_up_with_deletions(void **state)
     put(journal, "retired", 1);
     put(journal, "stays", 1);
     store_journal_on_behind(journal, count_one, &behind);
-    uint64_t bytes = store_journal_bytes(journal);
+    uint64_t bytes = journal_bytes(s);
     limit_files(bytes);
     errno = 0;
     assert_int_equal(store_journal_delete(journal, "gone"), -1);
@@ -440,7 +454,7 @@ static void catches_up_with_deletions(void **state)
     assert_int_equal(store_journal_foreach(journal, note_record, names), 0);
     assert_string_equal(names, "stays ");
     assert_false(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     assert_true(file_names(s, "gone"));
     /* It is there again. */
     record = make_record("kept", 2);
@@ -451,9 +465,9 @@ static void catches_up_with_deletions(void **state)
     limit_files(UINT64_MAX);
     assert_true(store_journal_catch_up(journal));
     assert_int_equal(behind, 1);
-    bytes = store_journal_bytes(journal);
+    bytes = journal_bytes(s);
     assert_true(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     assert_false(file_names(s, "gone"));
     assert_false(file_names(s, "retired"));
     journal = reopen(s, journal, 1);
@@ -463,7 +477,7 @@ static void catches_up_with_deletions(void **state)
 
     /* All at once, while it is gone through; then the file is written anew. */
     store_journal_on_behind(journal, count_one, &behind);
-    limit_files(store_journal_bytes(journal));
+    limit_files(journal_bytes(s));
     assert_int_equal(store_journal_foreach(journal, delete_it, journal), 0);
     assert_int_equal(behind, 2);
     assert_int_equal(store_journal_count(journal), 0);
@@ -472,7 +486,7 @@ static void catches_up_with_deletions(void **state)
     assert_false(file_names(s, "stays"));
     put(journal, "stays", 3);
     assert_true(store_journal_catch_up(journal));
-    limit_files(store_journal_bytes(journal));
+    limit_files(journal_bytes(s));
     assert_int_equal(store_journal_delete(journal, "stays"), -1);
     limit_files(UINT64_MAX);
     assert_int_equal(store_journal_clear(journal), 0);
@@ -490,42 +504,37 @@ static void catches_up_with_its_label(void **state)
 {
     struct scratch *s = *state;
     struct store_journal *journal = reopen(s, NULL, 0);
-    char label[DYAD_UPATH_MAX + 1];
     int behind = 0;
 
-    uint64_t bytes = store_journal_bytes(journal);
+    uint64_t bytes = journal_bytes(s);
     limit_files(bytes);
     assert_int_equal(store_journal_set_label(journal, "whose"), -1);
     assert_int_equal(errno, EFBIG);
-    assert_string_equal(store_journal_label(journal), "whose");
     store_journal_on_behind(journal, count_one, &behind);
     assert_int_equal(behind, 1); /* it was before it was asked to say so */
     struct store_record record = make_record("a", 1);
     assert_int_equal(store_journal_put(journal, &record), -1);
     assert_false(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_bytes(journal), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     limit_files(UINT64_MAX);
     assert_true(store_journal_catch_up(journal));
     assert_int_equal(behind, 1);
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "whose");
+    assert_string_equal(label_of(s, "rank.0"), "whose");
     assert_true(file_names(s, "a"));
 
     put(journal, "b", 1);
-    bytes = store_journal_bytes(journal);
+    bytes = journal_bytes(s);
     limit_files(100);
     assert_int_equal(store_journal_set_label(journal, "other"), -1);
     assert_int_equal(behind, 2);
     assert_false(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "whose");
+    assert_string_equal(label_of(s, "rank.0"), "whose");
     limit_files(UINT64_MAX);
     assert_true(store_journal_catch_up(journal));
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "other");
-    assert_true(store_journal_bytes(journal) < bytes); /* one count */
+    assert_string_equal(label_of(s, "rank.0"), "other");
+    assert_true(journal_bytes(s) < bytes); /* one count */
     journal = reopen(s, journal, 1);
-    assert_string_equal(store_journal_label(journal), "other");
+    assert_string_equal(label_of(s, "rank.0"), "other");
     assert_int_equal(store_journal_count(journal), 2);
     check(journal, "b", 1);
     store_journal_destroy(journal);
@@ -544,14 +553,14 @@ static void stays_compact(void **state)
         snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
         put(journal, upath, 1);
     }
-    uint64_t first = store_journal_bytes(journal);
+    uint64_t first = journal_bytes(s);
     double put_us = (double)(util_clock_now() - start) / 1e3 / (double)many;
     for (int round = 2; round < 5; round++) {
         for (unsigned long i = 0; i < many; i++) {
             snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
             put(journal, upath, (uint64_t)round);
         }
-        assert_true(store_journal_bytes(journal) <= 2 * first + 8192);
+        assert_true(journal_bytes(s) <= 2 * first + 8192);
     }
     start = util_clock_now();
     journal = reopen(s, journal, 1);
@@ -564,7 +573,7 @@ static void stays_compact(void **state)
         snprintf(upath, sizeof(upath), "run/step%04lu/file%lu.dat", i / 1000, i);
         assert_int_equal(store_journal_delete(journal, upath), 0);
     }
-    least = store_journal_bytes(journal);
+    least = journal_bytes(s);
     assert_true(least <= 1u << 20);
     journal = reopen(s, journal, 2);
     assert_int_equal(store_journal_count(journal), 10);
@@ -621,7 +630,7 @@ static void killed_at_random(void **state)
         for (uint64_t i = last; i > 0 && i + 50 > last; i--)
             least += i;
         assert_true(sum >= least); /* the last 50, or one newer that was not acknowledged */
-        assert_true(store_journal_bytes(journal) < 3u << 20);
+        assert_true(journal_bytes(s) < 3u << 20);
         store_journal_destroy(journal);
         next = last + 1;
     }
@@ -664,7 +673,7 @@ static void taken_over(void **state)
     char label[DYAD_UPATH_MAX + 1];
     uint32_t incarnation;
 
-    assert_null(store_journal_label(journal));
+    assert_null(label_of(s, "rank.0"));
     assert_int_equal(store_journal_set_label(journal, "dyad/0/abc/0 node"), 0);
     put(journal, "a", 1);
     put(journal, "b", 2);
@@ -676,10 +685,9 @@ static void taken_over(void **state)
     assert_null(take(s, "../rank.0", NULL));
     assert_int_equal(errno, EINVAL);
     assert_non_null(other = store_journal_create(s->dir, "rank.10", &incarnation));
-    assert_null(store_journal_label(other));
+    assert_null(label_of(s, "rank.10"));
     store_journal_destroy(other);
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "dyad/0/abc/0 node");
+    assert_string_equal(label_of(s, "rank.0"), "dyad/0/abc/0 node");
     assert_int_equal(store_journal_read_label(s->dir, "rank.10", label), -1);
     assert_int_equal(errno, ENOENT);
     assert_int_equal(store_journal_read_label(s->dir, "rank.9", label), -1);
@@ -699,7 +707,7 @@ static void taken_over(void **state)
     assert_int_equal(errno, ECANCELED);
     for (int round = 0; round < 2; round++) {
         assert_non_null(other = take(s, "rank.0", "dyad/0/abc/0 node"));
-        assert_string_equal(store_journal_label(other), "dyad/0/abc/0 node");
+        assert_string_equal(label_of(s, "rank.0"), "dyad/0/abc/0 node");
         assert_int_equal(store_journal_count(other), 2);
         check(other, "a", 1);
         store_journal_destroy(other); /* it was killed before it had all of it */
@@ -707,29 +715,27 @@ static void taken_over(void **state)
     assert_non_null(other = take(s, "rank.0", "dyad/0/abc/0 node"));
     assert_int_equal(store_journal_clear(other), 0);
     assert_int_equal(store_journal_count(other), 0);
-    uint64_t bytes = store_journal_bytes(other);
+    uint64_t bytes = journal_bytes(s);
     put(other, "c", 3);
     assert_int_equal(store_journal_clear(other), 0);
-    assert_int_equal(store_journal_bytes(other), bytes);
+    assert_int_equal(journal_bytes(s), bytes);
     store_journal_destroy(other);
     journal = reopen(s, NULL, 1);
     assert_int_equal(store_journal_count(journal), 0);
-    assert_string_equal(store_journal_label(journal), "dyad/0/abc/0 node");
+    assert_string_equal(label_of(s, "rank.0"), "dyad/0/abc/0 node");
 
     /* Another label takes the place of the first, through a compaction as well. */
     assert_int_equal(store_journal_set_label(journal, "other"), 0);
     for (uint64_t i = 0; i < 8000; i++)
         put(journal, "a", 2 * i + 2);
-    assert_true(store_journal_bytes(journal) < 2u << 20);
+    assert_true(journal_bytes(s) < 2u << 20);
     journal = reopen(s, journal, 2);
-    assert_string_equal(store_journal_label(journal), "other");
+    assert_string_equal(label_of(s, "rank.0"), "other");
     for (uint32_t i = 3; i < 10; i++)
         journal = reopen(s, journal, i);
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "other");
+    assert_string_equal(label_of(s, "rank.0"), "other");
     assert_int_equal(store_journal_set_label(journal, "third"), 0);
-    assert_int_equal(store_journal_read_label(s->dir, "rank.0", label), 0);
-    assert_string_equal(label, "third");
+    assert_string_equal(label_of(s, "rank.0"), "third");
     check(journal, "a", 16000);
     char *longest = malloc(DYAD_UPATH_MAX + 2);
     memset(longest, 'x', DYAD_UPATH_MAX + 1);

@@ -84,7 +84,9 @@ static void writer(struct scratch *s, struct shared *shared)
         rng = rng * 6364136223846793005u + 1442695040888963407u;
         if (n % 2000 == 0) {
             limit = none;
-            limit.rlim_cur = store_journal_bytes(journal) + 60 + (rng >> 40) % 200;
+            struct stat st;
+            CHILD_CHECK(stat(scratch_path(s, ".dyad/owner/" NAME), &st) == 0);
+            limit.rlim_cur = (rlim_t)st.st_size + 60 + (rng >> 40) % 200;
             setrlimit(RLIMIT_FSIZE, &limit);
         }
         write_one(journal, shared, (int)((rng >> 33) % NAMES));

@@ -24,17 +24,14 @@ static int setup(void **state)
     return marks ? 0 : -1;
 }
 
-static int count_one(const struct store_mark_info *info, void *arg)
-{
-    (void)info;
-    ++*(int *)arg;
-    return 0;
-}
-
 static int count_marks(void)
 {
     int count = 0;
-    assert_int_equal(store_marks_foreach(marks, count_one, &count), 0);
+
+    for (uint32_t i = 0; i < marks->table->header.top; i++) {
+        unsigned state = WORD_STATE(marks->table->slots[i].word);
+        count += state != STORE_MARK_FREE && state != MARKS_STATE_FREEING;
+    }
     return count;
 }
 
@@ -105,8 +102,6 @@ static void life_of_a_mark(void **state)
     assert_int_equal(info.pid, getpid());
     assert_true(info.mark == mark);
     assert_false(store_marks_dirty(marks, "g", 0, 0, NULL));
-    assert_false(store_marks_dirty_by_others(marks, "f", 0, 0, getpid(), NULL));
-    assert_true(store_marks_dirty_by_others(marks, "f", 0, 0, getpid() + 1, NULL));
 
     int fd = open(scratch_path(scratch, "f"), O_WRONLY | O_CREAT, 0644);
     struct store_identity id = identify("f");
@@ -539,8 +534,7 @@ static void abandoned_and_what_ends_it(void **state)
         assert_true(store_marks_rule(marks, mark, ask));
         assert_true(store_marks_rule(marks, mark, ask));
         assert_int_equal(store_marks_wait(marks, mark, ask), 0);
-        assert_true(
-            store_marks_dirty_by_others(marks, NULL, id.ino, id.btime, getpid(), &info));
+        assert_true(store_marks_dirty(marks, NULL, id.ino, id.btime, &info));
         assert_int_equal(info.state, STORE_MARK_ABANDONED);
         switch (how) {
         case 0: /* the closer was only slow */
@@ -790,7 +784,6 @@ static void held_by_an_orphan(void **state)
             close(done[1]);
             CHILD_CHECK(read(done[0], &byte, 1) == 0);
             CHILD_CHECK(store_marks_adopt(marks, fd) == mark);
-            CHILD_CHECK(!store_marks_dirty_by_others(marks, NULL, 1, 0, getpid(), NULL));
             struct store_mark_info info;
             struct stat st;
             CHILD_CHECK(fstat(fd, &st) == 0);
@@ -1021,34 +1014,6 @@ static void reclaims_slots(void **state)
     store_marks_abort(marks, mark);
     store_marks_table_unmap(table);
     free(path);
-}
-
-static int store_info(const struct store_mark_info *info, void *arg)
-{
-    struct store_mark_info **next = arg;
-    *(*next)++ = *info;
-    return 0;
-}
-
-static void lists_who_holds(void **state)
-{
-    struct store_mark_info infos[4], *next = infos;
-    store_mark_t live, left;
-
-    (void)state;
-    int fd = open_marked("live", O_WRONLY, &live);
-    close(open_marked("left", O_WRONLY, &left));
-    assert_int_equal(store_marks_foreach(marks, store_info, &next), 0);
-    assert_int_equal(next - infos, 2);
-    assert_true(infos[0].mark == live && infos[1].mark == left);
-    assert_int_equal(infos[0].pid, getpid());
-    assert_true(infos[0].held);
-    assert_false(infos[1].held);
-    close(fd);
-    assert_true(closed_by_name(marks, live, scratch->dir, "live", false));
-    store_marks_clear(marks, live);
-    assert_true(closed_by_name(marks, left, scratch->dir, "left", false));
-    store_marks_clear(marks, left);
 }
 
 static void after_a_reboot(void **state)
@@ -1334,7 +1299,6 @@ int main(void)
         TEST(says_that_it_is_shared),
         TEST(table_full),
         TEST(reclaims_slots),
-        TEST(lists_who_holds),
         TEST(after_a_reboot),
         TEST(damaged_table),
         TEST(one_table),

@@ -6,6 +6,7 @@
 #include "closed_by_name.h"
 
 #include "marks_users.h"
+#include "store/marks_slot.h"
 
 enum { WRITERS = 3, FILES = 4, ROUNDS = 150 };
 
@@ -28,19 +29,6 @@ static void write_for_ever(int writer)
             store_marks_clear(marks, mark);
         /* false: a later writer settled it after a ruling of the parent */
     }
-}
-
-struct left {
-    struct store_mark_info marks[1024];
-    int count;
-};
-
-static int add_left(const struct store_mark_info *info, void *arg)
-{
-    struct left *left = arg;
-    assert_true(left->count < 1024);
-    left->marks[left->count++] = *info;
-    return 0;
 }
 
 /* The writer of `live` holds it all the time. */
@@ -125,21 +113,23 @@ static void killed_at_random(void **state)
             assert_false(store_marks_rule(marks, live, ask));
         }
         rule_all();
-        struct left left = {.count = 0};
-        assert_int_equal(store_marks_foreach(marks, add_left, &left), 0);
-        for (int i = 0; i < left.count; i++) {
-            struct store_mark_info *info = &left.marks[i];
-            if (info->mark == live) {
-                assert_int_equal(info->state, STORE_MARK_DIRTY);
-                assert_true(info->held);
-            } else if (info->state == STORE_MARK_ABANDONED) {
+        for (uint32_t i = 0; i < marks->table->header.top; i++) {
+            struct marks_slot *slot = &marks->table->slots[i];
+            unsigned slot_state = WORD_STATE(slot->word);
+            store_mark_t mark = marks_mark_of(slot->word, i);
+            if (slot_state == STORE_MARK_FREE || slot_state == MARKS_STATE_FREEING)
+                continue;
+            if (mark == live) {
+                assert_int_equal(slot_state, STORE_MARK_DIRTY);
+                assert_int_equal(store_lock_search(slot->ino, marks_lock_byte(mark)), 1);
+            } else if (slot_state == STORE_MARK_ABANDONED) {
                 abandoned++;
-                assert_false(info->held);
-                store_marks_forget(marks, info->ino, info->btime);
+                assert_int_equal(store_lock_search(slot->ino, marks_lock_byte(mark)), 0);
+                store_marks_forget(marks, slot->ino, slot->btime);
             } else {
                 /* Cut short inside begin(): it has no file, and nobody finds it by one. */
-                assert_int_equal(info->state, STORE_MARK_OPENING);
-                assert_true(info->ino == 0);
+                assert_int_equal(slot_state, STORE_MARK_OPENING);
+                assert_true(slot->ino == 0);
             }
         }
     }

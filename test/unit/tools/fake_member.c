@@ -50,7 +50,7 @@ void fake_member_page(int fd, uint32_t rank, const char *json, int more)
 {
     send_message(fd, &(struct net_msg){.type = NET_MSG_DUMP_REPLY,
                                        .flags = more ? NET_DUMP_MORE : 0,
-                                       .entry = {.owner = rank},
+                                       .rank = rank,
                                        .blob = json,
                                        .blob_len = strlen(json)});
 }
@@ -58,8 +58,7 @@ void fake_member_page(int fd, uint32_t rank, const char *json, int more)
 void fake_member_error(int fd, uint32_t rank, int status)
 {
     send_message(
-        fd, &(struct net_msg){
-                .type = NET_MSG_DUMP_REPLY, .status = status, .entry = {.owner = rank}});
+        fd, &(struct net_msg){.type = NET_MSG_DUMP_REPLY, .status = status, .rank = rank});
 }
 
 void fake_member_done(int fd, int status)

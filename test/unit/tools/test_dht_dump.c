@@ -42,11 +42,11 @@ static void answer(int fd, const struct net_msg *request)
 {
     if (request->flags & NET_DUMP_KEY)
         FAKE_CHECK(strcmp(request->entry.upath, "sub/step 1") == 0);
-    if (request->length == UINT64_MAX || request->length == 0)
+    if (request->rank == DYAD_RANK_NONE || request->rank == 0)
         fake_member_page(fd, 0, SAMPLE_SHARD_0, 0);
-    if (request->length == UINT64_MAX || request->length == 1)
+    if (request->rank == DYAD_RANK_NONE || request->rank == 1)
         fake_member_page(fd, 1, SAMPLE_SHARD_1, 0);
-    if (request->length == UINT64_MAX || request->length == 2)
+    if (request->rank == DYAD_RANK_NONE || request->rank == 2)
         fake_member_error(fd, 2, EHOSTUNREACH);
     fake_member_done(fd, 0);
 }

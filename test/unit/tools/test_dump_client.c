@@ -139,7 +139,7 @@ static void answer_all(int fd, const struct net_msg *request)
 {
     FAKE_CHECK(request->type == NET_MSG_GUEST_DUMP);
     FAKE_CHECK(request->flags == (NET_DUMP_KEY | NET_DUMP_WAITING));
-    FAKE_CHECK(request->length == UINT64_MAX);
+    FAKE_CHECK(request->rank == DYAD_RANK_NONE);
     FAKE_CHECK(strcmp(request->entry.upath, "a/b") == 0);
     fake_member_page(fd, 2, "{\"rank\":2,\"nranks\":3}", 0);
     fake_member_page(fd, 0, "{\"rank\":0,\"nranks\":3}", 0);
@@ -220,7 +220,7 @@ static void test_unreachable(void **state)
 
 static void answer_one(int fd, const struct net_msg *request)
 {
-    FAKE_CHECK(request->length == 7);
+    FAKE_CHECK(request->rank == 7);
     fake_member_page(fd, 7, "{\"rank\":7,\"nranks\":500}", 0);
     fake_member_done(fd, 0);
 }

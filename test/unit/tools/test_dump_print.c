@@ -247,10 +247,11 @@ static void test_survivors(void **state)
     expect(text, "64a1.1");
     expect(text, "-.-");
     free(text);
-    text = print(dump_print_entries,
-                 "{\"shards\":[{\"rank\":0,\"entries\":[{\"upath\":\"a\",\"owner\":3,"
-                 "\"adopted\":true,\"version\":{\"counter\":1,\"rank\":1,"
-                 "\"incarnation\":0}},{\"upath\":\"b\",\"owner\":7,\"adopted\":false}]}]}");
+    text =
+        print(dump_print_entries,
+              "{\"shards\":[{\"rank\":0,\"entries\":[{\"upath\":\"a\",\"owner\":3,"
+              "\"taken_over\":true,\"version\":{\"counter\":1,\"rank\":1,"
+              "\"incarnation\":0}},{\"upath\":\"b\",\"owner\":7,\"taken_over\":false}]}]}");
     expect(text, "  3 (from 1)  ");
     expect(text, "  7           ");
     free(text);

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wrapper/apart_thread.h"
+#include "wrapper/unshare_thread.h"
 #include "wrapper/engine_load.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"

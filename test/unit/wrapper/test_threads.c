@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "boot/claim.h"
+#include "boot/member_claim.h"
 #include "net/msg.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
@@ -279,7 +279,7 @@ static void start_as_guest(const struct sockaddr_un *address, socklen_t len)
     pid_t holder = fork();
     CHECK(holder >= 0);
     if (holder == 0) {
-        CHECK(boot_claim_bind(address, len) >= 0 && write(ready[1], "", 1) == 1);
+        CHECK(boot_member_claim_bind(address, len) >= 0 && write(ready[1], "", 1) == 1);
         close(done[1]);
         _exit(read(done[0], &c, 1) != 0);
     }
@@ -305,9 +305,9 @@ int main(int argc, char **argv)
         again(argv);
     snprintf(dmd, sizeof(dmd), "%s", getenv("DYAD_PATH"));
     CHECK(boot_identity_read(&identity, environ, &bad) == 0);
-    socklen_t len = boot_claim_address(&identity, NULL, &address);
+    socklen_t len = boot_member_claim_address(&identity, NULL, &address);
     start_as_guest(&address, len);
-    int listener = boot_claim_bind(&address, len);
+    int listener = boot_member_claim_bind(&address, len);
     CHECK(listener >= 0);
     CHECK(listen(listener, 4096) == 0);
     CHECK(fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) & ~O_NONBLOCK) == 0);

@@ -1,0 +1,54 @@
+/*
+ * boot/member_claim.h - one member per rank
+ *
+ * A rank's member holds a listening Unix-domain socket in the abstract name space; binding
+ * its name is the claim, it dies with its holder, it is per network namespace (per node),
+ * and connecting to it is how a guest reaches its member. Name: NUL "dyad/" uid "/"
+ * hash(nspace, DYAD_KVS_NAMESPACE) hash(node) "/" rank: 16 hexadecimal digits each, so who
+ * sees the sockets only knows which are of one launch (dyad-dht-dump). Peers are checked
+ * with SO_PEERCRED. Links libc only: the wrapper makes the claim before main, in ~10 us, so
+ * the name exists before the first child does; connections queue until the member accepts
+ * them.
+ */
+#ifndef DYAD_BOOT_MEMBER_CLAIM_H
+#define DYAD_BOOT_MEMBER_CLAIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "boot/identity.h"
+
+/* So much of the hash in a claim's name is of the launch. */
+#define BOOT_CLAIM_LAUNCH_LEN 16
+
+/* Fill the address of the rank's member; returns its length. `kvs` = DYAD_KVS_NAMESPACE or
+ * NULL. */
+socklen_t boot_member_claim_address(const struct boot_identity *identity, const char *kvs,
+                                    struct sockaddr_un *address);
+/* The name in an address, without the NUL: text of printable characters and no space.
+ * `name` has room for sizeof(address->sun_path) bytes. And back: its length, or 0: no such
+ * name. */
+void boot_member_claim_name(const struct sockaddr_un *address, socklen_t len, char *name);
+socklen_t boot_member_claim_named(const char *name, struct sockaddr_un *address);
+/* Try to become the member: a listening, close-on-exec socket at a descriptor >= 256 where
+ * the limit allows (never 0-9), or -1: EADDRINUSE a member exists. Does not block. */
+int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len);
+/* A claim inherited from the image before exec: the lowest descriptor in this process that
+ * is a listening socket of that name, or -1. */
+int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len);
+/* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none
+ * lives. */
+int boot_member_claim_connect(const struct sockaddr_un *address, socklen_t len);
+/* The same, but EAGAIN where the member does not accept (it is stopped) and so many wait
+ * already that connect() would block. */
+int boot_member_claim_connect_now(const struct sockaddr_un *address, socklen_t len);
+/* The holder of the claim cannot serve: connections that wait, and all later ones, fail at
+ * once, in whatever process. The claim stays its holder's. */
+void boot_member_claim_shut(int claim_fd);
+/* True if the other end of fd is a process of our own effective uid (or root). */
+bool boot_member_claim_peer_ok(int fd);
+
+#endif

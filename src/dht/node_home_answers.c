@@ -1,0 +1,371 @@
+/*
+ * dht/node_home_answers.c - the home role: a shard that answers, notifies and invalidates
+ *
+ * A home takes a version that is above its highest and refuses any other with that highest,
+ * so all homes end with the same version whatever the order of arrival. A tombstone is an
+ * entry like any other and stays for the session. A version that comes again from its owner
+ * is acknowledged, and brings the owner's fields up to date; one that comes from another
+ * rank, of the same storage, makes that one the owner: the file is the same one on the same
+ * disk, and who served it has died (engine/recovery/takeover.c). Nobody need be told of
+ * that: who cannot reach the old owner asks again.
+ *
+ * Coherence: who was given an entry to copy is a holder of it. When a newer version is
+ * taken, its holders and the superseded owner are told, and the publisher gets its answer
+ * when they have answered or been given up (node_invalidate.c).
+ *
+ * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
+ * is told of the next version in the same way, before that is acknowledged (node_record.c).
+ *
+ * Somebody that we take for dead may ask all the same: it has just joined, and we have not
+ * heard of it. It would not be told, so it is not noted, and the answer says so.
+ *
+ * That waiting cannot go round in a circle: a rank delays its answer only while a publish
+ * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
+ * lower ones.
+ */
+#include "dht/node_home_answers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "dht/node_invalidate.h"
+#include "dht/node_leave.h"
+#include "dht/node_module.h"
+#include "dht/node_record.h"
+#include "dht/node_tentative.h"
+#include "dht/node_unrecovered.h"
+#include "dht/node_writers.h"
+#include "util/log.h"
+
+static void record_set(struct dht_record *record, const struct net_msg *msg)
+{
+    record->entry = msg->entry;
+    record->entry.upath = record->upath;
+    /* Unless somebody else passes it on. */
+    record->owner_incarnation =
+        msg->source == msg->entry.owner ? msg->source_incarnation : 0;
+}
+
+static bool is_asked_for(const struct dyad_version *version,
+                         const struct dyad_version *newer_than, uint8_t flags)
+{
+    int order = dyad_version_cmp(version, newer_than);
+
+    return order > 0 || (order == 0 && (flags & NET_LOOKUP_HELD) != 0);
+}
+
+/* A holder that is only out of our reach still has its copy. */
+static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
+{
+    return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_rank_gone(node, waiter->rank)
+                                                  : !dht_node_is_live(node, waiter->rank);
+}
+
+static void record_notify(struct dht_node *node, struct dht_record *record)
+{
+    struct dht_waiter *waiter, *tmp;
+
+    DL_FOREACH_SAFE(record->waiters, waiter, tmp)
+    {
+        struct net_msg msg = {
+            .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
+        if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags))
+            continue;
+        /* One that cannot be noted as a holder is not told now: it asks again by itself. */
+        if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
+            record->entry.state == DYAD_ENTRY_PUBLISHED &&
+            waiter->rank != record->entry.owner) {
+            if (waiter_is_gone(node, waiter))
+                msg.flags = NET_LOOKUP_UNNOTED;
+            else if (dht_shard_add_holder(record, waiter->rank) < 0)
+                continue;
+        }
+        node_send(node, waiter->rank, &msg);
+        DL_DELETE(record->waiters, waiter);
+        free(waiter);
+    }
+}
+
+static bool publish_is_valid(const struct dht_node *node, const struct net_msg *msg)
+{
+    const struct dyad_entry *entry = &msg->entry;
+
+    if (entry->version.counter == 0 || entry->version.counter > DHT_COUNTER_MAX ||
+        entry->version.rank >= node->config.nranks)
+        return false;
+    if (entry->state == DYAD_ENTRY_PUBLISHED)
+        return entry->owner < node->config.nranks;
+    return entry->state == DYAD_ENTRY_WITHDRAWN;
+}
+
+/* Another rank of the same storage has taken the file over. The one that made this version
+ * has not: a message of it that was overtaken says nothing new, and would name a dead
+ * owner.
+ */
+static void owner_set(struct dht_node *node, struct dht_record *record,
+                      const struct net_msg *msg)
+{
+    const struct dyad_version *version = &msg->entry.version;
+    uint32_t old = record->entry.owner;
+
+    if (msg->source != msg->entry.owner ||
+        (version->rank == msg->source && version->incarnation == msg->source_incarnation))
+        return;
+    log_debug("rank %u serves \"%s\", version %llu, in the place of rank %u", msg->source,
+              record->upath, (unsigned long long)version->counter, old);
+    record_set(record, msg);
+    /* Should it have come back: it must hear of the next version as any holder. */
+    if (dht_node_is_live(node, old) && dht_shard_add_holder(record, old) < 0)
+        log_warn("out of memory: a holder of %s is forgotten", record->upath);
+}
+
+/* The version that is here came again. */
+static void publish_again(struct dht_node *node, struct dht_record *record,
+                          const struct net_msg *msg)
+{
+    bool other = msg->entry.owner != record->entry.owner;
+
+    if (msg->entry.state != record->entry.state ||
+        (other && (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
+                   !dyad_storage_equal(msg->entry.storage, record->entry.storage)))) {
+        node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        return;
+    }
+    if (other)
+        owner_set(node, record, msg);
+    /* A message of an earlier member of that rank may have been overtaken. */
+    else if (msg->source == msg->entry.owner &&
+             msg->source_incarnation >= record->owner_incarnation)
+        record_set(record, msg);
+    if (!invalidation_join(record, &msg->entry.version, msg->source, msg->id))
+        node_reply_publish(node, msg->source, msg->id, 0, &record->entry);
+}
+
+bool home_publish(struct dht_node *node, const struct net_msg *msg)
+{
+    struct dht_record *record;
+    struct invalidation *inv;
+    struct dht_key key;
+    int order;
+
+    if (!publish_is_valid(node, msg)) {
+        node_reply_publish(node, msg->source, msg->id, EINVAL, &msg->entry);
+        return true;
+    }
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_insert(node->shard, &key, msg->entry.upath);
+    if (record == NULL) {
+        node_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return true;
+    }
+    order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
+    if (order < 0) {
+        node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
+        return true;
+    }
+    if (order == 0) {
+        publish_again(node, record, msg);
+        return true;
+    }
+    inv = NULL;
+    if (msg->entry.state != DYAD_ENTRY_PUBLISHED ||
+        dht_shard_set_listed(node->shard, record, true) == 0)
+        inv = invalidation_create(node, record, msg);
+    if (inv == NULL) {
+        if (record->entry.state != DYAD_ENTRY_PUBLISHED)
+            dht_shard_set_listed(node->shard, record, false);
+        record_remove_empty(node, record);
+        node_reply_publish(node, msg->source, msg->id, ENOMEM, &msg->entry);
+        return true;
+    }
+    invalidation_take_holders(node, inv, msg);
+    record_forget_noted(node, record);
+    record_set(record, msg);
+    writers_published(node, record->upath);
+    if (record->entry.state != DYAD_ENTRY_PUBLISHED)
+        dht_shard_set_listed(node->shard, record, false);
+    record_notify(node, record);
+    leave_note(node, record, msg->source);
+    invalidation_start(node, inv);
+    return true;
+}
+
+static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
+{
+    struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
+    bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
+    /* Who is dead is not told of newer versions. It may be news to us that it lives. */
+    bool known = dht_node_is_live(node, msg->source);
+    bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait && known;
+    struct dht_record *record;
+    struct dht_key key;
+
+    if (msg->source != node->config.self)
+        node->stats.answered++;
+    reply.entry.upath = msg->entry.upath;
+    reply.entry.owner = DYAD_RANK_NONE;
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    if (tentative_is(node) || unrecovered_stands_in(node, &key))
+        reply.flags |= NET_LOOKUP_UNSURE;
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    if (record != NULL &&
+        is_asked_for(&record->entry.version, &msg->newer_than, msg->flags)) {
+        reply.entry = record->entry;
+        if (record->entry.state == DYAD_ENTRY_PUBLISHED)
+            reply.status = 0;
+        /* Nobody brings what a dead owner has published or withdrawn last to who has become
+         * a home since: then another home has something newer, and this is from before. */
+        if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
+            reply.flags |= NET_LOOKUP_UNSURE;
+        dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
+        if (reply.status == 0 && (keep || (msg->flags & NET_LOOKUP_COPY) != 0) &&
+            msg->source != record->entry.owner) {
+            if (!known)
+                reply.flags |= NET_LOOKUP_UNNOTED;
+            else if (dht_shard_add_holder(record, msg->source) < 0)
+                reply.status = ENOMEM;
+        }
+        /* The owner is told as well: invalidation_take_holders(). */
+        if (keep && (reply.status == 0 ||
+                     (reply.status == ENOENT && record_note(node, record, &key, msg))))
+            reply.flags |= NET_LOOKUP_KEEP;
+    } else if ((node->joining && !wait) ||
+               ((msg->flags & NET_LOOKUP_HELD) != 0 && !known)) {
+        reply.type = NET_MSG_ERROR; /* others may know others of us, and look up here */
+        reply.status = EHOSTUNREACH;
+    } else if (wait) {
+        if (record == NULL)
+            record = dht_shard_insert(node->shard, &key, msg->entry.upath);
+        reply.status = EAGAIN;
+        if (record == NULL ||
+            dht_shard_add_waiter(node->shard, record, msg->source, msg->id, msg->flags,
+                                 &msg->newer_than, node->ops->now(node->arg)) < 0) {
+            reply.status = ENOMEM;
+            if (record != NULL)
+                record_remove_empty(node, record);
+        }
+    } else if (keep && record_note(node, record, &key, msg)) {
+        reply.flags |= NET_LOOKUP_KEEP;
+    }
+    if (reply.status == ENOMEM)
+        reply.type = NET_MSG_ERROR;
+    node_send(node, msg->source, &reply);
+    return true;
+}
+
+static bool home_lookup_cancel(struct dht_node *node, const struct net_msg *msg)
+{
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    if (record == NULL)
+        return true;
+    dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
+    record_remove_empty(node, record);
+    return true;
+}
+
+struct sweep {
+    struct dht_node *node;
+    struct dht_record **empty;
+    size_t nempty, cap;
+};
+
+static int sweep_record(struct dht_record *record, void *arg)
+{
+    struct sweep *sweep = arg;
+    struct dht_waiter *waiter, *tmp;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < record->nholders; i++)
+        if (!node_rank_gone(sweep->node, record->holders[i]))
+            left++;
+    if (left < record->nholders) {
+        /* Built anew: the array's size follows from the number in it. */
+        uint32_t *old = record->holders, n = record->nholders;
+        record->holders = NULL;
+        record->nholders = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (!node_rank_gone(sweep->node, old[i]) &&
+                dht_shard_add_holder(record, old[i]) < 0)
+                log_warn("out of memory: a holder of %s is forgotten", record->upath);
+        free(old);
+    }
+    DL_FOREACH_SAFE(record->waiters, waiter, tmp)
+    {
+        if (waiter_is_gone(sweep->node, waiter)) {
+            DL_DELETE(record->waiters, waiter);
+            free(waiter);
+        }
+    }
+    if (!record_is_empty(record))
+        return 0;
+    if (sweep->nempty == sweep->cap) {
+        size_t cap = sweep->cap ? 2 * sweep->cap : 64;
+        struct dht_record **empty =
+            realloc(sweep->empty, cap * sizeof(struct dht_record *));
+        if (empty == NULL)
+            return 0; /* the next sweep takes it */
+        sweep->empty = empty;
+        sweep->cap = cap;
+    }
+    sweep->empty[sweep->nempty++] = record;
+    return 0;
+}
+
+/* Drop waiters and holders of the dead. Until then they cost nothing: a dead holder is not
+ * told, and a notice to a rank that is gone, or is somebody else by now, is lost or
+ * ignored. */
+static void home_sweep(struct dht_node *node, struct timer *timer)
+{
+    struct sweep sweep = {.node = node};
+
+    (void)timer;
+    dht_shard_foreach(node->shard, sweep_record, &sweep);
+    for (size_t i = 0; i < sweep.nempty; i++)
+        record_remove_empty(node, sweep.empty[i]);
+    free(sweep.empty);
+    leave_orphans_published(node);
+}
+
+static void home_sweep_soon(struct dht_node *node)
+{
+    if (!node->sweep_timer.active)
+        node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
+}
+
+static void home_rank_lost(struct dht_node *node, uint32_t rank)
+{
+    (void)rank;
+    home_sweep_soon(node);
+}
+
+/* Its copies were kept for its return. */
+static void home_missing_changed(struct dht_node *node, uint32_t rank, enum dht_missing was)
+{
+    if (was != DHT_GONE && node->missing[rank] == DHT_GONE)
+        home_sweep_soon(node);
+}
+
+static int home_create(struct dht_node *node)
+{
+    node->sweep_timer.fn = home_sweep;
+    return 0;
+}
+
+static const struct node_message messages[] = {
+    {NET_MSG_PUBLISH, true, home_publish},
+    {NET_MSG_LOOKUP, true, home_lookup},
+    {NET_MSG_LOOKUP_CANCEL, true, home_lookup_cancel},
+    {0},
+};
+
+const struct node_module node_home_module = {
+    .messages = messages,
+    .create = home_create,
+    .rank_lost = home_rank_lost,
+    .missing_changed = home_missing_changed,
+};

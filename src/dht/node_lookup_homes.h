@@ -1,0 +1,59 @@
+/*
+ * dht/node_lookup_homes.h - whom a look-up asks, and what the answers amount to; private to
+ * dht/
+ */
+#ifndef DYAD_DHT_NODE_LOOKUP_HOMES_H
+#define DYAD_DHT_NODE_LOOKUP_HOMES_H
+
+#include "dht/node_core.h"
+
+enum lookup_state {
+    LOOKUP_FIRST,   /* asking the first home, or the next where one is silent */
+    LOOKUP_WAITING, /* that home keeps a waiter */
+    LOOKUP_ALL,     /* it had nothing: what do all of them say? */
+};
+
+struct dht_lookup {
+    struct ready ready;
+    struct dht_lookup *prev, *next; /* node->lookups */
+    uint64_t id;
+    UT_hash_handle hh;
+    struct dht_key key;
+    uint8_t flags;
+    enum lookup_state state;
+    struct dyad_version newer_than;
+    struct timer timer, retry, again;
+    struct asks asks;
+    uint32_t home;
+    int status;
+    uint64_t since;         /* when it began */
+    bool uncacheable;       /* KEEP: a home that answered will not tell us of a change */
+    bool tentative;         /* a home that answered may have missed something */
+    struct dyad_entry best; /* what fn gets; state NONE: nothing */
+    dht_lookup_fn fn;
+    void *arg;
+    char upath[];
+};
+
+void lookup_set_timers(struct dht_lookup *l);
+/* See that who is to be asked by now has been, or end. */
+void lookup_advance(struct dht_node *node, struct dht_lookup *l);
+/* The same, of all homes. */
+void lookup_ask_all(struct dht_node *node, struct dht_lookup *l);
+/* Ask everybody again, who waits; from the beginning, who was not believed. */
+void lookup_round(struct dht_node *node, struct dht_lookup *l);
+void lookup_again(struct dht_node *node, struct dht_lookup *l);
+
+/* 0, or -1: the rank is passed over, or (asks full) cannot be asked. */
+int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank, bool wait);
+void lookup_ask_failed(struct dht_node *node, struct dht_lookup *l, struct ask *ask);
+void lookup_send_cancel(struct dht_node *node, struct dht_lookup *l, uint32_t rank);
+uint32_t lookup_first_home(struct dht_node *node, struct dht_lookup *l);
+
+void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status);
+/* Take it out of everything but the queue of what is ready. */
+void lookup_unlink(struct dht_node *node, struct dht_lookup *l);
+/* In that queue: it has ended. */
+void lookup_done(struct dht_node *node, struct ready *ready);
+
+#endif

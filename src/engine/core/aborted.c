@@ -1,0 +1,72 @@
+/*
+ * aborted.c - a library under the loop has ended itself (boot/abort.h): what is left to do
+ *
+ * UCX was in the midst of something when it found its fault; the loop, the worker and what
+ * was to be called back by them stay as they are, for ever, unfreed. What follows is either
+ * the next incarnation of this rank, in this process, with libraries of its own
+ * (client_member.c): then to all others this rank is as one in exec. The claim lives on, so
+ * nobody takes its files over, and who connects there waits for the next member. Or nothing
+ * follows: then this rank is as one that was killed, its journal is free for a neighbour
+ * to take over, its claim, which stays bound, refuses whoever connects, and the program
+ * goes on without us. In this order:
+ *
+ * - The answers that we shared are void, before anybody can know (store/cache_table.h).
+ * - If nothing follows the claim is shut: a request that waits in its queue fails, and so
+ *   does every later one. Nobody can take our place: the claim is still ours, and this
+ *   process does not try again.
+ * - The pool's threads end, so none is in the midst of a descriptor that goes. What
+ *   engine_io_spawn() has made stays, and touches nothing but its own job: its descriptors
+ *   fail with EBADF (their numbers are not given out again, as nothing of ours is opened
+ *   in this table any more), and it frees itself.
+ * - PMIx is finalised, by its own thread, in bounded time; else the launcher would end the
+ *   job when this process ends. It needs no turn of the loop for that, and its descriptors.
+ * - The journals are closed, then all descriptors: who sees a connection break, and looks,
+ *   finds the journals free. If another member follows the caller closes them
+ *   (boot_fdtable_move()).
+ *
+ * A thread of UCX's own that finds its descriptors gone calls abort(), and sleeps there.
+ */
+#include "boot/fdtable.h"
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "engine/core/aborted.h"
+
+#include <unistd.h>
+
+#include "boot/member_claim.h"
+#include "store/journal.h"
+
+static void journals_close(struct member *member)
+{
+    struct store_journal *first = member->dmd[0].journal;
+    struct store_journal *second = member->dmd[1].journal;
+
+    member->dmd[0].journal = member->dmd[1].journal = NULL;
+    store_journal_destroy(first);
+    if (second != first)
+        store_journal_destroy(second);
+}
+
+/* Not lost: nobody knows what of it UCX still reads. */
+void aborted_keep(void *what)
+{
+    static void *volatile kept __attribute__((used, unused));
+    kept = what;
+}
+
+void aborted_leave(struct member *member, bool is_followed)
+{
+    member->state = MEMBER_LEAVING;
+    modules_disclaim(member);
+    if (!is_followed && member->claim_fd >= 0)
+        boot_member_claim_shut(member->claim_fd);
+    engine_iopool_destroy(member->io);
+    member->io = NULL;
+    boot_pmix_destroy(member->pmix, BOOT_PMIX_END_SOON);
+    member->pmix = NULL;
+    journals_close(member);
+    if (is_followed)
+        return;
+    boot_fdtable_drop(STDOUT_FILENO);
+    boot_fdtable_close_all();
+}

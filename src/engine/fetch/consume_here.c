@@ -1,0 +1,52 @@
+/*
+ * consume_here.c - the look at what is here of a file, marks included
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/core/local_file.h"
+#include "engine/fetch/consume_impl.h"
+
+/* Of whom this consume has to take notice. */
+static bool is_written(const struct consume *c, struct store_marks *marks,
+                       const struct store_identity *id, struct store_mark_info *info)
+{
+    if (c->flags & NET_CONSUME_UPDATE)
+        return store_marks_unfinished(marks, c->upath, id->ino, id->btime, 0, info);
+    return store_marks_dirty(marks, c->upath, id->ino, id->btime, info);
+}
+
+int consume_look_here(struct consume *c, void (*over)(struct consume *c))
+{
+    struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
+    struct store_mark_info info;
+    struct store_identity id;
+    struct stat st;
+    int fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0);
+    int rc = 0;
+
+    c->here.writer = 0;
+    c->here.abandoned = c->here.regular = false;
+    if (fd < 0) /* ELOOP: a directory above is a symbolic link */
+        return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
+        rc = errno;
+    } else if ((c->here.regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_SETTLE)) {
+        rc = 0; /* the marks of this node are the asker's affair */
+    } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
+        rc = EAGAIN;
+        c->here.writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
+        c->here.abandoned = info.state == STORE_MARK_ABANDONED;
+    } else if (local_file_is_superseded(dmd, c->upath, &st)) {
+        rc = ENOENT; /* what is fetched comes in its place */
+    }
+    close(fd);
+    if (rc == EAGAIN && !c->here.abandoned && !(c->flags & NET_CONSUME_WRITER) &&
+        (fd = store_dir_open(dmd->dir, c->upath, O_RDONLY, 0)) >= 0) {
+        consume_watch_start(c, dmd, &info, fd, over);
+        close(fd);
+    }
+    return rc;
+}

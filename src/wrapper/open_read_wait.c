@@ -1,0 +1,145 @@
+/*
+ * open_read_wait.c - opens for reading
+ *
+ * The real open first, since most files are here. Then the engine says whether the
+ * file is complete; if not, or if it is not here, it makes it so, waiting, and we open
+ * again. What it makes may be a symbolic link, or stand behind one that came with the
+ * directories: so the path is resolved again each time, and what it then means is awaited
+ * in its turn, unless it leads elsewhere. The engine answers in bounded time or with an
+ * error, so the loop ends; a file that vanishes again at once (ENOENT after consume said
+ * that it is here) is asked for at most WRAPPER_OPEN_VANISHED times, and links are followed
+ * as often as the kernel does.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "wrapper/core.h"
+#include "wrapper/open_impl.h"
+#include "wrapper/real.h"
+
+static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
+{
+    return upath && wrapper_open_is_regular(fd) &&
+           ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
+}
+
+int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)
+{
+    struct wrapper_path *where = opener->where;
+    int vanished = 0, links = 0, unknown = 0, saved = errno;
+    bool begun = false;
+
+    for (;;) {
+        const char *upath = wrapper_open_awaited(where);
+        int fd, moved;
+
+        if (!begun && upath && ops->shares(ENGINE_CONSUMER) &&
+            ENGINE_CALL(ops->read_begin(ENGINE_CONSUMER, upath)) < 0)
+            return -1;
+        begun = true;
+        fd = wrapper_open_real(opener);
+
+        if (fd >= 0 && !is_incomplete(ops, upath, fd)) {
+            errno = saved;
+            return fd;
+        }
+        if (fd >= 0) {
+            opener->undo(opener->arg, fd);
+        } else {
+            if (errno != ENOENT || !upath || ++vanished > WRAPPER_OPEN_VANISHED)
+                return -1;
+            if ((opener->flags & O_CREAT) && vanished > 1) {
+                errno = unknown ? unknown : ENOENT; /* its directory is nowhere */
+                return -1;
+            }
+            unknown = wrapper_open_bring_parents(ops, where);
+            if (opener->flags & O_CREAT)
+                continue;
+        }
+        moved = wrapper_open_consume(ops, where, ENGINE_CONSUME_WAIT);
+        if (moved < 0)
+            return -1;
+        if (moved && ++links > WRAPPER_OPEN_LINKS_MAX) {
+            errno = ELOOP;
+            return -1;
+        }
+        if (moved) {
+            vanished = 0;
+            begun = false;
+        }
+    }
+}
+
+/* The empty file that an open for reading made: no close of a writer will publish it. */
+static int tell_made(const struct engine_ops *ops, const struct wrapper_path *where)
+{
+    enum engine_role role = wrapper_path_role(where);
+    int saved = errno, rc;
+
+    if (!where->upath[role]) /* a link led out of the managed directory */
+        return 0;
+    rc = ENGINE_CALL(ops->renamed(role, NULL, where->upath[role], NULL));
+    if (rc == 0)
+        errno = saved;
+    return rc;
+}
+
+int wrapper_open_read_or_make(const struct engine_ops *ops,
+                              const struct wrapper_opener *opener)
+{
+    struct stat st;
+    int saved = errno, fd;
+    bool made;
+
+    if (wrapper_open_awaited(opener->where) && !(opener->flags & (O_EXCL | O_TRUNC)) &&
+        REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT) {
+        wrapper_open_bring_parents(ops, opener->where);
+        if (wrapper_open_consume(ops, opener->where, ENGINE_CONSUME_NOW) < 0 &&
+            errno != ENOENT)
+            return -1;
+    }
+    made = (opener->flags & (O_EXCL | O_TRUNC)) ||
+           (REAL(lstat)(opener->where->text, &st) < 0 && errno == ENOENT);
+    errno = saved;
+    fd = wrapper_open_read(ops, opener);
+    if (fd >= 0 && made && wrapper_open_is_regular(fd) &&
+        tell_made(ops, opener->where) < 0) {
+        opener->undo(opener->arg, fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* A look's own open. */
+struct look {
+    const struct wrapper_path *where;
+    int flags;
+};
+
+static int call_real(void *arg)
+{
+    const struct look *look = arg;
+
+    return REAL(openat64)(AT_FDCWD, look->where->text, look->flags);
+}
+
+static void undo_real(void *arg, int fd)
+{
+    (void)arg;
+    REAL(close)(fd);
+}
+
+int wrapper_open_look(const struct engine_ops *ops, struct wrapper_path *where, int flags)
+{
+    struct look look = {.where = where, .flags = flags};
+    struct wrapper_opener opener = {
+        .open = call_real, .undo = undo_real, .arg = &look, .where = where, .flags = flags};
+    int fd = wrapper_open_read(ops, &opener);
+
+    if (fd < 0 && (errno == ENOENT || errno == ETIMEDOUT || errno == EHOSTUNREACH ||
+                   errno == EIO || errno == ENOSPC || errno == EINTR))
+        return -2;
+    return fd;
+}

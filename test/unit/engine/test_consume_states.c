@@ -1,0 +1,241 @@
+/*
+ * test_consume_states.c - a wait leaves a state with all that it had there
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake_consume.h"
+
+/* The only wait that there is. */
+static struct consume *begin(const char *upath, uint8_t flags, uint64_t timeout_ms)
+{
+    struct consume *c;
+
+    consume_cancel(fake->consume);
+    fake->status = -1;
+    c = fake_start(upath, flags, timeout_ms);
+    fake_run();
+    return c;
+}
+
+/* Version `counter` of it is found, which rank 7 has in another storage. */
+static void find(struct consume *c, uint64_t counter)
+{
+    struct dyad_entry entry = fake_entry(counter, 7);
+
+    fake_answer_with(true, 0, &entry);
+    assert_int_equal(c->state, CONSUME_FETCH);
+    assert_ptr_equal(fake->transfer, &c->transfer);
+}
+
+static void fetched(int status)
+{
+    struct transfer_wait *wait = fake->transfer;
+
+    fake->transfer = NULL;
+    wait->fn(wait->arg, status);
+}
+
+/* As told by the homes. */
+static void settled(int status, uint64_t counter)
+{
+    struct dyad_version version = {.counter = counter};
+    dht_settle_fn fn = fake->settle;
+
+    assert_non_null(fn);
+    fake->settle = NULL;
+    fn(fake->settle_arg, status, 3, &version);
+}
+
+/* It can end before the loop has come to it. */
+static void test_over_at_once(void **state)
+{
+    (void)state;
+    consume_end(fake_start("g", NET_LOOKUP_WAIT, 0), ETIMEDOUT);
+    consume_cancel(fake_start("h", NET_LOOKUP_WAIT, 0));
+    fake_run();
+    assert_int_equal(fake->status, ETIMEDOUT);
+    assert_ptr_equal(fake->member.consumes, fake->consume);
+    assert_null(fake->consume->next);
+}
+
+/* A link is above it: that is brought, and the wait is none for a publish any more. The end
+ * of the member may come then. */
+static void test_link_above(void **state)
+{
+    struct consume *c;
+
+    (void)state;
+    fake->is_below = true;
+    c = fake_start("d/f", NET_LOOKUP_WAIT, 0);
+    fake_run();
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    assert_non_null(fake->above);
+    fake->above(fake->above_arg, EINPROGRESS);
+    assert_int_equal(c->state, CONSUME_LINK);
+    assert_null(c->lookup);
+    assert_false(consume_is_waiting(c));
+    fake_run();
+    assert_int_equal(c->link->state, CONSUME_LOOK_UP);
+    modules_destroy(&fake->member); /* it stands before its link in the list */
+    assert_null(fake->member.consumes);
+    assert_int_equal(fake->status, -1);
+}
+
+/* Who does not wait asks for the directories above, too. */
+static void test_nothing_above(void **state)
+{
+    struct consume *c;
+
+    (void)state;
+    fake->is_below = true;
+    c = begin("d/f", 0, 0);
+    fake_answer_with(false, ENOENT, NULL);
+    assert_int_equal(c->state, CONSUME_ABOVE);
+    assert_non_null(fake->above);
+    fake->above(fake->above_arg, ENOENT);
+    assert_int_equal(fake->status, ENOENT);
+    assert_null(fake->above);
+}
+
+/* What is found is fetched; what is above it is of no interest any more. */
+static void test_link_above_what_is_found(void **state)
+{
+    struct consume *c;
+
+    (void)state;
+    fake->is_below = true;
+    c = begin("d/f", NET_LOOKUP_WAIT, 0);
+    assert_non_null(fake->above);
+    find(c, 1);
+    assert_null(fake->above);
+}
+
+/* Whose owner is lost is looked up once more, as if it had not been found. */
+static void lose(struct consume *c)
+{
+    fake->member.ring = (void *)fake;
+    find(c, 1);
+    fetched(EHOSTUNREACH);
+    assert_int_equal(c->state, CONSUME_OWNER);
+    assert_int_equal(c->seen.counter, 0);
+}
+
+/* The last look finds who has taken it over since. */
+static void test_last_look_at_lost(void **state)
+{
+    struct dyad_entry entry = fake_entry(1, 8);
+    struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
+
+    (void)state;
+    lose(c);
+    consume_fail_waiting(&fake->member, false);
+    assert_int_equal(c->state, CONSUME_LAST_LOOK);
+    assert_int_equal(c->lookup->newer_than, 0);
+    fake->live = true;
+    fake_answer_with(false, 0, &entry);
+    assert_int_equal(c->state, CONSUME_FETCH);
+    fake->member.ring = NULL;
+}
+
+/* ... and not once more that nobody has it. */
+static void test_last_look_in_vain(void **state)
+{
+    struct dyad_entry entry = fake_entry(1, 7);
+    struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
+
+    (void)state;
+    lose(c);
+    consume_fail_waiting(&fake->member, false);
+    fake_answer_with(false, 0, &entry);
+    assert_int_equal(fake->status, ENOENT);
+    fake->member.ring = NULL;
+}
+
+/* DYAD_TIMEOUT passes while the bytes are on their way, and then another node writes it:
+ * that is not waited for. */
+static void test_late_and_written(void **state)
+{
+    struct consume *c;
+
+    (void)state;
+    fake->config.peer_timeout = 60;
+    c = begin("g", NET_LOOKUP_WAIT, 1);
+    find(c, 1);
+    fake_run_until(c->since + 2 * UTIL_NSEC_PER_MSEC);
+    assert_true(c->deadline.late);
+    scratch_write(fake->scratch, "g", "x");
+    fetched(0);
+    assert_int_equal(c->state, CONSUME_SETTLE);
+    assert_false(fake->settle_waits);
+    settled(EBUSY, 0);
+    assert_int_equal(fake->status, ETIMEDOUT);
+}
+
+/* A look-up looks once more now and then. What it finds is fetched in peace. */
+static void test_timer_of_look_up(void **state)
+{
+    uint64_t when = util_clock_now();
+    struct consume *c;
+
+    (void)state;
+    scratch_write(fake->scratch, "g", "x");
+    c = begin("g", NET_LOOKUP_WAIT, 0);
+    assert_int_equal(c->state, CONSUME_SETTLE);
+    settled(EOWNERDEAD, 1);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    net_timer_start(c->again, when);
+    find(c, 2);
+    fake_run_until(when + 1);
+    assert_int_equal(c->state, CONSUME_FETCH);
+}
+
+/* Who does not wait for what is not published waits for a writer, and no longer than he
+ * writes: he may remove it. */
+static void test_writer_removes_it(void **state)
+{
+    struct store_marks *marks = fake->member.dmd[ENGINE_CONSUMER].marks;
+    store_mark_t mark = store_marks_begin(marks, "g");
+    int fd = store_dir_open(fake->scratch->dir, "g", O_CREAT | O_RDWR, 0600);
+    struct consume *c;
+
+    (void)state;
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), 0);
+    c = begin("g", 0, 0);
+    assert_true(c->lookup->waits);
+    assert_int_equal(unlink(scratch_path(fake->scratch, "g")), 0);
+    close(fd);
+    fake_look_again(c);
+    assert_false(c->lookup->waits);
+    fake_answer_with(false, ENOENT, NULL);
+    assert_int_equal(fake->status, ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_over_at_once, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_link_above, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_above, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_link_above_what_is_found, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_last_look_at_lost, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_last_look_in_vain, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_late_and_written, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_timer_of_look_up, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_writer_removes_it, fake_set_up,
+                                        fake_tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
