@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w.])")
 
 
 def figures(build, command):
@@ -23,7 +23,7 @@ def figures(build, command):
                          stdout=subprocess.PIPE, text=True)
     if run.returncode != 0:
         sys.exit(f"compare.py: {' '.join(command)} with {build} ended with {run.returncode}:\n{run.stdout}")
-    return [(NUMBER.sub("#", line), [float(number.replace(",", "")) for number in NUMBER.findall(line)])
+    return [(" ".join(NUMBER.sub("#", line).split()), [float(number.replace(",", "")) for number in NUMBER.findall(line)])
             for line in run.stdout.splitlines()]
 
 

@@ -2,11 +2,11 @@
  * exit_barrier.c - how a member's time ends, and how a wait does that nobody will end
  *
  * Each change here (a publish or a wait begins or ends, the program exits, a descendant
- * dies) is told to the barrier (boot/wave.h) as two bits and a counter. What the kernel
- * alone knows, whether the rank's processes can go on by themselves, is asked of /proc,
- * only while something waits, and once a second, but soon after each change: who waits for
- * one file after the other that nobody will write is not to be held up by this. A
- * descendant's death comes by its pidfd.
+ * dies) is told to the barrier (boot/wave.h) at once, as two bits and a counter. What the
+ * kernel alone knows, whether the rank's processes can go on by themselves, is asked of
+ * /proc, which costs some hundred microseconds: only while something waits, and not before
+ * LOOK_FIRST has gone by without a change, so that no publish and no fetch pays for it;
+ * then at ever longer pauses, up to a second. A descendant's death comes by its pidfd.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define LOOK_FIRST     (1 * UTIL_NSEC_PER_MSEC) /* after a change; then twice as long ... */
+#define LOOK_FIRST     (1 * UTIL_NSEC_PER_MSEC) /* after the last change; then twice ... */
 #define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)  /* ... up to this */
 #define KICK_AFTER     5                        /* looks */
 #define SAY_AFTER      (10 * UTIL_NSEC_PER_SEC) /* as waits (consume.c) */
@@ -39,7 +39,7 @@
 #define THREADS_MAX    128
 
 struct descendant {
-    struct exit_barrier *linger;
+    struct exit_barrier *barrier;
     pid_t pid;
     int fd;
     struct net_watch *watch;
@@ -63,7 +63,7 @@ struct exit_barrier {
     struct descendant descendants[DESCENDANT_MAX];
 };
 
-static void exit_barrier_look(struct exit_barrier *l);
+static void exit_barrier_look(struct exit_barrier *b);
 
 static void descendant_drop(struct descendant *d)
 {
@@ -75,21 +75,21 @@ static void descendant_drop(struct descendant *d)
 static void descendant_died(void *arg, int fd, uint32_t events)
 {
     struct descendant *d = arg;
-    struct exit_barrier *l = d->linger;
+    struct exit_barrier *b = d->barrier;
 
     (void)fd;
     (void)events;
     descendant_drop(d);
-    l->activity++;
-    exit_barrier_look(l);
+    b->activity++;
+    exit_barrier_look(b);
 }
 
-static void descendant_watch(struct exit_barrier *l, pid_t pid)
+static void descendant_watch(struct exit_barrier *b, pid_t pid)
 {
     struct descendant *empty = NULL;
 
     for (int i = 0; i < DESCENDANT_MAX; i++) {
-        struct descendant *d = &l->descendants[i];
+        struct descendant *d = &b->descendants[i];
         if (d->pid == pid)
             return;
         if (d->pid == 0 && !empty)
@@ -98,25 +98,25 @@ static void descendant_watch(struct exit_barrier *l, pid_t pid)
     int fd = empty ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
     if (fd < 0)
         return; /* the look once a second will find it gone */
-    empty->linger = l;
+    empty->barrier = b;
     empty->pid = pid;
     empty->fd = fd;
     if (!(empty->watch =
-              net_loop_watch(l->member->loop, fd, EPOLLIN, descendant_died, empty))) {
+              net_loop_watch(b->member->loop, fd, EPOLLIN, descendant_died, empty))) {
         close(fd);
         *empty = (struct descendant){0};
     }
 }
 
 /* Live processes below us; while we are at exit their deaths are news. */
-static size_t count_descendants(struct exit_barrier *l)
+static size_t count_descendants(struct exit_barrier *b)
 {
     pid_t pids[DESCENDANT_MAX];
     size_t n = boot_procs_descendants(getpid(), pids, DESCENDANT_MAX);
 
-    if (l->exiting) {
+    if (b->exiting) {
         for (size_t i = 0; i < n && i < DESCENDANT_MAX; i++)
-            descendant_watch(l, pids[i]);
+            descendant_watch(b, pids[i]);
     }
     return n;
 }
@@ -146,35 +146,35 @@ static size_t engine_threads(pid_t *tids, size_t max)
     return n;
 }
 
-static bool rank_is_quiet(struct exit_barrier *l)
+static bool rank_is_quiet(struct exit_barrier *b)
 {
     struct boot_blocked blocked[BLOCKED_MAX];
     pid_t own[THREADS_MAX];
-    size_t n = l->member->waits->blocked(l->member, blocked, BLOCKED_MAX);
+    size_t n = b->member->waits->blocked(b->member, blocked, BLOCKED_MAX);
 
     if (n > BLOCKED_MAX)
         n = BLOCKED_MAX;
     if (n == 0)
         return false;
-    return boot_procs_quiet(getpid(), l->exiting, blocked, n, own,
+    return boot_procs_quiet(getpid(), b->exiting, blocked, n, own,
                             engine_threads(own, THREADS_MAX));
 }
 
-static uint32_t present_state(struct exit_barrier *l, bool *look_again)
+static uint32_t present_state(struct exit_barrier *b, bool *look_again)
 {
     size_t alive;
 
     *look_again = false;
-    if (modules_pending(l->member))
+    if (modules_pending(b->member))
         return 0; /* its end is told */
-    if (!l->exiting) {
-        *look_again = l->member->consumes != NULL;
-        return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
+    if (!b->exiting) {
+        *look_again = b->member->consumes != NULL;
+        return rank_is_quiet(b) ? BOOT_WAVE_QUIET : 0;
     }
-    if ((alive = count_descendants(l)) == 0)
+    if ((alive = count_descendants(b)) == 0)
         return BOOT_WAVE_QUIET | BOOT_WAVE_EXITING;
     *look_again = true;
-    return rank_is_quiet(l) ? BOOT_WAVE_QUIET : 0;
+    return rank_is_quiet(b) ? BOOT_WAVE_QUIET : 0;
 }
 
 /* --- what people are told --- */
@@ -224,14 +224,14 @@ static void name_others(struct member *member, char *to, size_t size)
 
 /* Whoever started it may wait for it, and see nothing. In a launch of its own that is the
  * launcher, which waits for all ranks. */
-static void say_lingering(struct exit_barrier *l)
+static void say_still_serving(struct exit_barrier *b)
 {
-    struct member *member = l->member;
+    struct member *member = b->member;
     char others[2048];
 
-    if (l->said || util_clock_now() < l->since + SAY_AFTER)
+    if (b->said || util_clock_now() < b->since + SAY_AFTER)
         return;
-    l->said = true;
+    b->said = true;
     if (member->ring) {
         name_others(member, others, sizeof(others));
         util_log(
@@ -241,13 +241,13 @@ static void say_lingering(struct exit_barrier *l)
             "DYAD_LINGER=0, or seconds, makes it leave, and so does SIGTERM, or `dyad-run "
             "--serve` on this node, which serves its files then",
             others[0] ? ": " : "", others);
-    } else if (l->in_script) {
+    } else if (b->in_script) {
         log_warn(
             "the program of rank %u has ended, and its process goes on serving its files "
             "as long as other ranks of the job run; process %d, which started it, is of "
             "that rank, too, and may wait for it. If that is a script which is to go on, "
             "start the script itself with dyad-run",
-            member->self.launch_rank, (int)l->launcher);
+            member->self.launch_rank, (int)b->launcher);
     } else {
         log_info(
             "the program of rank %u has ended, and its process goes on serving its files "
@@ -258,11 +258,11 @@ static void say_lingering(struct exit_barrier *l)
 
 /* Who started this rank is dead, so the job is: its other ranks may be killed or stopped in
  * the midst of anything, and no barrier need come about. True: we leave. */
-static bool orphaned(struct exit_barrier *l)
+static bool orphaned(struct exit_barrier *b)
 {
-    struct member *member = l->member;
+    struct member *member = b->member;
 
-    if (!l->exiting) {
+    if (!b->exiting) {
         if (member->consumes)
             member->waits->fail(member, false);
         return false;
@@ -276,52 +276,52 @@ static bool orphaned(struct exit_barrier *l)
 
 /* Who is to leave soon after its program's end has what it was waiting for brought first.
  */
-static bool must_stay(const struct exit_barrier *l, uint64_t now)
+static bool must_stay(const struct exit_barrier *b, uint64_t now)
 {
-    struct member *member = l->member;
+    struct member *member = b->member;
 
-    return l->exiting && !l->leaving_soon && modules_urgent(member) &&
-           now < l->since +
+    return b->exiting && !b->leaving_soon && modules_urgent(member) &&
+           now < b->since +
                      (uint64_t)(member->config->join_timeout * (double)UTIL_NSEC_PER_SEC);
 }
 
 /* Nobody can want anything of us, and our part of the table can be given away, which is so
  * in a session (session_member.c). In a launch the launcher waits for all ranks anyway. */
-static bool nothing_to_serve(const struct exit_barrier *l, uint64_t now)
+static bool nothing_to_serve(const struct exit_barrier *b, uint64_t now)
 {
-    const struct member *member = l->member;
+    const struct member *member = b->member;
 
-    return member->ring && !l->leave_at && now >= l->since + LEAVE_EMPTY &&
+    return member->ring && !b->leave_at && now >= b->since + LEAVE_EMPTY &&
            !dht_node_owns(member->dht);
 }
 
-static void exit_barrier_look(struct exit_barrier *l)
+static void exit_barrier_look(struct exit_barrier *b)
 {
-    struct member *member = l->member;
+    struct member *member = b->member;
     uint64_t now = util_clock_now();
     bool look_again;
     uint32_t state;
 
-    if (member->state == MEMBER_LEAVING || l->handed_over)
+    if (member->state == MEMBER_LEAVING || b->handed_over)
         return;
-    if (l->leave_at && (now >= l->leave_at || (l->leaving_soon && !member->produces)) &&
-        !must_stay(l, now)) {
+    if (b->leave_at && (now >= b->leave_at || (b->leaving_soon && !member->produces)) &&
+        !must_stay(b, now)) {
         member_stop(member);
         return;
     }
     /* Where no launcher was, a shell that ends before what it started is nothing special.
      */
-    if (!l->member->identity->solo && getppid() != l->launcher && orphaned(l))
+    if (!b->member->identity->solo && getppid() != b->launcher && orphaned(b))
         return;
-    state = present_state(l, &look_again);
-    if ((state & BOOT_WAVE_EXITING) && !l->leave_at &&
+    state = present_state(b, &look_again);
+    if ((state & BOOT_WAVE_EXITING) && !b->leave_at &&
         (servers_serve_us(member) || nested_is_served(member))) {
         log_info("leaving: what is here is served by another process of this node");
-        l->handed_over = true;
+        b->handed_over = true;
         member_stop(member);
         return;
     }
-    if ((state & BOOT_WAVE_EXITING) && nothing_to_serve(l, now)) {
+    if ((state & BOOT_WAVE_EXITING) && nothing_to_serve(b, now)) {
         log_info("leaving: nothing that is published is served by this process");
         member_stop(member);
         return;
@@ -330,21 +330,21 @@ static void exit_barrier_look(struct exit_barrier *l)
      */
     if (member->ring && nested_has_inner(member) && member->waits->all_blocked(member))
         state |= BOOT_WAVE_OUTER;
-    if ((state & BOOT_WAVE_EXITING) && l->in_script)
+    if ((state & BOOT_WAVE_EXITING) && b->in_script)
         state |= BOOT_WAVE_SCRIPT;
     if (state && member->wave && unreachable_missing(member, false) != DYAD_RANK_NONE)
         state |= BOOT_WAVE_MISSING;
-    if (state != l->state)
-        l->activity++;
-    l->state = state;
-    if (l->leave_at && l->leave_at - now < LOOK_AGAIN)
-        net_timer_start(l->timer, l->leave_at);
-    else if (look_again || state || l->leave_at)
-        net_timer_start(l->timer, now + (state ? LOOK_AGAIN : l->pause));
+    if (state != b->state)
+        b->activity++;
+    b->state = state;
+    if (b->leave_at && b->leave_at - now < LOOK_AGAIN)
+        net_timer_start(b->timer, b->leave_at);
+    else if (look_again || state || b->leave_at)
+        net_timer_start(b->timer, now + (state ? LOOK_AGAIN : b->pause));
     else
-        net_timer_stop(l->timer);
+        net_timer_stop(b->timer);
     if (member->wave) /* last: its verdict may end everything */
-        boot_wave_set(member->wave, state, l->activity);
+        boot_wave_set(member->wave, state, b->activity);
 }
 
 static void suspect(void *arg, uint32_t rank)
@@ -354,17 +354,17 @@ static void suspect(void *arg, uint32_t rank)
 
 static void exit_barrier_tick(void *arg)
 {
-    struct exit_barrier *l = arg;
-    struct member *member = l->member;
+    struct exit_barrier *b = arg;
+    struct member *member = b->member;
 
-    exit_barrier_look(l);
-    if (member->state != MEMBER_LEAVING && l->exiting && (l->state & BOOT_WAVE_EXITING))
-        say_lingering(l);
-    if (l->pause < LOOK_AGAIN && !l->state) {
-        l->pause *= 2;
+    exit_barrier_look(b);
+    if (member->state != MEMBER_LEAVING && b->exiting && (b->state & BOOT_WAVE_EXITING))
+        say_still_serving(b);
+    if (b->pause < LOOK_AGAIN && !b->state) {
+        b->pause *= 2;
         return;
     }
-    if (member->state == MEMBER_LEAVING || !member->wave || ++l->looks % KICK_AFTER != 0)
+    if (member->state == MEMBER_LEAVING || !member->wave || ++b->looks % KICK_AFTER != 0)
         return;
     boot_wave_kick(member->wave);
     /* A cut link is silent, as who is busy is. */
@@ -374,35 +374,37 @@ static void exit_barrier_tick(void *arg)
 
 static void exit_barrier_posted(void *arg)
 {
-    struct exit_barrier *l = arg;
+    struct exit_barrier *b = arg;
 
-    l->posted = false;
-    exit_barrier_look(l);
+    b->posted = false;
+    exit_barrier_look(b);
 }
 
-static void look_soon(struct exit_barrier *l)
+static void look_soon(struct exit_barrier *b)
 {
-    if (l->posted)
+    if (b->posted)
         return;
-    l->posted = true;
-    net_loop_post(l->member->loop, &l->post, exit_barrier_posted, l);
+    b->posted = true;
+    net_loop_post(b->member->loop, &b->post, exit_barrier_posted, b);
 }
 
 void exit_barrier_activity(struct member *member)
 {
-    struct exit_barrier *l = OWN(member, exit_barrier);
+    struct exit_barrier *b = OWN(member, exit_barrier);
 
-    if (!l->timer)
+    if (!b->timer)
         return;
-    l->activity++;
-    l->pause = LOOK_FIRST;
-    /* The barrier learns it now, not when the post below has come: a question that arrives
-     * in between would be answered with what was true before. Busy, so no verdict can come
-     * from inside; the look may find otherwise. */
-    l->state = 0;
+    uint64_t at = util_clock_now() + LOOK_FIRST;
+
+    b->activity++;
+    b->pause = LOOK_FIRST;
+    /* The barrier learns it now, not at the look: a question that arrives in between would
+     * be answered with what was true before. Busy, so no verdict can come from inside; the
+     * look may find otherwise. */
+    b->state = 0;
     if (member->wave)
-        boot_wave_set(member->wave, 0, l->activity);
-    look_soon(l);
+        boot_wave_set(member->wave, 0, b->activity);
+    net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
 }
 
 void exit_barrier_look_soon(struct member *member)
@@ -413,37 +415,37 @@ void exit_barrier_look_soon(struct member *member)
 
 bool exit_barrier_may_leave(const struct member *member)
 {
-    const struct exit_barrier *l = OWN(member, exit_barrier);
+    const struct exit_barrier *b = OWN(member, exit_barrier);
 
-    return l->exiting && (l->state & BOOT_WAVE_EXITING);
+    return b->exiting && (b->state & BOOT_WAVE_EXITING);
 }
 
 static void exit_barrier_begin(struct member *member)
 {
-    struct exit_barrier *l = OWN(member, exit_barrier);
+    struct exit_barrier *b = OWN(member, exit_barrier);
 
-    l->exiting = true;
-    l->since = util_clock_now();
-    l->in_script = boot_procs_same_rank(l->launcher, member->identity);
+    b->exiting = true;
+    b->since = util_clock_now();
+    b->in_script = boot_procs_same_rank(b->launcher, member->identity);
     if (member->config->linger >= 0)
-        l->leave_at = util_clock_now() + 1 +
+        b->leave_at = util_clock_now() + 1 +
                       (uint64_t)(member->config->linger * (double)UTIL_NSEC_PER_SEC);
-    l->activity++;
-    look_soon(
-        l); /* when every module has been told of the exit: what it has to do yet counts */
+    b->activity++;
+    /* When every module has been told of the exit: what it has to do yet counts. */
+    look_soon(b);
 }
 
 static void exit_barrier_leave_soon(struct member *member)
 {
-    struct exit_barrier *l = OWN(member, exit_barrier);
+    struct exit_barrier *b = OWN(member, exit_barrier);
 
-    if (!l->timer || member->state == MEMBER_JOINING) {
+    if (!b->timer || member->state == MEMBER_JOINING) {
         member_stop(member);
         return;
     }
-    l->leaving_soon = true;
-    l->leave_at = util_clock_now() + LEAVE_SOON;
-    look_soon(l);
+    b->leaving_soon = true;
+    b->leave_at = util_clock_now() + LEAVE_SOON;
+    look_soon(b);
 }
 
 static void exiting(struct member *member, bool soon)
@@ -456,24 +458,24 @@ static void exiting(struct member *member, bool soon)
 
 static int exit_barrier_start(struct member *member)
 {
-    struct exit_barrier *l = OWN(member, exit_barrier);
+    struct exit_barrier *b = OWN(member, exit_barrier);
 
-    l->member = member;
-    l->launcher = getppid();
-    l->pause = LOOK_AGAIN;
-    l->timer = net_timer_create(member->loop, exit_barrier_tick, l);
-    return l->timer ? 0 : -1;
+    b->member = member;
+    b->launcher = getppid();
+    b->pause = LOOK_AGAIN;
+    b->timer = net_timer_create(member->loop, exit_barrier_tick, b);
+    return b->timer ? 0 : -1;
 }
 
 static void exit_barrier_destroy(struct member *member)
 {
-    struct exit_barrier *l = OWN(member, exit_barrier);
+    struct exit_barrier *b = OWN(member, exit_barrier);
 
     for (int i = 0; i < DESCENDANT_MAX; i++) {
-        if (l->descendants[i].pid)
-            descendant_drop(&l->descendants[i]);
+        if (b->descendants[i].pid)
+            descendant_drop(&b->descendants[i]);
     }
-    net_timer_destroy(l->timer);
+    net_timer_destroy(b->timer);
 }
 
 static void rank_changed(struct member *member, uint32_t rank,
