@@ -14,9 +14,11 @@ solo() {
     node_exec "$node" env DYAD_LOG=info "DYAD_LOG_FILE=$LOG" DYAD_LINGER=0 DYAD_JOIN_TIMEOUT=3 DYAD_PEER_TIMEOUT=2 timeout -k 2 100 \
         "$BIN/dyad-run" --dmd "$SSD" --session-dir "$SESSION" "$@" </dev/null
 }
-# stays NODE NAME: it is there until it is ended by its pid, in $WORK/pid.NAME, or by $WORK/over.
+# stays NODE NAME: it is there until it is ended by its pid, in $WORK/pid.NAME, or somebody opens $WORK/over for writing.
+# Without a child: one that lives when it is killed would be the rank's next member, and leave in order.
+mkfifo "$WORK/over"
 stays() {
-    solo "$1" bash -c '[ ! -e "$0/none" ]; echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' \
+    solo "$1" bash -c '[ ! -e "$0/none" ]; echo $$ >"$1"; read -r _ <"$2"; exit 0' \
         "$SSD" "$WORK/pid.$2" "$WORK/over" &
     last=$!
     until_true 20 "$2 is there" test -s "$WORK/pid.$2"
@@ -107,7 +109,7 @@ is 0 "with one that has come later"
 say 'two sessions on a node: what is around the tool tells which'
 mkdir "$WORK/other"
 node_exec n0 env DYAD_LINGER=0 timeout -k 2 60 "$BIN/dyad-run" --dmd "$WORK/other" --session-dir "$WORK/session2" \
-    bash -c 'echo $$ >"$1"; until [ -e "$2" ]; do sleep 0.1; done' - "$WORK/pid.other" "$WORK/over" </dev/null &
+    bash -c 'echo $$ >"$1"; read -r _ <"$2"; exit 0' - "$WORK/pid.other" "$WORK/over" </dev/null &
 other=$!
 until_true 20 "the other is there" test -s "$WORK/pid.other"
 which() {
