@@ -15,10 +15,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "util/clock.h"
 #include "util/stack.h"
 
 #define THREADS_MAX 16
 #define STACK_SIZE  (256 * 1024)
+
+/* A storage is near while its jobs take less than this on average, in ns. */
+#define NEAR_MAX    (2 * UTIL_NSEC_PER_MSEC)
+#define NEAR_SHARE  8 /* of the average that the last job makes: one in so many */
+#define NEAR_CLOSED UTIL_NSEC_PER_SEC
 
 struct engine_iopool {
     struct net_loop *loop;
@@ -184,8 +190,46 @@ void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
         pthread_mutex_unlock(&pool->lock);
         return;
     }
-    pthread_cond_signal(&pool->wakeup);
     pthread_mutex_unlock(&pool->lock);
+    pthread_cond_signal(&pool->wakeup); /* who wakes finds the lock free */
+}
+
+static void near_done(void *arg)
+{
+    struct engine_io *io = arg;
+    io->done(io->arg);
+}
+
+/* One job that takes NEAR_SHARE times the average that is allowed closes it as many a
+ * little slow ones do. It stays closed for so long that jobs that are all as slow as this
+ * one take a hundredth of the loop's time. */
+static void near_measure(struct engine_near *near, uint64_t took, uint64_t now)
+{
+    uint64_t closed = took * 100;
+
+    near->average += took / NEAR_SHARE - near->average / NEAR_SHARE;
+    if (near->average <= NEAR_MAX)
+        return;
+    near->average = 0;
+    near->closed_till = now + (closed > NEAR_CLOSED ? closed : NEAR_CLOSED);
+}
+
+void engine_io_near(struct engine_iopool *pool, struct engine_near *near,
+                    struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
+                    void *arg)
+{
+    uint64_t begun = util_clock_now(), now;
+
+    if (begun < near->closed_till) {
+        engine_io_submit(pool, io, work, done, arg);
+        return;
+    }
+    work(arg);
+    now = util_clock_now();
+    near_measure(near, now - begun, now);
+    io->done = done;
+    io->arg = arg;
+    net_loop_post(pool->loop, &io->post, near_done, io);
 }
 
 static void *spawn_main(void *arg)

@@ -2,7 +2,9 @@
  * engine/core/iopool.h - disk work, away from the loop
  *
  * The loop's thread submits a job; a pool thread runs work(); the loop then runs done().
- * The thread that answers look-ups thus never waits for a disk.
+ * The thread that answers look-ups thus never waits for a disk. A small job on local
+ * storage takes less time than waking another thread does, so the loop does it itself, as
+ * long as the storage is quick (engine_io_near()).
  */
 #ifndef DYAD_ENGINE_CORE_IOPOOL_H
 #define DYAD_ENGINE_CORE_IOPOOL_H
@@ -35,10 +37,22 @@ void engine_iopool_destroy(struct engine_iopool *pool);
 void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
                       void (*work)(void *arg), void (*done)(void *arg), void *arg);
 
-/* As above on a thread of its own, for work that may block without bound (a lock of another
- * process). After engine_iopool_destroy() `done` is not called, and `io` (the start of a
- * malloc'ed object that holds all that work uses) is freed with free(). 0 or -1 with errno:
- * nothing was started. */
+/* How quick the loop has found a storage; zeroed, it has not tried yet. Loop thread. */
+struct engine_near {
+    uint64_t average;     /* ns of a job */
+    uint64_t closed_till; /* on util_clock_now(); its jobs go to the pool until then */
+};
+
+/* As above, but the loop runs `work` at once, in this call, if the storage has been quick
+ * of late. `done` is called from a later turn of the loop in any case. */
+void engine_io_near(struct engine_iopool *pool, struct engine_near *near,
+                    struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
+                    void *arg);
+
+/* As engine_io_submit() on a thread of its own, for work that may block without bound (a
+ * lock of another process). After engine_iopool_destroy() `done` is not called, and `io`
+ * (the start of a malloc'ed object that holds all that work uses) is freed with free(). 0
+ * or -1 with errno: nothing was started. */
 int engine_io_spawn(struct engine_iopool *pool, struct engine_io *io,
                     void (*work)(void *arg), void (*done)(void *arg), void *arg);
 

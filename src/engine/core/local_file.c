@@ -12,6 +12,8 @@
 
 #include "store/superseded.h"
 
+#define NEAR_SIZE (64u << 10) /* the loop reads or writes so many bytes itself */
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
@@ -130,4 +132,14 @@ enum local_file_left local_file_left(struct member_dmd *dmd,
     if (identity)
         *identity = id;
     return LOCAL_FILE_SAME;
+}
+
+void local_file_job(struct member *member, struct member_dmd *dmd, uint64_t size,
+                    struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
+                    void *arg)
+{
+    if (size <= NEAR_SIZE && !store_dir_shared(dmd->dir))
+        engine_io_near(member->io, &dmd->near, io, work, done, arg);
+    else
+        engine_io_submit(member->io, io, work, done, arg);
 }

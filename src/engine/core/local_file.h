@@ -32,4 +32,10 @@ enum local_file_left local_file_left(struct member_dmd *dmd,
                                      const struct store_record *record,
                                      struct store_identity *identity);
 
+/* Run a job of at most `size` bytes of dmd's files: on the loop if that is little and the
+ * storage is local and quick, else on the pool (iopool.h). Loop thread. */
+void local_file_job(struct member *member, struct member_dmd *dmd, uint64_t size,
+                    struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
+                    void *arg);
+
 #endif

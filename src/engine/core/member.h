@@ -43,6 +43,7 @@ struct member_dmd {
     struct store_journal *journal;
     uint64_t session; /* store_renames_session() */
     bool brings;      /* what is fetched comes here */
+    struct engine_near near;
 };
 
 struct boot_blocked;

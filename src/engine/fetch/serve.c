@@ -354,7 +354,7 @@ static void serve_queue(struct member *member)
             continue;
         s->state = SERVED_READING;
         OWN(member, serve)->busy++;
-        engine_io_submit(member->io, &s->io, serve_work, serve_done, s);
+        local_file_job(member, s->dmd, s->length, &s->io, serve_work, serve_done, s);
     }
 }
 

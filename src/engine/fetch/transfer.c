@@ -114,7 +114,7 @@ static void begin_done(void *arg)
 static void transfer_begin(struct transfer *t)
 {
     t->io_busy = true;
-    engine_io_submit(t->member->io, &t->io, begin_work, begin_done, t);
+    transfer_job(t, begin_work, begin_done);
 }
 
 /* A promoted guest has fetched it, or has not. */

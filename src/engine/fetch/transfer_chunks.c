@@ -13,6 +13,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
@@ -295,7 +296,8 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
     }
     transfer_chunk_answered(chunk);
     chunk->data = payload;
-    engine_io_submit(member->io, &chunk->io, chunk_write_work, chunk_written, chunk);
+    local_file_job(member, &member->dmd[ENGINE_CONSUMER], t->entry.size, &chunk->io,
+                   chunk_write_work, chunk_written, chunk);
     return true;
 }
 

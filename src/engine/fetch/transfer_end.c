@@ -88,6 +88,12 @@ void transfer_end(struct transfer *t, int status)
     }
 }
 
+void transfer_job(struct transfer *t, void (*work)(void *arg), void (*done)(void *arg))
+{
+    local_file_job(t->member, &t->member->dmd[ENGINE_CONSUMER], t->entry.size, &t->io, work,
+                   done, t);
+}
+
 static void abort_work(void *arg)
 {
     struct transfer *t = arg;
@@ -127,7 +133,7 @@ void transfer_fail(struct transfer *t, int status)
         return;
     t->io_busy = true;
     net_timer_stop(t->deadline);
-    engine_io_submit(t->member->io, &t->io, abort_work, abort_done, t);
+    transfer_job(t, abort_work, abort_done);
 }
 
 void transfer_failed_here(struct transfer *t, const char *what, int error)
@@ -164,6 +170,8 @@ static bool is_wanted(void *arg)
          * event would cost each open for writing a system call. */
         if (info.state != STORE_MARK_OPENING)
             return info.state != STORE_MARK_ABANDONED;
+        if (left->t->is_first) /* the next attempt finds it there, and waits */
+            return true;
         usleep(1000);
     }
     return true;
@@ -328,6 +336,15 @@ static bool replaces_made(const struct transfer *t)
             local_file_is_superseded(dmd, t->upath, &st));
 }
 
+/* Then the loop may put it into place. */
+static bool nothing_there(struct transfer *t)
+{
+    struct stat st;
+
+    t->is_first = store_dir_stat(t->member->dmd[ENGINE_CONSUMER].dir, t->upath, &st) < 0;
+    return t->is_first;
+}
+
 void transfer_commit(struct transfer *t)
 {
     const struct store_record *old;
@@ -352,5 +369,8 @@ void transfer_commit(struct transfer *t)
         return;
     }
     t->io_busy = t->committing = true;
-    engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
+    if (nothing_there(t))
+        transfer_job(t, commit_work, commit_done);
+    else /* it may have to wait for a writer's open */
+        engine_io_submit(t->member->io, &t->io, commit_work, commit_done, t);
 }

@@ -55,6 +55,7 @@ struct transfer {
     bool made_here;      /* as in struct store_record */
     bool stale;          /* a newer version is out: */
     struct dyad_entry newer;
+    bool is_first;   /* nothing lay there when that began */
     bool committing; /* it is being put into place */
     int status;      /* of the first failure */
     bool failing;    /* `status` is set: wait for what is under way, then end */
@@ -69,6 +70,8 @@ struct transfers {
 
 /* Each of these may be the end of it. All bytes are in the temporary file: */
 void transfer_commit(struct transfer *t);
+/* Run a job of it, on the loop or the pool; io_busy is the caller's. */
+void transfer_job(struct transfer *t, void (*work)(void *arg), void (*done)(void *arg));
 void transfer_fail(struct transfer *t, int status);
 /* As transfer_fail(), and says so: what could not be done here, by a participle. */
 void transfer_failed_here(struct transfer *t, const char *what, int error);

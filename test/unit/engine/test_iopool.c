@@ -147,6 +147,61 @@ static void destroy_finishes(void **state)
     }
 }
 
+static void slow_work(void *arg)
+{
+    struct job *job = arg;
+
+    job->thread = pthread_self();
+    usleep(30 * 1000);
+}
+
+/* Runs a job at `near`; was it on the loop? Its end is told in a later turn. */
+static bool on_loop(struct fixture *f, struct engine_near *near, void (*fn)(void *arg))
+{
+    struct job job = {.f = f};
+
+    f->left = 1;
+    engine_io_near(f->pool, near, &job.io, fn, done, &job);
+    assert_false(job.is_done);
+    assert_int_equal(net_loop_run(f->loop), 0);
+    assert_true(job.is_done);
+    return pthread_equal(job.thread, pthread_self());
+}
+
+/* The loop does what is quick. Slow storage goes to the pool for a hundred times as long as
+ * it was slow, and comes back; if it is slow still, it goes again at once. */
+static void slow_goes_to_pool(void **state)
+{
+    struct fixture *f = *state;
+    struct engine_near near = {0};
+    uint64_t before;
+
+    for (int i = 0; i < 100; i++)
+        assert_true(on_loop(f, &near, work));
+    for (int i = 0; i < 2; i++) {
+        before = util_clock_now();
+        assert_true(on_loop(f, &near, slow_work));
+        assert_true(near.closed_till >= before + 3 * UTIL_NSEC_PER_SEC);
+        assert_false(on_loop(f, &near, work));
+        near.closed_till = util_clock_now(); /* the time has passed */
+    }
+    assert_true(on_loop(f, &near, work));
+}
+
+/* A pool that is gone before the loop's turn calls nobody back. */
+static void near_is_not_told(void **state)
+{
+    struct fixture *f = *state;
+    struct engine_near near = {0};
+    struct job job = {.f = f};
+
+    engine_io_near(f->pool, &near, &job.io, work, done, &job);
+    engine_iopool_destroy(f->pool);
+    f->pool = NULL;
+    assert_true(job.in_time);
+    assert_false(job.is_done);
+}
+
 struct spawned {
     struct engine_io io;
     sem_t *wait, *tell;
@@ -193,6 +248,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_thread, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_waiting_behind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(destroy_finishes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slow_goes_to_pool, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(near_is_not_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spawn_outlives, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
