@@ -37,7 +37,8 @@
 #include "util/log.h"
 
 #define COPY_BUFFER  (1u << 20)
-#define YOUNG_SHARED 60 /* s; more than the clocks of nodes differ */
+#define SMALL        (64u << 10) /* is written in one piece or so */
+#define YOUNG_SHARED 60          /* s; more than the clocks of nodes differ */
 
 void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE])
 {
@@ -104,6 +105,18 @@ static int reserve(int fd, uint64_t size)
     return rc;
 }
 
+/* Empty, private, with room for the bytes. A new one is; a small one's room shows when it
+ * is written, at once. */
+static int make_ready(struct store_fetch *fetch)
+{
+    struct stat st;
+
+    if (fstat(fetch->fd, &st) < 0 || (st.st_size > 0 && ftruncate(fetch->fd, 0) < 0) ||
+        ((st.st_mode & 07777) != 0600 && fchmod(fetch->fd, 0600) < 0))
+        return -1;
+    return fetch->entry.size > SMALL ? reserve(fetch->fd, fetch->entry.size) : 0;
+}
+
 void fetch_free(struct store_fetch *fetch)
 {
     int saved = errno;
@@ -164,8 +177,7 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
         fetch_free(fetch);
         return NULL;
     }
-    if (ftruncate(fetch->fd, 0) < 0 || fchmod(fetch->fd, 0600) < 0 ||
-        reserve(fetch->fd, fetch->entry.size) < 0) {
+    if (make_ready(fetch) < 0) {
         fetch_report(fetch, "fetch");
         store_fetch_abort(fetch);
         return NULL;
