@@ -24,8 +24,8 @@ struct store_fetch;
  * permission bits only, never setuid or setgid). The bytes of a symbolic link are its
  * target, any text, which is not followed; a directory has none, and one that is there
  * already is what commit wants. `dir` must outlive the fetch. NULL: EBUSY another process
- * of this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space is reserved at
- * once where the file system can), EFBIG, EIO, ... */
+ * of this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space for more than 64
+ * KiB is reserved at once where the file system can), EFBIG, EIO, ... */
 struct store_fetch *store_fetch_begin(const struct store_dir *dir,
                                       const struct dyad_entry *entry);
 /* Block until the other process that was fetching upath has finished or died. 0 or -1

@@ -16,7 +16,7 @@ struct engine_iopool;
 /* Part of the caller's object; it must live until done() has run. */
 struct engine_io {
     struct engine_io *next;
-    void (*work)(void *arg); /* on a pool thread */
+    void (*work)(void *arg); /* on a pool thread, or the loop's: engine_io_near() */
     void (*done)(void *arg); /* on the loop's thread */
     void *arg;
     struct net_post post;

@@ -88,7 +88,7 @@ static void served_refuse(struct served *s, int error)
     served_free(s);
 }
 
-/* --- on a pool thread --- */
+/* --- on a pool thread, or the loop's --- */
 
 /* A symbolic link's bytes are its target. */
 static int read_link(struct served *s)

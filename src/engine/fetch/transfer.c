@@ -6,7 +6,8 @@
  * node (same node name, and its DMD is reachable under its path with the storage id it
  * told) is copied from directly (transfer_copy.c); any other is asked for chunks with GET
  * (transfer_chunks.c), `chunks` of them in memory at a time, whether on the way or being
- * written, so memory stays flat whatever the size. Chunks are written by pool threads.
+ * written, so memory stays flat whatever the size. Chunks are written by pool threads,
+ * those of small files by the loop (local_file_job()).
  *
  * The file lies on a node, and any member there can serve it (serve_absent_owner.c). So
  * where its owner is dead, in exec, or silent, another of its node is asked in its place,
