@@ -243,7 +243,7 @@ int boot_member_claim_connect_now(const struct sockaddr_un *address, socklen_t l
     return fd;
 }
 
-bool boot_member_claim_peer_ok(int fd)
+pid_t boot_member_claim_peer(int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -252,7 +252,7 @@ bool boot_member_claim_peer_ok(int fd)
               len == sizeof(peer) && (peer.uid == geteuid() || peer.uid == 0);
 
     errno = saved;
-    return ok;
+    return ok ? peer.pid : -1;
 }
 
 void boot_member_claim_shut(int claim_fd)

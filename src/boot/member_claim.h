@@ -48,7 +48,8 @@ int boot_member_claim_connect_now(const struct sockaddr_un *address, socklen_t l
 /* The holder of the claim cannot serve: connections that wait, and all later ones, fail at
  * once, in whatever process. The claim stays its holder's. */
 void boot_member_claim_shut(int claim_fd);
-/* True if the other end of fd is a process of our own effective uid (or root). */
-bool boot_member_claim_peer_ok(int fd);
+/* The process at the other end of fd, 0 if our pid namespace does not show it; -1: it is
+ * none of our own effective uid (or root). */
+pid_t boot_member_claim_peer(int fd);
 
 #endif

@@ -257,7 +257,7 @@ static int member_connect(struct client *client, bool may_start)
             return -1;
         fd = boot_member_claim_connect(&client->claim, client->claim_len);
     }
-    if (fd >= 0 && !boot_member_claim_peer_ok(fd)) {
+    if (fd >= 0 && boot_member_claim_peer(fd) < 0) {
         close(fd);
         errno = EPERM;
         return -1;

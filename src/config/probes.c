@@ -19,12 +19,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "config/command.h"
 #include "util/path.h"
-#include "util/proc.h"
 
-#define COMMAND_MAX   16384 /* bytes of a command line that are looked at */
-#define ANCESTORS_MAX 16
-#define TAIL_MAX      4 /* components of a name that is searched for */
+#define TAIL_MAX 4 /* components of a name that is searched for */
 
 enum rule { OWN, MAKES, EDITS, REPLACES, ELSEWHERE, BESIDE, STEM };
 
@@ -47,61 +45,17 @@ static uint64_t stem;
 /* The hash of the upath that the process has published last: one word, as above. */
 static uint64_t made;
 
-/* The properties of a process that a row can ask for. */
-struct tool {
-    char exe[NAME_MAX + 1];   /* the program's file name; "": it cannot be told */
-    char start[NAME_MAX + 1]; /* its first arguments, each with a NUL */
-    size_t len;
-};
-
-/* Its arguments: read where a row matches, and not before, for they take much of a small
- * stack. */
-struct command {
-    char text[COMMAND_MAX]; /* each with a NUL */
-    size_t len;             /* 0: they cannot be read */
-};
-
-/* --- lists separated by a character --- */
-
-/* The next item of *list, cut to fit; false: there is none. */
-static bool next_item(const char **list, char separator, char *item, size_t size)
-{
-    const char *end;
-    size_t len;
-
-    if (!*list || !**list)
-        return false;
-    end = strchrnul(*list, separator);
-    len = (size_t)(end - *list) < size ? (size_t)(end - *list) : size - 1;
-    memcpy(item, *list, len);
-    item[len] = '\0';
-    *list = *end ? end + 1 : end;
-    return true;
-}
+/* --- names --- */
 
 bool probes_glob(const char *globs, const char *upath)
 {
     char glob[PATH_MAX];
 
-    while (next_item(&globs, ':', glob, sizeof(glob))) {
+    while (command_list_next(&globs, ':', glob, sizeof(glob))) {
         if (fnmatch(glob, upath, 0) == 0)
             return true;
     }
     return false;
-}
-
-/* --- names --- */
-
-/* The last `n` components of a path. */
-static const char *tail(const char *path, unsigned n)
-{
-    const char *p = path + strlen(path);
-
-    for (; p > path; p--) {
-        if (p[-1] == '/' && --n == 0)
-            return p;
-    }
-    return p;
 }
 
 static bool is_below(const char *upath, const char *dir, size_t len)
@@ -118,7 +72,7 @@ static bool row_matches(const struct row *row, const char *upath, char *glob, si
 {
     const char *names = row->names;
 
-    while (next_item(&names, '|', glob, size)) {
+    while (command_list_next(&names, '|', glob, size)) {
         size_t len = strlen(glob);
         unsigned slashes = 0;
         if (glob[len - 1] == '/') {
@@ -128,162 +82,7 @@ static bool row_matches(const struct row *row, const char *upath, char *glob, si
         }
         for (const char *p = glob; *p; p++)
             slashes += *p == '/';
-        if (fnmatch(glob, tail(upath, slashes + 1), FNM_PATHNAME) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* --- the program and its arguments --- */
-
-static size_t read_arguments(pid_t pid, char *text, size_t size)
-{
-    char path[64];
-    ssize_t n;
-
-    snprintf(path, sizeof(path), pid ? "/proc/%d/cmdline" : "/proc/self/cmdline", (int)pid);
-    n = util_proc_read(path, text, size);
-    return n > 0 ? (size_t)n : 0;
-}
-
-static void read_command(pid_t pid, struct command *command)
-{
-    command->len = read_arguments(pid, command->text, sizeof(command->text));
-}
-
-static __attribute__((noinline)) void read_tool(pid_t pid, struct tool *tool)
-{
-    char path[64], exe[PATH_MAX];
-    ssize_t n;
-
-    snprintf(path, sizeof(path), pid ? "/proc/%d/exe" : "/proc/self/exe", (int)pid);
-    tool->exe[0] = '\0';
-    if ((n = readlink(path, exe, sizeof(exe) - 1)) > 0) {
-        exe[n] = '\0';
-        snprintf(tool->exe, sizeof(tool->exe), "%.*s", NAME_MAX, tail(exe, 1));
-        tool->exe[strcspn(tool->exe, " ")] = '\0'; /* " (deleted)" */
-    }
-    tool->len = read_arguments(pid, tool->start, sizeof(tool->start));
-}
-
-/* The argument behind `arg`; NULL: that was the last. NULL: the first. */
-static const char *next_of(const char *text, size_t len, const char *arg)
-{
-    arg = arg ? arg + strlen(arg) + 1 : text;
-    return arg < text + len ? arg : NULL;
-}
-
-static const char *next_argument(const struct command *command, const char *arg)
-{
-    return next_of(command->text, command->len, arg);
-}
-
-/* By its file, or by what it is called, where that is a link to something else (busybox).
- */
-static bool is_tool(const struct tool *tool, const char *tools)
-{
-    const char *arg = next_of(tool->start, tool->len, NULL);
-    const char *name = arg ? tail(arg, 1) : "";
-    char glob[NAME_MAX + 1];
-    char *with;
-
-    while (next_item(&tools, '|', glob, sizeof(glob))) {
-        if ((with = strchr(glob, ' '))) {
-            const char *first = arg ? next_of(tool->start, tool->len, arg) : NULL;
-            *with++ = '\0';
-            if (!first || strcmp(first, with) != 0)
-                continue;
-        }
-        if (fnmatch(glob, tool->exe, 0) == 0 || fnmatch(glob, name, 0) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Is [text, text + len) the path `full`, or the end of it behind a '/'? "./" and "../" in
- * front do not count. */
-static bool is_path(const char *text, size_t len, const char *full)
-{
-    size_t n = strlen(full);
-
-    while (len > 1 && text[0] == '.') {
-        size_t dots = text[1] == '/'                                ? 2
-                      : len > 2 && text[1] == '.' && text[2] == '/' ? 3
-                                                                    : 0;
-        if (!dots)
-            break;
-        text += dots;
-        len -= dots;
-    }
-    return len > 0 && len <= n && memcmp(full + n - len, text, len) == 0 &&
-           (len == n || full[n - len - 1] == '/');
-}
-
-/* An argument names it whole, or a word of it does: it may be a script. */
-static bool argument_names(const char *arg, const char *full)
-{
-    static const char between[] = " \t\n\"'`;|&<>()=,";
-
-    if (is_path(arg, strlen(arg), full))
-        return true;
-    for (const char *p = arg; *p;) {
-        size_t n = strcspn(p, between);
-        if (is_path(p, n, full))
-            return true;
-        p += n + (p[n] != '\0');
-    }
-    return false;
-}
-
-/* Is it the value of one of the options: the argument behind it, or behind its '='? */
-static bool option_names(const char *arg, const char *before, const char *options,
-                         const char *full)
-{
-    char option[64];
-
-    while (next_item(&options, '|', option, sizeof(option))) {
-        size_t n = strlen(option);
-        if (before && strcmp(before, option) == 0 && is_path(arg, strlen(arg), full))
-            return true;
-        if (strncmp(arg, option, n) == 0 && arg[n] == '=' && argument_names(arg + n, full))
-            return true;
-    }
-    return false;
-}
-
-static bool command_names(const struct command *command, const char *options,
-                          const char *full)
-{
-    const char *before = NULL;
-
-    for (const char *arg = NULL; (arg = next_argument(command, arg)); before = arg) {
-        if (options ? option_names(arg, before, options, full) : argument_names(arg, full))
-            return true;
-    }
-    return false;
-}
-
-/* A launcher belongs to no rank, and its arguments are for others, too. */
-static bool is_launcher(const struct tool *tool)
-{
-    static const char launchers[] =
-        "orted|prted|prterun|orterun|mpirun*|mpiexec*|hydra*|srun|slurmstepd|sshd|systemd";
-
-    return tool->exe[0] == '\0' || is_tool(tool, launchers);
-}
-
-/* Does the command line of a script above it name it? */
-static bool script_names(pid_t pid, struct command *command, const char *full)
-{
-    struct tool tool;
-
-    pid = pid ? pid : getpid();
-    for (int i = 0; i < ANCESTORS_MAX && (pid = util_proc_parent(pid)) > 1; i++) {
-        read_tool(pid, &tool);
-        if (is_launcher(&tool))
-            return false;
-        read_command(pid, command);
-        if (command_names(command, NULL, full))
+        if (fnmatch(glob, command_path_tail(upath, slashes + 1), FNM_PATHNAME) == 0)
             return true;
     }
     return false;
@@ -335,14 +134,14 @@ static bool is_in(const struct probes_asker *asker, const char *dir, const char 
     char name[NAME_MAX + 1], *suffix;
     const char *last = NULL;
 
-    for (unsigned n = 1; n <= TAIL_MAX && tail(upath, n) != last; n++) {
-        last = tail(upath, n);
+    for (unsigned n = 1; n <= TAIL_MAX && command_path_tail(upath, n) != last; n++) {
+        last = command_path_tail(upath, n);
         if (exists_as(asker, dir, last))
             return true;
     }
     if (!library)
         return false;
-    snprintf(name, sizeof(name), "%s", tail(upath, 1));
+    snprintf(name, sizeof(name), "%s", command_path_tail(upath, 1));
     if (!(suffix = strrchr(name, '.')) || strlen(suffix) > 3)
         return false;
     strcpy(suffix, strcmp(suffix, ".a") == 0 ? ".so" : ".a");
@@ -369,24 +168,24 @@ static bool is_elsewhere(const struct probes_asker *asker, const struct command 
                          const char *places, const char *upath)
 {
     char place[PATH_MAX], dir[PATH_MAX], above[PATH_MAX];
-    bool library = strncmp(tail(upath, 1), "lib", 3) == 0;
+    bool library = strncmp(command_path_tail(upath, 1), "lib", 3) == 0;
 
     full_path(asker, upath, above, sizeof(above));
     *strrchr(above, '/') = '\0';
-    if (library && is_in(asker, above, tail(upath, 1), true))
+    if (library && is_in(asker, above, command_path_tail(upath, 1), true))
         return true;
-    while (next_item(&places, '|', place, sizeof(place))) {
+    while (command_list_next(&places, '|', place, sizeof(place))) {
         size_t n = strlen(place);
         if (place[0] == '/') {
             if (is_in(asker, place, upath, library))
                 return true;
             continue;
         }
-        for (const char *arg = NULL; (arg = next_argument(command, arg));) {
+        for (const char *arg = NULL; (arg = command_next(command, arg));) {
             const char *value = arg + n;
             if (strncmp(arg, place, n) != 0)
                 continue;
-            if (!*value && !(value = next_argument(command, arg)))
+            if (!*value && !(value = command_next(command, arg)))
                 break;
             dir_of(asker, value + (*value == '='), dir, sizeof(dir));
             if (is_in(asker, dir, upath, library))
@@ -412,10 +211,10 @@ static bool is_made(const struct command *command, const char *words, const char
     bool is_argument = false, has_word = false;
     char word[64];
 
-    for (const char *arg = NULL; (arg = next_argument(command, arg));) {
+    for (const char *arg = NULL; (arg = command_next(command, arg));) {
         const char *list = words;
-        is_argument = is_argument || is_path(arg, strlen(arg), full);
-        while (next_item(&list, '|', word, sizeof(word)))
+        is_argument = is_argument || command_is_path(arg, strlen(arg), full);
+        while (command_list_next(&list, '|', word, sizeof(word)))
             has_word = has_word || strcasestr(arg, word);
     }
     return is_argument && has_word;
@@ -427,12 +226,12 @@ static bool is_edited(const struct command *command, const char *options, const 
     const char *before = NULL;
     char option[64];
 
-    for (const char *arg = NULL; (arg = next_argument(command, arg)); before = arg) {
+    for (const char *arg = NULL; (arg = command_next(command, arg)); before = arg) {
         const char *list = options;
         bool is_value = false;
-        while (before && next_item(&list, '|', option, sizeof(option)))
+        while (before && command_list_next(&list, '|', option, sizeof(option)))
             is_value = is_value || strcmp(before, option) == 0;
-        if (before && !is_value && is_path(arg, strlen(arg), full))
+        if (before && !is_value && command_is_path(arg, strlen(arg), full))
             return true;
     }
     return false;
@@ -456,7 +255,7 @@ static uint64_t stem_of(const char *upath, size_t len)
 static bool is_of_stem(const char *upath)
 {
     uint64_t now = __atomic_load_n(&stem, __ATOMIC_RELAXED);
-    const char *dot = strrchr(tail(upath, 1), '.');
+    const char *dot = strrchr(command_path_tail(upath, 1), '.');
 
     if (!now)
         return false;
@@ -467,7 +266,8 @@ static bool is_of_stem(const char *upath)
     for (size_t i = 0; i < NROWS; i++) {
         const char *list = rows[i].detail;
         char suffix[16];
-        while (rows[i].rule == STEM && next_item(&list, '|', suffix, sizeof(suffix))) {
+        while (rows[i].rule == STEM &&
+               command_list_next(&list, '|', suffix, sizeof(suffix))) {
             if (strcmp(dot, suffix) == 0)
                 return true;
         }
@@ -493,7 +293,7 @@ static __attribute__((noinline)) int decide(const struct probes_asker *asker,
         return is_beside(full, row_glob) ? PROBES_OPTIONAL : UNDECIDED;
     if (row->rule == REPLACES)
         return !asker->pid && is_replaced(upath, row->detail) ? PROBES_OPTIONAL : UNDECIDED;
-    read_command(asker->pid, &command);
+    command_read(asker->pid, &command);
     switch (row->rule) {
     case MAKES:
         return !row->detail || is_made(&command, row->detail, full) ? PROBES_OPTIONAL
@@ -510,7 +310,8 @@ static __attribute__((noinline)) int decide(const struct probes_asker *asker,
             return PROBES_WAIT;
         if (row->rule == OWN && row->detail)
             return PROBES_OPTIONAL;
-        return script_names(asker->pid, &command, full) ? PROBES_WAIT : PROBES_OPTIONAL;
+        return command_script_names(asker->pid, &command, full) ? PROBES_WAIT
+                                                                : PROBES_OPTIONAL;
     }
 }
 
@@ -518,9 +319,9 @@ static __attribute__((noinline)) int decide(const struct probes_asker *asker,
 static enum probes_answer answer(const struct probes_asker *asker, const char *upath,
                                  bool named)
 {
-    struct tool tool;
+    struct command_tool buf;
+    const struct command_tool *tool = NULL;
     char glob[NAME_MAX + 1];
-    bool read = false;
     int saved = errno, says = UNDECIDED;
 
     if (!asker->pid && is_of_stem(upath))
@@ -528,10 +329,9 @@ static enum probes_answer answer(const struct probes_asker *asker, const char *u
     for (size_t i = 0; i < NROWS && says == UNDECIDED; i++) {
         if (!row_matches(&rows[i], upath, glob, sizeof(glob)))
             continue;
-        if (!read)
-            read_tool(asker->pid, &tool);
-        read = true;
-        if (is_tool(&tool, rows[i].tools))
+        if (!tool)
+            tool = command_read_tool(asker->pid, &buf);
+        if (command_is_tool(tool, rows[i].tools))
             says = decide(asker, &rows[i], glob, upath, named);
     }
     errno = saved;
@@ -561,8 +361,9 @@ bool probes_named(const struct probes_asker *asker, const char *upath)
     bool named;
 
     full_path(asker, upath, full, sizeof(full));
-    read_command(asker->pid, &command);
-    named = command_names(&command, NULL, full) || script_names(asker->pid, &command, full);
+    command_read(asker->pid, &command);
+    named = command_names(&command, NULL, full) ||
+            command_script_names(asker->pid, &command, full);
     errno = saved;
     return named;
 }

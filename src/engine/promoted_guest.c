@@ -276,7 +276,7 @@ static int line_open(struct promoted_guest *promoted)
 
     if (fd < 0)
         return -1;
-    if (n < 0 || !boot_member_claim_peer_ok(fd)) {
+    if (n < 0 || boot_member_claim_peer(fd) < 0) {
         close(fd);
         return -1;
     }

@@ -234,37 +234,44 @@ static void guest_event(void *arg, int fd, uint32_t events)
         guest_readable(guest);
 }
 
+/* The request is often there already: it is read at once. */
+static void guest_accept(struct member *member, int fd)
+{
+    const struct guest_ops *ops = member->listener->ops;
+    struct guest *guest;
+    pid_t pid = boot_member_claim_peer(fd);
+
+    if (pid < 0 || !(guest = calloc(1, sizeof(*guest) + ops->size))) {
+        close(fd);
+        return;
+    }
+    guest->member = member;
+    guest->ops = ops;
+    guest->request = guest + 1;
+    guest->fd = fd;
+    guest->pid = pid;
+    DL_APPEND(member->listener->guests, guest);
+    guest->watch =
+        net_loop_watch(member->loop, fd, EPOLLIN | EPOLLRDHUP, guest_event, guest);
+    if (guest->watch)
+        guest_readable(guest);
+    else
+        guest_free(guest);
+}
+
+/* One at a time: the watch fires again where more are waiting. */
 static void claim_event(void *arg, int listen_fd, uint32_t events)
 {
     struct member *member = arg;
     struct guest_listener *listener = member->listener;
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
-    struct guest *guest;
-    int fd;
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     (void)events;
-    while ((fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        if (!boot_member_claim_peer_ok(fd) ||
-            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
-            !(guest = calloc(1, sizeof(*guest) + listener->ops->size))) {
-            close(fd);
-            continue;
-        }
-        guest->member = member;
-        guest->ops = listener->ops;
-        guest->request = guest + 1;
-        guest->fd = fd;
-        guest->pid = cred.pid;
-        DL_APPEND(listener->guests, guest);
-        guest->watch =
-            net_loop_watch(member->loop, fd, EPOLLIN | EPOLLRDHUP, guest_event, guest);
-        if (!guest->watch)
-            guest_free(guest);
-    }
+    if (fd >= 0)
+        guest_accept(member, fd);
     /* No descriptor for one more: those that queue wait until another has gone. */
-    if ((errno == EMFILE || errno == ENFILE) && listener->guests &&
-        net_watch_modify(listener->watch, 0) == 0)
+    else if ((errno == EMFILE || errno == ENFILE) && listener->guests &&
+             net_watch_modify(listener->watch, 0) == 0)
         listener->full = true;
 }
 

@@ -101,9 +101,9 @@ static void test_bind_and_connect(void **state)
     assert_true(peer >= 256);
     accepted = accept(fd, NULL, NULL);
     assert_true(accepted >= 0);
-    assert_true(boot_member_claim_peer_ok(peer));
-    assert_true(boot_member_claim_peer_ok(accepted));
-    assert_false(boot_member_claim_peer_ok(0));
+    assert_int_equal(boot_member_claim_peer(peer), getpid());
+    assert_int_equal(boot_member_claim_peer(accepted), getpid());
+    assert_int_equal(boot_member_claim_peer(0), -1);
     assert_int_equal(boot_member_claim_inherited(&address, len),
                      fd); /* not peer, not accepted */
     close(accepted);
@@ -263,7 +263,7 @@ static int holder(const char *number, const char *hex)
         errno != EADDRINUSE)
         return 1;
     int peer = boot_member_claim_connect(&address, len);
-    return peer >= 0 && boot_member_claim_peer_ok(peer) ? 0 : 2;
+    return peer >= 0 && boot_member_claim_peer(peer) >= 0 ? 0 : 2;
 }
 
 /* A holder that cannot serve: nobody waits for it, and nobody takes the claim from it. */
