@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "config/config.h"
 #include "run_check.h"
 #include "run_files.h"
+#include "run_say.h"
 #include "run_serve.h"
 #include "run_thread.h"
 #include "util/log.h"
@@ -87,48 +87,14 @@ static struct {
     const char *value[NSETTINGS]; /* as given on the command line */
     bool mkdir, no_check, print_env, publish, await, serve;
     pid_t while_pid; /* 0: none */
-    bool quiet;      /* DYAD_LOG=error */
 } run;
 
 extern char **environ;
 
-static void say(const char *kind, const char *fmt, va_list ap)
-{
-    char text[4096];
-
-    vsnprintf(text, sizeof(text), fmt, ap);
-    fprintf(stderr, "dyad-run: %s%s\n", kind, text);
-}
-
-static void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void die(int status, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3), noreturn));
-
-static void warn(const char *fmt, ...)
-{
-    va_list ap;
-
-    if (run.quiet)
-        return;
-    va_start(ap, fmt);
-    say("warning: ", fmt, ap);
-    va_end(ap);
-}
-
-static void die(int status, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    say("", fmt, ap);
-    va_end(ap);
-    exit(status);
-}
-
 static void set_variable(const char *name, const char *value, int overwrite)
 {
     if (setenv(name, value, overwrite) < 0)
-        die(RUN_EXIT_FAILURE, "cannot set %s: %s", name, strerror(errno));
+        run_die(RUN_EXIT_FAILURE, "cannot set %s: %s", name, strerror(errno));
 }
 
 /* --- command line --- */
@@ -182,7 +148,8 @@ static void help_variables(const char *form)
     bool troff = form && strcmp(form, "troff") == 0;
 
     if (form && !troff)
-        die(RUN_EXIT_FAILURE, "--help-variables=%s: the only other form is troff", form);
+        run_die(RUN_EXIT_FAILURE, "--help-variables=%s: the only other form is troff",
+                form);
     engine_config_help(stdout, troff);
 }
 
@@ -190,7 +157,7 @@ static void help_variables(const char *form)
 static void exit_printed(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        die(RUN_EXIT_FAILURE, "cannot write: %s", strerror(errno));
+        run_die(RUN_EXIT_FAILURE, "cannot write: %s", strerror(errno));
     exit(0);
 }
 
@@ -214,14 +181,15 @@ static void take_setting(size_t i, const char *value)
     char err[1024], cwd[PATH_MAX];
 
     if (!*value)
-        die(RUN_EXIT_FAILURE, "--%s: its value is empty: was a variable not set?",
-            setting->option);
+        run_die(RUN_EXIT_FAILURE, "--%s: its value is empty: was a variable not set?",
+                setting->option);
     if (is_path_option(setting) && value[0] != '/' && getcwd(cwd, sizeof(cwd)))
-        die(RUN_EXIT_FAILURE, "--%s %s: a relative path; write %s/%s if you mean that one",
-            setting->option, value, cwd, value);
+        run_die(RUN_EXIT_FAILURE,
+                "--%s %s: a relative path; write %s/%s if you mean that one",
+                setting->option, value, cwd, value);
     if (engine_config_read(&config, NULL, err, sizeof(err)) < 0 ||
         engine_config_set(&config, setting->variable, value, err, sizeof(err)) < 0)
-        die(RUN_EXIT_FAILURE, "--%s: %s", setting->option, err);
+        run_die(RUN_EXIT_FAILURE, "--%s: %s", setting->option, err);
     run.value[i] = value;
 }
 
@@ -232,7 +200,7 @@ static pid_t parse_pid(const char *text)
     errno = 0;
     long value = strtol(text, &end, 10);
     if (errno || *end || end == text || value < 1 || value > INT_MAX)
-        die(RUN_EXIT_FAILURE, "--while %s: not the number of a process", text);
+        run_die(RUN_EXIT_FAILURE, "--while %s: not the number of a process", text);
     return (pid_t)value;
 }
 
@@ -308,8 +276,9 @@ static void find_wrapper(char *path)
 
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n < 0)
-        die(RUN_EXIT_FAILURE, "cannot find out where this program is (/proc/self/exe): %s",
-            strerror(errno));
+        run_die(RUN_EXIT_FAILURE,
+                "cannot find out where this program is (/proc/self/exe): %s",
+                strerror(errno));
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -317,16 +286,16 @@ static void find_wrapper(char *path)
         if (!realpath(candidate, path))
             continue;
         if (path[strcspn(path, ": \t\n")])
-            die(RUN_EXIT_FAILURE,
-                "%s has a blank or a colon in its name, which LD_PRELOAD cannot carry: "
-                "install it in another place",
-                path);
+            run_die(RUN_EXIT_FAILURE,
+                    "%s has a blank or a colon in its name, which LD_PRELOAD cannot carry: "
+                    "install it in another place",
+                    path);
         return;
     }
-    die(RUN_EXIT_FAILURE,
-        WRAPPER " is neither in %s nor in %s/" DYAD_RELATIVE_LIBDIR
-                ": is the installation complete?",
-        self, self);
+    run_die(RUN_EXIT_FAILURE,
+            WRAPPER " is neither in %s nor in %s/" DYAD_RELATIVE_LIBDIR
+                    ": is the installation complete?",
+            self, self);
 }
 
 /* The wrapper goes first, and no other copy of it stays. */
@@ -337,7 +306,7 @@ static void set_preload(const char *wrapper)
     char *value = malloc(size);
 
     if (!value)
-        die(RUN_EXIT_FAILURE, "out of memory");
+        run_die(RUN_EXIT_FAILURE, "out of memory");
     strcpy(value, wrapper);
     for (const char *p = old; p && *p;) {
         size_t len = strcspn(p, ": ");
@@ -444,16 +413,16 @@ static void check_variables(struct engine_config *config)
     size_t pos = 0;
 
     if (engine_config_read(config, environ, err, sizeof(err)) < 0)
-        die(RUN_EXIT_FAILURE, "%s", err);
-    run.quiet = config->log_level < UTIL_LOG_WARN;
+        run_die(RUN_EXIT_FAILURE, "%s", err);
+    run_be_quiet(config->log_level < UTIL_LOG_WARN);
     /* once in a job, not once in each rank */
     if (rank && strcmp(rank, "0") != 0)
         return;
     while (engine_config_unknown(environ, &pos, name, sizeof(name), &nearest)) {
         if (nearest)
-            warn("%s is no variable of dyad; did you mean %s?", name, nearest);
+            run_warn("%s is no variable of dyad; did you mean %s?", name, nearest);
         else if (config->log_level >= UTIL_LOG_INFO) /* it is like none: not meant for us */
-            warn("%s is no variable of dyad (see dyad-run --help-variables)", name);
+            run_warn("%s is no variable of dyad (see dyad-run --help-variables)", name);
     }
 }
 
@@ -464,9 +433,9 @@ static void check_directory(const char *name, const char *path)
     if (!path || run_check_directory(name, path, run.mkdir, err, sizeof(err)) == 0)
         return;
     if (run.print_env)
-        warn("%s", err); /* the job may run on other nodes than this one */
+        run_warn("%s", err); /* the job may run on other nodes than this one */
     else
-        die(RUN_EXIT_FAILURE, "%s", err);
+        run_die(RUN_EXIT_FAILURE, "%s", err);
 }
 
 static void check_session_dir(const char *path)
@@ -476,9 +445,9 @@ static void check_session_dir(const char *path)
     if (!path || run_check_session_dir("DYAD_SESSION_DIR", path, err, sizeof(err)) == 0)
         return;
     if (run.print_env)
-        warn("%s", err);
+        run_warn("%s", err);
     else
-        die(RUN_EXIT_FAILURE, "%s", err);
+        run_die(RUN_EXIT_FAILURE, "%s", err);
 }
 
 static void check_directories(const struct engine_config *config)
@@ -487,7 +456,8 @@ static void check_directories(const struct engine_config *config)
     const char *both = getenv("DYAD_PATH");
 
     if (!config->path_producer && !config->path_consumer)
-        die(RUN_EXIT_FAILURE,
+        run_die(
+            RUN_EXIT_FAILURE,
             "no managed directory: give --dmd DIR, or set DYAD_PATH, to say which files "
             "are "
             "to be shared");
@@ -505,7 +475,7 @@ static void check_directories(const struct engine_config *config)
     check_session_dir(config->session_dir);
     if (config->log_file &&
         run_check_file("DYAD_LOG_FILE", config->log_file, err, sizeof(err)) != 0)
-        die(RUN_EXIT_FAILURE, "%s", err);
+        run_die(RUN_EXIT_FAILURE, "%s", err);
 }
 
 static void check_launcher(const struct engine_config *config, const char *program)
@@ -514,7 +484,7 @@ static void check_launcher(const struct engine_config *config, const char *progr
     const char *base = slash ? slash + 1 : program;
 
     if (boot_launcher_named(program) != BOOT_LAUNCHER_NONE) {
-        warn(
+        run_warn(
             "%s is a launcher: dyad-run belongs behind it, as in: %s -n 4 dyad-run "
             "... ./sim",
             base, base);
@@ -523,7 +493,7 @@ static void check_launcher(const struct engine_config *config, const char *progr
     if (!getenv("PMIX_NAMESPACE") && !getenv(BOOT_GUEST_OF) && !config->session_dir &&
         !getenv(BOOT_SAID_ALONE)) {
         set_variable(BOOT_SAID_ALONE, "1", 1);
-        warn(
+        run_warn(
             "no launcher: PMIX_NAMESPACE is not set, so this process shares files with no "
             "other; start it with mpirun, or with srun --mpi=pmix, or give --session-dir");
     }
@@ -537,27 +507,27 @@ static void check_program(const char *program, const char *wrapper, char path[PA
 
     int status = run_check_find(program, path_env, path, PATH_MAX, err, sizeof(err));
     if (status)
-        die(status, "%s", err);
+        run_die(status, "%s", err);
     status = run_check_preload(path, wrapper, path_env, err, sizeof(err));
     if (status && !run.no_check)
-        die(status, "%s. (--no-check runs it all the same.)", err);
+        run_die(status, "%s. (--no-check runs it all the same.)", err);
     if (status)
-        warn("%s", err);
+        run_warn("%s", err);
 }
 
 static void check_mode(int nargs)
 {
     if (run.publish + run.await + run.serve > 1)
-        die(RUN_EXIT_FAILURE, "--publish, --await and --serve: one at a time");
+        run_die(RUN_EXIT_FAILURE, "--publish, --await and --serve: one at a time");
     if (run.while_pid && !run.serve)
-        die(RUN_EXIT_FAILURE, "--while is for --serve");
+        run_die(RUN_EXIT_FAILURE, "--while is for --serve");
     if (run.serve && nargs > 0)
-        die(RUN_EXIT_FAILURE,
-            "--serve runs no program: start it beside the steps, as in: dyad-run ... "
-            "--serve --while $$ &");
+        run_die(RUN_EXIT_FAILURE,
+                "--serve runs no program: start it beside the steps, as in: dyad-run ... "
+                "--serve --while $$ &");
     if (nargs == 0 && !run.print_env && !run.serve)
-        die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
-            run.publish || run.await ? "file" : "program");
+        run_die(RUN_EXIT_FAILURE, "no %s given. Try 'dyad-run --help'",
+                run.publish || run.await ? "file" : "program");
 }
 
 /* The shell is the rank's first process, and the program one of its later ones. */
@@ -566,14 +536,14 @@ static void execute_from_shell(char *path, char *argv[], int argc)
     char **args = calloc((size_t)argc + 4, sizeof(*args));
 
     if (!args)
-        die(RUN_EXIT_FAILURE, "out of memory");
+        run_die(RUN_EXIT_FAILURE, "out of memory");
     args[0] = (char *)"sh";
     args[1] = (char *)"-c";
     args[2] = (char *)"\"$0\" \"$@\"; exit $?";
     memcpy(args + 3, argv, (size_t)argc * sizeof(*args));
     args[3] = path; /* not the name, which may be that of a shell's own command */
     execv("/bin/sh", args);
-    die(RUN_EXIT_CANNOT_EXEC, "/bin/sh: %s", strerror(errno));
+    run_die(RUN_EXIT_CANNOT_EXEC, "/bin/sh: %s", strerror(errno));
 }
 
 int main(int argc, char *argv[])
@@ -594,9 +564,9 @@ int main(int argc, char *argv[])
         exit_printed();
     }
     if (run.serve && !config.session_dir)
-        die(RUN_EXIT_FAILURE,
-            "--serve: no session directory: give --session-dir DIR, or set "
-            "DYAD_SESSION_DIR");
+        run_die(RUN_EXIT_FAILURE,
+                "--serve: no session directory: give --session-dir DIR, or set "
+                "DYAD_SESSION_DIR");
     if (run.serve)
         return run_serve(wrapper, config.session_dir, run.while_pid);
     if (run.publish || run.await)
@@ -608,6 +578,6 @@ int main(int argc, char *argv[])
         execute_from_shell(path, argv + optind, argc - optind);
     execvp(argv[optind], argv + optind);
     int error = errno;
-    die(error == ENOENT ? RUN_EXIT_NOT_FOUND : RUN_EXIT_CANNOT_EXEC, "%s: %s", argv[optind],
-        strerror(error));
+    run_die(error == ENOENT ? RUN_EXIT_NOT_FOUND : RUN_EXIT_CANNOT_EXEC, "%s: %s",
+            argv[optind], strerror(error));
 }
