@@ -28,11 +28,13 @@ int store_lock_byte(int fd, off_t byte);
 /* Does another description than fd's hold a write lock on the byte? 1, 0, or -1: cannot
  * tell. */
 int store_lock_test(int fd, off_t byte);
-/* Does fd's own description hold a write lock on the byte? 1, 0, or -1: no /proc. */
+/* Does fd's own description hold a write lock on the byte? 1, 0, or -1: no /proc. The file
+ * is not opened: the close would end the POSIX locks that the process has on it. */
 int store_lock_own(int fd, off_t byte);
 /* Block until no other description holds it. fd must be readable. 0 or -1. */
 int store_lock_wait_byte(int fd, off_t byte);
-/* The same without any descriptor of the file, out of /proc/locks (slow). */
+/* As store_lock_test() without any descriptor of the file, out of /proc/locks: slow, and a
+ * lock may be missed where very many come and go (lock.c). */
 int store_lock_search(uint64_t ino, off_t byte);
 
 #endif

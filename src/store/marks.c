@@ -305,18 +305,6 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     return 0;
 }
 
-/* Is the lock on this byte the one of fd's own description? Without opening the file: the
- * close would end the POSIX locks that the process has on it, which last over exec. */
-static bool owns_lock(int fd, uint64_t ino, off_t byte)
-{
-    int own = store_lock_own(fd, byte);
-
-    if (own >= 0)
-        return own;
-    /* Its own locks are invisible to it and visible to any other. */
-    return store_lock_test(fd, byte) == 0 && store_lock_search(ino, byte) == 1;
-}
-
 store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
 {
     struct marks_table *table = marks->table;
@@ -343,7 +331,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         /* Without locks: the image before this one was the same process. */
         bool ours = word & WORD_NOLOCK
                         ? opener == self
-                        : owns_lock(fd, file.ino, marks_lock_byte(marks_mark_of(word, i)));
+                        : store_lock_own(fd, marks_lock_byte(marks_mark_of(word, i))) == 1;
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = marks_mark_of(word, i);

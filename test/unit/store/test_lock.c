@@ -115,10 +115,49 @@ static void waits_for_a_child(void **state)
     close(ready[1]);
 }
 
+#define CHURNED  400 /* locks: some windows of /proc/locks */
+#define SEARCHES 2000
+
+/* Takes and frees locks, in front of all that are older, until it is killed. */
+static void churn(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+
+    for (unsigned i = 0;; i++) {
+        struct flock lock = {.l_type = i / CHURNED % 2 ? F_UNLCK : F_WRLCK,
+                             .l_whence = SEEK_SET,
+                             .l_start = 2 * (i % CHURNED),
+                             .l_len = 1};
+        CHILD_CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    }
+}
+
+/* Whatever locks come and go meanwhile. */
+static void search_misses_nothing(void **state)
+{
+    struct scratch *s = *state;
+    int fd = open_file(s, O_RDWR), seen = 0;
+    uint64_t ino = ino_of(fd);
+    pid_t churner;
+
+    if (store_lock_byte(fd, BYTE) < 0)
+        skip();
+    churner = fork();
+    if (churner == 0)
+        churn(scratch_path(s, "churned"));
+    for (int i = 0; i < SEARCHES; i++)
+        seen += store_lock_search(ino, BYTE) == 1;
+    kill(churner, SIGKILL);
+    assert_int_equal(waitpid(churner, &(int){0}, 0), churner);
+    close(fd);
+    assert_int_equal(seen, SEARCHES);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
     const struct CMUnitTest tests[] = {TEST(claim), TEST(current), TEST(bytes),
-                                       TEST(waits_for_a_child)};
+                                       TEST(waits_for_a_child),
+                                       TEST(search_misses_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
