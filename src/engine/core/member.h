@@ -141,7 +141,7 @@ struct member {
     struct guest_listener *listener;
     /* What the exit barrier, which is below them, asks of: */
     struct consume *consumes;         /* utlist, of fetch/consume*.c */
-    struct produce *produces;         /* utlist, of publish/produce.c */
+    struct produce *produces;         /* uthash, of publish/produce.c */
     const struct member_waits *waits; /* fetch/consume_wave.c */
 
     /* Each module: what it does for the table, before that is made; what it counts. */

@@ -30,6 +30,36 @@
 #include "util/crash.h"
 #include "util/log.h"
 
+/* Those for this name. */
+static struct produce *produces_of(struct member *member, const char *upath)
+{
+    struct produce *first;
+
+    HASH_FIND_STR(member->produces, upath, first);
+    return first;
+}
+
+static void produce_link(struct produce *p)
+{
+    struct produce *first = produces_of(p->member, p->upath);
+
+    DL_APPEND(first, p);
+    if (first == p)
+        HASH_ADD_KEYPTR(hh, p->member->produces, p->upath, strlen(p->upath), p);
+}
+
+static void produce_unlink(struct produce *p)
+{
+    struct produce *first = produces_of(p->member, p->upath);
+    bool was_first = first == p;
+
+    if (was_first)
+        HASH_DEL(p->member->produces, p);
+    DL_DELETE(first, p);
+    if (was_first && first) /* the next one */
+        HASH_ADD_KEYPTR(hh, p->member->produces, first->upath, strlen(first->upath), first);
+}
+
 struct produce *produce_create(struct member *member, enum engine_role role,
                                const char *upath, produce_fn fn, void *arg)
 {
@@ -44,12 +74,12 @@ struct produce *produce_create(struct member *member, enum engine_role role,
     p->role = role;
     p->fn = fn;
     p->arg = arg;
-    DL_APPEND(member->produces, p);
+    produce_link(p);
     exit_barrier_activity(member);
     return p;
 }
 
-void produce_free(struct produce *p)
+static void produce_release(struct produce *p)
 {
     struct parent *parent, *tmp;
 
@@ -58,9 +88,14 @@ void produce_free(struct produce *p)
         directories_leave(&parent->wait);
         free(parent);
     }
-    DL_DELETE(p->member->produces, p);
     free(p->upath);
     free(p);
+}
+
+void produce_free(struct produce *p)
+{
+    produce_unlink(p);
+    produce_release(p);
 }
 
 static void changed_go_on(struct member *member, const char *upath);
@@ -80,8 +115,9 @@ void produce_end(struct produce *p, int status)
     }
     /* Removed, or a link: nobody tells us of what we do ourselves. */
     bool changes_path = !p->record.entry.mode || S_ISLNK(p->record.entry.mode);
+    produce_unlink(p);
     p->upath = NULL;
-    produce_free(p);
+    produce_release(p);
     modules_published(member, upath);
     changed_go_on(member, upath);
     if (changes_path)
@@ -109,9 +145,9 @@ bool produce_pending(struct member *member, const char *upath)
 {
     struct produce *p;
 
-    DL_FOREACH(member->produces, p)
+    DL_FOREACH(produces_of(member, upath), p)
     {
-        if (!p->ended && strcmp(p->upath, upath) == 0)
+        if (!p->ended)
             return true;
     }
     return false;
@@ -119,12 +155,8 @@ bool produce_pending(struct member *member, const char *upath)
 
 static void produce_destroy(struct member *member)
 {
-    struct produce *p, *tmp;
-
-    DL_FOREACH_SAFE(member->produces, p, tmp)
-    {
-        produce_free(p);
-    }
+    while (member->produces)
+        produce_free(member->produces);
 }
 
 /* --- its directories --- */
@@ -281,10 +313,9 @@ static bool is_behind_another(const struct produce *produce)
 {
     const struct produce *p;
 
-    DL_FOREACH(produce->member->produces, p)
+    DL_FOREACH(produces_of(produce->member, produce->upath), p)
     {
-        if (!p->ended && !p->awaits && p != produce &&
-            strcmp(p->upath, produce->upath) == 0)
+        if (!p->ended && !p->awaits && p != produce)
             return true;
     }
     return false;
@@ -424,9 +455,9 @@ static void changed_go_on(struct member *member, const char *upath)
 {
     struct produce *p;
 
-    DL_FOREACH(member->produces, p)
+    DL_FOREACH(produces_of(member, upath), p)
     {
-        if (p->awaits && strcmp(p->upath, upath) == 0) {
+        if (p->awaits) {
             if (changed_step(p) < 0)
                 produce_end_later(p, errno);
             return; /* the next one goes on when this one has ended */
