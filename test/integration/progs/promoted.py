@@ -64,9 +64,12 @@ def marked(name):
 
 def promoted():
     for comm in glob.glob("/proc/self/task/*/comm"):
-        with open(comm) as f:
-            if f.read().startswith("dyad-promoted"):
-                return True
+        try:
+            with open(comm) as f:
+                if f.read().startswith("dyad-promoted"):
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # that thread has ended
     return False
 
 
