@@ -249,15 +249,31 @@ static int record_early(struct transfer *t)
     return 0;
 }
 
-/* It was not put into place. */
-static void record_undo(struct transfer *t)
+static bool is_recorded(const struct transfer *t)
 {
-    struct store_journal *journal = t->member->dmd[ENGINE_CONSUMER].journal;
-    const struct store_record *record = store_journal_find(journal, t->upath);
+    const struct store_record *record =
+        store_journal_find(t->member->dmd[ENGINE_CONSUMER].journal, t->upath);
 
-    if (record && record->kind == STORE_RECORD_COPY &&
-        dyad_version_cmp(&record->entry.version, &t->entry.version) == 0)
-        store_journal_delete(journal, t->upath);
+    return record && record->kind == STORE_RECORD_COPY &&
+           dyad_version_cmp(&record->entry.version, &t->entry.version) == 0;
+}
+
+/* It was removed again. */
+static void record_delete(const struct transfer *t)
+{
+    if (is_recorded(t))
+        store_journal_delete(t->member->dmd[ENGINE_CONSUMER].journal, t->upath);
+}
+
+/* It was not put into place: what lies there is what lay there, of which the journal says
+ * what it said before. */
+static void record_undo(const struct transfer *t)
+{
+    if (!t->before.kind)
+        record_delete(t);
+    else if (is_recorded(t) &&
+             store_journal_put(t->member->dmd[ENGINE_CONSUMER].journal, &t->before) < 0)
+        log_error("this node's record of \"%s\" could not be written: %m", t->upath);
 }
 
 static void commit_done(void *arg)
@@ -285,7 +301,7 @@ static void commit_done(void *arg)
     if (t->stale) { /* the news came while it was being renamed: it is withdrawn as any
                        other copy */
         if (!modules_overtaken(member, dmd, &t->newer, &record))
-            record_undo(t); /* after it, as in invalidate.c */
+            record_delete(t); /* after it, as in invalidate.c */
         transfer_end(t, ESTALE);
         return;
     }
@@ -359,6 +375,12 @@ void transfer_commit(struct transfer *t)
     }
     net_timer_stop(t->deadline);
     old = store_journal_find(t->member->dmd[ENGINE_CONSUMER].journal, t->upath);
+    if (old && dyad_version_cmp(&old->entry.version, &t->entry.version) > 0) {
+        transfer_fail(t, EEXIST); /* we have published it meanwhile */
+        return;
+    }
+    t->before = old ? *old : (struct store_record){0};
+    t->before.entry.upath = t->upath;
     /* What is being published has its record already, and may yet become the newest. */
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0 &&
                  !produce_pending(t->member, t->upath);

@@ -55,10 +55,11 @@ struct transfer {
     bool made_here;      /* as in struct store_record */
     bool stale;          /* a newer version is out: */
     struct dyad_entry newer;
-    bool is_first;   /* nothing lay there when that began */
-    bool committing; /* it is being put into place */
-    int status;      /* of the first failure */
-    bool failing;    /* `status` is set: wait for what is under way, then end */
+    struct store_record before; /* the journal's, should that fail; kind 0: none */
+    bool is_first;              /* nothing lay there when that began */
+    bool committing;            /* it is being put into place */
+    int status;                 /* of the first failure */
+    bool failing;               /* `status` is set: wait for what is under way, then end */
 };
 
 struct transfers {
