@@ -318,21 +318,31 @@ static void settle(struct consume *c)
 
 /* --- HERE and SIGHT --- */
 
-/* What lies here is abandoned, but the homes have it: who wrote it was killed in his close.
- * Somebody of this node takes it over, and then it is no longer abandoned: that is looked
- * for, for nobody tells. */
-static void await_takeover(struct consume *c, bool in_sight)
+/* What was found last, and is waited for no more, is published in our storage. */
+static bool was_found_here(const struct consume *c)
 {
-    if (c->here.abandoned && in_sight && !c->left_closed)
-        modules_wanted(c->member, &c->entry);
-    c->left_closed = c->here.abandoned && (in_sight || c->left_closed);
-    if (c->left_closed)
-        net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
+    return c->entry.version.counter && !dyad_version_cmp(&c->entry.version, &c->seen) &&
+           dyad_storage_equal(c->entry.storage,
+                              store_dir_id(c->member->dmd[ENGINE_CONSUMER].dir));
 }
 
-/* `here`: consume_look_here(). `in_sight`: the look-up has said that it is published in
- * this storage. */
-static void step_on(struct consume *c, int here, bool in_sight)
+/* What lies here is abandoned, but the homes have it: its writer was killed in its close,
+ * before the look-up or after it. Somebody of this node takes it over, and then it is no
+ * longer abandoned: that is looked for, for nobody tells. */
+static void await_takeover(struct consume *c)
+{
+    bool asked = c->left_closed;
+
+    c->left_closed = c->here.abandoned && was_found_here(c);
+    if (!c->left_closed)
+        return;
+    if (!asked)
+        modules_wanted(c->member, &c->entry);
+    net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
+}
+
+/* `here`: consume_look_here(). */
+static void step_on(struct consume *c, int here)
 {
     struct member *member = c->member;
     const struct store_record *record;
@@ -383,14 +393,14 @@ static void step_on(struct consume *c, int here, bool in_sight)
     if (!look_up(c))
         return;
     if (here == EAGAIN)
-        await_takeover(c, in_sight);
+        await_takeover(c);
     else if ((c->flags & NET_LOOKUP_WAIT) && look_above(c) == ESTALE)
         consume_end(c, ESTALE);
 }
 
 static void step(struct consume *c)
 {
-    step_on(c, consume_look_here(c, step), false);
+    step_on(c, consume_look_here(c, step));
 }
 
 static void step_in_sight(struct consume *c)
@@ -408,7 +418,7 @@ static void step_in_sight(struct consume *c)
             return;
         }
     }
-    step_on(c, here, true);
+    step_on(c, here);
 }
 
 /* Timer `again`: the first look, or one more. A look-up goes on. */

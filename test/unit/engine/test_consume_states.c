@@ -219,6 +219,33 @@ static void test_writer_removes_it(void **state)
     assert_int_equal(fake->status, ENOENT);
 }
 
+/* The homes have it when its writer is killed in its close, and the look-up has said so by
+ * then: nobody publishes it once more, so what takes it over is looked for. */
+static void test_writer_killed_in_close(void **state)
+{
+    struct store_marks *marks = fake->member.dmd[ENGINE_CONSUMER].marks;
+    store_mark_t mark = store_marks_begin(marks, "f");
+    int fd = store_dir_open(fake->scratch->dir, "f", O_CREAT | O_RDWR, 0600);
+    struct consume *c;
+
+    (void)state;
+    assert_int_equal(store_marks_opened(marks, mark, fd, true), 0);
+    c = begin("f", NET_LOOKUP_WAIT, 0);
+    fake_answer(true);
+    assert_int_equal(c->seen.counter, 1);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    assert_false(c->here.abandoned);
+    assert_true(store_marks_closed(marks, mark, -1, true));
+    store_marks_abandon(marks, mark);
+    close(fd);
+    fake_look_again(c); /* as when the watch over the writer comes back */
+    assert_true(c->here.abandoned);
+    assert_int_equal(fake->status, -1);
+    store_marks_clear(marks, mark); /* taken over */
+    fake_run_until(util_clock_now() + CONSUME_LOOK_AGAIN + UTIL_NSEC_PER_MSEC);
+    assert_int_equal(c->state, CONSUME_SETTLE); /* it is complete */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +261,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_late_and_written, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_timer_of_look_up, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_writer_removes_it, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_writer_killed_in_close, fake_set_up,
                                         fake_tear_down),
     };
 
