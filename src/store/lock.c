@@ -6,9 +6,8 @@
  * somebody who looks then.
  *
  * The kernel shows /proc/locks a page a read, and each read counts from the front: a lock
- * that is there may be missed where others in front of it went between two reads. So it is
- * looked for several times: where a process takes and frees 400 locks without a pause, one
- * look in 40 misses.
+ * that is there may be missed where others in front of it went between two reads. So the
+ * reads follow one another at once, and it is looked for several times.
  */
 #include "store/lock.h"
 
@@ -20,6 +19,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "util/fd_close.h"
 
 #define LOOKS 16
 
@@ -92,16 +93,39 @@ int store_lock_wait_byte(int fd, off_t byte)
     return fcntl(fd, F_OFD_SETLK, &lock);
 }
 
+/* All of /proc/locks, read without a pause; the caller frees it. NULL with errno. */
+static char *read_locks(void)
+{
+    size_t size = 64 << 10, len = 0;
+    char *text = malloc(size), *grown = text;
+    int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+    ssize_t n = -1;
+
+    while (fd >= 0 && grown && (n = read(fd, text + len, size - len - 1)) > 0) {
+        len += (size_t)n;
+        if (size - len > 1)
+            continue;
+        if ((grown = realloc(text, 2 * size)))
+            text = grown;
+        size *= 2;
+    }
+    util_fd_close(fd);
+    if (n != 0) {
+        free(text);
+        return NULL;
+    }
+    text[len] = '\0';
+    return text;
+}
+
 static int look_for(uint64_t ino, off_t byte)
 {
-    FILE *file = fopen("/proc/locks", "re");
-    char *line = NULL;
-    size_t size = 0;
+    char *text = read_locks(), *rest = text, *line;
     int found = 0;
 
-    if (!file)
+    if (!text)
         return -1;
-    while (!found && getline(&line, &size, file) > 0) {
+    while (!found && (line = strsep(&rest, "\n"))) {
         unsigned long long of;
         long long start;
         /* "7: OFDLCK ADVISORY  WRITE -1 08:01:131 4611686018427387905 46...": waiters have
@@ -109,8 +133,7 @@ static int look_for(uint64_t ino, off_t byte)
         if (sscanf(line, "%*s OFDLCK %*s WRITE %*d %*x:%*x:%llu %lld", &of, &start) == 2)
             found = of == ino && start == byte;
     }
-    free(line);
-    fclose(file);
+    free(text);
     return found;
 }
 
