@@ -23,6 +23,8 @@ job_begin 100 2@n0 bash -c "$RANK"'
     timed new "$X" write -d "$SSD" -p "new.$r" -n 20
     timed absent bash -c "for i in {0..19}; do [ ! -e \"\$SSD/absent.\$i\" ] || exit 1; done"
     timed list bash -c "ls \"\$SSD\" >\"\$W/list.\$PMIX_RANK\""
+    # From here on names are made and removed that the other has asked for.
+    made "flag.asked.$r"; wait_for flag.asked.$((1 - r))
     [ $r = 1 ] || "$X" write -d "$SSD" -p gone -s 7000
     [ $r = 0 ] || rm "$SSD/gone.000001"
     made "flag.new.$r"; wait_for flag.new.$((1 - r))
