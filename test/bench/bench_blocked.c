@@ -16,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WARM 20 /* rounds after a change that are not counted: all children wait by then \
-                 */
+#define WARM                                                                    \
+    20 /* rounds after a change that are not counted: all children wait by then \
+        */
 
 static const int blocked[] = {0, 1, 8, 32};
 
