@@ -226,7 +226,7 @@ int dht_node_hand_over(struct dht_node *node)
     return 0;
 }
 
-bool leave_has_more(const struct dht_node *node)
+static bool leave_has_more(const struct dht_node *node)
 {
     return node->leave->relay.at < node->leave->relay.len;
 }

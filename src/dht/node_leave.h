@@ -8,8 +8,6 @@
 
 #include "dht/node_core.h"
 
-/* Records of the shard are still to be passed on. */
-bool leave_has_more(const struct dht_node *node);
 /* What was to be passed on until now; has been all that was so then? */
 uint64_t leave_mark(const struct dht_node *node);
 bool leave_passed(const struct dht_node *node, uint64_t mark);

@@ -475,7 +475,7 @@ void dump_cancel(struct dump_request *dump)
     dump_free(dump);
 }
 
-void dump_stop(struct member *member)
+static void dump_stop(struct member *member)
 {
     struct dump_request *dump, *tmp;
 

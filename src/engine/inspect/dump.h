@@ -14,7 +14,6 @@ typedef void (*dump_done_fn)(void *arg);
 struct dump_request *dump_start(struct member *member, const struct net_msg *ask,
                                 dump_page_fn page, dump_done_fn done, void *arg);
 void dump_cancel(struct dump_request *dump);
-void dump_stop(struct member *member);
 /* dump_check.c; after the pool's threads were joined */
 void dump_check_stop(struct member *member);
 

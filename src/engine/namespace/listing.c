@@ -436,7 +436,7 @@ void list_cancel(struct list_request *list)
     list_free(list);
 }
 
-void list_stop(struct member *member)
+static void list_stop(struct member *member)
 {
     struct list_request *list, *tmp;
 

@@ -16,6 +16,5 @@ typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, const char *like,
                                 list_page_fn page, list_done_fn done, void *arg);
 void list_cancel(struct list_request *list);
-void list_stop(struct member *member);
 
 #endif
