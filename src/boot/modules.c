@@ -10,10 +10,7 @@
  * for the child and for this process. Nothing is lost: at the end of a process they would
  * free memory. A UCX that was there before us is the program's, and left alone.
  *
- * What a fork finds in the midst of being loaded would be destructed in the child without
- * having been constructed (libnl-route, a dependency of UCX's modules, crashes there). So
- * forks wait while our libraries load others. In a name space of our own this is not so:
- * pthread_atfork() is libc's there, which is not the one that forks.
+ * Forks wait while our libraries load others or give them back (client/client_loading.c).
  *
  * Where the engine is apart from the program (client/client_library.c), two things go wrong
  * in glibc, and are put right here, in the name space.
@@ -38,42 +35,27 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DYAD_VISIBLE __attribute__((visibility("default")))
-#define FORK_WAIT_S  2
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *(*libc_dlopen)(const char *path, int mode);
+static int (*libc_dlclose)(void *handle);
 static bool apart;
+/* NULL while libdyad_member.so itself is loaded, by somebody who has begun it already. */
+static const struct boot_loading *loading;
 
-/* Read by those who load, who may do so in a constructor again; written by those who fork.
- */
-static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
-static _Thread_local bool locked;
-
-/* A thread that loads may wait for the dynamic loader's lock, which the forking thread may
- * have, in a constructor of the program's: then nothing is half loaded; the fork goes on.
- */
-static void fork_comes(void)
+static void loading_begin(void)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += FORK_WAIT_S;
-    locked = pthread_rwlock_timedwrlock(&loading, &until) == 0;
+    if (loading)
+        loading->begin();
 }
 
-static void fork_over(void)
+static void loading_end(void)
 {
-    if (locked)
-        pthread_rwlock_unlock(&loading);
-}
-
-static void fork_child(void)
-{
-    pthread_rwlock_init(&loading, NULL);
+    if (loading)
+        loading->end();
 }
 
 static void nothing(void)
@@ -152,12 +134,12 @@ static void find(void)
     void *self;
 
     *(void **)&libc_dlopen = dlsym(RTLD_NEXT, "dlopen");
-    if (!libc_dlopen || !dladdr(&once, &info) ||
+    *(void **)&libc_dlclose = dlsym(RTLD_NEXT, "dlclose");
+    if (!libc_dlopen || !libc_dlclose || !dladdr(&once, &info) ||
         !(self = libc_dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)))
         return;
     apart = dlinfo(self, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE;
-    dlclose(self);
-    pthread_atfork(fork_comes, fork_over, fork_child);
+    libc_dlclose(self);
 }
 
 /* The loader visits the objects of the name space of its caller, which it knows by the
@@ -171,10 +153,13 @@ static void settle(void)
     __asm__ volatile("" ::: "memory");
 }
 
-void boot_modules_settle(void)
+void boot_modules_settle(const struct boot_loading *by)
 {
     pthread_once(&once, find);
+    loading = by;
+    loading_begin();
     settle();
+    loading_end();
 }
 
 /* Called by libraries only: their run paths are not searched for a bare name, which none of
@@ -186,10 +171,23 @@ DYAD_VISIBLE void *dlopen(const char *path, int mode)
     pthread_once(&once, find);
     if (!libc_dlopen)
         return NULL;
-    pthread_rwlock_rdlock(&loading);
+    loading_begin();
     handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
     if (handle)
         settle();
-    pthread_rwlock_unlock(&loading);
+    loading_end();
     return handle;
+}
+
+DYAD_VISIBLE int dlclose(void *handle)
+{
+    int rc;
+
+    pthread_once(&once, find);
+    if (!libc_dlclose)
+        return -1;
+    loading_begin();
+    rc = libc_dlclose(handle);
+    loading_end();
+    return rc;
 }

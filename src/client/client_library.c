@@ -28,6 +28,7 @@
 #include "boot/libs.h"
 #include "client/client.h"
 #include "client/client_impl.h"
+#include "client/client_loading.h"
 #include "engine/core/member_ops.h"
 #include "util/log.h"
 
@@ -87,7 +88,7 @@ const struct member_ops *client_member_library(bool apart)
         return NULL;
     }
     get = (member_ops_get_fn)(uintptr_t)dlsym(handle, MEMBER_OPS_SYMBOL);
-    found = get ? get(MEMBER_ABI) : NULL;
+    found = get ? get(MEMBER_ABI, &client_loading) : NULL;
     if (!found)
         log_error("%s is of another version than libdyad.so.1: install both anew", path);
     return found;

@@ -30,6 +30,7 @@
 #include "client/client.h"
 #include "boot/libs.h"
 #include "client/client_impl.h"
+#include "client/client_loading.h"
 #include "client/client_promoted.h"
 #include "engine/core/member_ops.h"
 #include "store/looked.h"
@@ -70,12 +71,15 @@ static bool may_rejoin(void)
     return wrecks < REJOINS_MAX && client_library_may_be_apart();
 }
 
-static void load(void)
+static void load(void *unused)
 {
+    (void)unused;
+    client_loading.begin();
     if (wrecks > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
         ops = client_member_library(apart = true);
     if (!ops && wrecks == 0)
         ops = client_member_library(apart = false);
+    client_loading.end();
 }
 
 static void member_is_lost(void)
@@ -156,9 +160,9 @@ static int run_one(struct client *client, struct member_params *params)
     /* By a thread with a table of its own: this one still has the program's, which may
      * close 1 and count on getting it from its next open. */
     if (!ops && client->run_loader)
-        client->run_loader(load);
+        client->run_loader(load, NULL);
     else if (!ops)
-        load();
+        load(NULL);
     if (!ops) {
         errno = ELIBACC;
         goto error;

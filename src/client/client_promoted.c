@@ -19,6 +19,7 @@
 
 #include "boot/libs.h"
 #include "client/client_impl.h"
+#include "client/client_loading.h"
 #include "engine/core/member_ops.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -63,15 +64,20 @@ bool client_promoted_table_wait(void)
  * parent's. Where a process was forked from one that has it loaded (its rank's first, of
  * which a pool of workers is forked), or may share it with the program, it gets a copy of
  * its own. */
-static void load(void)
+static void load(void *unused)
 {
+    client_loading.begin();
+
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
     bool apart = ucs || boot_libs_may_share();
+
+    (void)unused;
 
     if (!ops && (!apart || client_library_may_be_apart()))
         ops = client_member_library(apart);
     if (ucs)
         dlclose(ucs);
+    client_loading.end();
 }
 
 static int run(struct client *client)
@@ -91,9 +97,9 @@ static int run(struct client *client)
     int rc;
 
     if (client->run_loader)
-        client->run_loader(load);
+        client->run_loader(load, NULL);
     else
-        load();
+        load(NULL);
     if (!ops)
         return -1;
     if (!(promoted = ops->promoted_create(&params)))
@@ -170,6 +176,7 @@ static void start(struct client *client)
     pthread_mutex_unlock(&lock);
     if (!mine)
         return;
+    client_loading_watch(); /* first: a fork ends the promoted guest before it locks */
     pthread_once(&watching, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -507,10 +507,11 @@ static const struct member_ops member_table = {
 };
 
 __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
-    unsigned abi);
+    unsigned abi, const struct boot_loading *loading);
 
-const struct member_ops *dyad_member_ops(unsigned abi)
+const struct member_ops *dyad_member_ops(unsigned abi, const struct boot_loading *loading)
 {
-    boot_modules_settle();
+    if (abi == MEMBER_ABI)
+        boot_modules_settle(loading);
     return abi == MEMBER_ABI ? &member_table : NULL;
 }

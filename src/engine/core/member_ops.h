@@ -12,9 +12,10 @@
 #include <stdint.h>
 
 #include "boot/identity.h"
+#include "boot/modules.h"
 #include "config/config.h"
 
-#define MEMBER_ABI        8
+#define MEMBER_ABI        9
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 
@@ -82,6 +83,8 @@ struct member_ops {
     void (*promoted_destroy)(struct promoted_guest *promoted);
 };
 
-typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi);
+/* `loading`: as boot_modules_settle(). */
+typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi,
+                                                      const struct boot_loading *loading);
 
 #endif

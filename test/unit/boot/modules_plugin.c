@@ -2,7 +2,7 @@
  * modules_plugin.c - an object that has modules.c in it, and one that it opens
  *
  * Both tell of their destructor through a pipe; one that is SLOW only if it was not
- * constructed.
+ * constructed, and one that is SLOW_END of its end, too.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -14,8 +14,9 @@
 #define DYAD_VISIBLE __attribute__((visibility("default")))
 
 DYAD_VISIBLE void plugin_tell(int fd);
-DYAD_VISIBLE void plugin_settle(void);
-DYAD_VISIBLE bool plugin_open(const char *path, int fd);
+DYAD_VISIBLE void plugin_settle(const struct boot_loading *loading);
+DYAD_VISIBLE void *plugin_open(const char *path, int fd);
+DYAD_VISIBLE void plugin_close(void *handle);
 
 static int tell = -1;
 
@@ -38,6 +39,10 @@ __attribute__((destructor)) static void destructed(void)
 {
     if (tell >= 0 && !constructed)
         (void)!write(tell, "x", 1);
+#ifdef SLOW_END
+    usleep(200 * 1000);
+    (void)!write(tell, "y", 1);
+#endif
 }
 
 void plugin_tell(int fd)
@@ -48,14 +53,14 @@ void plugin_tell(int fd)
 #ifndef OPENED
 /* Not as the last thing, which the compiler makes a jump: the loader takes the name space
  * of whoever is returned to. */
-void plugin_settle(void)
+void plugin_settle(const struct boot_loading *loading)
 {
-    boot_modules_settle();
+    boot_modules_settle(loading);
     __asm__ volatile("" ::: "memory");
 }
 
 /* As PMIx opens its components. */
-bool plugin_open(const char *path, int fd)
+void *plugin_open(const char *path, int fd)
 {
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     void (*set)(int fd) = NULL;
@@ -63,8 +68,13 @@ bool plugin_open(const char *path, int fd)
     if (handle)
         *(void **)&set = dlsym(handle, "plugin_tell");
     if (!set)
-        return false;
+        return NULL;
     set(fd);
-    return true;
+    return handle;
+}
+
+void plugin_close(void *handle)
+{
+    dlclose(handle);
 }
 #endif

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/client_loading.h"
+
 enum { APART = 1, SETTLE = 2, OPEN = 4, FORK = 8, OPEN_UCX = 16, HAD_UCX = 32 };
 
 static void *plugin(void *handle, const char *name)
@@ -30,8 +32,8 @@ static void child(int how, int fd)
     void *had = how & HAD_UCX ? dlopen(UCX_PLUGIN, RTLD_NOW) : NULL;
     void *handle = how & APART ? dlmopen(LM_ID_NEWLM, PLUGIN, RTLD_NOW)
                                : dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND);
-    void (*tell)(int fd), (*settle)(void);
-    bool (*open_other)(const char *path, int fd);
+    void (*tell)(int fd), (*settle)(const struct boot_loading *loading);
+    void *(*open_other)(const char *path, int fd);
     int status = 0;
 
     if (!handle || (how & HAD_UCX && !had))
@@ -40,7 +42,7 @@ static void child(int how, int fd)
     *(void **)&settle = plugin(handle, "plugin_settle");
     *(void **)&open_other = plugin(handle, "plugin_open");
     if (how & SETTLE)
-        settle();
+        settle(&client_loading);
     if (how & OPEN && !open_other(OPENED_PLUGIN, fd))
         _exit(4);
     if (how & OPEN_UCX && !open_other(UCX_PLUGIN, fd))
@@ -112,7 +114,7 @@ static void test_ucx(void **state)
 }
 
 struct opening {
-    bool (*open_other)(const char *path, int fd);
+    void *(*open_other)(const char *path, int fd);
     int fd;
 };
 
@@ -125,42 +127,51 @@ static void *open_slow(void *arg)
     return NULL;
 }
 
-static void fork_meanwhile(const int fds[2])
+/* A plugin that waits for forks, in a name space of its own or not, is asked by another
+ * thread to open what takes its time, which has begun when this returns. */
+static void open_meanwhile(int how, const int fds[2])
 {
-    void *handle = dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND);
-    struct opening opening = {.fd = fds[1]};
-    void (*settle)(void);
+    static struct opening opening;
+    void (*settle)(const struct boot_loading *loading);
+    void *handle;
     pthread_t thread;
     char number[16], byte;
-    int status = -1;
 
+    snprintf(number, sizeof(number), "%d", fds[1]);
+    setenv("DYAD_TEST_TELL", number, 1); /* first: another libc reads it once */
+    handle = how & APART ? dlmopen(LM_ID_NEWLM, PLUGIN, RTLD_NOW)
+                         : dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND);
     if (!handle)
         _exit(2);
+    opening.fd = fds[1];
     *(void **)&settle = plugin(handle, "plugin_settle");
     *(void **)&opening.open_other = plugin(handle, "plugin_open");
-    settle();
-    snprintf(number, sizeof(number), "%d", fds[1]);
-    setenv("DYAD_TEST_TELL", number, 1);
+    settle(&client_loading);
     if (pthread_create(&thread, NULL, open_slow, &opening) != 0 ||
         read(fds[0], &byte, 1) != 1) /* it is being constructed */
         _exit(3);
+}
+
+static void fork_meanwhile(int how, const int fds[2])
+{
+    int status = -1;
+
+    open_meanwhile(how, fds);
     if (fork() == 0)
         exit(0);
     wait(&status);
     _exit(status == 0 ? 0 : 5);
 }
 
-/* A fork waits until what is being loaded is constructed: in its child it is destructed. */
-static void test_fork_meanwhile(void **state)
+static void forks_meanwhile(int how)
 {
     int fds[2], status = -1;
     char byte;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(pipe(fds), 0);
     if ((pid = fork()) == 0)
-        fork_meanwhile(fds);
+        fork_meanwhile(how, fds);
     close(fds[1]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -168,12 +179,77 @@ static void test_fork_meanwhile(void **state)
     close(fds[0]);
 }
 
+/* A fork waits until what is being loaded is constructed: in its child it is destructed,
+ * and the loader's lists are whole. */
+static void test_fork_meanwhile(void **state)
+{
+    (void)state;
+    forks_meanwhile(0);
+    forks_meanwhile(APART);
+}
+
+struct closing {
+    void (*close_other)(void *handle);
+    void *opened;
+};
+
+static void *close_slow(void *arg)
+{
+    struct closing *closing = arg;
+
+    closing->close_other(closing->opened);
+    return NULL;
+}
+
+static void fork_while_closing(const int fds[2])
+{
+    void *handle = dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND),
+         *(*open_other)(const char *, int);
+    void (*settle)(const struct boot_loading *loading);
+    struct closing closing;
+    pthread_t thread;
+    char bytes[3] = "";
+
+    if (!handle)
+        _exit(2);
+    *(void **)&settle = plugin(handle, "plugin_settle");
+    *(void **)&open_other = plugin(handle, "plugin_open");
+    *(void **)&closing.close_other = plugin(handle, "plugin_close");
+    settle(&client_loading);
+    closing.opened = open_other(SLOW_END_PLUGIN, fds[1]);
+    if (!closing.opened || pthread_create(&thread, NULL, close_slow, &closing) != 0 ||
+        read(fds[0], bytes, 1) != 1) /* it is being destructed */
+        _exit(3);
+    if (fork() == 0) {
+        (void)!write(fds[1], "f", 1);
+        _exit(0);
+    }
+    wait(NULL);
+    _exit(read(fds[0], bytes, 2) == 2 && bytes[0] == 'y' && bytes[1] == 'f' ? 0 : 5);
+}
+
+/* A fork waits until what is given back is gone, too. */
+static void test_fork_while_closing(void **state)
+{
+    int fds[2], status = -1;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    if ((pid = fork()) == 0)
+        fork_while_closing(fds);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settled),        cmocka_unit_test(test_opened),
         cmocka_unit_test(test_not_apart),      cmocka_unit_test(test_ucx),
-        cmocka_unit_test(test_fork_meanwhile),
+        cmocka_unit_test(test_fork_meanwhile), cmocka_unit_test(test_fork_while_closing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,10 @@
 
 extern const struct member_ops fake_ops;
 __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
-    unsigned abi);
+    unsigned abi, const struct boot_loading *loading);
 
-const struct member_ops *dyad_member_ops(unsigned abi)
+const struct member_ops *dyad_member_ops(unsigned abi, const struct boot_loading *loading)
 {
+    (void)loading;
     return abi == MEMBER_ABI ? &fake_ops : NULL;
 }
