@@ -388,23 +388,34 @@ static void look_soon(struct exit_barrier *b)
     net_loop_post(b->member->loop, &b->post, exit_barrier_posted, b);
 }
 
+/* A rank that neither waits nor exits is busy, whatever /proc says. Not even a timer is
+ * started then: a loop that sleeps with a short one costs a publish a tenth more. */
+static void look_after_change(struct exit_barrier *b)
+{
+    if (b->exiting || b->leave_at || b->member->consumes) {
+        uint64_t at = util_clock_now() + LOOK_FIRST;
+        net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
+    } else {
+        net_timer_stop(b->timer);
+    }
+}
+
 void exit_barrier_activity(struct member *member)
 {
     struct exit_barrier *b = OWN(member, exit_barrier);
 
     if (!b->timer)
         return;
-    uint64_t at = util_clock_now() + LOOK_FIRST;
-
     b->activity++;
     b->pause = LOOK_FIRST;
+    b->looks = 0;
     /* The barrier learns it now, not at the look: a question that arrives in between would
      * be answered with what was true before. Busy, so no verdict can come from inside; the
      * look may find otherwise. */
     b->state = 0;
     if (member->wave)
         boot_wave_set(member->wave, 0, b->activity);
-    net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
+    look_after_change(b);
 }
 
 void exit_barrier_look_soon(struct member *member)

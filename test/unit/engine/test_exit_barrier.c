@@ -37,6 +37,7 @@ static struct boot_wave *const wave = (struct boot_wave *)&member_made;
 static size_t nwaiting;
 static bool quiet;      /* what /proc says */
 static unsigned nwalks; /* how often it was asked */
+static unsigned nkicks; /* how often the barrier was asked to begin anew */
 static uint32_t told;   /* to the barrier, last */
 static uint64_t counter;
 static bool stopped;
@@ -82,6 +83,7 @@ void boot_wave_set(struct boot_wave *w, uint32_t state, uint64_t activity)
 void boot_wave_kick(struct boot_wave *w)
 {
     (void)w;
+    nkicks++;
 }
 
 void boot_wave_neighbours(struct boot_wave *w, void (*fn)(void *arg, uint32_t rank),
@@ -220,7 +222,7 @@ static int setup(void **state)
     nwaiting = 1;
     member->consumes = (struct consume *)&member_made; /* not looked into */
     quiet = stopped = false;
-    nwalks = 0;
+    nwalks = nkicks = 0;
     told = BOOT_WAVE_QUIET;
     counter = 0;
     posted = NULL;
@@ -285,13 +287,31 @@ static void test_busy(void **state)
     assert_int_equal(told, BOOT_WAVE_QUIET);
 }
 
+/* The barrier is asked to begin anew, and its neighbours whether they live, when nothing has
+ * changed for five looks of a second each: not because much has changed before. */
+static void test_kicks(void **state)
+{
+    (void)state;
+    quiet = true;
+    for (int i = 0; i < 20; i++) {
+        exit_barrier_activity(member);
+        fake_clock_pass(2 * MSEC);
+    }
+    fake_clock_pass(3 * SEC);
+    assert_int_equal(nkicks, 0);
+    fake_clock_pass(2 * SEC);
+    assert_int_equal(nkicks, 1);
+}
+
 /* Where nothing waits for a publish /proc has nothing to say. */
 static void test_nothing_waits(void **state)
 {
     (void)state;
+    exit_barrier_activity(member); /* the wait ends before its look */
     nwaiting = 0;
     member->consumes = NULL;
     exit_barrier_activity(member);
+    assert_int_equal(fake_clock_next(), 0); /* not even to find that out */
     fake_clock_pass(10 * SEC);
     assert_int_equal(nwalks, 0);
     assert_int_equal(fake_clock_next(), 0);
@@ -324,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kicks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_linger_passes, setup, teardown),
     };
