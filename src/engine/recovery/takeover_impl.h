@@ -49,7 +49,7 @@ struct rename_left;
 enum phase { IDLE, LOOKING, TAKING, EMPTYING };
 
 struct takeover {
-    struct member *member;
+    struct member *member; /* NULL: not started */
     char name[256]; /* of our journal; what begins with as much of it is our session's */
     size_t prefix_len;
     struct sockaddr_un claim; /* our own */

@@ -52,7 +52,7 @@ void takeover_watch(struct member *member, pid_t pid)
     struct takeover *a = OWN(member, takeover);
     struct dying *dying;
 
-    if (pid <= 0 || pid == getpid())
+    if (!a->member || pid <= 0 || pid == getpid()) /* who joins looks anyway */
         return;
     DL_FOREACH(a->dying, dying)
     {
