@@ -97,16 +97,22 @@ struct marks_header {
     _Atomic uint32_t top;                /* slots at or above it were never used */
     _Atomic uint32_t waiters; /* threads in a futex wait (too high after a crash) */
     _Atomic uint32_t shared;  /* store_marks_share() */
+    uint32_t unused;          /* tables of earlier versions are used as they are */
     _Atomic uint32_t
         pidns; /* pid namespace of the first process that wrote here; 0: none */
     _Atomic uint32_t mixed;            /* ... and others were of another */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: there are no robust mutexes */
+    uint32_t unused_too;
     struct marks_line lines[MARKS_LINES];
     _Atomic uint32_t lease[MARKS_LINES]; /* lease_table.c; of the line of that number */
 };
 
 _Static_assert(sizeof(struct marks_header) <= 4096, "a page, which always has its block");
+/* What another order of the fields would need is another MARKS_MAGIC. */
+_Static_assert(offsetof(struct marks_header, mixed) == 152 &&
+                   offsetof(struct marks_header, lines) == 208,
+               "as in the tables that are there");
 
 struct marks_table {
     union {
