@@ -28,6 +28,7 @@ struct store_dir {
     char *path, *real;
     uint8_t id[DYAD_STORAGE_ID_LEN];
     bool shared;
+    bool local; /* is_of_one_kernel() */
 };
 
 /* File systems that belong to one kernel. One that is not among them is taken for shared:
@@ -109,7 +110,8 @@ struct store_dir *store_dir_create(const char *path)
     dir->real = realpath(path, NULL);
     if (!dir->path || !dir->real)
         goto error_close;
-    dir->shared = !is_of_one_kernel(dir->fd);
+    dir->local = is_of_one_kernel(dir->fd);
+    dir->shared = !dir->local;
     control = store_control_private(dir->fd, STORE_CONTROL_DIR);
     if (control < 0)
         goto error_close;
@@ -166,6 +168,11 @@ int store_dir_fd(const struct store_dir *dir)
 bool store_dir_shared(const struct store_dir *dir)
 {
     return dir->shared;
+}
+
+bool store_dir_local(const struct store_dir *dir)
+{
+    return dir->local;
 }
 
 void store_dir_set_shared(struct store_dir *dir, bool shared)

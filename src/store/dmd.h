@@ -53,6 +53,9 @@ int store_dir_fd(const struct store_dir *dir); /* O_PATH descriptor, the dir's o
 bool store_dir_shared(const struct store_dir *dir);
 /* Told by the user. Before other threads use dir, and before its marks are made. */
 void store_dir_set_shared(struct store_dir *dir, bool shared);
+/* Its file system is one kernel's own, whatever store_dir_set_shared() says: no server must
+ * be waited for. */
+bool store_dir_local(const struct store_dir *dir);
 
 /* The storage id at another path (another DMD seen from this node), without creating
  * anything. 0, or -1 with errno (ENOENT: no DMD there). */

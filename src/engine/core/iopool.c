@@ -25,6 +25,7 @@
 #define NEAR_MAX    (2 * UTIL_NSEC_PER_MSEC)
 #define NEAR_SHARE  8 /* of the average that the last job makes: one in so many */
 #define NEAR_CLOSED UTIL_NSEC_PER_SEC
+#define NEAR_SLOW   (500 * UTIL_NSEC_PER_MSEC) /* beyond that it may have been stopped */
 
 struct engine_iopool {
     struct net_loop *loop;
@@ -202,9 +203,12 @@ static void near_done(void *arg)
 
 /* One job that takes NEAR_SHARE times the average that is allowed closes it as many a
  * little slow ones do. It stays closed for so long that jobs that are all as slow as this
- * one take a hundredth of the loop's time. */
+ * one take a hundredth of the loop's time. What took very long counts as NEAR_SLOW: it may
+ * have been this process that was stopped. */
 static void near_measure(struct engine_near *near, uint64_t took, uint64_t now)
 {
+    if (took > NEAR_SLOW)
+        took = NEAR_SLOW;
     uint64_t closed = took * 100;
 
     near->average += took / NEAR_SHARE - near->average / NEAR_SHARE;

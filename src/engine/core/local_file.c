@@ -138,7 +138,7 @@ void local_file_job(struct member *member, struct member_dmd *dmd, uint64_t size
                     struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
                     void *arg)
 {
-    if (size <= NEAR_SIZE && !store_dir_shared(dmd->dir))
+    if (size <= NEAR_SIZE && store_dir_local(dmd->dir))
         engine_io_near(member->io, &dmd->near, io, work, done, arg);
     else
         engine_io_submit(member->io, io, work, done, arg);

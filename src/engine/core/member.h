@@ -95,7 +95,7 @@ struct member_joined {
 struct consume;
 struct guest_listener;
 struct member_session;
-struct produce;
+struct produce_name;
 struct receivers;
 
 /* What several modules use, and who sets it. What one alone needs is in own[]. */
@@ -141,7 +141,7 @@ struct member {
     struct guest_listener *listener;
     /* What the exit barrier, which is below them, asks of: */
     struct consume *consumes;         /* utlist, of fetch/consume*.c */
-    struct produce *produces;         /* uthash, of publish/produce.c */
+    struct produce_name *produces;    /* uthash, of publish/produce.c */
     const struct member_waits *waits; /* fetch/consume_wave.c */
 
     /* Each module: what it does for the table, before that is made; what it counts. */

@@ -188,6 +188,25 @@ static void slow_goes_to_pool(void **state)
     assert_true(on_loop(f, &near, work));
 }
 
+static void stopped_work(void *arg)
+{
+    struct job *job = arg;
+
+    job->thread = pthread_self();
+    usleep(700 * 1000);
+}
+
+/* A process that was stopped in a job has not had slow storage for as long. */
+static void stop_is_not_slow(void **state)
+{
+    struct fixture *f = *state;
+    struct engine_near near = {0};
+
+    assert_true(on_loop(f, &near, stopped_work));
+    assert_in_range(near.closed_till - util_clock_now(), 40 * UTIL_NSEC_PER_SEC,
+                    50 * UTIL_NSEC_PER_SEC);
+}
+
 /* A pool that is gone before the loop's turn calls nobody back. */
 static void near_is_not_told(void **state)
 {
@@ -249,6 +268,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_waiting_behind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(destroy_finishes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_goes_to_pool, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stop_is_not_slow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(near_is_not_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spawn_outlives, set_up, tear_down),
     };
