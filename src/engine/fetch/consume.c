@@ -21,7 +21,8 @@
  *   FETCH      its bytes are                       HERE. Its owner is gone: OWNER
  *   OWNER      a pause: its owner is gone          HERE, to look it up again, for a time
  *   SIGHT      a pause: published in our storage,  HERE, the same
- *              and not seen here
+ *              and not seen here; or fetched, and
+ *              a newer one that is not here known
  *   SETTLE     here and complete; does another     no: the end. Who did is gone: LOOK_UP
  *              node write it? The homes are asked  for a newer version
  *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
@@ -341,6 +342,12 @@ static void await_takeover(struct consume *c)
     net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
+static void look_later(struct consume *c)
+{
+    consume_enter(c, CONSUME_SIGHT);
+    net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
+}
+
 /* `here`: consume_look_here(). */
 static void step_on(struct consume *c, int here)
 {
@@ -377,6 +384,15 @@ static void step_on(struct consume *c, int here)
         c->seen = (struct dyad_version){0};
         if (c->lookup)
             consume_enter(c, CONSUME_HERE);
+        if (here == ENOENT && c->gave_way) {
+            log_warn(
+                "\"%s\" was fetched and not put into place again, for this node has a "
+                "record of a newer version, which is not here: trying once a second",
+                c->upath);
+            look_later(c);
+            return;
+        }
+        c->gave_way = here == ENOENT;
     }
     if (goes_on(c))
         return;
@@ -412,9 +428,8 @@ static void step_in_sight(struct consume *c)
         store_dir_refresh(dir, c->upath);
         here = consume_look_here(c, step);
         if (here == ENOENT && !(c->flags & NET_CONSUME_WRITER) && consume_await_sight(c)) {
-            consume_enter(c, CONSUME_SIGHT);
+            look_later(c);
             consume_unsee(c);
-            net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
             return;
         }
     }

@@ -85,6 +85,7 @@ struct consume {
         bool regular;           /* it is a regular file */
     } here;
     bool taken;         /* it was fetched, but a writer here had its name: step_on() */
+    bool gave_way;      /* ... and then nothing was here */
     bool for_writer;    /* NET_LOOKUP_WAIT was not asked for: it is for such a writer */
     bool left_by_other; /* who wrote it on another node is gone: was said */
     bool left_closed; /* published in this storage, but abandoned: a close was cut short */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/core/member_impl.h"
@@ -30,34 +31,63 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-/* Those for this name. */
-static struct produce *produces_of(struct member *member, const char *upath)
-{
+/* All for one name. It is there as long as one is: so the end of one needs no memory. */
+struct produce_name {
+    UT_hash_handle hh; /* by upath */
     struct produce *first;
+    char upath[];
+};
 
-    HASH_FIND_STR(member->produces, upath, first);
-    return first;
+static struct produce_name *name_find(struct member *member, const char *upath)
+{
+    struct produce_name *name;
+
+    HASH_FIND_STR(member->produces, upath, name);
+    return name;
 }
 
-static void produce_link(struct produce *p)
+static struct produce *produces_of(struct member *member, const char *upath)
 {
-    struct produce *first = produces_of(p->member, p->upath);
+    struct produce_name *name = name_find(member, upath);
 
-    DL_APPEND(first, p);
-    if (first == p)
-        HASH_ADD_KEYPTR(hh, p->member->produces, p->upath, strlen(p->upath), p);
+    return name ? name->first : NULL;
+}
+
+static struct produce_name *name_create(struct member *member, const char *upath)
+{
+    struct produce_name *name = calloc(1, sizeof(*name) + strlen(upath) + 1);
+
+    if (!name)
+        return NULL;
+    strcpy(name->upath, upath);
+    HASH_ADD_STR(member->produces, upath, name);
+    if (!name->hh.tbl) {
+        free(name);
+        return NULL;
+    }
+    return name;
+}
+
+/* 0 or -1: no memory. */
+static int produce_link(struct produce *p)
+{
+    struct produce_name *name = name_find(p->member, p->upath);
+
+    if (!name && !(name = name_create(p->member, p->upath)))
+        return -1;
+    DL_APPEND(name->first, p);
+    return 0;
 }
 
 static void produce_unlink(struct produce *p)
 {
-    struct produce *first = produces_of(p->member, p->upath);
-    bool was_first = first == p;
+    struct produce_name *name = name_find(p->member, p->upath);
 
-    if (was_first)
-        HASH_DEL(p->member->produces, p);
-    DL_DELETE(first, p);
-    if (was_first && first) /* the next one */
-        HASH_ADD_KEYPTR(hh, p->member->produces, first->upath, strlen(first->upath), first);
+    DL_DELETE(name->first, p);
+    if (name->first)
+        return;
+    HASH_DEL(p->member->produces, name);
+    free(name);
 }
 
 struct produce *produce_create(struct member *member, enum engine_role role,
@@ -74,7 +104,12 @@ struct produce *produce_create(struct member *member, enum engine_role role,
     p->role = role;
     p->fn = fn;
     p->arg = arg;
-    produce_link(p);
+    if (produce_link(p) < 0) {
+        free(p->upath);
+        free(p);
+        errno = ENOMEM;
+        return NULL;
+    }
     exit_barrier_activity(member);
     return p;
 }
@@ -156,7 +191,7 @@ bool produce_pending(struct member *member, const char *upath)
 static void produce_destroy(struct member *member)
 {
     while (member->produces)
-        produce_free(member->produces);
+        produce_free(member->produces->first);
 }
 
 /* --- its directories --- */

@@ -4,13 +4,10 @@
 #ifndef DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 #define DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 
-#include <uthash.h>
-
 #include "engine/publish/produce.h"
 
 struct produce {
     struct produce *prev, *next; /* utlist, of the same name, in the order of their begin */
-    UT_hash_handle hh;           /* of the first of them, by name */
     struct member *member;
     enum engine_role role;
     char *upath;

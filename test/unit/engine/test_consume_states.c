@@ -180,6 +180,30 @@ static void test_late_and_written(void **state)
     assert_int_equal(fake->status, ETIMEDOUT);
 }
 
+/* It cannot be put into place, and nothing is there: a writer here has removed what he had
+ * made, so it is fetched at once; if that is no help it is not fetched without a pause. */
+static void test_gives_way_to_nothing(void **state)
+{
+    struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
+
+    (void)state;
+    find(c, 1);
+    fetched(EEXIST);
+    assert_int_equal(c->state, CONSUME_LOOK_UP);
+    assert_int_equal(c->lookup->newer_than, 0);
+    for (int i = 0; i < 3; i++) {
+        find(c, 1);
+        fetched(EEXIST);
+        assert_int_equal(c->state, CONSUME_SIGHT);
+        fake_look_again(c);
+        assert_int_equal(c->state, CONSUME_LOOK_UP);
+    }
+    find(c, 1);
+    scratch_write(fake->scratch, "f", "x");
+    fetched(EEXIST);
+    assert_int_equal(c->state, CONSUME_SETTLE); /* complete */
+}
+
 /* A look-up looks once more now and then. What it finds is fetched in peace. */
 static void test_timer_of_look_up(void **state)
 {
@@ -259,6 +283,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_last_look_in_vain, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_late_and_written, fake_set_up, fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_gives_way_to_nothing, fake_set_up,
+                                        fake_tear_down),
         cmocka_unit_test_setup_teardown(test_timer_of_look_up, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_writer_removes_it, fake_set_up,
                                         fake_tear_down),

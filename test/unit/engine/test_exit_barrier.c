@@ -287,8 +287,8 @@ static void test_busy(void **state)
     assert_int_equal(told, BOOT_WAVE_QUIET);
 }
 
-/* The barrier is asked to begin anew, and its neighbours whether they live, when nothing has
- * changed for five looks of a second each: not because much has changed before. */
+/* The barrier is asked to begin anew, and its neighbours whether they live, when nothing
+ * has changed for five looks of a second each: not because much has changed before. */
 static void test_kicks(void **state)
 {
     (void)state;
