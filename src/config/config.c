@@ -134,7 +134,7 @@ static const struct config_word log_words[] = {
       "is lost fails after this time.")                                                   \
     X("DYAD_PEER_TIMEOUT", SECONDS, peer_timeout, "5", 0.1, 86400, NULL,                  \
       "How long a rank may leave a request unanswered before another is asked. If "       \
-      "nothing at all is heard of it for as long again it counts as dead.")               \
+      "nothing at all is heard of it for as long again it counts as unreachable.")        \
     X("DYAD_DTL_MODE", DTL, dtl_mode, "UCX", 0, 0, dtl_words,                             \
       "How data move. There is one way.")                                                 \
     X("DYAD_LOG", ENUM, log_level, "warn", 0, 0, log_words,                               \
