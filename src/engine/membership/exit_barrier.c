@@ -388,11 +388,12 @@ static void look_soon(struct exit_barrier *b)
     net_loop_post(b->member->loop, &b->post, exit_barrier_posted, b);
 }
 
-/* A rank that neither waits nor exits is busy, whatever /proc says. Not even a timer is
- * started then: a loop that sleeps with a short one costs a publish a tenth more. */
+/* A rank that neither waits nor exits, and has not started a launch, is busy, whatever
+ * /proc says. Then not even a timer is started: a loop that sleeps with a short timeout
+ * makes a publish take a tenth more. */
 static void look_after_change(struct exit_barrier *b)
 {
-    if (b->exiting || b->leave_at || b->member->consumes) {
+    if (b->exiting || b->leave_at || b->member->consumes || nested_has_inner(b->member)) {
         uint64_t at = util_clock_now() + LOOK_FIRST;
         net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
     } else {

@@ -40,7 +40,7 @@ static unsigned nwalks; /* how often it was asked */
 static unsigned nkicks; /* how often the barrier was asked to begin anew */
 static uint32_t told;   /* to the barrier, last */
 static uint64_t counter;
-static bool stopped;
+static bool stopped, has_inner;
 static net_loop_fn posted;
 static void *posted_arg;
 
@@ -160,7 +160,7 @@ bool nested_is_served(struct member *m)
 bool nested_has_inner(struct member *m)
 {
     (void)m;
-    return false;
+    return has_inner;
 }
 
 bool servers_serve_us(struct member *m)
@@ -198,7 +198,13 @@ static size_t blocked(struct member *m, struct boot_blocked *to, size_t max)
     return nwaiting;
 }
 
-static const struct member_waits waits = {.blocked = blocked};
+static bool all_blocked(struct member *m)
+{
+    (void)m;
+    return true;
+}
+
+static const struct member_waits waits = {.blocked = blocked, .all_blocked = all_blocked};
 
 static const struct engine_config *config(void)
 {
@@ -221,7 +227,7 @@ static int setup(void **state)
     member->state = MEMBER_JOINED;
     nwaiting = 1;
     member->consumes = (struct consume *)&member_made; /* not looked into */
-    quiet = stopped = false;
+    quiet = stopped = has_inner = false;
     nwalks = nkicks = 0;
     told = BOOT_WAVE_QUIET;
     counter = 0;
@@ -317,6 +323,24 @@ static void test_nothing_waits(void **state)
     assert_int_equal(fake_clock_next(), 0);
 }
 
+/* The ranks of a launch that it has started need not stay for it, also after a change. */
+static void test_has_inner(void **state)
+{
+    (void)state;
+    nwaiting = 0;
+    member->consumes = NULL;
+    member->ring = (void *)&member_made;
+    has_inner = true;
+    exit_barrier_activity(member);
+    assert_int_equal(told, 0);
+    fake_clock_pass(2 * MSEC);
+    assert_int_equal(told, BOOT_WAVE_OUTER);
+    exit_barrier_activity(member);
+    fake_clock_pass(2 * MSEC);
+    assert_int_equal(told, BOOT_WAVE_OUTER);
+    member->ring = NULL;
+}
+
 /* DYAD_LINGER has passed: it leaves, however often something changes. */
 static void test_linger_passes(void **state)
 {
@@ -346,6 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kicks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_has_inner, setup, teardown),
         cmocka_unit_test_setup_teardown(test_linger_passes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
