@@ -1,23 +1,24 @@
 /*
  * dht/node_home_answers.c - the home role: a shard that answers, notifies and invalidates
  *
- * A home takes a version that is above its highest and refuses any other with that highest,
- * so all homes end with the same version whatever the order of arrival. A tombstone is an
- * entry like any other and stays for the session. A version that comes again from its owner
- * is acknowledged, and brings the owner's fields up to date; one that comes from another
- * rank, of the same storage, makes that one the owner: the file is the same one on the same
- * disk, and who served it has died (engine/recovery/takeover.c). Nobody need be told of
- * that: who cannot reach the old owner asks again.
+ * A home takes a version that is above its highest and refuses any other with that
+ * highest, so all homes end with the same version whatever the order of arrival. A
+ * tombstone is an entry like any other and stays for the session. A version that comes
+ * again from its owner is acknowledged, and brings the owner's fields up to date; one
+ * that comes from another rank, of the same storage, makes that rank the owner: it is the
+ * same file on the same disk, and its former owner has died (engine/recovery/takeover.c).
+ * Holders are not notified of that: a rank that cannot reach the old owner asks again.
  *
- * Coherence: who was given an entry to copy is a holder of it. When a newer version is
- * taken, its holders and the superseded owner are told, and the publisher gets its answer
- * when they have answered or been given up (node_invalidate.c).
+ * Coherence: a rank that was given an entry to copy is a holder of it. When a newer
+ * version is taken, INVALIDATE goes to the holders and the superseded owner, and the
+ * publisher gets its answer when they have answered or been given up (node_invalidate.c).
  *
- * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
- * is told of the next version in the same way, before that is acknowledged (node_record.c).
+ * A rank that keeps an answer (NET_LOOKUP_KEEP), be it an entry or "not published", is a
+ * holder, too: it gets the next version in the same way, before that is acknowledged
+ * (node_record.c).
  *
- * Somebody that we take for dead may ask all the same: it has just joined, and we have not
- * heard of it. It would not be told, so it is not noted, and the answer says so.
+ * A rank that we take for dead may ask all the same: it has just joined, and we do not
+ * know that yet. It would get no INVALIDATE, so it is not noted, and the answer says so.
  *
  * That waiting cannot go round in a circle: a rank delays its answer only while a publish
  * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
@@ -42,7 +43,7 @@ static void record_set(struct dht_record *record, const struct net_msg *msg)
 {
     record->entry = msg->entry;
     record->entry.upath = record->upath;
-    /* Unless somebody else passes it on. */
+    /* Not known if another rank passes the entry on. */
     record->owner_incarnation =
         msg->source == msg->entry.owner ? msg->source_incarnation : 0;
 }
@@ -55,7 +56,8 @@ static bool is_asked_for(const struct dyad_version *version,
     return order > 0 || (order == 0 && (flags & NET_LOOKUP_HELD) != 0);
 }
 
-/* A holder that is only out of our reach still has its copy. */
+/* True if the waiting rank is dead. A holder that is missing counts as live: it still has
+ * its copy. */
 static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
 {
     return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_rank_gone(node, waiter->rank)

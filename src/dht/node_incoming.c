@@ -1,17 +1,18 @@
 /*
- * dht/node_incoming.c - somebody else's newer version: the INVALIDATE, from the home's
+ * dht/node_incoming.c - another rank's newer version: the INVALIDATE, from the home's
  * message to the engine and back
  *
- * One that comes while a publish of ours is under way: if it names a version below ours we
- * are ahead and say so; if above, ours may yet be raised over it, so the answer waits until
- * ours has ended or has been raised. Waiting is thus always for lower versions, never in a
- * circle. What we only pass on for another is not ours, and nothing waits for that.
+ * If an INVALIDATE comes while a publish of ours is under way: if it names a version
+ * below ours we are ahead and say so; if above, ours may yet be raised over it, so the
+ * answer waits until ours has ended or has been raised. So only lower versions are waited
+ * for, never in a circle. A relay of another rank's entry does not count as a publish of
+ * ours.
  *
- * Of what this rank withdraws itself no home tells it, nor need it: its program has removed
- * what was here. But a copy of what was published until then may have been on its way, and
- * get the name after that. So the engine is told when the homes know, as by an INVALIDATE,
- * and the withdrawal ends when that is gone: later nobody would ever tell this rank, for
- * which the homes count no copy any more.
+ * No home sends this rank an INVALIDATE for its own withdrawal, nor need it: its program
+ * has removed the file. But a copy of the version before may have been on its way, and
+ * get the name after that. So the engine is called as for an INVALIDATE when the homes
+ * know, and the withdrawal ends when the copy is gone: later no home would ever notify
+ * this rank, which counts as no holder any more.
  */
 #include <stdlib.h>
 #include <string.h>

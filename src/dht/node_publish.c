@@ -17,8 +17,8 @@
  * above the earlier one, as far as the nodes' clocks agree.
  *
  * A home that is silent or dead is passed over: the homes are found again without it, and
- * who is new among them is asked. What comes to it later: node_republish.c. What it has
- * itself that is older, others of its node see to: node_proxy.c.
+ * new ones among them are asked. It gets the version later (node_republish.c), and others
+ * of its node remove older copies that it holds (node_proxy.c).
  *
  * An owner that is refused in a republication has been superseded while it was out of
  * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
