@@ -1,13 +1,12 @@
 /*
- * marks_closed.c - files whose last closer was killed before it could say what became of
- * them
+ * marks_closed.c - files whose last closer was killed before it had published or given up
  *
- * From CLOSING on no process holds the description: what was to be written was. So a mark
- * that was ABANDONED then says that nobody knows whether the file was published, and not
- * that it may be half written. It is told from others by its `closer`, which only a closer
- * writes; who gives up a close that has failed names the mark as its own heir. A closer
- * that is killed between its swap and that store is not named, and its file then counts as
- * one that may be half written.
+ * From CLOSING on no process holds the description, and all has been written. So a mark
+ * that became ABANDONED from CLOSING means that the file may or may not have been
+ * published, and not that it may be half written. Such a mark has a `closer`, which only
+ * a closer writes; a process that gives up a close that has failed makes the mark its own
+ * heir. If a closer is killed between its swap and the store of `closer`, its file counts
+ * as one that may be half written.
  */
 #include "store/marks_slot.h"
 
