@@ -1,5 +1,6 @@
 /*
- * aborted.c - a library under the loop has ended itself (boot/abort.h): what is left to do
+ * aborted.c - the end of a member after a library under the loop has aborted
+ * (boot/abort.h)
  *
  * UCX was in the midst of something when it aborted; the loop, the worker and the objects
  * that they would call back stay as they are, unfreed. Either the next incarnation of

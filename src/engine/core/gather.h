@@ -18,7 +18,7 @@ struct member;
 struct gather;
 
 /* The position in one rank's pages: the asker sets it, and it is kept from page to page.
- * */
+ */
 struct gather_at {
     uint32_t rank;
     uint64_t after, end; /* of the question: where its next page begins; 0: the first */

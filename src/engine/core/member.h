@@ -99,7 +99,7 @@ struct produce;
 struct receivers;
 
 /* Fields that several modules use, and which file sets them. A module's own are in own[].
- * */
+ */
 struct member {
     /* run.c, or promoted_guest.c, when the member is created: */
     const struct engine_config *config;
@@ -171,7 +171,7 @@ const char *member_describe(struct member *member, uint32_t rank);
 const char *member_session_empty_nodes(struct member *member);
 /* With DYAD_SESSION_DIR: whether the process that had a slot has ended for good, as far
  * as is known here. With PMIx always NOT_ENDED: a rank belongs to the job even when dead.
- * */
+ */
 enum member_end {
     MEMBER_NOT_ENDED, /* or that is not known */
     MEMBER_LEFT,      /* it has said so */

@@ -65,7 +65,7 @@ void member_leave_as_wanted(struct member *member);
 /* True if the process ends, or no image follows. */
 bool member_leaves_for_good(struct member *member);
 /* The member ends: call back each member_when_joined() that still waits, with an error.
- * */
+ */
 void member_joined_waits_end(struct member *member);
 /* Give a message to the module that handles its type. Takes the payload (malloc'ed or
  * NULL). */

@@ -158,7 +158,7 @@ bool consume_deadline_is_over(struct consume *c);
 /* --- consume_owner.c --- */
 
 /* The version that was found last cannot be had yet: let the next look-up find it again.
- * */
+ */
 void consume_unsee(struct consume *c);
 
 /* The owner is gone. 0: it is waited for, until the timer `again`; EHOSTUNREACH (logged):

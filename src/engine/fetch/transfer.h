@@ -25,13 +25,13 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 /* wait->fn will not be called. */
 void transfer_leave(struct transfer_wait *wait);
 /* DATA or ERROR has come; true if it answers a GET of ours: then payload is the callee's.
- * */
+ */
 bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
                       size_t len);
 /* A peer died. */
 void transfer_peer_down(struct member *member, uint32_t rank);
 /* newer->upath has a newer version: a fetch of an older one must not be put into place.
- * */
+ */
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer);
 /* After that: true if an older version is just being put into place. Then wait->fn is
  * called (with any status) when it has been removed again. */

@@ -89,7 +89,7 @@ void transfer_chunk_free(struct transfer *t, struct chunk *chunk);
 /* --- transfer_copy.c --- */
 
 /* The owner's DMD, malloc'ed, if it is on this node and is the entry's storage; or NULL.
- * */
+ */
 char *transfer_local_dmd(struct member *member, const struct dyad_entry *entry);
 /* Copy the file from that directory. */
 void transfer_copy(struct transfer *t);
@@ -101,7 +101,7 @@ void transfer_ask_chunks(struct transfer *t);
 /* Timer `deadline` has expired. */
 void transfer_silent(void *arg);
 /* Choose the rank to ask next, if the one before lacks the file or is gone; false: none.
- * */
+ */
 bool transfer_next(struct transfer *t);
 
 #endif

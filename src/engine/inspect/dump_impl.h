@@ -9,7 +9,7 @@
 #include "engine/core/member.h"
 
 /* Items are added while a page's text is at most this long: one of any size still fits.
- * */
+ */
 #define DUMP_PAGE_MAX (NET_MSG_BLOB_MAX - 12288)
 
 struct dump {

@@ -48,7 +48,7 @@ static bool is_elsewhere(const struct member *member, uint32_t rank)
     return member->job->node[rank] != member->job->node[member->self.rank];
 }
 
-/* Has the network been seen to work since the rank was asked for? */
+/* True if the network has been seen to work since the rank was asked for. */
 static bool silence_counts(const struct member *member, uint32_t rank)
 {
     bool known = false;

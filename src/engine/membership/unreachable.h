@@ -8,7 +8,7 @@
 #include "engine/core/member.h"
 
 /* Since when the rank cannot be reached (util_clock_now()); 0: it can, as far as we know.
- * */
+ */
 uint64_t unreachable_since(const struct member *member, uint32_t rank);
 /* Somebody needs the rank, which is lost: ask now whether it answers. */
 void unreachable_ask(struct member *member, uint32_t rank);
@@ -39,7 +39,7 @@ bool unreachable_forget(struct member *member, uint32_t rank);
 /* A message came from the rank although it is taken for dead. */
 void unreachable_heard(struct member *member, uint32_t rank);
 /* True if a connection begun at `begun`, which failed now, failed since nobody listens.
- * */
+ */
 bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t begun);
 /* The rank did not answer our question whether it lives. */
 void unreachable_unanswered(struct member *member, uint32_t rank);
@@ -51,7 +51,7 @@ bool unreachable_may_return(const struct member *member, uint32_t rank);
 bool unreachable_prove(struct member *member, uint32_t rank);
 bool unreachable_is_suspect(const struct member *member, uint32_t rank);
 /* kept: the only address of the rank is the one that the launcher's server here has kept.
- * */
+ */
 void unreachable_kept(struct member *member, uint32_t rank, bool kept);
 /* When the rank, which is lost, was last asked; 0 if it is not lost. */
 uint64_t unreachable_asked_at(const struct member *member, uint32_t rank);

@@ -20,7 +20,7 @@ int directories_ensure(struct member *member, enum engine_role role, const char 
                        size_t len, mode_t mode, struct directories_wait *wait);
 void directories_leave(struct directories_wait *wait);
 /* The directory was published by an earlier member of this rank, and is published again.
- * */
+ */
 void directories_restored(struct member *member, enum engine_role role,
                           const struct store_record *record);
 /* The directory was withdrawn, or published by another rank. */

@@ -34,7 +34,7 @@ typedef void (*promoted_fetched_fn)(void *arg, int status, int fd);
 void promoted_link_accept(struct member *member, int fd, pid_t pid);
 /* Have process pid fetch the entry. NULL: it is no promoted guest, or cannot. fn is
  * called once, not before this returns, unless promoted_fetch_forget() is called first.
- * */
+ */
 struct promoted_fetch *promoted_fetch_start(struct member *member, pid_t pid,
                                             const struct dyad_entry *entry,
                                             promoted_fetched_fn fn, void *arg);

@@ -153,7 +153,7 @@ static void file_free(struct shared_file *file)
     free(file);
 }
 
-/* --- what the homes are told --- */
+/* --- notifying the homes --- */
 
 struct shared_tell {
     struct shared_tell *prev, *next; /* utlist */
@@ -358,8 +358,8 @@ struct shared_watch { /* freed by the pool if the member is gone first */
     char path[];
 };
 
-/* Until the mark is over, or the name is not that of its file any more, which comes to the
- * same for those who wait for the name. */
+/* Wait until the mark ends, or the name is not that of its file any more, which is the
+ * same for ranks that wait for the name. */
 static void watch_work(void *arg)
 {
     struct shared_watch *watch = arg;

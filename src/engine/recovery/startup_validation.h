@@ -25,7 +25,7 @@ void startup_validation_wait(struct member *member, struct startup_validation_wa
                              const char *upath, uint64_t timeout_ms,
                              void (*fn)(void *arg, int error), void *arg);
 /* True if the validation is over, and processes that ask learn that only by the answer.
- * */
+ */
 bool startup_validation_must_tell(const struct member *member);
 
 #endif

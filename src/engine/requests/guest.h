@@ -16,7 +16,7 @@ struct guest_ops {
     /* A request has come, and the member has joined (error 0) or cannot (errno value). */
     void (*serve)(struct guest *guest, int error);
     /* Nobody waits for the answer any more: only callbacks counted in `pending` may come.
-     * */
+     */
     void (*cancel)(struct guest *guest);
     /* A process has closed its connection and has asked for nothing. */
     void (*unasked)(struct member *member, pid_t pid);
@@ -47,13 +47,13 @@ int guest_listen(struct member *member, const struct guest_ops *ops);
 /* Close all connections and cancel their requests. */
 void guest_stop(struct member *member);
 /* Queue a page of an answer; the loop sends it. 0, or -1: it does not fit, or no memory.
- * */
+ */
 int guest_page(struct guest *guest, const struct net_msg *page);
 /* Queue the answer, the last message. `done` has no source; its upath may be NULL: that
  * of the request. Frees the guest if the process has gone and no callback is pending. */
 void guest_answer(struct guest *guest, struct net_msg *done);
 /* Give the connection's descriptor to the caller, and free the guest. -1: it was closed.
- * */
+ */
 int guest_take(struct guest *guest);
 
 #endif
