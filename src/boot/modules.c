@@ -48,8 +48,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *(*libc_dlopen)(const char *path, int mode);
 static bool apart;
 
-/* Read by those who load, who may do so in a constructor again; written by those who fork.
- */
+/* Threads that load libraries hold it for reading, and may do so again in a constructor;
+ * a fork holds it for writing. */
 static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
 static _Thread_local bool locked;
 

@@ -1,14 +1,15 @@
 /*
- * boot/modules.h - destructors that must not run; libdyad_member.so in a name space of its
- * own
+ * boot/modules.h - destructors that must not run, also if libdyad_member.so is in a name
+ * space of its own
  *
  * Object library dyad_boot_environ, only in libdyad_member.so.
  */
 #ifndef DYAD_BOOT_MODULES_H
 #define DYAD_BOOT_MODULES_H
 
-/* Once libdyad_member.so is loaded, before a fork may come: what was loaded with it is not
- * destructed at the end of any process. Only UCX is meant where it is not apart. */
+/* Called when libdyad_member.so is loaded, before a fork can come: no destructors of the
+ * libraries that were loaded with it run at the end of any process. If it is not in a
+ * name space of its own only those of UCX do not. */
 void boot_modules_settle(void);
 
 #endif

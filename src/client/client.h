@@ -102,14 +102,14 @@ int client_settle(struct client *client, const char *upath, uint64_t timeout_ms)
 bool client_may_be_old(const struct client *client);
 /* If so, before the real open of upath for reading: wait until it is validated. 0 (also
  * if no member can be asked, or answers: the file is opened as it is), or -1 with errno.
- * */
+ */
 int client_look(struct client *client, const char *upath, uint64_t timeout_ms);
 /* The same before an open for writing that keeps the content: never waits for a publish.
  * ENOENT: it is not here any more, and not published. */
 int client_look_to_write(struct client *client, const char *upath);
 int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf);
 /* Withdraw upath. *connection: from client_connect(), or -1; closed by this. NULL: none.
- * */
+ */
 int client_withdraw(struct client *client, const char *upath, int *connection);
 /* A directory or a link was made, or a file was changed by its name. */
 int client_changed(struct client *client, enum engine_role role, const char *upath);
@@ -126,13 +126,14 @@ int client_rename(struct client *client, const char *from, const char *to, int *
 int client_connect(struct client *client);
 void client_disconnect(int connection);
 
-/* Part of a path behind a DMD's path, NULL if it is not below it (or is the DMD itself). */
+/* The part of `path` after the DMD's path; NULL if it is not below it, or the DMD itself.
+ */
 const char *client_below(const char *dmd, const char *path);
 
-/* Be the member on this thread until client_member_leave(). */
+/* Run the member on this thread until client_member_leave(). */
 int client_member_run(struct client *client, int claim_fd);
-/* Claim membership if nobody has it and serve on a new thread. 0: this process is the
- * member now, or somebody else is. -1 with errno. */
+/* Claim membership, if that is free, and serve on a new thread. 0: this process is the
+ * member now, or another is. -1 with errno. */
 int client_member_start(struct client *client);
 /* Ask this process's member, if it has one, to leave, and wait until it has. */
 void client_member_leave(enum member_leave how, bool image_ends);

@@ -8,12 +8,12 @@
 
 #include "client/client.h"
 
-/* This process has got a file from its member. A guest that gets its DYAD_PROMOTE-th file
- * a second or more after the first becomes a promoted guest, on another thread. Keeps
- * errno. */
+/* This process has got a file from its member. A guest that has got DYAD_PROMOTE files,
+ * the last a second or more after the first, becomes a promoted guest, on another thread.
+ * Keeps errno. */
 void client_promoted_count(struct client *client);
 /* The image ends: become a plain guest again, in bounded time, mostly a few milliseconds.
- * */
+ */
 void client_promoted_leave(void);
 /* Call it in the child of a fork. */
 void client_promoted_fork_child(void);

@@ -68,7 +68,7 @@ struct dht_node_ops {
      * newer->owner == self: then the homes know only a version of an earlier incarnation,
      * and the file here must be published again to count. Not called while a publish of
      * ours that may still win over `newer` is under way: it then waits for that to end.
-     * */
+     */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
     /* The same for an entry that this rank itself has withdrawn, of which no home
      * notifies it: called before the completion, since an older copy may have been on its
@@ -100,7 +100,7 @@ struct dht_node_ops {
      * dht_node_writing() if it does not, or its writer has died. May be NULL. */
     void (*wanted)(void *arg, const char *upath);
     /* This rank had no copies, and is about to get one. May be NULL. Must not call back.
-     * */
+     */
     void (*held)(void *arg);
 };
 
@@ -138,7 +138,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
  * the homes again, which may name another owner by now. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
  * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN).
- * */
+ */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
 /* With config.restores: all entries of an earlier incarnation have been restored.
  * RESYNCED is not sent before this call (node_resync.c). */

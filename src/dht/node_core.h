@@ -125,7 +125,7 @@ struct dht_node {
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);
 void node_timer_stop(struct dht_node *node, struct timer *timer);
 /* This process did not run for `ns`: put all timers off by that, at most to full length.
- * */
+ */
 void node_timers_stood_still(struct dht_node *node, uint64_t ns);
 /* At the end: empty the lists, so that timers in objects that are freed later are in
  * none. */

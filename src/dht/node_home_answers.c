@@ -74,7 +74,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
         if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags))
             continue;
-        /* One that cannot be noted as a holder is not told now: it asks again by itself. */
+        /* A rank that cannot be noted as a holder gets no answer now: it asks again. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
             record->entry.state == DYAD_ENTRY_PUBLISHED &&
             waiter->rank != record->entry.owner) {
@@ -197,7 +197,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
     bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
-    /* Who is dead is not told of newer versions. It may be news to us that it lives. */
+    /* A dead rank gets no newer versions. We may not know yet that this one lives. */
     bool known = dht_node_is_live(node, msg->source);
     bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait && known;
     struct dht_record *record;
@@ -216,8 +216,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
-        /* Nobody brings what a dead owner has published or withdrawn last to who has become
-         * a home since: then another home has something newer, and this is from before. */
+        /* The last version of a dead owner is not brought to ranks that became homes
+         * since: another home may have a newer version than this one. */
         if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
             reply.flags |= NET_LOOKUP_UNSURE;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
@@ -228,7 +228,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
             else if (dht_shard_add_holder(record, msg->source) < 0)
                 reply.status = ENOMEM;
         }
-        /* The owner is told as well: invalidation_take_holders(). */
+        /* The owner gets an INVALIDATE as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && record_note(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
@@ -318,8 +318,8 @@ static int sweep_record(struct dht_record *record, void *arg)
     return 0;
 }
 
-/* Drop waiters and holders of the dead. Until then they cost nothing: a dead holder is not
- * told, and a notice to a rank that is gone, or is somebody else by now, is lost or
+/* Drop dead waiters and holders. Until then they cost nothing: a dead holder gets no
+ * message, and a NOTIFY to a rank that is gone, or has another member by now, is lost or
  * ignored. */
 static void home_sweep(struct dht_node *node, struct timer *timer)
 {

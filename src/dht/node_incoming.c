@@ -130,8 +130,8 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token)
     node_rearm(node);
 }
 
-/* As a home, or as one that was a home once, we may have something older: nobody else need
- * tell us, if those who would have to are dead. */
+/* As a present or former home we may have an older version: take the newer one now, since
+ * the ranks that would bring it may be dead. */
 static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
     struct net_msg msg = {.type = NET_MSG_PUBLISH,
@@ -180,7 +180,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             own->entry.state = DYAD_ENTRY_NONE;
             publish_go_on(node, own);
         }
-        /* Its publisher may have died before it had told all homes. */
+        /* Its publisher may have died before the version was at all homes. */
         if (node->epoch > 0)
             publish_relay(node, &in->newer);
     }

@@ -253,8 +253,9 @@ static void invalidation_timeout(struct dht_node *node, struct timer *timer)
     invalidation_finish(node, inv);
 }
 
-/* Those who have a copy that has not come to us before it was outdated are its holders,
- * too. Of a directory they are told that we know now: record_notify(). */
+/* Ranks that wait as holders (HELD) of a version that never came to us, and is outdated
+ * now, are holders, too. For a directory they get a NOTIFY that we know it now:
+ * record_notify(). */
 static int take_waiters(struct dht_record *record, const struct dyad_entry *newer)
 {
     struct dht_waiter *waiter, *tmp;
@@ -274,7 +275,7 @@ static int take_waiters(struct dht_record *record, const struct dyad_entry *newe
     return rc;
 }
 
-/* Move the ranks that hold something older from the record to `told`. */
+/* Move the ranks that hold an older version from the record to inv->holders. */
 void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
                                const struct net_msg *msg)
 {
@@ -313,7 +314,7 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
         log_warn("out of memory: not every holder of %s is told of its new version",
                  record->upath);
 
-    /* Who has a directory keeps it when it is published again. */
+    /* A holder of a directory keeps it when it is published again. */
     for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
                          S_ISDIR(msg->entry.mode) && i < inv->nholders;
          i++)

@@ -97,7 +97,7 @@ static struct cached *cache_get(struct dht_node *node, const char *upath)
     return cached;
 }
 
-/* May somebody of this node have been told otherwise since? */
+/* True if a process of this node may have got the contrary answer since. */
 static bool is_contradicted(struct dht_node *node, const struct cached *cached)
 {
     return node->ops->answer_told_at != NULL &&
@@ -140,8 +140,8 @@ void cache_newer(struct dht_node *node, const struct dyad_entry *newer)
                                newer->state == DYAD_ENTRY_PUBLISHED);
 }
 
-/* Are these the homes that we would ask? That it is published, the first of them said that
- * has it; that it is not, all of them. */
+/* True if these are the homes that we would ask. "Published" came from the first of them
+ * that has it; "not published" from all of them. */
 static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
                            const struct dyad_answer *answer)
 {

@@ -13,7 +13,7 @@ bool cache_answers(struct dht_node *node, struct dht_lookup *l);
 /* A lookup has begun whose answer is to be kept. */
 void cache_expect(struct dht_node *node, const struct dht_lookup *l);
 /* It has ended with `best` and `status`; `whole`: all homes that answered will notify us.
- * */
+ */
 void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole);
 /* The homes have answered this lookup (status 0 or ENOENT): drop a kept answer that says
  * otherwise, since it may be older. */

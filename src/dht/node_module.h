@@ -45,7 +45,7 @@ struct node_module {
     void (*sure_again)(struct dht_node *node);
 
     /* has_step: true if work is left that may be done now. step: do a bounded part of it.
-     * */
+     */
     bool (*has_step)(const struct dht_node *node);
     void (*step)(struct dht_node *node);
     /* dht_node_stood_still() */
@@ -57,10 +57,10 @@ struct node_module {
      * for it was not the newest. The next review tries again. */
     void (*publish_failed)(struct dht_node *node, uint32_t rank, uint64_t id);
     /* `deferred` waited for a publish of ours, which has ended, or has a higher version.
-     * */
+     */
     void (*publish_over)(struct dht_node *node, struct incoming *deferred);
     /* A version exists for which a home should have sent us an INVALIDATE, and did not.
-     * */
+     */
     void (*missed)(struct dht_node *node, const struct dyad_entry *newer);
     /* A withdrawal of ours has ended, and no other operation of ours follows it: complete
      * it when no older version is here. */

@@ -43,8 +43,8 @@ static struct proxied *proxy_find(struct publish *op, uint32_t rank)
     return NULL;
 }
 
-/* Of those who are missing: beyond a cut they are many, and mostly nobody of their node can
- * be asked. */
+/* How many missing ranks are looked at: beyond a cut they are many, and mostly no rank of
+ * their node can be asked. */
 #define MISSING_MAX 32
 
 uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)

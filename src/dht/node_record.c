@@ -55,7 +55,7 @@ void record_remove_empty(struct dht_node *node, struct dht_record *record)
     dht_shard_remove(node->shard, record);
 }
 
-/* Those who were noted here have forgotten the answer by now. */
+/* The ranks that were noted here do not keep the answer any more. */
 static void noted_timeout(struct dht_node *node, struct timer *timer)
 {
     struct noted *noted = (struct noted *)((char *)timer - offsetof(struct noted, timer));

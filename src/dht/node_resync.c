@@ -61,7 +61,7 @@ static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
         node_timer_start(node, &node->resyncs->timer, TIMER_RETRY);
 }
 
-/* A rank whose word is missing only here has missed nothing of ours. */
+/* A rank that owes RESYNCED only to us has missed none of our entries. */
 static void ask_all(struct dht_node *node)
 {
     for (uint32_t r = 0; tentative_any_asked(node) && r < node->config.nranks; r++)
@@ -152,8 +152,7 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
     bool was = tentative_is(node);
     bool gone = !node_rank_missing(node, rank);
 
-    /* What it has asked stays asked: it may have noticed before we do, and not ask again.
-     */
+    /* Its own RESYNC stays: it may have noticed the loss before us, and not ask again. */
     if (gone) {
         resync_drop(node, rank);
         tentative_put_off(node, rank);
@@ -163,7 +162,7 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
     tentative_look(node, was);
 }
 
-/* Asked at the end of this turn: who is said to be unsynced is often about to be dead. */
+/* RESYNC is sent at the end of this turn: an unsynced rank is often about to be dead. */
 void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 {
     bool was = tentative_is(node);

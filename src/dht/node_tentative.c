@@ -113,7 +113,7 @@ bool tentative_not_missing(struct dht_node *node, uint32_t rank)
     return true;
 }
 
-/* What a rank that is not live owes as one that is missing. */
+/* Set what a rank that is not live owes because it is missing. */
 static void set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
     if (missing == DHT_GONE)

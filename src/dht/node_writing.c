@@ -224,8 +224,8 @@ static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
     return false;
 }
 
-/* Has the rank, which died or came, made another a home of it, or itself one that knows
- * nothing? */
+/* True if the rank, by its death or arrival, has made another rank a home of the upath,
+ * or is itself a home that does not know of the writer. */
 static bool writing_moved(struct dht_node *node, struct writing *writing, uint32_t rank)
 {
     uint32_t homes[DHT_REPLICAS_MAX];

@@ -69,7 +69,7 @@
 
 /* ---- keepers ---- */
 
-/* Does this generation of a keeper live? */
+/* True if this generation of a keeper lives. */
 static bool alive(struct answer_keeper *keeper, uint64_t generation)
 {
     return atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation &&
@@ -89,7 +89,7 @@ static bool claim(struct store_answers *answers, unsigned i)
     fresh = (atomic_fetch_add(&table->generations, 1) + 1) * 2;
     if (!atomic_compare_exchange_strong(&keeper->generation, &old, fresh | 1))
         return false;
-    /* Whoever sees us in the mutex sees that its generation is over. */
+    /* A process that sees us in the mutex sees that the generation before is over. */
     __sync_synchronize();
     if (!store_life_begin(&keeper->life))
         return false;

@@ -31,7 +31,7 @@ struct store_answers;
 /* Map the table of this node; make it if there is none. Members with the same `session`
  * (any `len` bytes) use each other's answers: a rank's number must mean the same rank to
  * all of them. NULL with errno, not logged: without the table each member asks by itself.
- * */
+ */
 struct store_answers *store_answers_create(const struct store_dir *dir, const void *session,
                                            size_t len);
 /* Make all answers of this object void, and free it.  NULL is allowed. */

@@ -88,7 +88,7 @@ int store_journal_delete(struct store_journal *journal, const char *upath);
  * store_journal_delete(). Its file is being removed, and a process that reads the journal
  * meanwhile, or takes it over when this one is killed, must know the record. A
  * store_journal_put() makes it an ordinary record again. 0, or -1: ENOENT there is none.
- * */
+ */
 int store_journal_retire(struct store_journal *journal, const char *upath);
 /* The record of upath, valid until the journal changes; NULL: none. */
 const struct store_record *store_journal_find(struct store_journal *journal,

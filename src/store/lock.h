@@ -30,7 +30,7 @@ int store_lock_byte(int fd, off_t byte);
 int store_lock_test(int fd, off_t byte);
 /* 1 if fd's own description holds a write lock on the byte, 0 if not, or -1: no /proc.
  * Does not open the file: the close would end the POSIX locks that the process has on it.
- * */
+ */
 int store_lock_own(int fd, off_t byte);
 /* Block until no other description holds it. fd must be readable. 0 or -1. */
 int store_lock_wait_byte(int fd, off_t byte);

@@ -222,10 +222,10 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
     }
 }
 
-/* Marks of this inode whose writers were killed, and which nobody has ruled yet, become
- * ABANDONED. `fd`: any description of the file but theirs. Only where locks can tell.
- * A closer that is merely slow may lose its mark by this: who truncates publishes the file
- * in any case, who does not must be sure. */
+/* Marks of this inode whose writers were killed, and that were not ruled yet, become
+ * ABANDONED. `fd`: any description of the file but theirs. Only on file systems with OFD
+ * locks. A closer that is merely slow may lose its mark by this: an opener that truncates
+ * publishes the file in any case, another one must be sure. */
 static void rule_killed(struct store_marks *marks, const struct store_identity *file,
                         int fd, bool truncated)
 {
@@ -252,7 +252,8 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
     settle(marks, ino, btime, SETTLE_FREE, 0);
 }
 
-/* A live writer found no whole file when it opened this one: nor does who opens it now. */
+/* True if a live writer found no whole file at its open: nor does a process that opens
+ * now. */
 static bool is_being_made(struct store_marks *marks, const struct store_identity *file)
 {
     struct store_mark_info info;
@@ -335,7 +336,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = marks_mark_of(word, i);
-        /* "Opened by" should name somebody who lives. `ns` may be a closer's by now. */
+        /* "Opened by" should name a live process. `ns` may be a closer's by now. */
         uint32_t tag = atomic_load(&slot->ns);
         if (opener == self || marks_opener_alive(marks, slot, word))
             continue;
@@ -375,7 +376,7 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns), former = atomic_load(&slot->closer);
 
-    /* Else `former` may be of somebody who is closing now. */
+    /* Else `former` may be of a process that is closing now. */
     if (atomic_load(&slot->word) != word)
         return false;
     if (former)

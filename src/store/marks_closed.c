@@ -10,15 +10,16 @@
  */
 #include "store/marks_slot.h"
 
-/* ABANDONED in the midst of CLOSING, which its closer had not given up. (Who has only just
- * won the close is not named yet.) */
+/* True if the mark became ABANDONED from CLOSING, which its closer had not given up. (A
+ * process that has only just won the close is not in `closer` yet.) */
 static bool was_closing(struct marks_slot *slot, uint64_t word, uint32_t index)
 {
     return WORD_STATE(word) == STORE_MARK_ABANDONED && atomic_load(&slot->closer) != 0 &&
            atomic_load(&slot->heir) != marks_mark_of(word, index);
 }
 
-/* Or whoever wrote to it next was, whose clearing would have freed this one (settle()). */
+/* The same, or that holds for the next writer's mark, whose clearing would have freed
+ * this one (settle()). */
 static bool was_closing_or_heir(struct store_marks *marks, struct marks_slot *slot,
                                 uint64_t word, uint32_t index)
 {

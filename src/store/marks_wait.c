@@ -130,7 +130,7 @@ bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd
 /* --- waits --- */
 
 /* An OPENING mark of this process is of another thread: one that its exec has ended, or,
- * for who only waits for makers, one of the program's own. */
+ * if only makers are waited for, one of the program's own. */
 static void await_opening(struct store_marks *marks, const char *upath, bool makers,
                           store_mark_t own)
 {

@@ -68,7 +68,7 @@ static bool is_dead(struct marks_rename *place, uint64_t owner)
            !store_proc_alive(owner, ns_of(place, owner), marks_age(&place->since));
 }
 
-/* All are taken: of sessions, perhaps, that are over, whose members do not come to look. */
+/* All places are taken, perhaps by sessions that are over, whose members look no more. */
 static uint32_t reclaim(struct marks_table *table)
 {
     for (uint32_t i = 0; i < MARKS_RENAMES; i++) {

@@ -19,7 +19,7 @@
 void wrapper_gate_enter(void);
 void wrapper_gate_leave(void);
 /* The same for pthread_cleanup_push(): a thread may be cancelled in an open or a close.
- * */
+ */
 void wrapper_gate_leave_cleanup(void *unused);
 
 /* Around a fork, in the parent: wait until no thread is inside, and let none in. Waits 5

@@ -17,7 +17,8 @@ struct wrapper_limit {
     uint64_t soft, hard;
 };
 
-/* The member is about to start: keep the present limit in force for it. */
+/* The member is about to start: raise a limit that is too low for it, and show the old
+ * one. */
 void wrapper_limit_hold(void);
 /* No member is here (any more): put the limit that is shown into force. In the child of a
  * fork or of vfork, and before exec. */

@@ -13,7 +13,7 @@
 bool wrapper_member_start(char *const env[]);
 /* After that: the variable that makes a child without the launcher's variables a guest of
  * this rank ("DYAD_GUEST_OF=..."), or NULL. *is_solo: there are no launcher's variables.
- * */
+ */
 const char *wrapper_member_guest_of(bool *is_solo);
 
 /* The member's thread waits for some milliseconds before it joins: long enough for a

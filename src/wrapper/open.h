@@ -20,7 +20,7 @@ struct wrapper_opener {
     struct wrapper_path *where;
     int flags; /* as for open(2) */
     /* The real open is called once, and an open for writing does not wait for the file.
-     * */
+     */
     bool once;
     /* The program's arguments; path may be NULL. */
     const char *path;
@@ -28,7 +28,7 @@ struct wrapper_opener {
 };
 
 /* Open the file. Returns as open(2). A descriptor open for writing is in the table then.
- * */
+ */
 int wrapper_open(const struct wrapper_opener *opener);
 /* wrapper_path_find_as() for an open: if directories before a ".." in the path are
  * published and not here, they are made here, and the result is what the kernel finds

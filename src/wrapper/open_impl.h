@@ -13,7 +13,7 @@
 /* --- open_common.c --- */
 
 /* The upath that the open may have to wait for; NULL: only the real open is to be made.
- * */
+ */
 const char *wrapper_open_awaited(const struct wrapper_path *where);
 /* Make the real open; a directory before a ".." may have come while the open waited. */
 int wrapper_open_real(const struct wrapper_opener *opener);

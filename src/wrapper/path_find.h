@@ -65,7 +65,7 @@ static inline bool wrapper_path_find(int dirfd, const char *path,
     return wrapper_path_find_as(dirfd, path, 0, where);
 }
 /* True if wrapper_path_find_as() would return false, as far as that is cheap to find out.
- * */
+ */
 bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how);
 /* The same for the file that fd has open, by the name that the kernel shows. */
 bool wrapper_path_find_fd_as(int fd, unsigned how, struct wrapper_path *where);

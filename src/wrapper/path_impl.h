@@ -178,7 +178,7 @@ static inline const char *below_as_text(const char *path, size_t len, int *role)
 
 struct walk {
     /* Remember the places of the directories in the text of the path; `seed` for hash().
-     * */
+     */
     bool keep;
     uint64_t seed;
     bool follow; /* the last component, whatever how says */

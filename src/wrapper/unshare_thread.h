@@ -14,7 +14,7 @@ void wrapper_apart_run(void (*fn)(void *arg), void *arg);
 
 /* After a real close, and before a test whether others hold the file: wait until no
  * thread of ours that is just leaving the program's table has copies of its descriptors.
- * */
+ */
 void wrapper_apart_wait(void);
 
 #endif
