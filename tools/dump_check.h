@@ -1,12 +1,12 @@
 /*
- * dump_check.h - does the table agree with itself, and with the owners' disks?
+ * dump_check.h - whether the table agrees with itself, and with the owners' disks
  *
  * Compares what all ranks say: each home that a name has (as the ranks that keep it, and
  * its owner, compute them) must hold the newest version, and the owner must have recorded
- * that version and find on its disk what was published. Nothing is stopped for it. What
- * looks wrong is therefore asked for again, by name, until it is right or was found wrong
- * in the same way, with the same versions everywhere and no publish under way, several
- * times in a row: why that suffices is said in the .c.
+ * that version and find the published file on its disk. Nothing is stopped for it. So a
+ * name that looks wrong is asked for again, until it is right or was found wrong in the
+ * same way, with the same versions everywhere and no publish under way, several times in
+ * a row: the .c says why that suffices.
  */
 #ifndef DYAD_TOOLS_DUMP_CHECK_H
 #define DYAD_TOOLS_DUMP_CHECK_H

@@ -358,7 +358,7 @@ no_memory:
 }
 
 /* Every rank that ought to have answered has a shard or a reason. `why` for those that did
- * not. done: the member has told of all. */
+ * not. done: the member has reported all. */
 static int fill_missing(struct shard **shards, const struct dump_query *query, bool done,
                         const char *why)
 {

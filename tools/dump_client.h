@@ -2,7 +2,7 @@
  * dump_client.h - find the members on this node and ask one of them for the table
  *
  * Speaks the guest protocol (net/msg.h): frames of a little-endian u32 length and an
- * encoded message. What comes back is put together to one JSON document:
+ * encoded message. The answers are put together to one JSON document:
  *   {"session": HASH, "shards": [SHARD...], "unreachable": [{"rank": N, "error": TEXT}...],
  *    "ended": [{"rank": N, "state": "left" | "dead" | "ended"}...]}
  * both arrays in the order of ranks. Single-threaded; blocks.
@@ -43,8 +43,8 @@ struct dump_query {
     uint64_t timeout;  /* ns to wait for each further one */
 };
 
-/* Ask over a connection, whose end it is. The document (also if only a part was answered:
- * ranks that are missing are unreachable), or NULL with errno and a message: nothing was.
+/* Ask over a connection, and close it. Returns the document (also if only some ranks
+ * answered: the others are in "unreachable"), or NULL with errno and a message: none did.
  */
 json_t *dump_client_ask(int fd, const char *session, const struct dump_query *query,
                         char *err, size_t size);

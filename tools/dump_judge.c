@@ -1,7 +1,7 @@
 /*
- * dump_judge.c - what all ranks say of each name, put side by side
+ * dump_judge.c - comparing the answers of all ranks about each name
  *
- * dump_check.c says what follows from it.
+ * dump_check.c draws the conclusions.
  */
 #include "dump_judge.h"
 
@@ -197,7 +197,8 @@ static const json_t *part_homes(const struct dump_part *part)
     return json_object_get(part->entry ? part->entry : part->own, "homes");
 }
 
-/* Does it count? What a rank keeps that is no home any more is left over. */
+/* True if the part counts. A rank that is no home any more may still keep an old entry.
+ */
 static bool part_counts(const struct dump_part *part)
 {
     return part->own || dump_has_rank(part_homes(part), part->rank);

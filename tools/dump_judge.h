@@ -1,5 +1,5 @@
 /*
- * dump_judge.h - what was answered, by name and rank, and whether it is right
+ * dump_judge.h - the answers by name and rank, and whether they are right
  */
 #ifndef DYAD_TOOLS_DUMP_JUDGE_H
 #define DYAD_TOOLS_DUMP_JUDGE_H
@@ -32,7 +32,7 @@ struct dump_rank {
     const char *ended;  /* it has, for good: "left" and so on, of a document; or NULL */
 };
 
-/* What was answered, and what can be said of it. */
+/* The answers about a name, and the judgement of them. */
 struct dump_view {
     struct dump_name *names;
     struct dump_rank *ranks;
@@ -40,7 +40,7 @@ struct dump_view {
 
 enum dump_verdict { RIGHT, WRONG, UNSETTLED };
 
-/* What is wrong, and whom it concerns. */
+/* A mismatch, and the ranks that it concerns. */
 struct dump_finding {
     struct dump_text what;
     json_t *ranks;

@@ -1,8 +1,9 @@
 /*
- * dump_print.h - the table as people read it
+ * dump_print.h - printing the hash table for people
  *
  * Each function prints the document that dump_client_ask() made (see docs/dht-dump.md).
- * What is missing or of another type is shown as "-". Text that came from elsewhere is
+ * A value that is missing or of another type is shown as "-". Text from other processes
+ * is
  * escaped: no control character reaches the terminal.
  */
 #ifndef DYAD_TOOLS_DUMP_PRINT_H

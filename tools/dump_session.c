@@ -1,16 +1,16 @@
 /*
- * dump_session.c - which sessions have members on this node, and which of them is meant
+ * dump_session.c - finding the sessions on this node, and choosing one
  *
- * A member's socket tells its user and a hash, whose first half is of the launch and whose
- * second is of the node (boot/member_claim.h); that alone says which are of one job. What
- * people know of it - its name, the session directory, the managed directories - is in the
- * environments of the processes that listen, if they have not written over them. In a
- * session directory each process that no launcher started, and each launch, has a hash of
- * its own; they are one session all the same, and any of them can be asked.
+ * A member's socket shows its user and a hash, whose first half is of the launch and
+ * whose second is of the node (boot/member_claim.h); that alone says which are of one
+ * job. Names that people know - of the job, the session directory, the managed
+ * directories - are in the environments of the processes that listen, if they have not
+ * written over them. In a session directory each process that no launcher started, and
+ * each launch, has a hash of its own; they are one session all the same, and any of them
+ * can be asked.
  *
- * Of several, those are meant that --session names, or, without it, what is around us
- * tells: the path of --key, DYAD_SESSION_DIR, DYAD_PATH. That only chooses among several:
- * where there is one it is that one.
+ * If there are several, --session chooses, or, without it, the path of --key,
+ * DYAD_SESSION_DIR or DYAD_PATH. If there is one it is taken in any case.
  */
 #include "dump_session.h"
 

@@ -1,5 +1,5 @@
 /*
- * run_check.h - what dyad-run looks at before it starts a program
+ * run_check.h - checks that dyad-run makes before it starts a program
  *
  * Each function returns 0, or an exit status as of env(1) with a message in err[size] that
  * says what is wrong and what to do. Not for multi-threaded use.
@@ -20,21 +20,23 @@
 int run_check_find(const char *program, const char *path_env, char *path, size_t path_size,
                    char *err, size_t size);
 
-/* Does LD_PRELOAD=wrapper take effect in the program at `path`, or in the interpreter that
- * runs it? 126: a static binary, another architecture or C library, setuid, setgid, file
- * capabilities. What cannot be read is taken for good. */
+/* Check that LD_PRELOAD=wrapper takes effect in the program at `path`, or in the
+ * interpreter that runs it. 126: a static binary, another architecture or C library,
+ * setuid, setgid, file capabilities. A file that cannot be read passes. */
 int run_check_preload(const char *path, const char *wrapper, const char *path_env,
                       char *err, size_t size);
 
-/* Is `path`, the value of `name`, a directory in which this user can make files? `make`:
- * make it (0700 and its parents) if it is not there. 125. */
+/* Check that `path`, the value of `name`, is a directory in which this user can make
+ * files; else 125. `make`: make it (0700 and its parents) if it is missing. */
 int run_check_directory(const char *name, const char *path, bool make, char *err,
                         size_t size);
 
-/* Is `path` fit for a session directory, or can the first process make it? 125. */
+/* Check that `path` can be a session directory, or the first process can make it; else
+ * 125. */
 int run_check_session_dir(const char *name, const char *path, char *err, size_t size);
 
-/* Can `path`, the value of `name`, be appended to or made? Makes nothing. 125. */
+/* Check that `path`, the value of `name`, can be appended to or made; else 125. Makes
+ * nothing. */
 int run_check_file(const char *name, const char *path, char *err, size_t size);
 
 #endif

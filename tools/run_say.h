@@ -1,5 +1,5 @@
 /*
- * run_say.h - what dyad-run says to its user, on standard error, and how it ends over it
+ * run_say.h - messages of dyad-run on standard error, and exits with a message
  *
  * Formats as of printf(3), without a newline; messages of up to 4 KiB. Not for
  * multi-threaded use.

@@ -1,9 +1,9 @@
 /*
  * run_serve.c - serve a node until something ends it
  *
- * Signals and the process that is waited for are events. The session directory may be on a
- * file system that tells nobody of what other nodes do, so it is looked at now and then,
- * and with it whether the member is still there.
+ * Signals and the process that is waited for are events. The session directory may be on
+ * a file system without events for changes by other nodes, so it is looked at now and
+ * then, and with it whether the member is still there.
  */
 #include "run_serve.h"
 
@@ -42,7 +42,7 @@ void run_serve_alone(char *const argv[], bool again)
     exit(RUN_EXIT_FAILURE);
 }
 
-/* As a shell does for what it starts with &, whoever ignores a signal means it. */
+/* As for a shell's background jobs, a signal that the parent ignores stays ignored. */
 static int signals_open(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
@@ -57,8 +57,7 @@ static int signals_open(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Is it still the directory that was there in the beginning? One that cannot be asked is.
- */
+/* True if it is still the directory of the beginning, or that cannot be found out. */
 static bool is_there(const char *dir, const struct stat *first)
 {
     struct stat st;

@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Was the executable at `path` linked with it, as far as its dynamic symbols say? False of
- * what is no ELF file of this machine's kind, or cannot be read. */
+/* True if the executable at `path` was linked with it, by its dynamic symbols. False if
+ * that is no ELF file of this machine's kind, or cannot be read. */
 bool run_thread_sanitized(const char *path);
 
 #endif

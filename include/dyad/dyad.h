@@ -27,7 +27,7 @@ enum dyad_rc {
     DYAD_E_NOT_INIT = -1,    /**< dyad_init() was not called, or failed */
     DYAD_E_INVALID = -2,     /**< a parameter or a variable has a bad value */
     DYAD_E_NOT_MANAGED = -3, /**< the path is not below a managed directory */
-    DYAD_E_NOT_FOUND = -4,   /**< not published, or nobody is left who could publish it */
+    DYAD_E_NOT_FOUND = -4,   /**< not published, or no process is left that could publish */
     DYAD_E_AGAIN = -5,       /**< not published yet (non-blocking call) */
     DYAD_E_TIMEOUT = -6,     /**< not published within the time allowed */
     DYAD_E_UNREACHABLE = -7, /**< the owner or all homes of the file cannot be reached */
@@ -42,8 +42,8 @@ enum dyad_rc {
 /** Text of a code. Static, never NULL. Thread-safe. */
 const char *dyad_strerror(dyad_rc_t rc);
 
-/** What dyad_init_params() takes. Initialise with DYAD_PARAMS_INIT. NULL and negative
- * members keep what the environment says, then the default. */
+/** Parameters of dyad_init_params(). Initialise with DYAD_PARAMS_INIT. A member that is
+ * NULL or negative has the value of the environment, else the default. */
 struct dyad_params {
     size_t size;               /**< sizeof(struct dyad_params), for later versions */
     const char *path;          /**< DYAD_PATH: both directories */
@@ -60,18 +60,22 @@ struct dyad_params {
         sizeof(struct dyad_params), NULL, NULL, NULL, NULL, -1.0, -1, -1, -1 \
     }
 
-/** Join the session with the DYAD_* variables of the environment. Counted: each success
- * needs one dyad_finalize(). Blocks until this process has joined (or found the member of
- * its rank). */
+/** Join the session with the DYAD_* variables of the environment. Each success needs one
+ * dyad_finalize(). Blocks until this process has joined (or found the member of its
+ * rank).
+ */
 dyad_rc_t dyad_init(void);
 
-/** As dyad_init(), with parameters that override the environment. If the process has joined
- * already they are ignored, and DYAD_E_INVALID is returned if one differs. */
+/** As dyad_init(), with parameters that override the environment; NULL: none. They are
+ * copied. If the process has joined already they are ignored, and DYAD_E_INVALID is
+ * returned
+ * if one differs. */
 dyad_rc_t dyad_init_params(const struct dyad_params *params);
 
-/** Leave. The last one withdraws nothing: it serves until the job's other processes are at
- * exit, as DYAD_LINGER says, and blocks as long. With the wrapper in the process it returns
- * at once (the wrapper leaves at exit). */
+/** Leave. The last call blocks, and serves, until the job's other processes are at exit, or
+ * as DYAD_LINGER says; it withdraws nothing. With the wrapper in the process it returns
+ * at
+ * once (the wrapper leaves at exit). */
 dyad_rc_t dyad_finalize(void);
 
 /** Publish the complete file at `path` (absolute, or relative to the working directory;
@@ -79,15 +83,17 @@ dyad_rc_t dyad_finalize(void);
  * have acknowledged. */
 dyad_rc_t dyad_produce(const char *path);
 
-/** Wait until `path` is published and its bytes are here; then open it as usual.
- *  Waits as long as DYAD_TIMEOUT allows. */
+/** Wait until `path` is published and fetch it; then open it as usual. Waits at most
+ * DYAD_TIMEOUT. */
 dyad_rc_t dyad_consume(const char *path);
 
-/** As dyad_consume(), for at most `seconds` (0: DYAD_E_AGAIN at once if it is not
- * published; what is published is fetched whatever it takes; negative: no limit). */
+/** As dyad_consume(), but waits for a publish at most `seconds` (0: DYAD_E_AGAIN at once if
+ * it is not published; negative: no limit). A published file is fetched, however long
+ * that
+ * takes. */
 dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 
-/** What is known of a published file. */
+/** Metadata of a published file. */
 struct dyad_metadata {
     uint64_t size; /**< bytes */
     uint32_t mode; /**< permission bits */
@@ -97,10 +103,12 @@ struct dyad_metadata {
     uint64_t version;    /**< raised by each publish */
 };
 
-/** Look `path` up without fetching or waiting. DYAD_E_NOT_FOUND if it is not published. */
+/** Look `path` up without fetching or waiting; fills *metadata. DYAD_E_NOT_FOUND if it is
+ * not published. */
 dyad_rc_t dyad_lookup(const char *path, struct dyad_metadata *metadata);
 
-/** Withdraw `path`: it is no longer published. The local file is left alone. */
+/** Withdraw `path`: it is no longer published. The local file stays. DYAD_E_NOT_FOUND if it
+ * was not published. */
 dyad_rc_t dyad_withdraw(const char *path);
 
 #ifdef __cplusplus

@@ -16,10 +16,10 @@
 #ifndef DYAD_BOOT_ENVIRON_H
 #define DYAD_BOOT_ENVIRON_H
 
-/* Who opens libdyad_member.so (libdyad.so.1) defines this: the environment that the private
- * copy begins with, NULL-terminated, which nobody changes and which lives as long as the
- * process; or NULL, that of no variable. It is looked up by name when UCX's constructor
- * first asks for a variable, since nothing can be called before. Any thread. */
+/* Defined by the library that opens libdyad_member.so (libdyad.so.1): the environment
+ * that the private copy begins with, NULL-terminated, constant, and valid as long as the
+ * process lives; or NULL: an empty one. It is looked up by name when UCX's constructor
+ * first asks for a variable, since no function can be called before. Any thread. */
 #define BOOT_ENVIRON_FROM "libdyad.so.1"
 __attribute__((visibility("default"))) char *const *dyad_environment(void);
 

@@ -3,20 +3,20 @@
  *
  * close_range() with UNSHARE copies only what is below 3: not one descriptor of the
  * program's is duplicated and closed again, which could flush a file of a network file
- * system. What is to be kept is then fetched from the program's table through a pidfd
+ * system. The descriptors to keep are then fetched from the program's table through a
+ * pidfd
  * (pidfd_getfd, Linux 5.6; a process may always do so to itself). The pidfd stands for the
  * first thread, which has the program's table unless it has ended already. Where the kernel
  * lacks either call, unshare(CLONE_FILES) copies the whole table and what is not kept is
  * closed: correct too (POSIX locks belong to the table), only slower.
  *
- * "The table" of a thread is told by a marker, a memfd at a number just above the guards: a
- * thread is ours if its descriptor of that number is that file. Threads that libraries
- * create need no registration then.
+ * The table of a thread is recognised by a marker, a memfd at a number just above the
+ * guards: a thread is ours if its descriptor of that number is that file. So threads that
+ * libraries create need no registration.
  *
- * A library that has ended itself may have left threads in the private table, and they keep
- * it, and all that is in it, from going. So who moves on (boot_fdtable_move) leaves a
- * thread behind, which empties it; what has to live on is in the copy that the mover has by
- * then.
+ * A library that has aborted may have left threads in the private table, which keep it,
+ * and all descriptors in it, open. So boot_fdtable_move() leaves a thread behind, which
+ * empties it; the descriptors that have to stay are in the caller's copy by then.
  *
  * Once a thread has unshared there is no way back, so a thread that will have the program's
  * table is created before (the host thread); it only sleeps, and creates others on request.

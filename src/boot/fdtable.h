@@ -26,20 +26,21 @@
  * was done). */
 int boot_fdtable_unshare(int keep[], size_t n);
 
-/* For the end of all who use the private table, but the calling thread, and fd: the calling
- * thread gets a table with nothing in it but 0-2 and fd, under a new number; what is in the
- * private one is closed, as by boot_fdtable_close_all(), 1 too, whoever of a dead library's
- * threads is still there. Returns the number, or -1 with errno: as if it had not been
- * called, or, EIO, this thread's table is of no use any more. From a thread of the private
- * table, signals blocked. */
+/* End the private table, except for the calling thread and fd: the calling thread gets a
+ * table with only 0-2 and fd, under a new number; the descriptors of the private table
+ * are closed, as by boot_fdtable_close_all(), 1 too, even if threads of a dead library
+ * still use it. Returns the new number, or -1 with errno: nothing was done, or, EIO, this
+ * thread's table is of no use any more. From a thread of the private table, signals
+ * blocked. */
 int boot_fdtable_move(int fd);
 
 /* After boot_fdtable_move(), by this or by another copy of this library: as
- * boot_fdtable_unshare(), of a table that nobody shares. There is no host thread then. */
+ * boot_fdtable_unshare(), for a table that no other thread shares. Starts no host thread.
+ */
 int boot_fdtable_take(int *fd);
 
-/* Is the calling thread's table the private one? False before boot_fdtable_unshare(). Any
- * thread. */
+/* True if the calling thread's table is the private one. False before
+ * boot_fdtable_unshare(). Any thread. */
 bool boot_fdtable_is_private(void);
 
 /* Create a thread that uses the program's table, with all signals blocked. 0 or an errno
@@ -47,16 +48,16 @@ bool boot_fdtable_is_private(void);
  * child. */
 int boot_fdtable_host_thread(pthread_t *thread, void *(*fn)(void *arg), void *arg);
 
-/* Let go of the program's standard output (1) or error (2): /dev/null takes its place in
- * the private table. So who reads the other end of a pipe sees the end of file though this
- * process lingers, and a file that is written through it can be closed for the last time.
- * Log lines to stderr are lost once 2 is dropped. From a thread of the private table; else
- * without effect. */
+/* Close the program's standard output (1) or error (2) in the private table: /dev/null
+ * takes its place. So the reader of a pipe sees the end of file although this process
+ * lingers, and a file that is written through it can be closed for the last time. Log lines
+ * to stderr are lost once 2 is dropped. From a thread of the private table; else without
+ * effect. */
 void boot_fdtable_drop(int fd);
 
-/* Close everything in the private table but 0-2: for the end of all who use it. A thread
- * that is still there finds its descriptors gone. From a thread of the private table; else
- * without effect. */
+/* Close all descriptors of the private table but 0-2, when no thread needs it any more. A
+ * thread that still runs finds its descriptors gone. From a thread of the private table;
+ * else without effect. */
 void boot_fdtable_close_all(void);
 
 #endif

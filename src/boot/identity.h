@@ -6,16 +6,16 @@
  * this process began. Links libc only: the wrapper uses it in every process.
  *
  * A program that starts another with an environment of its own drops the launcher's
- * variables. The wrapper then says in one of ours whose guest the new process is; that is
- * not enough to join, and is not looked at where the launcher's are there.
+ * variables. The wrapper then sets a variable of ours that names the rank whose guest the
+ * new process is; that is not enough to join, and is ignored if the launcher's are set.
  *
  * With DYAD_SESSION_DIR and without a launcher a process is rank 0 of a launch of its own,
  * "solo", named after it; host, process and the time of its start keep that name unique,
- * and the same over exec. Its descendants are told by the same variable, and may become the
+ * and the same over exec. Its descendants get the same variable, and may become the
  * member in its place, since no launcher's variables are needed for that.
  *
- * A launcher that such a process starts may pass that variable on to its ranks, which have
- * PMIx's, too: so they know within whose launch theirs is.
+ * A launcher that such a process starts may pass that variable on to its ranks, which
+ * have PMIx's, too: so they know the launch in which theirs was started.
  */
 #ifndef DYAD_BOOT_IDENTITY_H
 #define DYAD_BOOT_IDENTITY_H
@@ -27,27 +27,29 @@
 
 /* "DYAD_GUEST_OF=RANK@NAMESPACE" */
 #define BOOT_GUEST_OF "DYAD_GUEST_OF"
-/* What its value begins with in what a launcher starts that is no rank (boot/launcher.h):
- * of nobody; what may follow says of whom the launcher is. */
+/* The begin of its value in processes that a launcher starts and that are no ranks
+ * (boot/launcher.h): guests of no rank; the rest, if any, names the launcher's own rank.
+ */
 #define BOOT_GUEST_OF_NOBODY "-"
-/* The same, without that, by a name which Open MPI's mpirun passes on to other nodes. */
+/* The same value without this prefix, in a variable that mpirun passes on to other nodes.
+ */
 #define BOOT_OUTER        "OMPI_MCA_dyad_outer"
 #define BOOT_GUEST_OF_MAX (sizeof(BOOT_GUEST_OF) + 14 + BOOT_NSPACE_MAX + 1)
 
-/* dyad-run has said that there is neither a launcher nor a session directory: what it runs
- * need not say it, process by process. */
+/* dyad-run has logged that there is neither a launcher nor a session directory: the
+ * processes that it starts need not log it again. */
 #define BOOT_SAID_ALONE "DYAD_SAID_ALONE"
 
 /* Set by `dyad-run --serve` for itself alone. */
 #define BOOT_SERVES "DYAD_SERVES"
 
-/* What the name of a solo launch begins with. */
+/* The begin of the name of a solo launch. */
 #define BOOT_SOLO "solo."
 
 struct boot_identity {
-    bool launched;   /* of a launch: that of a PMIx launcher, or solo */
+    bool launched;   /* it belongs to a launch: of a PMIx launcher, or solo */
     bool guest_only; /* launched, and known from DYAD_GUEST_OF alone; not if solo */
-    bool solo;       /* launched, by nobody: a session directory is there instead */
+    bool solo;       /* launched, without a launcher: there is a session directory */
     bool serves;     /* it runs no program: engine/membership/servers.c */
     char nspace[BOOT_NSPACE_MAX + 1]; /* PMIX_NAMESPACE, or BOOT_SOLO... */
     uint32_t rank;                    /* PMIX_RANK */
@@ -61,12 +63,12 @@ struct boot_identity {
  * malformed. */
 int boot_identity_read(struct boot_identity *identity, char *const env[], const char **bad);
 
-/* The entry by which a process without the launcher's variables is a guest of this rank; of
- * a process that is of a launch. */
+/* Write the variable that makes a process without the launcher's variables a guest of
+ * this rank. Only if `launched`. */
 void boot_identity_put_guest_of(const struct boot_identity *identity,
                                 char text[BOOT_GUEST_OF_MAX]);
-/* Is it the same rank of the same launch on the same node, with all that is needed to join?
- */
+/* True if both are the same rank of the same launch on the same node, and both have all
+ * that is needed to join. */
 bool boot_identity_same(const struct boot_identity *a, const struct boot_identity *b);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * boot/launcher.h - programs that start the ranks of a launch
  *
- * A launcher is no rank: it would be waited for by the ranks of its own launch, and has
- * nothing to share. So it does not become the member of a launch without a launcher
- * (boot/identity.h), also if it was started with the library. Known by the names of Open
- * MPI's, PRRTE's and Slurm's, and Flux's. Links libc only; no allocation.
+ * A launcher must not be a rank: the ranks of its own launch would wait for it, and it
+ * has nothing to share. So it does not become the member of a solo launch
+ * (boot/identity.h), even if it was started with the library. Known by the program names
+ * of Open MPI, PRRTE, Slurm and Flux. Links libc only; no allocation.
  */
 #ifndef DYAD_BOOT_LAUNCHER_H
 #define DYAD_BOOT_LAUNCHER_H
@@ -16,9 +16,9 @@ enum boot_launcher {
                            * and all its ranks have PMIx's variables */
 };
 
-/* By the last component of a path. */
+/* The kind of a program, by the last component of its path. */
 enum boot_launcher boot_launcher_named(const char *path);
-/* This process, by its executable. Signal-safe; keeps errno. */
+/* The kind of this process, by its executable. Signal-safe; keeps errno. */
 enum boot_launcher boot_launcher_self(void);
 
 #endif

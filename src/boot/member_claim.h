@@ -4,8 +4,8 @@
  * A rank's member holds a listening Unix-domain socket in the abstract name space; binding
  * its name is the claim, it dies with its holder, it is per network namespace (per node),
  * and connecting to it is how a guest reaches its member. Name: NUL "dyad/" uid "/"
- * hash(nspace, DYAD_KVS_NAMESPACE) hash(node) "/" rank: 16 hexadecimal digits each, so who
- * sees the sockets only knows which are of one launch (dyad-dht-dump). Peers are checked
+ * hash(nspace, DYAD_KVS_NAMESPACE) hash(node) "/" rank: 16 hexadecimal digits each, so
+ * the names only show which sockets are of one launch (dyad-dht-dump). Peers are checked
  * with SO_PEERCRED. Links libc only: the wrapper makes the claim before main, in ~10 us, so
  * the name exists before the first child does; connections queue until the member accepts
  * them.
@@ -21,7 +21,7 @@
 
 #include "boot/identity.h"
 
-/* So much of the hash in a claim's name is of the launch. */
+/* The length of the part of a claim's name that is the hash of the launch. */
 #define BOOT_CLAIM_LAUNCH_LEN 16
 
 /* Fill the address of the rank's member; returns its length. `kvs` = DYAD_KVS_NAMESPACE or
@@ -39,17 +39,17 @@ int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len);
 /* A claim inherited from the image before exec: the lowest descriptor in this process that
  * is a listening socket of that name, or -1. */
 int boot_member_claim_inherited(const struct sockaddr_un *address, socklen_t len);
-/* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: none
- * lives. */
+/* Connect to the member. A blocking stream socket (close-on-exec), or -1 ECONNREFUSED: no
+ * member lives. */
 int boot_member_claim_connect(const struct sockaddr_un *address, socklen_t len);
-/* The same, but EAGAIN where the member does not accept (it is stopped) and so many wait
- * already that connect() would block. */
+/* The same, but -1 EAGAIN if the member does not accept (it is stopped) and connect()
+ * would block because the queue is full. */
 int boot_member_claim_connect_now(const struct sockaddr_un *address, socklen_t len);
-/* The holder of the claim cannot serve: connections that wait, and all later ones, fail at
- * once, in whatever process. The claim stays its holder's. */
+/* The holder of the claim cannot serve: connections that wait, and all later ones, fail
+ * at once, for every process. The holder keeps the claim. */
 void boot_member_claim_shut(int claim_fd);
-/* The process at the other end of fd, 0 if our pid namespace does not show it; -1: it is
- * none of our own effective uid (or root). */
+/* The process at the other end of fd; 0 if our pid namespace does not show it; -1: it has
+ * another effective uid than we have (and is not root). */
 pid_t boot_member_claim_peer(int fd);
 
 #endif

@@ -1,22 +1,23 @@
 /*
- * boot/modules.h - destructors that must not run; libdyad_member.so in a name space of its
- * own
+ * boot/modules.h - destructors that must not run, also if libdyad_member.so is in a name
+ * space of its own
  *
  * Object library dyad_boot_environ, only in libdyad_member.so.
  */
 #ifndef DYAD_BOOT_MODULES_H
 #define DYAD_BOOT_MODULES_H
 
-/* No process is forked between begin() and end(), which may be nested. Any thread of any
- * name space; keep errno. */
+/* No process is forked between begin() and end(), which may be nested. Called by any thread,
+ * of any name space; both keep errno. */
 struct boot_loading {
     void (*begin)(void);
     void (*end)(void);
 };
 
-/* Once libdyad_member.so is loaded, before a fork may come: what was loaded with it is not
- * destructed at the end of any process. Only UCX is meant where it is not apart. `loading`
- * is for what is loaded from now on, and must stay valid. */
+/* Called when libdyad_member.so is loaded, before a fork can come: no destructors of the
+ * libraries that were loaded with it run at the end of any process. If it is not in a name
+ * space of its own only those of UCX do not. `loading` is for libraries that are loaded
+ * from now on, and must stay valid. */
 void boot_modules_settle(const struct boot_loading *loading);
 
 #endif

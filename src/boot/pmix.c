@@ -108,7 +108,7 @@ static void wait_until(struct boot_pmix *pmix, uint64_t when)
 
 bool boot_pmix_shared; /* boot/libevent_proxy.h */
 
-/* Does the program use PMIx as well, or may it at any moment? See the top. */
+/* True if the program uses PMIx as well, or may do so at any moment. See the top. */
 static bool program_shares(void)
 {
     return (boot_libs_before_us() & (BOOT_LIBS_MPI | BOOT_LIBS_PMIX)) ||
@@ -116,9 +116,9 @@ static bool program_shares(void)
            __atomic_load_n(&boot_pmix_shared, __ATOMIC_RELAXED);
 }
 
-/* May the session end, and another begin? With ds21 the second one of a process finds no
- * key of others, nor does MPI. This getenv is the one that PMIx uses, with environ.c or
- * without. */
+/* True if the session may end, and another begin. With ds21 the second one of a process
+ * finds no key of others, nor does MPI. This getenv is the one that PMIx uses, with
+ * environ.c or without. */
 static bool may_end(void)
 {
     const char *store = getenv("PMIX_MCA_gds");
@@ -126,7 +126,7 @@ static bool may_end(void)
     return store && strcmp(store, "hash") == 0 && !program_shares();
 }
 
-/* Of what is under way (pmix_ask.c). Lock held. */
+/* Wait for the answers that are under way (pmix_ask.c). Lock held. */
 static void await_answers(struct boot_pmix *pmix)
 {
     uint64_t left = util_clock_now(), until;

@@ -1,5 +1,5 @@
 /*
- * boot/pmix.h - the launcher: PMIx for bootstrap and nothing else
+ * boot/pmix.h - the launcher: PMIx, for the bootstrap only
  *
  * A thread of its own makes every PMIx call, because they may block: Init, one Put + Commit
  * of our blob, Gets of others' blobs (nothing waits for a fence: a Get of a rank that has
@@ -31,8 +31,8 @@ struct boot_pmix_ops { /* all called on the loop's thread */
     void (*ready)(void *arg, const struct boot_pmix_job *job, int error);
     /* Our blob is committed (status 0), or could not be. */
     void (*committed)(void *arg, int status);
-    /* The blob of a rank; error EHOSTUNREACH: not there in `timeout`. It may still come
-     * later, with error 0. `kept`: see BOOT_PMIX_BOTH. */
+    /* The blob of a rank; error EHOSTUNREACH: it did not come in `timeout`. It may still
+     * come later, with error 0. `kept`: see BOOT_PMIX_BOTH. */
     void (*blob)(void *arg, uint32_t rank, const void *blob, size_t len, bool kept,
                  int error);
 };
@@ -50,9 +50,9 @@ struct boot_pmix *boot_pmix_create(struct net_loop *loop,
  * callback after. */
 enum boot_pmix_end {
     BOOT_PMIX_END,      /* the program has ended */
-    BOOT_PMIX_END_SOON, /* it waits for us, to go on: 2 s at most for these answers */
-    BOOT_PMIX_END_UP,   /* the same, and PMIx stays initialised: to the launcher this
-                         * process ends abnormally */
+    BOOT_PMIX_END_SOON, /* the program waits for us: 2 s at most for these answers */
+    BOOT_PMIX_END_UP,   /* the same, and PMIx stays initialised: the launcher then sees an
+                         * abnormal end of this process */
 };
 void boot_pmix_destroy(struct boot_pmix *pmix, enum boot_pmix_end how);
 
@@ -60,18 +60,18 @@ void boot_pmix_destroy(struct boot_pmix *pmix, enum boot_pmix_end how);
 int boot_pmix_commit(struct boot_pmix *pmix, const void *blob, size_t len);
 /* Ask for a rank's blob. 0 or -1 ENOMEM. Asking again while one is pending is harmless. */
 enum boot_pmix_wanted {
-    BOOT_PMIX_ANY,    /* what a server has kept will do */
-    BOOT_PMIX_NEWEST, /* not that: the rank may have a new member */
-    BOOT_PMIX_BOTH,   /* the newest; if it does not come in `kept_ns` what our server has
-                       * kept, if it has anything (`kept` is true then), and the newest when
-                       * it comes. If that is not in `timeout` it is reported as absent, in
-                       * both cases */
+    BOOT_PMIX_ANY,    /* a blob that a server has kept will do */
+    BOOT_PMIX_NEWEST, /* not a kept one: the rank may have a new member */
+    BOOT_PMIX_BOTH, /* the newest; if it does not come in `kept_ns` the one that our server
+                     * has kept, if any (`kept` is true then), and the newest when it
+                     * comes. If the newest does not come in `timeout` it is reported as
+                     * absent, in both cases */
 };
 int boot_pmix_get(struct boot_pmix *pmix, uint32_t rank, enum boot_pmix_wanted wanted);
-/* The rank is heard of, or is not any more: to be said before boot_pmix_destroy(). Of one
- * that is there an answer is certain. */
+/* Tell, before boot_pmix_destroy(), whether the rank is known to be there: if so an
+ * answer about it is certain. */
 void boot_pmix_there(struct boot_pmix *pmix, uint32_t rank, bool is_there);
-/* Nothing more is needed now: finalize when the pending gets are done or timed out and
+/* No blob is needed any more now: finalize when the pending gets are done or timed out and
  * boot_pmix_hold_ns have passed, if PMIx can be initialised again (pmix.c: not in an MPI
  * program). A blob that was reported absent still comes as long as the session lasts. */
 void boot_pmix_release(struct boot_pmix *pmix);

@@ -1,5 +1,5 @@
 /*
- * boot/pmix_impl.h - between pmix.c, pmix_ask.c and pmix_result.c, for nobody else
+ * boot/pmix_impl.h - private to pmix.c, pmix_ask.c and pmix_result.c
  */
 #ifndef DYAD_BOOT_PMIX_IMPL_H
 #define DYAD_BOOT_PMIX_IMPL_H
@@ -20,11 +20,11 @@ struct pmix_ask { /* one rank whose blob is wanted and was not yet delivered */
     UT_hash_handle hh;
     uint32_t rank;
     enum pmix_ask_state state;
-    bool reported;     /* as absent; the ticket may still bring it */
-    bool both;         /* BOOT_PMIX_BOTH, and what the server has kept was not asked for */
-    bool past_cache;   /* ... is of no use, or is `kept`: PMIX_GET_REFRESH_CACHE */
-    uint64_t when;     /* send at */
-    uint64_t delay;    /* before the next try */
+    bool reported;   /* as absent; the ticket may still bring it */
+    bool both;       /* BOOT_PMIX_BOTH, and the server's kept blob was not asked for yet */
+    bool past_cache; /* the server's kept blob is not wanted: PMIX_GET_REFRESH_CACHE */
+    uint64_t when;   /* send at */
+    uint64_t delay;  /* before the next try */
     uint64_t deadline; /* report as absent at */
     void *kept;        /* what the server had, to be delivered at `kept_at`; or NULL */
     size_t kept_len;
@@ -36,7 +36,7 @@ struct pmix_ticket { /* a PMIx_Get_nb that was not called back yet */
     struct boot_pmix *pmix;
     uint32_t rank;
     bool cancelled;
-    bool past_cache; /* its server has something of it, so it answers */
+    bool past_cache; /* the server has a blob of the rank, so it answers */
     uint64_t sent;
     pmix_proc_t proc; /* PMIx copies neither this nor the directives: they live as long as
                          the Get */
@@ -87,13 +87,13 @@ struct boot_pmix {
 
 /* --- pmix_result.c --- */
 
-/* Queue a result; the lock is held; blob becomes the result's. Without memory the result is
- * lost, and the deadlines of those who asked must do. */
+/* Queue a result; the lock is held; takes blob. Without memory the result is lost, and
+ * the askers' deadlines end their questions. */
 void boot_pmix_result_put(struct boot_pmix *pmix, enum pmix_result_kind kind, uint32_t rank,
                           int error, void *blob, size_t len);
-/* Those that were not delivered. Lock held. */
+/* Free the results that were not delivered; the lock is held. */
 void boot_pmix_results_free(struct boot_pmix *pmix);
-/* Give up one reference; the lock is held, and is no more afterwards. */
+/* Give up one reference; the lock is held before, and not after. */
 void boot_pmix_unref_unlock(struct boot_pmix *pmix);
 /* PMIx's status as an errno value. */
 int boot_pmix_error_of(pmix_status_t status);
@@ -107,14 +107,14 @@ void boot_pmix_ask_free(struct boot_pmix *pmix, struct pmix_ask *ask);
 /* Send what is due, report what is late. Drops the lock now and then. Returns when to look
  * again (0: only at an event); *idle: nothing is wanted that was not reported. */
 uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle);
-/* Until when the answers that are under way are to be waited for by who leaves at `left`;
- * 0: there are none. */
+/* Until when a process that leaves at `left` waits for the answers that are under way; 0:
+ * there are none. */
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left);
-/* None can be had. */
+/* Report all questions as failed: no answer can be had. */
 void boot_pmix_asks_fail(struct boot_pmix *pmix);
-/* The tickets of a session that is over: they are called back no more if PMIx is down, else
- * perhaps. Those who had been reported absent are forgotten, others are asked again by the
- * next session. */
+/* Drop the tickets of a session that is over: no callback comes for them if PMIx is down,
+ * else perhaps. Ranks that had been reported absent are forgotten, others are asked for
+ * again by the next session. */
 void boot_pmix_tickets_drop(struct boot_pmix *pmix, bool down);
 
 #endif

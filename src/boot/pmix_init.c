@@ -58,8 +58,8 @@ struct watch {
     bool done;
 };
 
-/* Is fd connected to the address that the launcher put into
- * PMIX_SERVER_URI...="name;tcp4://1.2.3.4:5"? */
+/* True if fd is connected to the address that the launcher put into
+ * PMIX_SERVER_URI...="name;tcp4://1.2.3.4:5". */
 static bool is_server(int fd)
 {
     static const char *const name[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
@@ -81,7 +81,8 @@ static bool is_server(int fd)
     return false;
 }
 
-/* Has anything come on fd? Where it cannot be told (Linux before 4.1), nothing has. */
+/* True if anything has come on fd. False if that cannot be found out (Linux before 4.1).
+ */
 static bool has_spoken(int fd)
 {
     struct tcp_info info = {0};

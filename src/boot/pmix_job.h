@@ -1,5 +1,5 @@
 /*
- * boot/pmix_job.h - what the launcher says of the job: its size, and who is on which node
+ * boot/pmix_job.h - size and node map of the job, from the launcher
  */
 #ifndef DYAD_BOOT_PMIX_JOB_H
 #define DYAD_BOOT_PMIX_JOB_H

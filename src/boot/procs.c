@@ -271,9 +271,9 @@ bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity)
 
 /* --- threads --- */
 
-/* A thread that sleeps in the read or write of an unnamed pipe is woken by whoever has the
- * other end: another of these processes, then it does not hinder; if none has it, it is
- * somebody's outside. */
+/* A thread that sleeps in the read or write of an unnamed pipe is woken by a process that
+ * has the other end: if that is one of these processes the sleep counts as quiet; if none
+ * has it, a process outside has. */
 struct pipe_wait {
     uint64_t ino;
     pid_t pid;
@@ -324,7 +324,7 @@ static int64_t until(int64_t ms, bool realtime)
     return ms < 0 ? 0 : ms;
 }
 
-/* Will the thread sleep until another wakes it? nr and its arguments as /proc shows them.
+/* True if the thread sleeps until another wakes it. `nr` and `arg`: as /proc shows them.
  */
 static bool is_asleep(pid_t pid, long nr, const uint64_t arg[6], bool *waits_for_child)
 {
@@ -423,7 +423,7 @@ static int is_other_end(void *arg, pid_t fd)
     return search->pipe->reads == ((flags & O_ACCMODE) == O_WRONLY);
 }
 
-/* Do other processes of the tree have the other ends of all these pipes? */
+/* True if other processes of the tree have the other ends of all these pipes. */
 static bool pipes_are_theirs(const struct pids *tree, const struct pipe_wait *pipes,
                              size_t npipes)
 {
@@ -450,7 +450,8 @@ static bool is_blocked(const struct look *look, pid_t tid)
     return false;
 }
 
-/* Add to look->seen how often the thread has gone to sleep. -1: cannot be told. */
+/* Add to look->seen how often the thread has gone to sleep. -1: that cannot be found out.
+ */
 static int note_sleeps(struct look *look, pid_t tid)
 {
     char path[80], text[16384]; /* a line of it names all groups */

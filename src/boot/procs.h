@@ -1,5 +1,5 @@
 /*
- * boot/procs.h - are all processes of this rank waiting for us?
+ * boot/procs.h - whether all processes of this rank wait for us
  *
  * Looks at /proc: the member, and its live descendants. Used by the quiescence test
  * (boot/wave.h) only, at most once a second and only while something waits. Errs on the
@@ -14,8 +14,8 @@
 
 #include "boot/identity.h"
 
-/* The name (prctl) of a process that is a rank of its own wherever it was started, and ends
- * when others have (`dyad-run --serve --while`): it is none of our descendants. */
+/* The name (prctl) of a process that is a rank of its own wherever it was started, and
+ * ends after others (`dyad-run --serve --while`): it does not count as a descendant. */
 #define BOOT_PROCS_SERVER "dyad-serve"
 
 /* A thread that is blocked in one of our waits, which is a recv(). */
@@ -34,12 +34,12 @@ struct boot_blocked {
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore);
 
-/* Which rank of which launch the process was started in, by a PMIx launcher's variables.
- * False: none, or its environment cannot be read. */
+/* Find the launch and rank in which the process was started, by a PMIx launcher's
+ * variables. False: none, or its environment cannot be read. */
 bool boot_procs_rank(pid_t pid, char nspace[BOOT_NSPACE_MAX + 1], uint32_t *rank);
 
-/* Was the process started as one of this rank, by a PMIx launcher's variables? False also
- * where its environment cannot be read. */
+/* True if the process was started as one of this rank, by a PMIx launcher's variables.
+ * False also if its environment cannot be read. */
 bool boot_procs_same_rank(pid_t pid, const struct boot_identity *identity);
 
 /* Live (not zombie) descendants of root; returns how many, fills at most max pids. */

@@ -2,9 +2,9 @@
  * boot/session.h - several launches, or none: members meet in a directory
  *
  * With DYAD_SESSION_DIR, ranks of all launches, and processes that no launcher started, are
- * one ring of a fixed number of *slots* (SESSION_RANKS of the directory). Whoever joins
- * takes a slot, and its number is its rank in the table, in messages and in entries; a slot
- * that nobody has counts as dead. So the ring grows and shrinks by the means by which it
+ * one ring of a fixed number of *slots* (SESSION_RANKS of the directory). A process that
+ * joins takes a slot, whose number is its rank in the table, in messages and in entries;
+ * a free slot counts as dead. So the ring grows and shrinks in the same way as it
  * survives deaths. PMIx is not used.
  *
  * The directory is on a file system that all nodes see, and holds addresses and keys only.
@@ -13,17 +13,17 @@
  *
  *   id                   symbolic link: the session's random id, 16 hexadecimal digits
  *   ranks                symbolic link: how many slots
- *   slot.NNNNN.I         symbolic link: who has taken the slot (hashes of launch, rank,
- *                        node); the highest I counts
+ *   slot.NNNNN.I         symbolic link: the slot's holder (hashes of launch, rank, node);
+ *                        the highest I counts
  *   live.NNNNN.I.H.J     a member: its blob (net/peer.h). I: incarnation, H: hash of its
  *                        node, J: of its identity
  *   gone.NNNNN.I.H.J     one that has left, or was found dead
  *   new.NNNNN.I          an entry that is being written
  *
- * Each comes into being in one step (symlink, rename), so whatever process is killed leaves
- * nothing that could be half read. Names alone say who is there and on which node; a blob
- * is read when it is needed. Members learn of others by reading the directory at their join
- * and now and then (every `scan` seconds), and from each other, by HELLO.
+ * Each is created in one step (symlink, rename), so a killed process leaves nothing that
+ * could be half read. The names alone say which members are there and on which node; a
+ * blob is read when it is needed. Members learn of others by reading the directory at
+ * their join and now and then (every `scan` seconds), and from each other, by HELLO.
  *
  * All file operations are made by a thread of its own: the file system may be slow.
  */
@@ -40,13 +40,13 @@
 
 #define BOOT_SESSION_ID_LEN 16 /* hexadecimal digits */
 
-/* How long between two looks at the directory while things happen (2 s); up to four times
- * that while nothing does. Set before the first session only; tests shorten it. */
+/* Time between two looks at the directory while it changes (2 s); up to four times that
+ * while it does not. Set before the first session only; tests shorten it. */
 extern uint64_t boot_session_scan_ns;
 
 struct boot_session;
 
-/* What a join found out. */
+/* The result of a join. */
 struct boot_session_place {
     char id[BOOT_SESSION_ID_LEN + 1];
     uint32_t slot;
@@ -61,15 +61,15 @@ struct boot_session_place {
 struct boot_session_ops { /* all called on the loop's thread */
     /* The slot is ours, or error (errno value, already logged with what to do). */
     void (*ready)(void *arg, const struct boot_session_place *place, int error);
-    /* Our blob is there (status 0); all who were live before have been told by found().
-     * Else an errno value, logged; ESTALE: the slot is another's by now. */
+    /* Our blob is there (status 0); found() was called for each member that was live
+     * before. Else an errno value, logged; ESTALE: another has the slot by now. */
     void (*committed)(void *arg, int status);
     /* A member that was not known, or a higher incarnation of one. */
     void (*found)(void *arg, uint32_t slot, uint32_t incarnation);
-    /* It has left or is known to be dead: no entry of it is there any more. Our own slot
+    /* A member has left or is known to be dead: it has no entry any more. Our own slot
      * and incarnation: we had been found dead, and the slot is another's now (logged). */
     void (*gone)(void *arg, uint32_t slot, uint32_t incarnation);
-    /* As boot_pmix_ops.blob; error ESRCH: it has no entry. */
+    /* As boot_pmix_ops.blob; error ESRCH: the slot has no entry. */
     void (*blob)(void *arg, uint32_t slot, const void *blob, size_t len, int error);
 };
 
@@ -90,8 +90,8 @@ void boot_session_destroy(struct boot_session *session, bool leave);
 
 /* After ready(): put our entry there. Copied. Once. 0 or -1 ENOMEM. */
 int boot_session_commit(struct boot_session *session, const void *blob, size_t len);
-/* The member of a slot has made itself known to us, perhaps before we have read the
- * directory again: that is its node. On the loop's thread. */
+/* The member of a slot has sent us HELLO, perhaps before we have read the directory
+ * again: note its node. On the loop's thread. */
 void boot_session_met(struct boot_session *session, uint32_t slot, const char *node);
 /* Read the blob of a slot. 0 or -1 ENOMEM. */
 int boot_session_get(struct boot_session *session, uint32_t slot);
@@ -100,7 +100,7 @@ int boot_session_get(struct boot_session *session, uint32_t slot);
  * the entry of a member that lives is renamed all the same, that member puts it back at its
  * next look. */
 void boot_session_lost(struct boot_session *session, uint32_t slot, uint32_t incarnation);
-/* The blob of a slot could not be read: at the next look found() comes again, if the entry
+/* The blob of a slot could not be read: call found() again at the next look, if the entry
  * is still there. */
 void boot_session_find(struct boot_session *session, uint32_t slot);
 /* For people: nodes (without boot ids) that have a gone.* but no live.* entry, separated by

@@ -1,10 +1,10 @@
 /*
  * boot/session_dir.h - the names in a session directory (boot/session.h)
  *
- * Every call does file operations that may block for as long as the file system likes, and
- * each leaves the directory right if the process is killed inside it. One thread at a time.
- * What the directory says is kept as of the last session_dir_list(). Errors are logged,
- * with what to do, where "logged" is said.
+ * Every call does file operations that may block without bound, and each leaves the
+ * directory valid if the process is killed inside it. One thread at a time. The names are
+ * kept as of the last session_dir_list(). Errors are logged, with what to do, where the
+ * comment says "logged".
  */
 #ifndef DYAD_BOOT_SESSION_DIR_H
 #define DYAD_BOOT_SESSION_DIR_H
@@ -26,7 +26,7 @@ struct session_dir_slot {
     uint64_t live_node, live_identity, gone_node, gone_identity; /* hashes */
 };
 
-/* One entry that is gone, of each node that has some. */
+/* One gone.* entry of a node. */
 struct session_dir_gone {
     uint64_t node, identity;
     uint32_t slot, incarnation;
@@ -60,23 +60,23 @@ bool session_dir_changed(struct session_dir *d);
  * the way. 0; or -1 with errno, logged: ENOSPC all slots are taken. The list is fresh then.
  */
 int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnation);
-/* Put our entry there, then list. 0, or -1 with errno, logged: ESTALE the slot is another's
- * by now. */
+/* Write our entry, then list. 0, or -1 with errno, logged: ESTALE another has the slot by
+ * now. */
 int session_dir_commit(struct session_dir *d, const void *blob, size_t len);
-/* After a list: put our entry back if it is not there. 0, or -1 with errno: ESTALE as above
- * (logged once). */
+/* After a list: write our entry again if it is not there. 0, or -1 with errno: ESTALE as
+ * above (logged once). */
 int session_dir_keep(struct session_dir *d);
-/* Remove what earlier members of our slot have left, but for what tells of a node of which
- * nothing else does. */
+/* Remove the entries of earlier members of our slot, except one that is the only one of
+ * its node. */
 void session_dir_tidy(struct session_dir *d);
 /* Give our slot back: the entry becomes gone.*; a claim that was not committed ends. */
 void session_dir_leave(struct session_dir *d);
 
-/* Is this member known not to live? Only ever true on its own node: the node was started
- * anew, or nobody has the member's claim (boot/member_claim.h). */
+/* True if this member is known to be dead. Only ever true on its own node: the node was
+ * started anew, or the member's claim (boot/member_claim.h) is free. */
 bool session_dir_is_dead(struct session_dir *d, uint32_t slot);
-/* live.* of a member becomes gone.*; the list is updated. 0, or -1 with errno: ENOENT there
- * is no such entry. */
+/* Rename the live.* entry of a member to gone.*, and update the list. 0, or -1 with
+ * errno: ENOENT there is no such entry. */
 int session_dir_retire(struct session_dir *d, uint32_t slot, uint32_t incarnation);
 /* Read the entry that a slot, or a node, had at the last list. Bytes, or -1 with errno:
  * ESRCH there is none (any more), EMSGSIZE it does not fit with a byte to spare. */

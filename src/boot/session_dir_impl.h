@@ -1,5 +1,5 @@
 /*
- * boot/session_dir_impl.h - between session_dir.c and session_slot.c, for nobody else
+ * boot/session_dir_impl.h - private to session_dir.c and session_slot.c
  */
 #ifndef DYAD_BOOT_SESSION_DIR_IMPL_H
 #define DYAD_BOOT_SESSION_DIR_IMPL_H
@@ -31,8 +31,8 @@ struct session_dir {
     bool settled;          /* the last list was made long enough after that */
     struct session_dir_gone gone[SESSION_DIR_GONE_MAX];
     size_t ngone;
-    bool has;        /* a slot */
-    bool superseded; /* and lost it */
+    bool has;        /* it has a slot */
+    bool superseded; /* another has taken that slot */
     uint32_t slot, inc;
     char target[TARGET_CAP]; /* of our link */
     void *blob;              /* our entry, once it is committed */
@@ -52,15 +52,15 @@ void session_name_print(char text[NAME_CAP], const struct name *name);
 struct name session_own_name(const struct session_dir *d, enum kind kind);
 struct name session_live_name(const struct session_dir *d, uint32_t slot);
 
-/* The directory, opened anew. */
+/* Open the directory anew. */
 int session_dir_enter(const struct session_dir *d);
 /* Call fn for each name of ours; fd, of the directory, is closed. 0 or -1. */
 int session_dir_each(struct session_dir *d, int fd,
                      void (*fn)(struct session_dir *d, int fd, const struct name *name));
-/* The text of a link. Length, or -1 with errno. */
+/* Read the text of a link. Its length, or -1 with errno. */
 ssize_t session_dir_link(int fd, const char *name, char text[TARGET_CAP]);
-/* Make link `name` with `text`, or put the text of the one that is there into it. 0, or -1
- * with errno, logged. */
+/* Make link `name` with `text`; if it exists read its text into `text`. 0, or -1 with
+ * errno, logged. */
 int session_dir_agree(const struct session_dir *d, int fd, const char *name,
                       char text[TARGET_CAP]);
 /* Log that nothing can be written, and leave errno as `error`. */

@@ -1,6 +1,5 @@
 /*
- * boot/session_impl.h - between session.c, session_result.c and session_look.c, for nobody
- * else
+ * boot/session_impl.h - private to session.c, session_result.c and session_look.c
  */
 #ifndef DYAD_BOOT_SESSION_IMPL_H
 #define DYAD_BOOT_SESSION_IMPL_H
@@ -42,7 +41,7 @@ struct session_op {
     unsigned char blob[];
 };
 
-struct session_told { /* what the loop knows of a slot */
+struct session_told { /* what was reported of a slot to the loop */
     uint32_t incarnation;
     uint64_t missing_since; /* 0: it is not missing */
 };
@@ -54,13 +53,13 @@ struct boot_session {
     uint32_t ranks; /* if the session is new */
     struct net_post post;
 
-    /* of the thread */
+    /* used by the session's thread */
     struct session_dir *dir;
     struct session_told *told;
     bool joined, committed;
     uint64_t interval, next_look;
     bool look_full; /* the next look is to be a list */
-    bool missed;    /* our own entry was not there at the last */
+    bool missed;    /* our own entry was not there at the last look */
     bool said_unreadable, said_superseded;
     struct {
         uint64_t hash;
@@ -68,7 +67,7 @@ struct boot_session {
     } names[SESSION_DIR_GONE_MAX];
     size_t nnames;
 
-    /* of the loop, once it was told of them */
+    /* used by the loop, once they were reported to it */
     struct boot_session_place place;
     struct boot_pmix_job job;
     struct session_map map;
@@ -86,20 +85,20 @@ struct boot_session {
 
 /* --- session_result.c --- */
 
-/* Tell the loop. Takes `blob`. False: there is no memory; the loop then does not know. */
+/* Queue a result for the loop. Takes `blob`. False: no memory, and the result is lost. */
 bool session_report(struct boot_session *session, struct session_result what);
-/* Those that were not delivered; the lock is held, or nobody else has the session. */
+/* Free results that were not delivered; the lock is held, or no other thread has it. */
 void session_results_free(struct boot_session *session);
-/* Give up one reference; the lock is held, and is no more afterwards. */
+/* Give up one reference; the lock is held before, and not after. */
 void session_unref_unlock(struct boot_session *session);
 
 /* --- session_look.c --- */
 
-/* It is time for the next look at the directory. */
+/* Make the next look at the directory, which is due. */
 void session_look(struct boot_session *session);
 void session_do_op(struct boot_session *session, const struct session_op *op);
-/* The length of a node's name without its boot id: the node that was started anew is the
- * same node. */
+/* The length of a node's name without its boot id: a node that was rebooted is the same
+ * node. */
 size_t session_node_length(const char *node);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * session_look.c - what the thread finds in the directory, and does there
+ * session_look.c - how the thread looks at the directory, and its changes there
  *
  * A look costs a stat() where nothing has changed, and comes less often the longer that
  * lasts, up to SCAN_SLOWEST times the first interval; a lost member brings the next one
- * forward. That somebody has left is believed if his entry is gone.*, or his slot
- * another's. An entry that is just missing proves nothing for MISSING_NS: a person may have
- * emptied the directory, and its members put themselves back, at their second look.
+ * forward. A member is believed to have left if its entry is gone.*, or another has its
+ * slot. An entry that is only missing proves nothing for MISSING_NS: a person may have
+ * emptied the directory, and its members write their entries again, at their second look.
  */
 #include "boot/session_impl.h"
 

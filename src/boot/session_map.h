@@ -11,15 +11,15 @@
 struct map_node;
 
 struct session_map {
-    struct boot_pmix_job *job;   /* kept true: node[] */
-    struct map_node **slot_node; /* NULL: of its own */
+    struct boot_pmix_job *job;   /* its node[] is kept up to date */
+    struct map_node **slot_node; /* of each slot; NULL: a node of its own */
     struct map_node *nodes;
-    uint32_t *numbers; /* that are free, beyond those of the slots */
+    uint32_t *numbers; /* free numbers, beyond those of the slots */
     uint32_t nnumbers;
 };
 
-/* job becomes one of `ranks` slots, each a node of its own; the caller frees job->node. 0,
- * or -1 ENOMEM: to be freed all the same. */
+/* Set *job to `ranks` slots, each a node of its own; the caller frees job->node. 0, or -1
+ * ENOMEM: then call session_map_free() all the same. */
 int session_map_create(struct session_map *map, struct boot_pmix_job *job, uint32_t ranks);
 void session_map_free(struct session_map *map);
 /* The slot is on the node of this hash. Without memory it counts as a node of its own:

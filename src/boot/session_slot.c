@@ -1,11 +1,11 @@
 /*
  * session_slot.c - a slot of a session directory, and the entry in it
  *
- * Who has a slot is decided by the exclusive creation of one name, slot.N.I, where I is one
- * above the highest that is there: of several that try, one gets it, and nobody can be half
- * way. The slot is that of the highest I. What is below it means nothing any more, and is
- * removed by the new holder when its entry is there, so a kill leaves at worst some names
- * that the next holder removes.
+ * A process takes a slot by the exclusive creation of one name, slot.N.I, where I is one
+ * above the highest that is there: of several that try, one succeeds, in one step. The
+ * slot belongs to the highest I. Lower names mean nothing any more, and the new holder
+ * removes them when its entry is there, so a kill leaves at worst some names that the
+ * next holder removes.
  *
  * - A claimer that was stopped between its look and its creation may create an I that
  * others have used and removed meanwhile: it looks again afterwards, and gives way to a
@@ -38,7 +38,7 @@
 #define SPREAD_MAX  12   /* a claimer chooses among up to 2^12 slots */
 #define ABANDONED_S 600  /* a claim of another node without an entry */
 
-/* --- who lives --- */
+/* --- liveness --- */
 
 struct holder { /* what a link says */
     uint64_t identity, node, boot, net;
@@ -56,7 +56,7 @@ static bool read_holder(int fd, uint32_t slot, uint32_t inc, struct holder *h)
                   &h->identity, &h->node, &h->boot, &h->net, h->claim) == 5;
 }
 
-/* Nobody holds the claim. A member whose queue is full is there all the same. */
+/* True if no process holds the claim. A member whose queue is full still holds it. */
 static bool is_unclaimed(const char *claim)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -380,7 +380,7 @@ static int superseded(struct session_dir *d)
     return -1;
 }
 
-/* Does the list say so? */
+/* 0, or -1 if the list shows that another has our slot. */
 static int check_superseded(struct session_dir *d)
 {
     return d->slots[d->slot].link <= d->inc ? 0 : superseded(d);
@@ -476,7 +476,7 @@ int session_dir_keep(struct session_dir *d)
     return rc;
 }
 
-/* Does another slot tell of this node? */
+/* True if an entry of another slot names this node. */
 static bool is_known_elsewhere(const struct session_dir *d, uint64_t node)
 {
     for (uint32_t i = 0; i < d->ranks; i++)

@@ -23,21 +23,21 @@
  * acknowledged by the homes when its publisher became quiet, so the look-up that each rank
  * makes after CONFIRM sees it.
  *
- * All hear of NO_PRODUCER and stay quiet, but for those whose waits it ends: these become
- * busy by themselves. The root has tried these sums, and does not try them again; if the
- * verdict was lost on the way, the next kick does.
+ * All ranks get NO_PRODUCER and stay quiet, except those whose waits it ends: these
+ * become busy by themselves. The root does not try the same sums again; if the verdict
+ * was lost on the way, the next kick does.
  *
- * Who has started a launch is busy until that has ended, and its ranks must not wait for
- * it. So it says OUTER as long as there are any, and a wave of these and of quiet ranks has
- * a verdict of its own, by which only ranks of such launches leave. Where nobody says OUTER
- * but with QUIET all is as if there were no such bit.
+ * A rank that has started a launch is busy until that has ended, and the launch's ranks
+ * must not wait for it. So it says OUTER as long as there are any, and a wave of these
+ * and of quiet ranks has a verdict of its own, by which only ranks of such launches
+ * leave. If each rank that says OUTER also says QUIET the bit has no effect.
  *
- * Who is lost for long is passed over, though it may live. Some know that, and others have
- * had nothing to do with it. So MISSING is gathered with the reports, and is in the
- * verdict: no rank says "nobody is left" where another knows of somebody.
+ * A rank that is lost for long is passed over, though it may live. Only the ranks that
+ * had to do with it know that. So MISSING is gathered with the reports, and is in the
+ * verdict: no rank says "nobody is left" while another rank knows of a missing one.
  *
- * Losses: kick() repeats the report, and at the root the wave. Who died is found by the
- * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers whatever comes
+ * Losses: kick() repeats the report, and at the root the wave. A death is found by the
+ * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers every message
  * with the verdict.
  *
  * The callbacks may call boot_wave_set() and boot_wave_rank_changed(): these only note the
@@ -463,7 +463,7 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
     if (rank >= wave->tree.nranks || rank == wave->tree.self)
         return;
     wave_tree_forget_failed(&wave->tree, rank);
-    /* What it said as another incarnation, or before it died, is void. */
+    /* Its reports as another incarnation, or before it died, are void. */
     HASH_FIND(hh, wave->known, &rank, sizeof(rank), child);
     if (child) {
         HASH_DEL(wave->known, child);

@@ -1,6 +1,5 @@
 /*
- * boot/wave.h - the end of a job without a daemon: exit barrier and "nobody is left who
- * could produce"
+ * boot/wave.h - the end of a job without a daemon: exit barrier and termination detection
  *
  * A convergecast over a k-ary tree of ranks finds that every rank is quiescent, and a
  * second wave confirms it with equal activity counters (as in Mattern's four-counter
@@ -22,8 +21,8 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
                        BOOT_WAVE_QUIET = 1 << 0,   /* at exit, gone, or all its processes
                                                       blocked in waits of ours */
                        BOOT_WAVE_EXITING = 1 << 1, /* at exit, and no live descendants */
-                       BOOT_WAVE_MISSING = 1 << 2, /* OR-ed: it cannot reach somebody who
-                                                      is not known to be dead */
+                       BOOT_WAVE_MISSING = 1 << 2, /* OR-ed: it cannot reach a rank that is
+                                                      not known to be dead */
                        BOOT_WAVE_OUTER = 1 << 3,   /* quiet, or busy with a launch within it
                                                       (engine/membership/nested.c) */
                        BOOT_WAVE_SCRIPT = 1 << 4,  /* OR-ed: at exit, but what started it is
@@ -33,14 +32,14 @@ enum boot_wave_state {                             /* bits, AND-ed over a subtre
 enum boot_wave_verdict {
     BOOT_WAVE_ALL_EXIT,    /* every live rank is at exit: leave */
     BOOT_WAVE_NO_PRODUCER, /* every live rank is quiet and some wait: their waits will never
-                            * end, but by somebody who joins, or if one of them fails and
-                            * its program goes on (boot_wave_chosen()). A notify may still
+                            * end, unless a rank joins, or one of them fails and its
+                            * program goes on (boot_wave_chosen()). A notify may still
                             * be under way: look up once more, without waiting, before a
                             * wait is failed. */
-    BOOT_WAVE_NOBODY_IN_REACH, /* the same, but one of them misses a rank that may live:
-                                * perhaps that one would produce */
-    BOOT_WAVE_OUTER_BUSY, /* every live rank is quiet, but for such as have started a launch
-                           * whose ranks are among these */
+    BOOT_WAVE_NOBODY_IN_REACH, /* the same, but one of them misses a rank that may live, and
+                                * may publish */
+    BOOT_WAVE_OUTER_BUSY,      /* every live rank is quiet, except ranks that have started a
+                                * launch whose ranks are among these */
 };
 
 #define BOOT_WAVE_NONE UINT64_MAX
@@ -49,18 +48,17 @@ struct boot_wave_ops {
     int (*send)(void *arg, uint32_t rank,
                 struct net_msg *msg); /* 0 or -1: counts as dead until told otherwise */
     bool (*live)(void *arg, uint32_t rank); /* false: dead, or known not to have joined */
-    /* A wave asks whether this rank is quiet still. True: boot_wave_confirmed() will be
+    /* A wave asks whether this rank is still quiet. True: boot_wave_confirmed() will be
      * called when every wait of it has been looked up once more and found without an
      * answer; if one is found, boot_wave_set() is called instead, with another activity
-     * counter. False: there is nothing to look up. NULL: never. Without it a notify, or the
-     * answer to a look-up, that is under way would be overtaken by the wave. */
+     * counter. False: there is nothing to look up. NULL: never. Without it the wave could
+     * overtake a notify, or the answer to a look-up, that is under way. */
     bool (*confirm)(void *arg, uint64_t number);
-    /* Of this rank's waits the one that is best failed, as a number and a hash of the name
-     * that is waited for: the lowest of all ranks is chosen, of equal ones that of the
-     * lowest name. BOOT_WAVE_NONE: none. Called when all of them were confirmed. NULL:
-     * never. */
+    /* The wait of this rank that is best failed, as a number and a hash of the awaited
+     * name: the lowest number of all ranks is chosen, of equal ones the lowest name.
+     * BOOT_WAVE_NONE: none. Called when all waits were confirmed. NULL: never. */
     uint64_t (*candidate)(void *arg, uint64_t *name);
-    /* ALL_EXIT is final. The others are given again when something has changed (another
+    /* ALL_EXIT is final. The others are given again when the state has changed (another
      * activity counter: boot_wave_set(), which may be called from inside), or after
      * boot_wave_kick(). Not called in a rank that has become active since. */
     void (*verdict)(void *arg, enum boot_wave_verdict verdict);
@@ -84,17 +82,17 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number);
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg);
 /* A rank became dead, absent or live again (or a new incarnation of it: say so, too). */
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank);
-/* Of the last verdict: the lowest candidate and its name. False: nobody has one. */
+/* The lowest candidate of the last verdict, and its name. False: no rank has one. */
 bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_t *name);
-/* Of the last verdict: did a rank say BOOT_WAVE_SCRIPT, or BOOT_WAVE_MISSING? */
+/* True if a rank reported BOOT_WAVE_SCRIPT, or BOOT_WAVE_MISSING, in the last verdict. */
 bool boot_wave_script(const struct boot_wave *wave);
 bool boot_wave_missing(const struct boot_wave *wave);
-/* Nothing was heard for a while (seconds) though this rank is quiet: send the present state
+/* No message came for a while (seconds) though this rank is quiet: send the present state
  * once more (lost messages, changed parents, failed sends). */
 void boot_wave_kick(struct boot_wave *wave);
-/* The ranks on whose messages this one depends: its parent and children in the tree. If
- * they are silent it may be that they cannot be heard: `fn` is to see to it. It may call
- * boot_wave_rank_changed(). */
+/* Call fn for the ranks on whose messages this one depends: its parent and children in
+ * the tree. If they are silent they may be out of reach, which fn has to find out. It may
+ * call boot_wave_rank_changed(). */
 void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t rank),
                           void *arg);
 

@@ -1,5 +1,5 @@
 /*
- * boot/wave_sum.h - what is known of some ranks together; private to the wave
+ * boot/wave_sum.h - the combined state of several ranks; private to the wave
  */
 #ifndef DYAD_BOOT_WAVE_SUM_H
 #define DYAD_BOOT_WAVE_SUM_H
@@ -35,7 +35,7 @@ static inline void wave_sum_add(struct wave_sum *sum, const struct wave_sum *oth
     wave_sum_choose(sum, other->candidate, other->name);
 }
 
-/* Enough for a wave: if some are but OUTER its verdict says so. */
+/* True if that suffices for a wave: if some are only OUTER its verdict says so. */
 static inline bool wave_sum_quiet(const struct wave_sum *sum)
 {
     return sum->state & BOOT_WAVE_OUTER;

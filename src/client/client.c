@@ -206,7 +206,7 @@ char *const *dyad_environment(void)
 
 /* --- the requests --- */
 
-/* A request of whose answer the status is all; it may have a connection already (or NULL).
+/* Send a request whose answer is only a status, on *connection if there is one (or NULL).
  */
 static int request_status(struct client *client, const struct net_msg *request,
                           int *connection)
@@ -239,7 +239,7 @@ static int ask_consume(struct client *client, const char *upath, uint8_t flags,
         .type = NET_MSG_GUEST_CONSUME,
         .flags = flags,
         .entry = {.upath = upath},
-        /* Who is blocked: the member must know when nobody is left who could produce. */
+        /* The blocked thread: the member needs it to find that all processes wait. */
         .thread = (int32_t)syscall(SYS_gettid),
         .timeout_ms = timeout_ms,
     };

@@ -118,7 +118,7 @@ static void close_cancelled(void *fd)
 #define LOADER_FIRST (200 * UTIL_NSEC_PER_MSEC)
 #define LOADER_AGAIN (1000 * UTIL_NSEC_PER_MSEC)
 
-/* Is it possible that the member behind this connection waits for this thread? */
+/* True if the member behind this connection may wait for this thread. */
 static bool may_wait_for_us(const struct client *client, int fd)
 {
     struct ucred peer;
@@ -376,7 +376,8 @@ static int ask(void *arg)
     return -1;
 }
 
-/* What an open is to wait for or to fetch: without a number the open itself would fail. */
+/* True if an open waits for this request: without a free number the open would fail, too.
+ */
 static bool is_for_open(const struct net_msg *request)
 {
     return request->type == NET_MSG_GUEST_CONSUME &&

@@ -1,5 +1,5 @@
 /*
- * client/client_impl.h - between the modules of the client, for nobody else
+ * client/client_impl.h - private to the modules of the client
  */
 #ifndef DYAD_CLIENT_CLIENT_IMPL_H
 #define DYAD_CLIENT_CLIENT_IMPL_H
@@ -13,16 +13,16 @@ struct net_msg;
 
 /* --- client_ask.c --- */
 
-/* One page of an answer; NULL: it begins, perhaps anew after a member that went away. 0 or
- * -1 with errno, which ends it. */
+/* Handles one page of an answer; NULL: the answer begins, perhaps anew after the member
+ * went away. 0, or -1 with errno, which ends the request. */
 typedef int (*front_page_fn)(void *arg, const struct net_msg *page);
 /* client_request() for an answer of many pages, each of at most `size` bytes. */
 int client_request_pages(struct client *client, const struct net_msg *request,
                          struct net_msg *reply, void *buf, size_t size, front_page_fn page,
                          void *arg);
 
-/* How long somebody waits for an answer to begin: asked again when the time is up. It may
- * keep errno or not. */
+/* For how long the caller waits for an answer to begin: wait_ms() is called again when
+ * that time is over. It need not keep errno. */
 struct client_patience {
     int (*wait_ms)(void *arg); /* 0: no longer; -1: for ever */
     void *arg;
@@ -36,27 +36,27 @@ struct client_asking {
     struct client *client;
     const struct net_msg *request;
     struct net_msg *reply;
-    void *buf; /* what the reply points into */
+    void *buf; /* the memory that the reply points into */
     size_t size;
     front_page_fn page; /* NULL: the answer is one message */
     void *arg;
-    int *connection;    /* made before, and used up; NULL or -1: none. Not with `apart` */
+    int *connection;    /* use and close this one; NULL or -1: none. Not with `apart` */
     bool interruptible; /* by a handler without SA_RESTART: EINTR, not logged */
     bool apart;         /* with a table of descriptors of its own, by client_borrow_fd() */
-    bool full;          /* result: nothing was asked, since no descriptor number is free */
+    bool full;          /* result: nothing was sent, since no descriptor number is free */
     struct client_patience *patience; /* for an open only; NULL: without end */
 };
 
-/* 0, or -1 with errno: the answer's status, or why there is none (logged, but for EMFILE
- * and what `patience` ended). From a constructor of a library it ends also where the member
- * is this process's and waits for the dynamic loader: with patience ETIMEDOUT, else
- * EHOSTUNREACH. */
+/* Send the request. 0, or -1 with errno: the answer's status, or why there is none
+ * (logged, except EMFILE and when `patience` was over). From a constructor of a library
+ * it ends also if the member is in this process and waits for the dynamic loader: with
+ * patience ETIMEDOUT, else EHOSTUNREACH. */
 int client_ask(struct client_asking *asking);
 
 /* --- client.c --- */
 
-/* The calling thread wants upath: a GUEST_CONSUME with these flags. The reply's pointers
- * are not valid. With patience also ETIMEDOUT, not logged: it was at its end; NULL: as
+/* Send a GUEST_CONSUME with these flags for the calling thread. The reply's pointers are
+ * not valid. With patience also ETIMEDOUT, not logged: it is over; NULL: as
  * client_request(). */
 int client_consume_patient(struct client *client, const char *upath, uint8_t flags,
                            uint64_t timeout_ms, struct net_msg *reply,
@@ -67,24 +67,24 @@ void client_lock_reset(void);
 
 /* --- client_look.c --- */
 
-/* Has this rank no member yet that is done with loading libraries? */
+/* True if this rank has no member yet that has finished loading its libraries. */
 bool client_member_loads(const struct client *client);
 
 /* --- client_member.c --- */
 
-/* Can this process neither join nor find a member, now and later? */
+/* True if this process can neither join nor find a member, now and later. */
 bool client_member_hopeless(void);
 
 /* --- client_library.c --- */
 
-/* dyad/libdyad_member.so, opened; NULL after a log line. `apart`: with libraries of its
- * own, libc included, whatever this process has loaded of them already; what is made there
- * is freed there. Not in two threads at once. */
+/* Open dyad/libdyad_member.so; NULL after a log line. `apart`: with libraries of its own,
+ * libc included, whichever of them this process has loaded already; memory that is
+ * allocated there must be freed there. Not in two threads at once. */
 const struct member_ops *client_member_library(bool apart);
-/* Can it be? (glibc 2.34; no sanitizer of ours.) */
+/* True if it can be opened `apart` (glibc 2.34; no sanitizer of ours). */
 bool client_library_may_be_apart(void);
-/* Can it be opened at all? Not in a program that has ThreadSanitizer, which can only be a
- * guest, and not be promoted. */
+/* True if it can be opened at all. Not in a program with ThreadSanitizer, which can only
+ * be a guest, and not be promoted. */
 bool client_library_may_be_here(void);
 
 #endif

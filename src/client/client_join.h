@@ -1,5 +1,5 @@
 /*
- * client/client_join.h - who opens a file for writing that another process writes
+ * client/client_join.h - opens for writing of a file that another process writes
  */
 #ifndef DYAD_CLIENT_CLIENT_JOIN_H
 #define DYAD_CLIENT_CLIENT_JOIN_H
@@ -11,18 +11,18 @@
 #include "client/client.h"
 #include "store/marks.h"
 
-/* Can an open with these flags (as for open(2)) neither make nor empty the file? Its mark
- * is begun by store_marks_begin_joining(). */
+/* True if an open with these flags (as for open(2)) can neither make nor empty the file.
+ * Its mark is begun by store_marks_begin_joining(). */
 static inline bool client_join_only(int flags)
 {
     return !(flags & (O_CREAT | O_TRUNC));
 }
 
-/* Is an open of upath with these flags, which is here and looks like *st, to wait until who
- * makes the file has closed it? `own`: the open's mark, from its beginning until
- * store_marks_opened(); 0: it has none yet. Waits for opens that are under way and could
- * make the file. Keeps errno. Thread-safe; opens descriptors only if another process is
- * making the file. */
+/* True if an open with these flags of upath, which is here with status *st, must wait
+ * until the process that makes the file has closed it. `own`: the open's mark, from its
+ * beginning until store_marks_opened(); 0: it has none yet. Waits for opens that are
+ * under way and could make the file. Keeps errno. Thread-safe; opens descriptors only if
+ * another process is making the file. */
 bool client_join_waits(struct client *client, enum engine_role role, const char *upath,
                        int flags, const struct stat *st, store_mark_t own);
 

@@ -1,8 +1,9 @@
 /*
  * client_look.c - what is complete here, and may be out of date
  *
- * A complete file is opened without a message: whoever holds a copy is told of a newer
- * version. Nobody is told on a node where no member lives, or only ranks in exec. So as
+ * A complete file is opened without a message: the holder of a copy gets an INVALIDATE
+ * for a newer version. Not so on a node where no member lives, or only ranks in exec. So
+ * as
  * long as this rank's member has not looked at what was left (startup_validation.c), an
  * open of a complete regular file asks the member, as that of a missing one does, and waits
  * for the member to join. Afterwards it costs some loads (store/looked.h): a member that
@@ -36,8 +37,8 @@
 /* Added to the time that a join and a first look take at most (startup_validation.c). */
 #define SPARE_SECONDS 25.0
 
-/* Of this process, for good: there is nobody to ask, or who was asked has no line in the
- * table and has looked. Written by any thread, always to true. */
+/* True for good in a process whose rank has no member to ask, or whose member has no line
+ * in the table and has looked. Any thread sets it, always to true. */
 static bool settled;
 
 /* Copies are covered for half of DYAD_PEER_TIMEOUT at most (copy_lease.c): what is left
@@ -65,7 +66,7 @@ bool client_member_loads(const struct client *client)
     return !marks || !store_looked(marks, client->rank);
 }
 
-/* Has a rank of this launch recorded anything on this node? */
+/* True if a rank of this launch has a record in a journal on this node. */
 static bool launch_has_records(const struct client *client)
 {
     struct store_dir *dir = store_dir_create(client->dmd[ENGINE_CONSUMER].path);

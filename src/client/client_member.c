@@ -262,9 +262,9 @@ int client_member_run(struct client *client, int claim_fd)
     if (rc < 0)
         __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
-    /* Whoever waits in the claim's queue must not wait for nobody. Once this thread has a
-     * table of its own the number means something else here: client_member_leave() closes
-     * it. Who could not join has shut it. */
+    /* A process in the claim's queue must not wait in vain. Once this thread has a table
+     * of its own the number means another file here: client_member_leave() closes the
+     * claim. A member that could not join has shut it. */
     if (!table_private && own_claim == claim_fd)
         own_claim_close();
     state = NONE;
@@ -361,8 +361,8 @@ void client_member_leave(enum member_leave how, bool image_ends)
             ops->nudge(running);
     }
     leaving = false;
-    /* Where the image goes on nobody could be the member again, and who connects would
-     * wait. Where it ends the claim ends with it. */
+    /* If the image goes on no process could become the member again, and connections
+     * would wait. If it ends the claim ends with it. */
     if (!image_ends)
         own_claim_close();
     pthread_mutex_unlock(&lock);

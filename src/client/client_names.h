@@ -10,7 +10,7 @@
 
 /* A copy of upath; NULL: ENOMEM, ENAMETOOLONG. */
 char *client_name_copy(const char *upath);
-/* Give it back (NULL: nothing). */
+/* Free the copy; NULL is allowed. */
 void client_name_free(char *name);
 
 #endif

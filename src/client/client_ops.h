@@ -21,7 +21,7 @@
 
 #define ENGINE_ABI 6
 
-/* What the wrapper gives. */
+/* What the wrapper gives to the engine. */
 struct engine_host {
     unsigned abi;
     /* Called at the start of each engine thread: the wrapper passes all its calls through.
@@ -42,17 +42,17 @@ struct engine_host {
  * none. */
 typedef uint64_t engine_token;
 
-/* What write_closing() tells write_closed(). The caller's, not kept by token: once the
- * descriptor is closed another process may end the mark, and its slot be given to the next
- * open of any thread. */
+/* Passed from write_closing() to write_closed(). The caller keeps it, since the token
+ * does not suffice: once the descriptor is closed another process may end the mark, and
+ * the next open of any thread may get its slot. */
 struct engine_closing {
     engine_token token;
-    char *upath; /* the engine's; NULL: it has no name below the DMD */
+    char *upath; /* owned by the engine; NULL: the file has no name below the DMD */
     int probe;   /* another description of the file, or -1 */
 };
 
-/* A name that is about to be given or taken away, from renaming() to renaming_over(); the
- * caller's. */
+/* A name that is about to appear or to go, from renaming() to renaming_over(). The caller
+ * owns it. */
 struct engine_renaming {
     uint32_t place[2]; /* by role; 0: none */
     int connection;    /* -1: none */
@@ -65,21 +65,21 @@ struct engine_renaming {
 enum engine_leave {
     ENGINE_LEAVE_EXIT,   /* linger as DYAD_LINGER says, then leave */
     ENGINE_LEAVE_FAILED, /* the program has failed: leave at once */
-    ENGINE_LEAVE_GUEST,  /* a guest exits or execs: one that was promoted is so no more, one
-                          * that took a dead member's place leaves */
-    ENGINE_LEAVE_EXEC,   /* leave at once: the image is about to be replaced */
+    ENGINE_LEAVE_GUEST, /* a guest exits or execs: a promoted one becomes a plain guest, one
+                         * that took a dead member's place leaves */
+    ENGINE_LEAVE_EXEC,  /* leave at once: the image is about to be replaced */
 };
 
-/* What a consume() is for. */
+/* The kind of call that a consume() is for. */
 enum engine_consume {
-    ENGINE_CONSUME_NOW = 0, /* nothing is waited for: only if it is published already */
+    ENGINE_CONSUME_NOW = 0, /* do not wait: only a file that is published already */
     ENGINE_CONSUME_WAIT,    /* an open for reading */
-    /* An open for writing that can only have what is there: as one for reading, but who has
-     * the file open for writing is waited for only if he makes it anew. */
+    /* An open for writing that cannot make the file: as one for reading, but waits for a
+     * writer of the file only if that one makes it anew. */
     ENGINE_CONSUME_UPDATE,
 };
 
-/* Which DMD a upath belongs to. With DYAD_PATH alone both are one. */
+/* The DMD that a upath belongs to. With DYAD_PATH alone both are one. */
 enum engine_role { ENGINE_CONSUMER = 0, ENGINE_PRODUCER = 1 };
 
 struct engine_ops {
@@ -87,38 +87,37 @@ struct engine_ops {
 
     /* --- process --- */
 
-    /* Read configuration and identity; once, before anything else. 0, or -1: this process
-     * does without (the reason was logged once); the wrapper then passes everything
-     * through. No thread, no network. */
+    /* Read configuration and identity; once, before anything else. 0, or -1: the engine
+     * is not used in this process (the reason was logged once); the wrapper then passes
+     * all calls through. Starts no thread, uses no network. */
     int (*setup)(const struct engine_host *host);
-    /* Be the member of this rank: join, serve, until leave(). On a thread of its own with
-     * all signals blocked; takes over claim_fd (the caller keeps its own copy open for
-     * exec). Returns 0 after leave(), -1 if joining failed (logged; the process then goes
-     * on with plain local files). */
+    /* Run the member of this rank: join and serve until leave(). On a thread of its own
+     * with all signals blocked; takes over claim_fd (the caller keeps its own copy open
+     * for exec). Returns 0 after leave(), -1 if joining failed (logged; the process then
+     * goes on with plain local files). */
     int (*member_run)(int claim_fd);
-    /* In the thread that exits or execs. Returns when the member has left, in bounded time
-     * beyond the linger. No effect in a guest. After a failed exec the process may call
-     * member_run() on a new thread again. Idempotent. */
+    /* Called by the thread that exits or execs. Returns when the member has left, in
+     * bounded time beyond the linger. No effect in a guest. After a failed exec the
+     * process may call member_run() on a new thread again. Idempotent. */
     void (*leave)(enum engine_leave how);
     /* In the child of fork: forget the parent's threads and state; this is a guest now. */
     void (*fork_child)(void);
 
     /* --- reading --- */
 
-    /* Do other nodes see the files of this role, or may what is here be out of date, so
-     * that read_begin() is to be called? Some loads, from anywhere: needs none of the care
-     * that other calls need. */
+    /* True if read_begin() is to be called, because other nodes see the files of this
+     * role, or files here may be out of date. Some loads, from anywhere: the caller need
+     * not block signals, as for other calls. */
     bool (*shares)(enum engine_role role);
-    /* Then, before the real open of upath: if it is here and another node writes it, or it
-     * is not known yet to be right, wait as DYAD_WAIT and DYAD_TIMEOUT say until that is
-     * over. The real open must come
-     * afterwards: a network file system shows the last close's bytes to opens that come
-     * after it. 0, or -1 with errno as consume(). What consume() has made present is
-     * settled, too. */
+    /* If so, before the real open of upath: if it is here and another node writes it, or
+     * it is not validated yet, wait as DYAD_WAIT and DYAD_TIMEOUT say until that is over.
+     * The real open must come afterwards: a network file system shows the bytes of a
+     * close only to opens that come after it. Not needed after consume(). 0, or -1 with
+     * errno as consume(). */
     int (*read_begin)(enum engine_role role, const char *upath);
-    /* The real open of upath returned fd (a regular file). 0: it is complete, or DYAD_WAIT
-     * does not wait for it. 1: somebody else is writing it; close fd, call consume() and
-     * open again. */
+    /* The real open of upath returned fd (a regular file). 0: it is complete, or
+     * DYAD_WAIT does not wait for it. 1: another process is writing it; close fd, call
+     * consume() and open again. */
     int (*read_check)(enum engine_role role, const char *upath, int fd);
     /* Make upath present and complete here, waiting as DYAD_WAIT and DYAD_TIMEOUT say. A
      * directory is made, a symbolic link is made (its target is another upath). 0,
@@ -126,28 +125,29 @@ struct engine_ops {
      * of the directories above upath is a symbolic link here, now: resolve the path again
      * and repeat. */
     int (*consume)(enum engine_role role, const char *upath, enum engine_consume how);
-    /* What is published of a upath that is not here. 0 and *st filled (size, mode with the
-     * type: a file, a directory or a symbolic link; mtime, uid and gid of this process,
-     * nlink 1 (a directory: 2), blksize 4096), or -1: ENOENT; EIO: the ranks that would
-     * know cannot be reached; ESTALE as for consume(). No
-     * waiting, no fetching; but where it is not published, the directories above it are
-     * made here if these are, so that the next time costs less. */
+    /* Look up a upath that is not here. 0 and *st filled (size, mode with the type: a
+     * file, a directory or a symbolic link; mtime, uid and gid of this process, nlink 1
+     * (a directory: 2), blksize 4096), or -1: ENOENT; EIO: the ranks that would know
+     * cannot be reached; ESTALE as for consume(). Does not wait or fetch; but if upath is
+     * not published, directories above it that are published are made here, so that the
+     * next look-up costs less. */
     int (*lookup)(enum engine_role role, const char *upath, struct stat *st);
-    /* The names that are published directly below directory upath ("": the DMD itself), on
-     * whatever node, this one included: fn for each, in no order, once; `type` is DT_REG,
-     * DT_DIR or DT_LNK. The control directory is never among them. 0; what fn returned if
+    /* List the names that are published directly below directory upath ("": the DMD
+     * itself), on any node, this one included: fn for each, in no order, once; `type` is
+     * DT_REG, DT_DIR or DT_LNK. The control directory is left out. 0; the result of fn if
      * that is not 0 (it ends the list); or -1 with errno: ENOTSUP with DYAD_LISTING=off.
-     * What the homes had acknowledged before the call is in it. fn may call the engine. */
+     * Includes all that the homes had acknowledged before the call. fn may call the
+     * engine. */
     int (*list)(enum engine_role role, const char *upath,
                 int (*fn)(void *arg, const char *name, unsigned char type), void *arg);
-    /* Make here every directory above upath that is published and not here. 0 (the parent
-     * is here now, or was), or -1 with errno: ENOENT: one of them is neither; ESTALE: one
-     * of them is a symbolic link, which is here now: resolve the path again and repeat;
-     * ENOTDIR. No waiting. */
+    /* Make each directory above upath here that is published and not here. Does not wait.
+     * 0 (the parent is here now, or was), or -1 with errno: ENOENT: one of them is
+     * neither; ESTALE: one of them is a symbolic link, which is here now: resolve the
+     * path again and repeat; ENOTDIR. */
     int (*bring_parents)(enum engine_role role, const char *upath);
-    /* Bring everything here that is published at or below upath (files with their bytes):
-     * for walks inside of libc, and before a directory is renamed. Without waiting for what
-     * is not published. 0 or -1 with errno. */
+    /* Bring all here that is published at or below upath (files with their bytes): for
+     * walks inside libc, and before a directory is renamed. Does not wait for a publish.
+     * 0 or -1 with errno. */
     int (*bring_tree)(enum engine_role role, const char *upath);
 
     /* --- writing --- */
@@ -155,25 +155,25 @@ struct engine_ops {
     /* Before the real open for writing. If flags have none of O_TRUNC and O_EXCL and the
      * file is not here but published elsewhere, it is fetched first. *token is 0 if the
      * file needs no mark. 0, or -1 with errno. EINPROGRESS, only if the open `waits`:
-     * another process is making the file here and is to be waited for, by
-     * consume(ENGINE_CONSUME_UPDATE); client/client_join.c says of whom. */
+     * another process is making the file here: wait for it by
+     * consume(ENGINE_CONSUME_UPDATE). client/client_join.c says when. */
     int (*write_begin)(enum engine_role role, const char *upath, int flags, bool waits,
                        engine_token *token);
     /* The real open returned fd (fd >= 0), or failed (-1). 0; or -1 with EINPROGRESS, as
-     * write_begin says, where the file was made or emptied since: the token is no more, and
-     * fd is to be closed. */
+     * for write_begin(), if the file was made or emptied since: the token is void, and
+     * the caller closes fd. */
     int (*write_opened)(engine_token token, int fd, int flags);
-    /* A descriptor that this image inherited, open for writing below a DMD: its token, or
-     * 0. */
+    /* The token of a descriptor that this image inherited, open for writing below a DMD,
+     * or 0. */
     engine_token (*write_inherited)(enum engine_role role, int fd);
     /* Before the close of this process's last descriptor of the description: remember its
-     * present name. fd -1: it is closed already. Each call is
-     * followed by one of write_closed(). */
+     * present name. fd -1: it is closed already. Each call is followed by one of
+     * write_closed(). */
     void (*write_closing)(engine_token token, int fd, struct engine_closing *closing);
-    /* After it. `error`: errno of a failed close or flush (0: none): nothing is published
-     * then. `mapped`: this process maps the file through this description. Publishes if no
-     * other process holds the description and the file was changed since the open. 0, or
-     * -1 with errno: the publish failed. */
+    /* After the close. `error`: errno of a failed close or flush (0: none): nothing is
+     * published then. `mapped`: this process maps the file through this description.
+     * Publishes if no other process holds the description and the file was changed since
+     * the open. 0, or -1 with errno: the publish failed. */
     int (*write_closed)(struct engine_closing *closing, int error, bool mapped);
 
     /* --- names --- */
@@ -187,26 +187,27 @@ struct engine_ops {
      * directory or the link; publish a file anew if it was published (a new version). A
      * file that is open for writing is left to its close. 0, or -1 with errno. */
     int (*changed)(enum engine_role role, const char *upath);
-    /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: what has
-     * inode `ino` is about to get another name or none. Should this process be killed
-     * before renaming_over() the rank's member, or another of this node, sees to what
-     * renamed() or unlinked() was to tell. Either name may be NULL: outside of the DMD. A
-     * second call for a role changes nothing. */
+    /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: the file
+     * of inode `ino` is about to get another name or none. If this process is killed
+     * before renaming_over() the rank's member, or another of this node, publishes and
+     * withdraws in its place. Either name may be NULL: outside of the DMD. A second call
+     * for a role changes nothing. */
     void (*renaming)(enum engine_role role, const char *from, const char *to, uint64_t ino,
                      struct engine_renaming *renaming);
-    /* The real rename succeeded. Either name may be NULL, as above; and `renaming`: the
-     * file was made there. */
+    /* The real rename succeeded. Either name may be NULL, as above; so may `renaming`:
+     * the file was made under that name. */
     int (*renamed)(enum engine_role role, const char *from, const char *to,
                    struct engine_renaming *renaming);
-    /* It failed, or was told. */
+    /* The real call failed, or renamed() or unlinked() was called: ends `renaming`. */
     void (*renaming_over)(struct engine_renaming *renaming);
 
-    /* The file is mapped so that it can be written, which no time stamp need show: its last
-     * close publishes it. */
+    /* The file is mapped for writing, which its time stamps need not show: its last close
+     * publishes it. */
     void (*write_stored)(engine_token token);
-    /* Is the regular file of inode `ino`, which is here under that name and has several
-     * links, out of date? Then it counts as not here: lookup() and consume() say what is
-     * published. For calls on names; opens see to it themselves. */
+    /* True if the regular file of inode `ino`, which is here under that name and has
+     * several links, is superseded: then it counts as not here, and lookup() and
+     * consume() find the published version. For calls on names; opens check it
+     * themselves. */
     bool (*superseded)(enum engine_role role, const char *upath, uint64_t ino);
 };
 

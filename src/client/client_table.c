@@ -100,8 +100,9 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
                 ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec
                 : 0;
         if (store_marks_dirty(client->dmd[role].marks, upath, stx.stx_ino, btime, &info))
-            /* Whose names are not waited for shares this node's files as programs do:
-             * sqlite looks into a database that another process holds locked. */
+            /* A program that does not wait for this name shares the node's files as
+             * without the library: sqlite reads a database that another process holds
+             * locked. */
             dirty = client_waits_for(client, upath) &&
                     (info.state == STORE_MARK_ABANDONED ||
                      !util_proc_is_self_or_ancestor(info.pid));

@@ -52,9 +52,9 @@ struct writing {
 /* 65,536 slots a role; pages are touched as slots are used. */
 static struct writing table[2][STORE_MARK_SLOTS];
 
-/* A slot comes to another thread by way of a process that ended its last use, which orders
- * the two threads' accesses; this shows that order to the compiler and to those who check.
- */
+/* A slot comes to another thread by way of a process that ended its last use, which
+ * orders the two threads' accesses; this shows that order to compilers and race
+ * detectors. */
 static _Atomic bool taken_before[2][STORE_MARK_SLOTS];
 
 static enum engine_role token_role(engine_token token)
@@ -102,8 +102,8 @@ static struct store_marks *token_marks(engine_token token)
     return client_get()->dmd[token_role(token)].marks;
 }
 
-/* Is upath on this node's disk, and not out of date? The program's own view of the path, as
- * its open will have. *st is all zero if that cannot be told. */
+/* True if upath is on this node's disk, and not superseded, in the program's own view of
+ * the path, as its open will have it. *st is all zero if that cannot be found out. */
 static bool is_here(const struct client *client, const struct client_dmd *dmd,
                     const char *upath, int flags, struct stat *st)
 {
@@ -176,7 +176,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags, bool
     return 0;
 }
 
-/* The mark is over without a publish: tell the other nodes, if they have been told of it.
+/* The mark ends without a publish: notify the homes, if they were notified of its begin.
  */
 static void tell_end(engine_token token, const char *upath, uint8_t what)
 {
@@ -242,7 +242,7 @@ static bool shown_name(int fd, char *path, size_t size)
     return true;
 }
 
-/* Is the file that fd has open the one at path? */
+/* True if the file that fd has open is the one at path. */
 static bool is_file_at(const char *path, int fd)
 {
     struct stat there, open;
@@ -261,8 +261,8 @@ static bool is_still(const struct client_dmd *dmd, const char *upath, int fd)
     return is_file_at(path, fd);
 }
 
-/* Has the file behind fd names although upath is none, nor of any other? Then the member
- * knows them, and it is told of its end by that one. */
+/* True if the file behind fd has names other than upath, which is another file or gone:
+ * the member knows them, and the end of the mark is reported under such a name. */
 static bool has_others(const struct client_dmd *dmd, const char *upath, int fd)
 {
     char path[PATH_MAX + DYAD_UPATH_MAX + 2];

@@ -68,9 +68,10 @@ static __attribute__((noinline)) void read_proc_tool(pid_t pid, struct command_t
     tool->len = read_arguments(pid, tool->start, sizeof(tool->start));
 }
 
-/* What this process was started as does not change. Whoever finds `own_state` empty fills
- * `own` in and says so with a release; until then, and for good in a child that was forked
- * meanwhile, each reads it for itself. A signal handler never waits here. */
+/* The program of this process does not change. The first thread that finds `own_state`
+ * empty fills `own` in and releases it; until then, and for good in a child that was
+ * forked meanwhile, each thread reads it for itself. A signal handler never waits here.
+ */
 enum { OWN_EMPTY, OWN_FILLED_IN, OWN_THERE };
 static struct command_tool own;
 static int own_state;
@@ -155,7 +156,8 @@ static bool argument_names(const char *arg, const char *full)
     return false;
 }
 
-/* Is it the value of one of the options: the argument behind it, or behind its '='? */
+/* True if `arg` names `full` as the value of one of the options: `before` is the option,
+ * or it stands in `arg` before '='. */
 static bool option_names(const char *arg, const char *before, const char *options,
                          const char *full)
 {

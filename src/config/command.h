@@ -36,20 +36,21 @@ const char *command_path_tail(const char *path, unsigned n);
 
 /* Of a process, 0: this one, which is read once; in *tool, or elsewhere. */
 const struct command_tool *command_read_tool(pid_t pid, struct command_tool *tool);
-/* Is it one of tools, "NAME|NAME FIRST-ARGUMENT|..." with globs as names: by its file, or
- * by what it is called, where that is a link to something else (busybox)? */
+/* True if it is one of tools, "NAME|NAME FIRST-ARGUMENT|..." with globs as names: by its
+ * file, or by its argv[0], if that is a link to another name (busybox). */
 bool command_is_tool(const struct command_tool *tool, const char *tools);
 
 void command_read(pid_t pid, struct command *command);
 /* The argument behind `arg`, NULL: the first. NULL: that was the last. */
 const char *command_next(const struct command *command, const char *arg);
-/* Is [text, text + len) the path `full`, or the end of it behind a '/'? "./" and "../" in
- * front do not count. */
+/* True if [text, text + len) is the path `full`, or the end of it after a '/'. "./" and
+ * "../" at the begin are ignored. */
 bool command_is_path(const char *text, size_t len, const char *full);
-/* Does it name the path `full`: as the value of one of the options ("--a|-b"), NULL:
- * anywhere? */
+/* True if the command line names the path `full`: as the value of one of the options
+ * ("--a|-b"), or, if that is NULL, anywhere. */
 bool command_names(const struct command *command, const char *options, const char *full);
-/* Does the command line of a script above it name it? `command` is a buffer. */
+/* True if the command line of a script above process `pid` names `full`. `command` is a
+ * buffer. */
 bool command_script_names(pid_t pid, struct command *command, const char *full);
 
 #endif

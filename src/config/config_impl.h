@@ -1,5 +1,5 @@
 /*
- * config/config_impl.h - between the parts of the configuration, for nobody else
+ * config/config_impl.h - private to the parts of the configuration
  */
 #ifndef DYAD_CONFIG_CONFIG_IMPL_H
 #define DYAD_CONFIG_CONFIG_IMPL_H

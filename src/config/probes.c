@@ -96,7 +96,7 @@ static void full_path(const struct probes_asker *asker, const char *upath, char 
     snprintf(full, size, "%s/%s", asker->dmd, upath);
 }
 
-/* Is there a file of this path, here or published? */
+/* True if a file of this path exists here or is published. */
 static bool exists(const struct probes_asker *asker, const char *path)
 {
     size_t n = strlen(asker->dmd);
@@ -220,7 +220,7 @@ static bool is_made(const struct command *command, const char *words, const char
     return is_argument && has_word;
 }
 
-/* Is it an argument, and not the value of one of the options? */
+/* True if `full` is an argument, and not the value of one of the options. */
 static bool is_edited(const struct command *command, const char *options, const char *full)
 {
     const char *before = NULL;
@@ -237,7 +237,7 @@ static bool is_edited(const struct command *command, const char *options, const 
     return false;
 }
 
-/* Has the process just published the same name with this suffix? */
+/* True if the process has just published the same name with this suffix. */
 static bool is_replaced(const char *upath, const char *suffix)
 {
     char name[PATH_MAX];

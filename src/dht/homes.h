@@ -24,8 +24,8 @@ struct dht_ring {
     /* false: known to be dead or absent; NULL: all live */
     bool (*live)(const void *arg, uint32_t rank);
     const void *arg;
-    /* If there are no more than DHT_FEW_LIVE: all for which live() may be true, in any
-     * order. It only saves the walk over the others. nfew 0: not given. */
+    /* If no more than DHT_FEW_LIVE ranks can be live: those for which live() may be true,
+     * in any order. It only saves the walk over the others. nfew 0: not given. */
     const uint32_t *few;
     uint32_t nfew;
 };

@@ -1,8 +1,8 @@
 /*
  * dht/index.h - which records of a shard lie directly below which directory
  *
- * Private to the room: a shard keeps one if listings are on. A directory is there as long
- * as a record below it is. Not thread-safe: belongs to the loop.
+ * Private to src/dht: a shard keeps an index if listings are on. A directory exists as
+ * long as a record below it does. Not thread-safe: belongs to the loop.
  */
 #ifndef DYAD_DHT_INDEX_H
 #define DYAD_DHT_INDEX_H
@@ -15,7 +15,7 @@
 struct dht_index;
 
 struct dht_index *dht_index_create(void); /* NULL: ENOMEM */
-/* The records stay; they are as if they had never been added. */
+/* The records stay, as if they had never been added. */
 void dht_index_destroy(struct dht_index *index);
 
 /* Idempotent. 0 or -1 ENOMEM. */

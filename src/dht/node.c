@@ -45,9 +45,8 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node == NULL)
         return NULL;
     node->config = *config;
-    /* A home waits no longer than that for who keeps an answer before a newer version
-     * counts.
-     */
+    /* A home waits no longer than that for the keeper of an answer before a newer version
+     * counts. */
     if (node->config.keep_time > config->invalidate_timeout)
         node->config.keep_time = config->invalidate_timeout;
     if (node->config.lease > config->invalidate_timeout)
@@ -107,7 +106,7 @@ void dht_node_destroy(struct dht_node *node)
 
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg)
 {
-    /* What comes from the network and says that it is from us, or from nobody, is not
+    /* A message from the network that names us, or no rank, as its source is not
      * answered. */
     if (msg->source >= node->config.nranks || msg->source == node->config.self)
         return node_modules_take(node, msg->type);

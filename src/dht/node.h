@@ -4,14 +4,14 @@
  * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of old
  * copies before it acknowledges a newer version. As a client: publishes to the homes of a
  * key, looks up with retry at the next home, registers again after the death of a home,
- * republishes what a change of membership moved, and sees to it that a home knows of each
- * copy that was looked up with COPY. Knows no network: it is given a function
- * that sends a message to a rank, so 100,000 of them run in one process. Not thread-safe:
+ * republishes what a change of membership moved, and lets all homes know of each copy
+ * that was looked up with COPY. A node knows no network: it is given a function that
+ * sends a message to a rank, so 100,000 nodes run in one process. Not thread-safe:
  * belongs to the loop.
  *
- * Callbacks (completions and ops->invalidate) are made from dht_node_receive() and
- * dht_node_tick() only; where one is due the timer is set to now. They may start and cancel
- * operations.
+ * Callbacks (completions and ops->invalidate) come from dht_node_receive() and
+ * dht_node_tick() only; when one is due the timer is set to now. They may start and
+ * cancel operations.
  *
  * Allocation failures inside an operation end that operation as a silent home would.
  */
@@ -42,7 +42,7 @@ struct dht_node_config {
     uint64_t invalidate_timeout; /* ns until a silent holder is dropped; after half of it
                                   * others of its node are asked */
     uint64_t keep_time; /* ns for which a kept answer counts, at most invalidate_timeout; 0:
-                         * none is kept */
+                         * no answer is kept */
     uint64_t lease; /* ns for which a holder uses its copies after it has asked their homes,
                      * at most invalidate_timeout; 0: it does not ask (node_lease.c) */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
@@ -61,44 +61,45 @@ struct dht_node_ops {
     /* The node's next deadline changed: call dht_node_tick() at `when` (UINT64_MAX: none).
      */
     void (*set_timer)(void *arg, uint64_t when);
-    /* This rank's node may hold a copy (or the old original) older than newer->version: it
-     * must not be used any more. Call dht_node_invalidated(token) when it is gone; may be
-     * at once. `newer` lives until return. May come more than once for one version (from
-     * several homes), for a version that this node has by now, and with newer->owner ==
-     * self: a version that an earlier incarnation published is all the homes know; what is
-     * here must be published again to count. Not called while a publish of ours that may
-     * still win over `newer` is under way: it then waits for that to end. */
+    /* This rank's node may hold a copy (or the old original) older than newer->version,
+     * which must not be used any more. Call dht_node_invalidated(token) when it is gone;
+     * also from inside. `newer` lives until return. May come more than once for one
+     * version (from several homes), for a version that this node has by now, and with
+     * newer->owner == self: then the homes know only a version of an earlier incarnation,
+     * and the file here must be published again to count. Not called while a publish of
+     * ours that may still win over `newer` is under way: it then waits for that to end.
+     */
     void (*invalidate)(void *arg, const struct dyad_entry *newer, uint64_t token);
-    /* The same of what this rank has withdrawn itself, which no home tells it, before its
-     * completion: a copy of something older may have been on its way. Not called if another
-     * operation on that upath waits. NULL: invalidate() is not called, either. */
+    /* The same for an entry that this rank itself has withdrawn, of which no home
+     * notifies it: called before the completion, since an older copy may have been on its
+     * way. Not called if another operation on that upath waits. May be NULL. */
     void (*withdrawn)(void *arg, const struct dyad_entry *gone, uint64_t token);
-    /* May be NULL, all five: what the members of this node share (store/cache_table.h).
-     * get: the answer to upath that another member keeps and that counts at `now`; never
-     * one that a dead member kept. put: share this one; returns its number, or 0. drop:
-     * when it returns, no get that begins finds that put. told: the homes have said at
-     * `now` that upath is published, or is not; from then on no get finds an answer that
-     * says otherwise and began before. told_at: when any member of the node was told so
-     * last. They return at once. */
+    /* Answers that the members of this node share (store/cache_table.h). All five may be
+     * NULL; they return at once. get: the answer to upath that another member keeps and
+     * that counts at `now`; never one that a dead member kept. put: share this answer;
+     * returns its number, or 0. drop: after it, no get that begins finds that put. told:
+     * the homes have said at `now` that upath is published, or is not; from then on no
+     * get finds an answer that says otherwise and began before. told_at: when a home last
+     * said so to any member of the node. */
     bool (*answer_get)(void *arg, const char *upath, uint64_t now,
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
     void (*answer_told)(void *arg, const char *upath, uint64_t now, bool published);
     uint64_t (*answer_told_at)(void *arg, const char *upath, bool published);
-    /* The same of whatever any rank of this node has, alive or dead, because `rank`, which
-     * may have something, does not answer. If what that one has is not to be seen here
-     * dht_node_unseen(token) says so, before dht_node_invalidated(). NULL: nothing is known
-     * of the node's disk, and invalidate() is called. */
+    /* As invalidate(), for the files of any rank of this node, alive or dead, because
+     * `rank`, which may have a copy, does not answer. If the files of that rank cannot be
+     * seen here call dht_node_unseen(token) before dht_node_invalidated(). NULL: the user
+     * knows only its own files, and invalidate() is called. */
     void (*invalidate_node)(void *arg, const struct dyad_entry *newer, uint32_t rank,
                             uint64_t token);
     /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
      */
     void (*silent)(void *arg, uint32_t rank);
-    /* Somebody waits until this rank does not write upath any more. If it does not, or its
-     * writer has died, dht_node_writing() says so. May be NULL. */
+    /* Another rank waits until this one does not write upath any more. Call
+     * dht_node_writing() if it does not, or its writer has died. May be NULL. */
     void (*wanted)(void *arg, const char *upath);
-    /* This rank had no copy, and is about to get one. May be NULL. It must not call back.
+    /* This rank had no copies, and is about to get one. May be NULL. Must not call back.
      */
     void (*held)(void *arg);
 };
@@ -106,8 +107,8 @@ struct dht_node_ops {
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
  * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
-/* This version is about to be sent to the homes; it comes again if they know a higher one,
- * and the next is tried. May be called from inside dht_node_publish_ahead(). It must not
+/* This version is about to be sent to the homes; called again with the next version if
+ * they know a higher one. May be called from inside dht_node_publish_ahead(). Must not
  * call back. */
 typedef void (*dht_ahead_fn)(void *arg, const struct dyad_version *version);
 /* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
@@ -127,29 +128,30 @@ void dht_node_destroy(struct dht_node *node);
  * NULL. 0 or -1 ENOMEM. */
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
-/* The same, with `ahead` before any home is told. */
+/* The same; calls `ahead` before the version is sent to any home. */
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
                            dht_ahead_fn ahead, dht_publish_fn fn, void *arg);
 
-/* Put an entry back that an earlier incarnation of this rank published, or a rank of this
- * storage that is dead (from the catalogue): same version, entry->owner == self.
- * Asynchronous, no completion. With the version that is ours already: tell the homes again,
- * which may name another owner by now. */
+/* Publish an entry again, with its version and entry->owner == self, that an earlier
+ * incarnation of this rank published, or a dead rank of this storage (from the journal).
+ * Asynchronous, no completion. An entry with the version that is ours already is sent to
+ * the homes again, which may name another owner by now. */
 /* If the table knows a newer version by now, ops->invalidate is called as for any
- * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN). */
+ * superseded owner. 0 or -1 ENOMEM, EINVAL (no version, or not PUBLISHED or WITHDRAWN).
+ */
 int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
-/* With config.restores: that was all that an earlier incarnation had published. Nobody is
- * told before that all of ours is in place (node_resync.c). */
+/* With config.restores: all entries of an earlier incarnation have been restored.
+ * RESYNCED is not sent before this call (node_resync.c). */
 void dht_node_restored(struct dht_node *node);
 
-/* --- storage that nodes share: who has what open for writing (node_writing.c) --- */
+/* --- storage that nodes share: ranks that write a file (node_writing.c) --- */
 
 enum dht_writing { DHT_WRITING_BEGIN, DHT_WRITING_END, DHT_WRITING_ABANDONED };
-/* status 0, or EHOSTUNREACH: no home could be told */
+/* status 0, or EHOSTUNREACH: no home could be reached */
 typedef void (*dht_writing_fn)(void *arg, int status);
-/* Tell the homes of upath that this rank has it open for writing (it is told to new homes,
- * too, until the END), has not any more, or that its writer died over it: then it is not
- * complete until a version is published. fn (may be NULL) when all live homes know. 0 or -1
+/* Notify the homes of upath, and until the END also new ones, that this rank has it open
+ * for writing, has closed it, or that its writer died: then it is not complete until a
+ * version is published. fn (may be NULL) is called when all live homes know. 0 or -1
  * ENOMEM. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg);
@@ -160,13 +162,13 @@ struct dht_settle;
  * wait): `by` writes it; EHOSTUNREACH. */
 typedef void (*dht_settle_fn)(void *arg, int status, uint32_t by,
                               const struct dyad_version *version);
-/* Does another rank write upath? `wait`: until none does, without bound. NULL: ENOMEM.
- * After fn the handle is gone. */
+/* Ask whether another rank writes upath; `wait`: wait until none does, without bound.
+ * NULL: ENOMEM. The handle is freed when fn is called. */
 struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
                                    dht_settle_fn fn, void *arg);
 /* fn will not be called. */
 void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle);
-/* The rank that it waits for, or DYAD_RANK_NONE: it waits for nothing but answers. */
+/* The writer that it waits for, or DYAD_RANK_NONE: it only waits for answers. */
 uint32_t dht_settle_writer(const struct dht_settle *settle);
 
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
@@ -177,56 +179,56 @@ uint32_t dht_settle_writer(const struct dht_settle *settle);
  * (dht_node_set_missing()). With KEEP (no WAIT, no newer_than) the answer may be one that
  * was kept, here or by another member of this node, and is kept: it is as true as one of
  * the homes' (node_lookup_cache.c); with KEEP and COPY only that there is nothing. With
- * DHT_LOOKUP_SURE (alone) all homes are asked at once, and "nothing" (newer) is believed
- * only if also each of them has answered that is not known to be lost: not if one is
- * silent; else EHOSTUNREACH. NULL: ENOMEM. After fn the handle is gone. */
+ * DHT_LOOKUP_SURE (alone) all homes are asked at once, and "nothing (newer)" is believed
+ * only if, also, each home has answered that is not known to be lost: if one is silent
+ * the
+ * status is EHOSTUNREACH. NULL: ENOMEM. The handle is freed when fn is called. */
 #define DHT_LOOKUP_SURE 0x10u
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg);
 /* fn will not be called. */
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
-/* This rank has a copy, fetched by an earlier incarnation (from the catalogue): as if it
- * had been looked up with COPY. ops->invalidate is called if the table knows a newer
- * version. 0 or -1 ENOMEM, EINVAL (no version). */
+/* This rank has a copy that an earlier incarnation fetched (from the journal): treat it
+ * as if it had been looked up with COPY. ops->invalidate is called if the table knows a
+ * newer version. 0 or -1 ENOMEM, EINVAL (no version). */
 int dht_node_hold(struct dht_node *node, const char *upath,
                   const struct dyad_version *version);
-/* That rank had taken us for dead: it may keep no waiter of ours. It is asked again for all
- * copies whose version it has not. */
+/* That rank had taken us for dead, and may have dropped our waiters: ask it again about
+ * all copies whose version it did not have. */
 void dht_node_forgotten(struct dht_node *node, uint32_t rank);
-/* Its copy of entry->upath, if it is older than that, is no more, and no home knew of it
- * who would have said so. */
+/* This rank's copy of entry->upath, if it is older than the entry, was removed, though no
+ * home has sent an INVALIDATE for it. */
 void dht_node_let_go(struct dht_node *node, const struct dyad_entry *entry);
-/* What this rank's copies rest upon: home[r], of nranks, is set for each rank that is a
- * home of one. *known: each copy is noted by a home of it, and has a home that is not
- * `unsure` (of nranks; of self it is known). The number of copies. A walk over them, ~0.3
- * us each.
- */
+/* Returns the number of this rank's copies; home[r], of nranks, is set for each rank that
+ * is a home of one. *known: each copy is noted by a home of it, and has a home that is
+ * not `unsure` (of nranks; the entry of self is not used). Walks over all copies, ~0.3 us
+ * each. */
 unsigned dht_node_copy_homes(struct dht_node *node, const bool *unsure, bool *home,
                              bool *known);
-/* How often the rank was taken for dead here; a number that rises each time. */
+/* A number that rises each time the rank is taken for dead here. */
 uint32_t dht_node_losses(const struct dht_node *node, uint32_t rank);
-/* May this rank, as a home, have missed something? Is it known to be on the majority? */
+/* tentative: this rank, as a home, may have missed a publish. majority: it is known to be
+ * on the majority. */
 bool dht_node_is_tentative(const struct dht_node *node);
 bool dht_node_is_majority(const struct dht_node *node);
-/* Where a waiting lookup waits now: rank of its home, or DYAD_RANK_NONE. For messages to
- * people. */
+/* The home at which a waiting lookup waits now, or DYAD_RANK_NONE. For log messages. */
 uint32_t dht_lookup_home(const struct dht_lookup *lookup);
 
 /* A message of type PUBLISH .. INVALIDATE_REPLY, or ERROR, arrived. Others are ignored
  * (false). */
 bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
-/* Is it under way here to use something older no more? Also while that waits for a publish
- * of this rank to end, before ops->invalidate() is called. */
+/* True while an INVALIDATE is under way here; also while it waits for a publish of this
+ * rank to end, before ops->invalidate() is called. */
 bool dht_node_is_told(const struct dht_node *node);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
-/* Before it: what is older is not used, but has its name yet; so this rank is to be told of
- * the next version as the holder of a copy is. */
+/* Before dht_node_invalidated(): the older file is not used, but keeps its name; so the
+ * homes shall send this rank the next version as to a holder of a copy. */
 void dht_node_stays(struct dht_node *node, uint64_t token);
 void dht_node_tick(struct dht_node *node);
 
-/* This process did not run for so long: answers that came meanwhile are still unread. */
+/* This process did not run for `ns`: answers that came meanwhile are still unread. */
 void dht_node_stood_still(struct dht_node *node, uint64_t ns);
 
 /* A rank became unreachable (dead or never joined) or reachable again. Moves homes, waiters
@@ -234,48 +236,48 @@ void dht_node_stood_still(struct dht_node *node, uint64_t ns);
  * is always live. */
 void dht_node_set_live(struct dht_node *node, uint32_t rank, bool live);
 bool dht_node_is_live(const struct dht_node *node, uint32_t rank);
-/* With config.absent: it has never been live as far as this node knows. */
+/* With config.absent: true if the rank has never been live as far as this node knows. */
 bool dht_node_is_absent(const struct dht_node *node, uint32_t rank);
 
 /* Why a rank is not live. */
 enum dht_missing {
-    DHT_GONE,         /* dead, or never there: what it does not say is nothing */
+    DHT_GONE,         /* dead, or never there: negative answers do not need it */
     DHT_MISSING,      /* it may be beyond a cut, and be back soon */
-    DHT_MISSING_LONG, /* nobody knows */
+    DHT_MISSING_LONG, /* it has been missing for long, and may be back or not */
 };
-/* A negative answer counts only from a rank that would be a home if all who are missing
+/* A negative answer counts only from a rank that would be a home if all missing ranks
  * were live. If all of these are missing or silent, a look-up goes on asking for
- * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH.
- * Say it before dht_node_set_live(false), which ends what waits for the rank. When it is
- * live again it is DHT_GONE; if it was not until then it is taken for the same incarnation,
- * which must say that all it has published is with us before we are believed
- * (node_tentative.c). */
+ * request_timeout (not so if all are MISSING_LONG) and then ends in EHOSTUNREACH. Call
+ * this before dht_node_set_live(false), which ends operations that wait for the rank.
+ * When the rank is live again it becomes DHT_GONE; if it was missing until then it is
+ * taken for the same incarnation, and our negative answers are not believed until it has
+ * said that all its entries are with us (node_tentative.c). */
 void dht_node_set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing);
-/* Which side of a cut are we on, if some are missing? On any but the majority nothing is
- * "not published" in our eyes (node_tentative.c). DHT_PARTITION_UNKNOWN: it is being found
- * out. */
+/* Set the side of a cut that we are on, if ranks are missing. Unless it is the majority
+ * our "not published" is tentative (node_tentative.c). DHT_PARTITION_UNKNOWN: it is being
+ * found out. */
 enum dht_partition {
     DHT_PARTITION_MAJORITY,
     DHT_PARTITION_UNKNOWN,
     DHT_PARTITION_MINORITY
 };
 void dht_node_set_partition(struct dht_node *node, enum dht_partition side);
-/* It has been the majority for so long that who is DHT_MISSING_LONG, or will be, has not
- * come with the others: what is missing of these is lost, not unknown. Until the side
+/* Our side has been the majority for so long that a rank which is DHT_MISSING_LONG, or
+ * will be, counts as lost on our side: its word is not waited for. Until the side
  * changes. */
 void dht_node_partition_lasts(struct dht_node *node);
-/* We have joined without the word of this rank that what belongs to us is with us. Until
- * it has been asked and has given it, or is DHT_MISSING_LONG or DHT_GONE, our "not
- * published" is not believed (node_tentative.c); if it comes back from that it is asked
- * then, also as another incarnation. `unsynced` false: it has given it. */
+/* `unsynced`: we have joined, and this rank has not yet said (RESYNCED) that its entries
+ * which belong to us are with us. Until it has, or is DHT_MISSING_LONG or DHT_GONE, our
+ * "not published" is not believed (node_tentative.c); if it comes back from those states
+ * it is asked then, also as another incarnation. false: it has said so. */
 void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced);
-/* It has not given it, and does not seem to be there: it is asked when it comes. */
+/* The rank has not said so, and does not seem to be there: it is asked when it comes. */
 void dht_node_not_awaited(struct dht_node *node, uint32_t rank);
-/* Is (or, if it were live: would) the rank be one of the upath's homes? */
+/* True if the rank is one of the upath's homes, or would be if it were live. */
 bool dht_node_concerns(const struct dht_node *node, const char *upath, uint32_t rank);
 
-/* The next live rank of the node of `rank` behind `last` (DYAD_RANK_NONE: the first), other
- * than `rank`; it may be this one. DYAD_RANK_NONE: there is none. */
+/* The next live rank after `last` (DYAD_RANK_NONE: the first) on the node of `rank`,
+ * other than `rank`; it may be this one. DYAD_RANK_NONE: there is none. */
 uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last);
 
 struct dht_shard *dht_node_shard(struct dht_node *node);
@@ -289,35 +291,39 @@ struct dht_node_stats {
 const struct dht_node_stats *dht_node_get_stats(const struct dht_node *node);
 unsigned dht_node_homes(struct dht_node *node, const char *upath,
                         uint32_t homes[DHT_REPLICAS_MAX]);
-/* Is a publish or withdrawal of ours of this upath under way, or is an entry of ours not
- * yet at all its homes? */
+/* True if a publish or withdrawal of this upath by us is under way, or an entry of ours
+ * is not yet at all its homes. */
 bool dht_node_is_publishing(struct dht_node *node, const char *upath);
-/* Is anything published of which we are the owner? Looks through what we have withdrawn. */
+/* True if we own a published entry. May walk over all our tombstones. */
 bool dht_node_owns(const struct dht_node *node);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */
 unsigned dht_node_pending(const struct dht_node *node);
 
-/* All that was ours before this moment is with the homes that follow from what was known
- * then of who lives. Ask again after dht_node_receive() and dht_node_tick(). */
+/* in_place: true if all entries that were ours at `moment` are at the homes that follow
+ * from the ranks known to live then. Ask again after dht_node_receive() and
+ * dht_node_tick(). */
 uint64_t dht_node_moment(const struct dht_node *node);
 bool dht_node_in_place(const struct dht_node *node, uint64_t moment);
 
-/* With config.absent a node is a newcomer until this is called: asked for what it has not,
- * it says that it does not know, and the asker turns to the homes that were. */
+/* With config.absent a node is a newcomer until this is called: asked for an entry that
+ * it does not have it answers that it does not know, and the asker asks the earlier
+ * homes. */
 void dht_node_joined(struct dht_node *node);
 
-/* A newcomer lives: pass on to it those entries of our shard whose owner, who would publish
- * them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM: not all. */
+/* A newcomer lives: pass on to it those entries of our shard whose owner, who would
+ * publish them again, is gone. dht_node_in_place() waits for that, too. 0 or -1 ENOMEM:
+ * not all. */
 int dht_node_pass_on(struct dht_node *node, uint32_t newcomer);
 
-/* We are about to leave: give the shard to the homes that follow (node_leave.c). From here
- * on this rank is no home in its own eyes, but goes on to answer as one. 0 or -1 ENOMEM.
- * Nothing new may be published. */
+/* Handoff before we leave: give the shard to the homes that follow (node_leave.c). From
+ * now on this rank does not count itself as a home, but goes on to answer as one. Nothing
+ * new may be published. 0 or -1 ENOMEM. */
 int dht_node_hand_over(struct dht_node *node);
-/* It has been given away, or what could be. Ask again as for dht_node_in_place(). */
+/* True when as much of it as possible has been given. Ask again as for
+ * dht_node_in_place(). */
 bool dht_node_handed_over(const struct dht_node *node);
-/* After that: refuse who takes us for a home, so that it turns to the others. */
+/* After that: refuse requests to us as a home, so that the askers turn to the others. */
 void dht_node_retire(struct dht_node *node);
 
 #endif

@@ -1,33 +1,34 @@
 /*
- * dht/node_copies.c - all homes know of our copies
+ * dht/node_copies.c - letting all homes know of our copies
  *
- * Who is given an entry to copy is noted as a holder by the one home that answered, and
- * told by it of the next version before that is acknowledged. If that were the only one to
- * know, the copy would be used on when it is stopped, for what is published then goes to
- * the others; and for ever if it has died. So we remember for each copy which homes know,
- * and ask each of the others to note us as well: a LOOKUP that it answers when it has that
- * version, at once or (EAGAIN, then NOTIFY) as soon as it comes to it. A home that has a
- * newer one says so instead, and we take that for the INVALIDATE that we have missed.
+ * A rank that looks an entry up to copy it is noted as a holder by the one home that
+ * answered, which sends it the next version before that is acknowledged. If only that
+ * home knew, the copy would be used on while that home is stopped, since new versions go
+ * to the others; and for ever if it has died. So we remember for each copy which homes
+ * know, and ask each of the others to note us as well: by a LOOKUP that it answers when
+ * it has that version, at once or (EAGAIN, then NOTIFY) as soon as the version reaches
+ * it. A home that has a newer one says so instead, and we take that for the INVALIDATE
+ * that we have missed.
  *
- * That begins with the answer that the copy is fetched for, and goes on beside the fetch.
- * Nothing waits for it. Between the two a newer version may reach a home that does not know
- * us yet: it says so when our LOOKUP comes, some message times later. The home that
- * answered first knows us all the while, and a publisher that finds it stopped waits for it
- * for longer than that; only if it is killed in these milliseconds the newer version may be
- * acknowledged before we hear of it.
+ * That begins with the answer for which the copy is fetched, and goes on beside the
+ * fetch. Nothing waits for it. Meanwhile a newer version may reach a home that does not
+ * know us yet: it says so when our LOOKUP comes, some message times later. The home that
+ * answered first knows us all the while, and a publisher that finds it stopped waits for
+ * it for longer than that; only if it is killed in these milliseconds the newer version
+ * may be acknowledged before we hear of it.
  *
- * When a home has died, or a rank that joins takes its place, who is a home now is asked in
+ * When a home has died, or a rank that joins takes its place, the new home is asked in
  * the same way. The walk over the copies costs some 0.1 us each and is done in portions;
  * messages are sent only for those whose homes have changed. A home that is silent, or
  * cannot note us, is asked again every retry interval, a bounded number of times after the
  * last change of membership or new copy; under the same id, so that it keeps one waiter for
  * us, and what it says late counts. The waiter of a copy that is gone is cancelled.
  *
- * A home that waits for our version tells us of a newer one as it tells a holder
- * (node_invalidate.c), so it knows us for a lease, unless it may have missed what is newer:
- * then it is asked again.
+ * A home that waits for our version sends us a newer one as to a holder
+ * (node_invalidate.c), so it counts for a lease, unless it may have missed a newer
+ * version: then it is asked again.
  *
- * What is told twice does no harm: the second time there is nothing older here.
+ * A version that is sent to us twice does no harm: the second time nothing older is here.
  *
  * If there is no memory for a note the copy is as if that home had never known of it: that
  * is logged, or tried again.
@@ -48,16 +49,16 @@
 
 /* A home that knows of the copy. */
 struct place {
-    uint32_t rank, epoch; /* it noted us when we knew of that many deaths */
+    uint32_t rank, epoch; /* the deaths that we knew of when it noted us */
 };
 
 enum note_state {
     NOTE_ASKED, /* no answer yet */
-    NOTE_WAITS, /* it has not that version; it will say so when it has */
-    NOTE_AGAIN, /* it was silent, or could not; to be asked again */
+    NOTE_WAITS, /* it does not have that version yet, and answers when it has */
+    NOTE_AGAIN, /* it was silent, or could not note us; it is asked again */
 };
 
-/* A home that is to know of it. */
+/* A home that is asked to note us as a holder of the copy. */
 struct note {
     uint64_t id;
     UT_hash_handle hh; /* copies->notes */

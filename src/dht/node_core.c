@@ -31,7 +31,7 @@ static uint64_t timer_length(const struct dht_node *node, enum timer_class class
         [TIMER_INVALIDATE] = node->config.invalidate_timeout / 2,
         [TIMER_INSTEAD] = node->config.invalidate_timeout / 2 / DHT_INSTEAD_MAX,
         [TIMER_SWEEP] = SWEEP_INTERVAL,
-        /* Longer than who is noted keeps the answer, which began to count before. */
+        /* Longer than a noted rank keeps the answer, whose time began before. */
         [TIMER_NOTED] = node->config.keep_time + node->config.keep_time / 4,
         [TIMER_REFRESH] = node->config.refresh_interval,
         [TIMER_LEASE] = node->config.lease / 8 + 1,
@@ -215,7 +215,7 @@ void node_silent(struct dht_node *node, uint32_t rank)
     if (node->ops->silent != NULL && rank != node->config.self)
         node->ops->silent(node->arg, rank);
 }
-/* ---- who lives ---- */
+/* ---- liveness ---- */
 
 bool node_rank_live(const void *arg, uint32_t rank)
 {
@@ -303,7 +303,7 @@ unsigned dht_node_homes(struct dht_node *node, const char *upath,
     dht_key_init(&key, upath, node->config.depth);
     return dht_homes_find(&node->ring, &key, homes);
 }
-/* ---- whom an operation has asked ---- */
+/* ---- the ranks that an operation has asked ---- */
 
 struct ask *asks_find(struct asks *asks, uint32_t rank)
 {

@@ -1,19 +1,18 @@
 /*
- * dht/node_core.h - what all parts of a node stand on: who lives and is a home, timers, the
- * queue of what is ready, messages, and whom an operation has asked; private to dht/
+ * dht/node_core.h - the basis of all parts of a node: liveness, homes, timers, the queue
+ * of ready work, messages, and the ranks that an operation has asked; private to dht/
  *
  * Messages to self and completions go through one queue, which is emptied at the end of
  * dht_node_receive() and in dht_node_tick(), so no callback runs inside the call that
- * started its operation and no state machine is entered twice. What a callback starts joins
- * the queue; a bound on one round lets the loop breathe.
+ * started its operation and no state machine is entered twice. Work that a callback
+ * starts joins the queue; one round is bounded, so that the loop gets its turn.
  *
  * Requests carry an id that starts at incarnation << 40, so an answer to an earlier member
  * of this rank matches nothing. An answer counts only from a rank that was asked under that
  * id and has not answered.
  *
- * Liveness is kept as the number of each rank's last death. What a home acknowledged is
- * valid as long as it has not died since: a death costs no walk over what we have
- * published.
+ * Liveness is kept as the number of each rank's last death. An acknowledgement is valid
+ * as long as its home has not died since: a death costs no walk over our entries.
  */
 #ifndef DYAD_DHT_NODE_CORE_H
 #define DYAD_DHT_NODE_CORE_H
@@ -24,7 +23,7 @@
 #include "dht/node.h"
 
 #define DHT_ASK_MAX       32 /* homes that one operation asks before it gives up */
-#define DHT_COUNTER_MAX   (1ull << 62) /* no honest version comes near */
+#define DHT_COUNTER_MAX   (1ull << 62) /* no valid version comes near */
 #define DHT_INSTEAD_MAX   4  /* neighbours that are asked in place of one holder */
 #define DHT_REPAIR_WINDOW 64 /* republications in flight */
 
@@ -67,7 +66,7 @@ struct ask {
     bool answered;  /* publish: acknowledged; lookup: nothing there */
     bool tentative; /* lookup: as far as it knows */
     bool failed;    /* silent, dead or in error: passed over */
-    bool refused;   /* ... it said so: it is no home */
+    bool refused;   /* ... it answered that it is no home */
     bool wait;      /* it was asked to keep a waiter */
     bool waiter;    /* it keeps one */
 };
@@ -90,11 +89,11 @@ struct dht_node {
     /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
     uint32_t *death;
     uint32_t epoch;                    /* deaths so far */
-    uint32_t nlive, few[DHT_FEW_LIVE]; /* who they are, if no more than that */
+    uint32_t nlive, few[DHT_FEW_LIVE]; /* live ranks; listed if no more than that */
     uint8_t *missing;                  /* NULL: none; [rank]: enum dht_missing */
-    uint32_t nmissing;                 /* not DHT_GONE */
-    bool joining;                      /* what belongs to us may not be here yet */
-    bool leaving;                      /* no home any more in our own eyes */
+    uint32_t nmissing;                 /* ranks that are not DHT_GONE */
+    bool joining;                      /* entries that belong to us may not be here yet */
+    bool leaving;                      /* we do not count ourselves as a home any more */
 
     uint64_t last_id;
     struct timer *timers[TIMER_CLASSES];
@@ -102,11 +101,11 @@ struct dht_node {
     struct ready *ready;
     bool running; /* in node_run() */
 
-    struct owns *owns; /* node_own.h: what is ours, and is published or withdrawn */
+    struct owns *owns;          /* node_own.h: our entries, published or withdrawn */
     struct dht_lookup *lookups; /* node_lookup_homes.h: all but those that are done */
     struct dht_lookup *lookups_by_id;
 
-    /* Of one module each, which alone knows what is in it. */
+    /* Each of these is private to one module. */
     struct copies *copies;
     struct incomings *incomings;
     struct invalidation *invalidations; /* by id */
@@ -125,10 +124,11 @@ struct dht_node {
 
 void node_timer_start(struct dht_node *node, struct timer *timer, enum timer_class class);
 void node_timer_stop(struct dht_node *node, struct timer *timer);
-/* This process did not run for so long. */
-void node_timers_stood_still(struct dht_node *node, uint64_t ns);
-/* The end: what is freed after it is not taken out of the lists, which several parts share.
+/* This process did not run for `ns`: put all timers off by that, at most to full length.
  */
+void node_timers_stood_still(struct dht_node *node, uint64_t ns);
+/* At the end: empty the lists, so that timers in objects that are freed later are in
+ * none. */
 void node_timers_forget(struct dht_node *node);
 
 void node_ready_push(struct dht_node *node, struct ready *ready,
@@ -138,38 +138,39 @@ void node_ready_remove(struct dht_node *node, struct ready *ready);
 void node_ready_free(struct dht_node *node,
                      void (*fn)(struct dht_node *node, struct ready *ready));
 
-/* Tell the user when to call next. */
+/* Set the user's timer (ops->set_timer) to the next deadline. */
 void node_rearm(struct dht_node *node);
-/* Do what is queued, then what else fits in. What has expired. */
+/* run: do the queued work, then steps of the modules. run_timers: call expired timers. */
 void node_run(struct dht_node *node);
 void node_run_timers(struct dht_node *node);
 
 uint64_t node_next_id(struct dht_node *node);
-/* To any rank; to self through the queue. 0 or -1. */
+/* Send to any rank; to self through the queue. 0 or -1. */
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
-/* As a home. */
+/* As a home: send PUBLISH_REPLY. */
 void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
                         const struct dyad_entry *entry);
 /* The rank has not answered in time. */
 void node_silent(struct dht_node *node, uint32_t rank);
-/* Messages to self that are on their way. */
+/* Free the messages to self that are still queued. */
 void node_core_destroy(struct dht_node *node);
 
 bool node_rank_live(const void *arg, uint32_t rank);
-/* Not live, and not known to be gone. */
+/* True if the rank is not live, and not known to be gone. */
 bool node_rank_missing(const struct dht_node *node, uint32_t rank);
-/* Neither: what it holds is nobody's any more, or its successor's. Not so of one that may
- * only be stopped, or beyond a cut: nobody takes over what it has, so others of its node
+/* True if it is neither live nor missing: its files are its successor's, or lost. Files
+ * of a missing rank (stopped, or beyond a cut) are not taken over, so others of its node
  * must be asked in its place at each version. */
 bool node_rank_gone(const struct dht_node *node, uint32_t rank);
-/* Keep nlive and few after a change; the death table says what holds now. */
+/* Bring nlive and few up to date after a change of the death table. */
 void node_few_update(struct dht_node *node, uint32_t rank, bool live);
-/* Homes of a key without those that `asks` (may be NULL) has passed over. */
+/* Find the homes of a key, without those that `asks` (may be NULL) has passed over.
+ * Returns how many. */
 unsigned node_homes(struct dht_node *node, const struct dht_key *key, unsigned replicas,
                     const struct asks *asks, uint32_t homes[DHT_REPLICAS_MAX]);
 
 struct ask *asks_find(struct asks *asks, uint32_t rank);
-/* The rank's slot, made if need be. NULL: all are taken. */
+/* The rank's slot; a new one if it has none. NULL: all are taken. */
 struct ask *asks_get(struct asks *asks, uint32_t rank);
 bool asks_pending(const struct asks *asks);
 void asks_stood_still(struct asks *asks, uint64_t ns, uint64_t now);

@@ -1,23 +1,24 @@
 /*
  * dht/node_home_answers.c - the home role: a shard that answers, notifies and invalidates
  *
- * A home takes a version that is above its highest and refuses any other with that highest,
- * so all homes end with the same version whatever the order of arrival. A tombstone is an
- * entry like any other and stays for the session. A version that comes again from its owner
- * is acknowledged, and brings the owner's fields up to date; one that comes from another
- * rank, of the same storage, makes that one the owner: the file is the same one on the same
- * disk, and who served it has died (engine/recovery/takeover.c). Nobody need be told of
- * that: who cannot reach the old owner asks again.
+ * A home takes a version that is above its highest and refuses any other with that
+ * highest, so all homes end with the same version whatever the order of arrival. A
+ * tombstone is an entry like any other and stays for the session. A version that comes
+ * again from its owner is acknowledged, and brings the owner's fields up to date; one
+ * that comes from another rank, of the same storage, makes that rank the owner: it is the
+ * same file on the same disk, and its former owner has died (engine/recovery/takeover.c).
+ * Holders are not notified of that: a rank that cannot reach the old owner asks again.
  *
- * Coherence: who was given an entry to copy is a holder of it. When a newer version is
- * taken, its holders and the superseded owner are told, and the publisher gets its answer
- * when they have answered or been given up (node_invalidate.c).
+ * Coherence: a rank that was given an entry to copy is a holder of it. When a newer
+ * version is taken, INVALIDATE goes to the holders and the superseded owner, and the
+ * publisher gets its answer when they have answered or been given up (node_invalidate.c).
  *
- * Who keeps an answer (NET_LOOKUP_KEEP) is a holder too, of what there is or of nothing: it
- * is told of the next version in the same way, before that is acknowledged (node_record.c).
+ * A rank that keeps an answer (NET_LOOKUP_KEEP), be it an entry or "not published", is a
+ * holder, too: it gets the next version in the same way, before that is acknowledged
+ * (node_record.c).
  *
- * Somebody that we take for dead may ask all the same: it has just joined, and we have not
- * heard of it. It would not be told, so it is not noted, and the answer says so.
+ * A rank that we take for dead may ask all the same: it has just joined, and we do not
+ * know that yet. It would get no INVALIDATE, so it is not noted, and the answer says so.
  *
  * That waiting cannot go round in a circle: a rank delays its answer only while a publish
  * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
@@ -42,7 +43,7 @@ static void record_set(struct dht_record *record, const struct net_msg *msg)
 {
     record->entry = msg->entry;
     record->entry.upath = record->upath;
-    /* Unless somebody else passes it on. */
+    /* Not known if another rank passes the entry on. */
     record->owner_incarnation =
         msg->source == msg->entry.owner ? msg->source_incarnation : 0;
 }
@@ -55,7 +56,8 @@ static bool is_asked_for(const struct dyad_version *version,
     return order > 0 || (order == 0 && (flags & NET_LOOKUP_HELD) != 0);
 }
 
-/* A holder that is only out of our reach still has its copy. */
+/* True if the waiting rank is dead. A holder that is missing counts as live: it still has
+ * its copy. */
 static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter *waiter)
 {
     return (waiter->flags & NET_LOOKUP_HELD) != 0 ? node_rank_gone(node, waiter->rank)
@@ -72,7 +74,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
         if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags))
             continue;
-        /* One that cannot be noted as a holder is not told now: it asks again by itself. */
+        /* A rank that cannot be noted as a holder gets no answer now: it asks again. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
             record->entry.state == DYAD_ENTRY_PUBLISHED &&
             waiter->rank != record->entry.owner) {
@@ -195,7 +197,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};
     bool wait = (msg->flags & NET_LOOKUP_WAIT) != 0;
-    /* Who is dead is not told of newer versions. It may be news to us that it lives. */
+    /* A dead rank gets no newer versions. We may not know yet that this one lives. */
     bool known = dht_node_is_live(node, msg->source);
     bool keep = (msg->flags & NET_LOOKUP_KEEP) != 0 && !wait && known;
     struct dht_record *record;
@@ -214,8 +216,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
-        /* Nobody brings what a dead owner has published or withdrawn last to who has become
-         * a home since: then another home has something newer, and this is from before. */
+        /* The last version of a dead owner is not brought to ranks that became homes
+         * since: another home may have a newer version than this one. */
         if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
             reply.flags |= NET_LOOKUP_UNSURE;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
@@ -226,7 +228,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
             else if (dht_shard_add_holder(record, msg->source) < 0)
                 reply.status = ENOMEM;
         }
-        /* The owner is told as well: invalidation_take_holders(). */
+        /* The owner gets an INVALIDATE as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && record_note(node, record, &key, msg))))
             reply.flags |= NET_LOOKUP_KEEP;
@@ -316,8 +318,8 @@ static int sweep_record(struct dht_record *record, void *arg)
     return 0;
 }
 
-/* Drop waiters and holders of the dead. Until then they cost nothing: a dead holder is not
- * told, and a notice to a rank that is gone, or is somebody else by now, is lost or
+/* Drop dead waiters and holders. Until then they cost nothing: a dead holder gets no
+ * message, and a NOTIFY to a rank that is gone, or has another member by now, is lost or
  * ignored. */
 static void home_sweep(struct dht_node *node, struct timer *timer)
 {

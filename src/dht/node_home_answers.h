@@ -7,7 +7,7 @@
 
 #include "dht/node_core.h"
 
-/* A PUBLISH, which is answered. True. */
+/* Answer a PUBLISH. Returns true. */
 bool home_publish(struct dht_node *node, const struct net_msg *msg);
 
 #endif

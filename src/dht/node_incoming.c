@@ -1,17 +1,18 @@
 /*
- * dht/node_incoming.c - somebody else's newer version: the INVALIDATE, from the home's
+ * dht/node_incoming.c - another rank's newer version: the INVALIDATE, from the home's
  * message to the engine and back
  *
- * One that comes while a publish of ours is under way: if it names a version below ours we
- * are ahead and say so; if above, ours may yet be raised over it, so the answer waits until
- * ours has ended or has been raised. Waiting is thus always for lower versions, never in a
- * circle. What we only pass on for another is not ours, and nothing waits for that.
+ * If an INVALIDATE comes while a publish of ours is under way: if it names a version
+ * below ours we are ahead and say so; if above, ours may yet be raised over it, so the
+ * answer waits until ours has ended or has been raised. So only lower versions are waited
+ * for, never in a circle. A relay of another rank's entry does not count as a publish of
+ * ours.
  *
- * Of what this rank withdraws itself no home tells it, nor need it: its program has removed
- * what was here. But a copy of what was published until then may have been on its way, and
- * get the name after that. So the engine is told when the homes know, as by an INVALIDATE,
- * and the withdrawal ends when that is gone: later nobody would ever tell this rank, for
- * which the homes count no copy any more.
+ * No home sends this rank an INVALIDATE for its own withdrawal, nor need it: its program
+ * has removed the file. But a copy of the version before may have been on its way, and
+ * get the name after that. So the engine is called as for an INVALIDATE when the homes
+ * know, and the withdrawal ends when the copy is gone: later no home would ever notify
+ * this rank, which counts as no holder any more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -129,8 +130,8 @@ void dht_node_invalidated(struct dht_node *node, uint64_t token)
     node_rearm(node);
 }
 
-/* As a home, or as one that was a home once, we may have something older: nobody else need
- * tell us, if those who would have to are dead. */
+/* As a present or former home we may have an older version: take the newer one now, since
+ * the ranks that would bring it may be dead. */
 static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
     struct net_msg msg = {.type = NET_MSG_PUBLISH,
@@ -179,7 +180,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             own->entry.state = DYAD_ENTRY_NONE;
             publish_go_on(node, own);
         }
-        /* Its publisher may have died before it had told all homes. */
+        /* Its publisher may have died before the version was at all homes. */
         if (node->epoch > 0)
             publish_relay(node, &in->newer);
     }

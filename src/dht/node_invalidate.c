@@ -1,25 +1,26 @@
 /*
- * dht/node_invalidate.c - the home role: holders of what is older are told, and others of
- * their node
+ * dht/node_invalidate.c - the home role: INVALIDATE to holders of older versions, or to
+ * others of their node
  *
- * Holders that an earlier version has told and that still owe an answer are told again with
- * the new one: an acknowledgement means that no node uses anything older, however fast
- * versions follow each other. Nobody is waited for longer than invalidate_timeout.
+ * Holders that got an INVALIDATE for an earlier version, and still owe an answer, get
+ * another for the new one: an acknowledgement means that no node uses an older version,
+ * however fast versions follow each other. No answer is waited for longer than
+ * invalidate_timeout.
  *
- * What a holder has lies on its node, where others read it, also when the holder is dead,
- * or silent because it is stopped. So in its place a live rank of the same node is told
- * (NET_INVALIDATE_NODE), which sees to what that one has left before it answers: for a dead
- * holder at once, for a silent one when half of the time has passed. If the neighbour is
- * silent as well, or sees another disk, the next one is told, DHT_INSTEAD_MAX in all. A
- * neighbour's answer does not shorten the wait for a silent holder: who keeps an answer of
- * the homes (node_lookup_cache.c) may use it for as long as that.
+ * A holder's copy lies on its node, where others read it, also when the holder is dead,
+ * or silent because it is stopped. So a live rank of the same node is asked in its place
+ * (NET_INVALIDATE_NODE), and removes that copy before it answers: for a dead holder at
+ * once, for a silent one when half of the time has passed. If the neighbour is silent as
+ * well, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all. A
+ * neighbour's answer does not shorten the wait for a silent holder: a holder may use
+ * answers that it keeps (node_lookup_cache.c) for as long as that.
  *
- * For one that is dead, and may not be, nobody may be left to be told, and it may use its
- * copies for a time (node_lease.c): that is waited for.
+ * For a holder that is taken for dead, but may live, there may be no rank to ask, and it
+ * may use its copies until its lease ends (node_lease.c): the home waits for that.
  *
- * An answer of a neighbour that comes late, for a version before the last, does no harm:
- * each of them is told of the newest that the home has at that moment, and what is looked
- * at is whether the holder has something older.
+ * A neighbour's late answer, for a version before the last, does no harm: each request
+ * has the newest version of the home at that moment, and the neighbour checks whether the
+ * holder has an older one.
  */
 #include "dht/node_invalidate.h"
 
@@ -53,9 +54,9 @@ struct invalidation {
 struct stale_holder {
     uint32_t rank;           /* has something older */
     uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
-    unsigned asked, pending; /* how many were; of these, without an answer */
+    unsigned asked, pending; /* how many were asked; of these, without an answer */
     bool dead;               /* it will not answer itself */
-    bool seen_to;            /* nobody else of its node finds there what is older */
+    bool seen_to;            /* no rank of its node can find an older copy there */
 };
 
 static void invalidation_free(struct dht_node *node, struct invalidation *inv)
@@ -252,8 +253,9 @@ static void invalidation_timeout(struct dht_node *node, struct timer *timer)
     invalidation_finish(node, inv);
 }
 
-/* Those who have a copy that has not come to us before it was outdated are its holders,
- * too. Of a directory they are told that we know now: record_notify(). */
+/* Ranks that wait as holders (HELD) of a version that never came to us, and is outdated
+ * now, are holders, too. For a directory they get a NOTIFY that we know it now:
+ * record_notify(). */
 static int take_waiters(struct dht_record *record, const struct dyad_entry *newer)
 {
     struct dht_waiter *waiter, *tmp;
@@ -273,7 +275,7 @@ static int take_waiters(struct dht_record *record, const struct dyad_entry *newe
     return rc;
 }
 
-/* Move the ranks that hold something older from the record to `told`. */
+/* Move the ranks that hold an older version from the record to inv->holders. */
 void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
                                const struct net_msg *msg)
 {
@@ -312,7 +314,7 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
         log_warn("out of memory: not every holder of %s is told of its new version",
                  record->upath);
 
-    /* Who has a directory keeps it when it is published again. */
+    /* A holder of a directory keeps it when it is published again. */
     for (unsigned i = 0; msg->entry.state == DYAD_ENTRY_PUBLISHED &&
                          S_ISDIR(msg->entry.mode) && i < inv->nholders;
          i++)

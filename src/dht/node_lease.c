@@ -1,26 +1,25 @@
 /*
- * dht/node_lease.c - what a holder's lease rests upon, and how long it must be waited for
+ * dht/node_lease.c - how long the lease of a holder that is lost must be waited for
  *
- * A rank uses its copies without a question as long as all homes of them have answered it
- * within config.lease (engine/coherence/copy_lease.c asks them). A home that has noted the
- * holder waits for it longer than that (invalidate_timeout) before a newer version counts,
- * so by then the holder has been told, or its lease is over. Two cases are left, in which
- * nobody waits by itself, since somebody is taken for dead: it may be beyond a cut, and its
- * lease last.
- * - The holder, to its home (node_invalidate.c). It is not told, but waited for until
- *   config.lease after the moment in which it was lost: what it asked before that was
- *   answered before that, and nothing was answered since.
- * - All homes, to the publisher (node_publish.c): those who stand in for them do not know
- *   of the holder. If it is beyond the same cut, then its homes have no answers for it as
- *   soon as they know that they are on the minority; on our side, it has none of theirs. So
- * such a publish does not end before config.lease after the loss of its homes. (One of them
- * that answers is enough: each knows of every holder.) Who is known to be gone has no
- * lease, and grants none.
+ * A rank uses its copies without asking as long as all their homes have answered it
+ * within config.lease (engine/coherence/copy_lease.c asks them). A home that has noted
+ * the holder waits for it longer than that (invalidate_timeout) before a newer version
+ * counts, so by then the holder has got its INVALIDATE, or its lease is over. In two
+ * cases nobody waits anyway, since a rank is taken for dead that may be beyond a cut with
+ * a lease that lasts:
+ * - The home takes the holder for dead (node_invalidate.c). It sends no INVALIDATE, but
+ *   waits until config.lease after the moment in which the holder was lost: all answers
+ *   to it were sent before that moment.
+ * - The publisher takes all homes for dead (node_publish.c): their stand-ins do not know
+ *   the holder. If it is beyond the same cut, its homes give it no more answers as soon
+ *   as they know that they are on the minority; on our side, it gets none of theirs. So
+ *   such a publish does not end before config.lease after the loss of its homes. (One
+ *   home that answers is enough: each knows every holder.) A rank that is known to be
+ *   gone has no lease, and grants none.
  *
- * What the holder asks for itself: which ranks are homes of its copies, and whether each
- * copy is known to one of them (node_copies.c). And a home tells it how often it was given
- * up there: what was published at such a time it was not told of, though it knows nothing
- * of the loss.
+ * The holder itself checks which ranks are homes of its copies, and whether a home knows
+ * each copy (node_copies.c). And a home tells it how often it was given up there: it got
+ * no INVALIDATE at such a time, though it may know nothing of the loss.
  */
 #include "dht/node_lease.h"
 

@@ -7,9 +7,10 @@
 
 #include "dht/node_core.h"
 
-/* May the rank, which is taken for dead, use its copies without having asked? */
+/* True if the rank, which is taken for dead, may still use its copies under a lease. */
 bool lease_may_last(const struct dht_node *node, uint32_t rank);
-/* May holders that only lost homes of the key know, none of which has answered? */
+/* True if a holder may have a lease that only lost homes of the key know, and none of
+ * these homes has answered. */
 bool lease_of_home_may_last(const struct dht_node *node, const struct dht_key *key,
                             struct asks *asks);
 

@@ -1,19 +1,19 @@
 /*
- * dht/node_leave.c - records that go to other homes: of a rank that leaves in order, of
- * what a newcomer waits for, of what the dead have left, of what we stand in for
+ * dht/node_leave.c - passing records on to other homes: at a handoff, to a newcomer, for
+ * dead owners, and those that we stand in for
  *
- * A home that dies takes its shard with it: the owners publish again what it had, and for
- * so long the other homes answer. With one replica there is none, and entries whose owner
- * has gone nobody publishes again. So who leaves in order first gives its shard away: from
- * dht_node_hand_over() on it counts itself as no home, which moves its own entries (as any
- * change of membership does), and passes every record of its shard on to the homes that
- * follow, a window of them at a time, and what is published here meanwhile as well. It goes
- * on answering, for what it has is still the truth.
+ * When a home dies its shard is lost: the owners publish its entries again, and until
+ * then the other homes answer. With one replica there is no other home, and entries whose
+ * owner has gone are not published again. So a rank that leaves in order first hands its
+ * shard off: from dht_node_hand_over() on it does not count itself as a home, which moves
+ * its own entries (as any change of membership does), and passes every record of its
+ * shard on to the homes that follow, a window of them at a time, with those that are
+ * published here meanwhile. It goes on answering, for its records are still true.
  *
- * When all of that has been acknowledged, dht_node_retire(): requests to us as a home are
- * refused from then on, so publishers and askers pass us over and turn to the homes that
- * have it all. There is no moment at which an entry that was acknowledged is not found, in
- * whatever order the others learn that we are gone.
+ * When all of that has been acknowledged, dht_node_retire() is called: requests to us as
+ * a home are refused from then on, so publishers and askers turn to the homes that have
+ * all records. An entry that was acknowledged is found at any moment, in whatever order
+ * the others learn that we are gone.
  *
  * A newcomer gets what belongs to it from the owners; but entries whose owner has gone (a
  * launch that has ended), and tombstones whose writer has, it gets from the homes that
@@ -22,26 +22,27 @@
  * its tombstones count as those of one that is gone; of what it removed since then, too,
  * which costs a message that says nothing new.
  *
- * The same entries have nobody who brings them to new homes when a home dies, or when the
- * death of who published them is that of a home. So the homes that stay do (the orphans):
- * else what two deaths far apart have left would be what the third rank of the order knew
- * from a time in which it stood in, perhaps a file that was removed since. Tombstones soon
- * after a death (TIMER_AGAIN: many deaths, one walk over the shard); what is published with
- * the sweep, a second later, since as a rule another rank of its node has taken it over by
- * then, and sees to it. What no rank has taken over by then is of a node where nobody
- * lives, or what the journal of the dead one does not know, for it could not be written;
- * any rank of its node serves that all the same (engine/fetch/serve_absent_owner.c).
+ * The same entries (orphans) are not brought to new homes by an owner when a home dies,
+ * or when their publisher, itself a home, dies. So the homes that stay do: else after two
+ * deaths far apart the third rank of the order would answer with what it knew from a time
+ * in which it stood in, perhaps a file that was removed since. Tombstones are passed on
+ * soon after a death (TIMER_AGAIN: many deaths, one walk over the shard); published
+ * entries with the sweep, a second later, since as a rule another rank of their node has
+ * taken them over by then, and publishes them. Entries that no rank has taken over by
+ * then are of a node where no rank lives, or not in the dead rank's journal, which could
+ * not be written; any rank of that node serves them all the same
+ * (engine/fetch/serve_absent_owner.c).
  *
- * Who is given a version while anybody is missing or to be heard, and is no home of it as
- * far as it knows, stands in for one that the publisher has lost and that is there: it
- * passes it on. Else that home, with which we have no resync, would say that there is
- * nothing if the publisher is stopped before it finds it. (When all are there this would be
- * a death that we have not heard of yet.)
+ * A rank that gets a version while any rank is missing or owes its RESYNCED, and that is
+ * no home of it as far as it knows, stands in for a home that the publisher has lost and
+ * that is there: it passes the version on. Else that home, with which we have no resync,
+ * would answer "not published" if the publisher is stopped before it finds that home
+ * again. (If no rank is missing this would be a death that we have not heard of yet.)
  *
- * What is not passed on: waiters (they register anew when they learn that we are gone) and
- * holders of copies. A home that does not know a holder does not tell it of newer versions;
- * it hears of them from the homes that stay, or makes itself known to the new ones, as
- * after a death (node_copies.c).
+ * Waiters are not passed on (they register anew when they learn that we are gone), nor
+ * are holders of copies. A home does not notify a holder that it does not know; the
+ * holder gets newer versions from the homes that stay, or makes itself known to the new
+ * ones, as after a death (node_copies.c).
  */
 #include "dht/node_leave.h"
 

@@ -19,33 +19,33 @@
  * The place is taken when the look-up begins, so an INVALIDATE that overtakes the answer
  * finds something to drop. CACHE_MAX bounds the number; the oldest goes first.
  *
- * Answers of the node. What is kept here is also put where the other members of this node
- * look before they ask (ops->answer_put), and taken away again when it is dropped here. Who
- * keeps it is told by the homes, who uses it is not; so for each way in which the homes may
- * come to acknowledge a newer version, the answer must be gone by then:
- *   - They told the keeper: it takes the answer away first and answers them then.
- *   - The keeper publishes itself and is not told: it takes it away when it begins.
- *   - The keeper has died, so nobody waits for it: get finds no answer of the dead, and it
- *     knows of a death before any other node can (store/cache_table.c).
- *   - The keeper is silent (stopped), and is not waited for any more after
+ * Answers of the node. An answer that is kept here is also shared with the other members
+ * of this node, which look there before they ask (ops->answer_put), and withdrawn when it
+ * is dropped here. The homes notify its keeper, not its users; so for each way in which
+ * the homes may come to acknowledge a newer version, the answer must be gone by then:
+ *   - They notified the keeper: it withdraws the answer before it answers them.
+ *   - The keeper publishes itself and is not notified: it withdraws it when it begins.
+ *   - The keeper has died, so the homes do not wait for it: get finds no answer of a dead
+ *     member, and it knows of a death before any other node can (store/cache_table.c).
+ *   - The keeper is silent (stopped), and the homes do not wait for it any more after
  *     invalidate_timeout: the answer's time, counted from before the homes counted it, is
- * no longer than that. The same if it is stopped between its answer and the put.
- *   - The homes that the keeper asked are none any more, or were made anew, and the
- *     publisher and we know it while the keeper does not: we use an answer only if it comes
- *     from the homes that we would ask, and was asked for after the last death or return
- *     that we know of. So we rely on no other home than for an answer of our own.
- *   - A home that has lost its connection to a keeper that lives takes it for dead. That
- *     bound (keep_time) is the one that is left, and is the keeper's own as well.
- * One home has a publish before another, and its keepers. Who has been told of it by the
- * one must not be told otherwise afterwards by an answer of the other's that is kept, here
- * or by a neighbour (mkdir says EEXIST, and stat ENOENT). So whoever is told something
- * notes that for the node (ops->answer_told), and what says otherwise and was asked for
- * before is not used. Where the node has no table a rank sees to what it keeps itself
- * (cache_answered()). Between nodes that is not promised before the publish is
- * acknowledged.
+ *     no longer than that. The same if it is stopped between its answer and the put.
+ *   - The homes that the keeper asked are no homes any more, or were made anew, and the
+ *     publisher and we know it while the keeper does not: we use an answer only if it
+ *     comes from the homes that we would ask, and was asked for after the last death or
+ *     return that we know of. So we rely on no other home than for an answer of our own.
+ *   - A home that has lost its connection to a keeper that lives takes it for dead. Only
+ *     keep_time bounds this case, for users as for the keeper. One home, and its keepers,
+ *     may have a publish before another home. A process that has learned of it from the
+ *     first must not learn the contrary afterwards from a kept answer of the second, here
+ *     or by a neighbour (mkdir says EEXIST, and stat ENOENT). So each member that gets an
+ *     answer notes it for the node (ops->answer_told), and answers that say otherwise and
+ *     were asked for before are not used. If the node has no table, a rank does so only
+ *     for the answers that it keeps itself (cache_answered()). Between nodes this is not
+ *     promised before the publish is acknowledged.
  *
- * While we publish that name we ask the homes. Who uses an answer does not keep it, and
- * does not put it again: it is looked at each time.
+ * While we publish a name we ask the homes about it. A user of an answer does not keep
+ * it, and does not put it again: it gets it anew each time.
  */
 #include "dht/node_lookup_cache.h"
 
@@ -97,7 +97,7 @@ static struct cached *cache_get(struct dht_node *node, const char *upath)
     return cached;
 }
 
-/* May somebody of this node have been told otherwise since? */
+/* True if a process of this node may have got the contrary answer since. */
 static bool is_contradicted(struct dht_node *node, const struct cached *cached)
 {
     return node->ops->answer_told_at != NULL &&
@@ -140,8 +140,8 @@ void cache_newer(struct dht_node *node, const struct dyad_entry *newer)
                                newer->state == DYAD_ENTRY_PUBLISHED);
 }
 
-/* Are these the homes that we would ask? That it is published, the first of them said that
- * has it; that it is not, all of them. */
+/* True if these are the homes that we would ask. "Published" came from the first of them
+ * that has it; "not published" from all of them. */
 static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
                            const struct dyad_answer *answer)
 {

@@ -243,16 +243,16 @@ static void lookup_timeout(struct dht_node *node, struct timer *timer)
         node_timer_start(node, &l->timer, TIMER_LOOKUP);
 }
 
-/* Ask everybody again (see above). */
+/* Ask all homes again (see above). */
 void lookup_round(struct dht_node *node, struct dht_lookup *l)
 {
     uint32_t homes[2 * DHT_REPLICAS_MAX], first;
     const struct ask *ask;
     unsigned left = 0, n;
 
-    /* Who was passed over may be there again; who was asked before may be no home now. What
-     * is outstanding goes on, so that a home's silence is counted from the first question.
-     */
+    /* A rank that was passed over may be there again; one that was asked may be no home
+     * now. Outstanding questions go on, so that a home's silence counts from the first of
+     * them. */
     for (unsigned i = 0; i < l->asks.n; i++)
         if (l->asks.ask[i].waiter || l->asks.ask[i].pending)
             l->asks.ask[left++] = l->asks.ask[i];

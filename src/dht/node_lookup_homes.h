@@ -1,6 +1,6 @@
 /*
- * dht/node_lookup_homes.h - whom a look-up asks, and what the answers amount to; private to
- * dht/
+ * dht/node_lookup_homes.h - which homes a look-up asks, and what the answers amount to;
+ * private to dht/
  */
 #ifndef DYAD_DHT_NODE_LOOKUP_HOMES_H
 #define DYAD_DHT_NODE_LOOKUP_HOMES_H
@@ -10,7 +10,7 @@
 enum lookup_state {
     LOOKUP_FIRST,   /* asking the first home, or the next where one is silent */
     LOOKUP_WAITING, /* that home keeps a waiter */
-    LOOKUP_ALL,     /* it had nothing: what do all of them say? */
+    LOOKUP_ALL,     /* it had nothing: asking all homes */
 };
 
 struct dht_lookup {
@@ -27,7 +27,7 @@ struct dht_lookup {
     uint32_t home;
     int status;
     uint64_t since;         /* when it began */
-    bool uncacheable;       /* KEEP: a home that answered will not tell us of a change */
+    bool uncacheable;       /* KEEP: a home that answered will not notify us of a change */
     bool tentative;         /* a home that answered may have missed something */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
     dht_lookup_fn fn;
@@ -36,24 +36,25 @@ struct dht_lookup {
 };
 
 void lookup_set_timers(struct dht_lookup *l);
-/* See that who is to be asked by now has been, or end. */
+/* Ask the home that is to be asked next, or end. */
 void lookup_advance(struct dht_node *node, struct dht_lookup *l);
-/* The same, of all homes. */
+/* Ask all homes that are to be asked, or end. */
 void lookup_ask_all(struct dht_node *node, struct dht_lookup *l);
-/* Ask everybody again, who waits; from the beginning, who was not believed. */
+/* round: a look-up that waits asks all homes again; again: one whose negative answer was
+ * not believed begins anew. */
 void lookup_round(struct dht_node *node, struct dht_lookup *l);
 void lookup_again(struct dht_node *node, struct dht_lookup *l);
 
-/* 0, or -1: the rank is passed over, or (asks full) cannot be asked. */
+/* Ask one rank. 0, or -1: it is passed over, or (asks full) cannot be asked. */
 int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank, bool wait);
 void lookup_ask_failed(struct dht_node *node, struct dht_lookup *l, struct ask *ask);
 void lookup_send_cancel(struct dht_node *node, struct dht_lookup *l, uint32_t rank);
 uint32_t lookup_first_home(struct dht_node *node, struct dht_lookup *l);
 
 void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status);
-/* Take it out of everything but the queue of what is ready. */
+/* Remove it from all lists but the ready queue. */
 void lookup_unlink(struct dht_node *node, struct dht_lookup *l);
-/* In that queue: it has ended. */
+/* Called from the ready queue: complete and free a look-up that has ended. */
 void lookup_done(struct dht_node *node, struct ready *ready);
 
 #endif

@@ -18,7 +18,7 @@
             (*m)->event(__VA_ARGS__); \
     }
 
-/* What every message and every turn of the loop needs, so that they walk over no modules.
+/* Tables for each message and each turn of the loop, so that these walk over no modules.
  */
 struct node_table {
     const struct node_module **steps;    /* that have any; NULL ends them */

@@ -1,16 +1,16 @@
 /*
- * dht/node_negative.c - is a negative answer sure?
+ * dht/node_negative.c - whether a negative answer is sure
  *
- * What takes the place of a home may know nothing yet, or be on the wrong side of a cut. So
- * a "no" is believed only if one says so that has been a home all along. Where none of them
- * can be reached it is asked again for request_timeout (owners that know of a death publish
- * again at once), and then the answer is that nobody can say: EHOSTUNREACH. A wait, which a
- * tombstone would end, goes on until it is known to be in force. What a tentative home does
- * have may be superseded: the others are asked for something newer, as after a negative
- * answer.
+ * A rank that takes the place of a home may lack entries, or be on the wrong side of a
+ * cut. So a "no" is believed only from a rank that has been a home all along. If none of
+ * these can be reached the homes are asked again for request_timeout (owners that know of
+ * a death publish again at once), and then the look-up ends in EHOSTUNREACH. A wait,
+ * which a tombstone would end, goes on until the tombstone is known to be in force. An
+ * entry from a tentative home may be superseded: the others are asked for a newer one, as
+ * after a negative answer.
  *
- * A tombstone is a "no", too: who has stood in for homes keeps what they were not told of,
- * and when they fall silent is asked once more.
+ * A tombstone is a "no", too: a rank that has stood in for homes keeps versions that they
+ * did not get, and is asked again when they fall silent.
  */
 #include "dht/node_negative.h"
 

@@ -1,5 +1,5 @@
 /*
- * dht/node_negative.h - is a negative answer sure?; private to dht/
+ * dht/node_negative.h - whether a negative answer is sure; private to dht/
  */
 #ifndef DYAD_DHT_NODE_NEGATIVE_H
 #define DYAD_DHT_NODE_NEGATIVE_H
@@ -8,12 +8,12 @@
 
 enum negative {
     NEGATIVE_SURE,
-    NEGATIVE_TENTATIVE, /* asked again soon it may be sure, or not be negative */
-    NEGATIVE_UNKNOWN,   /* nobody can say, and that may last */
+    NEGATIVE_TENTATIVE, /* if asked again soon, it may be sure, or not negative */
+    NEGATIVE_UNKNOWN,   /* no rank that can be reached knows, and that may last */
 };
 
-/* All that were asked have answered or failed, at least one has answered, and nothing is
- * published as far as these know: is that so? */
+/* Judge a negative answer: all ranks that were asked have answered or failed, at least
+ * one has answered, and none of them knows a published entry. */
 enum negative negative_judge(struct dht_node *node, struct dht_lookup *l);
 
 #endif

@@ -166,7 +166,7 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry)
     }
     if (dyad_version_cmp(&entry->version, &own->entry.version) < 0)
         return 0;
-    /* Of the same version the homes may have been told since by another who has taken it
+    /* The homes may have got the same version since from another rank that has taken it
      * over as well, and is dead. */
     own->again = own->queue != NULL;
     own->entry = *entry;

@@ -1,12 +1,12 @@
 /*
- * dht/node_own.h - our own entries: what they are, and which operations on them are under
- * way; private to dht/
+ * dht/node_own.h - our own entries, and the operations on them that are under way;
+ * private to dht/
  *
- * Withdrawals are remembered and republished as entries are. So a late old owner finds the
- * tombstone also at a home that is new.
+ * Withdrawals are remembered and republished as entries are. So an old owner that comes
+ * back late finds the tombstone also at a new home.
  *
- * An entry lives as long as something of ours is published or withdrawn, or an operation on
- * it is under way (publish_go_on() frees it).
+ * A struct own lives as long as its upath is published or withdrawn by us, or an
+ * operation on it is under way (publish_go_on() frees it).
  */
 #ifndef DYAD_DHT_NODE_OWN_H
 #define DYAD_DHT_NODE_OWN_H
@@ -15,12 +15,12 @@
 
 #define DHT_PROXIED_MAX 8 /* ranks in whose place a publisher asks others */
 
-/* A home that a publish has passed over, or another rank that cannot be reached, and that
- * may have something older. */
+/* A home that a publish has passed over, or another rank that cannot be reached, which
+ * may have an older version. */
 struct proxied {
     uint32_t rank;
     uint32_t instead;        /* the last that was asked in its place, or DYAD_RANK_NONE */
-    unsigned asked, pending; /* how many were; of these, without an answer */
+    unsigned asked, pending; /* how many were asked; of these, without an answer */
 };
 
 struct publish {
@@ -34,13 +34,13 @@ struct publish {
     struct timer timer;
     struct asks asks;
     struct proxied proxied[DHT_PROXIED_MAX];
-    unsigned nproxied, proxy_step; /* of the time for it: 0 the first half */
+    unsigned nproxied, proxy_step; /* proxy_step 0: the first half of the time for it */
     struct timer proxy_timer;
     unsigned attempts;
-    uint32_t epoch; /* deaths that it knew of when it was sent */
+    uint32_t epoch; /* node->epoch when it was sent */
     bool repair;    /* of an entry that was published before: same version */
     bool repair_all;
-    bool relay; /* repair of somebody else's entry */
+    bool relay; /* repair of another rank's entry */
     int status;
     dht_ahead_fn ahead; /* NULL: none */
     dht_publish_fn fn;
@@ -50,14 +50,14 @@ struct publish {
 /* A upath that we published or withdrew. */
 struct own {
     struct dyad_entry entry; /* state NONE: nothing of ours is in force */
-    uint64_t highest;        /* counter known to be taken */
+    uint64_t highest;        /* highest counter that is known to be in use */
     struct publish *queue;   /* the first is under way */
     struct incoming *deferred;
-    bool relay_again; /* when `queue` is empty: what our shard has then */
-    bool again;       /* restored while it is brought to its homes: once more after that */
+    bool relay_again; /* when `queue` is empty, relay what our shard has then */
+    bool again;       /* restored while it is republished: republish once more after that */
     UT_hash_handle hh;
     uint32_t hash;  /* for uthash */
-    uint32_t epoch; /* the homes below acknowledged when that many deaths were known */
+    uint32_t epoch; /* node->epoch when the homes below acknowledged */
     uint32_t nhomes;
     uint32_t homes[DHT_REPLICAS_MAX];
     char upath[];
@@ -76,23 +76,23 @@ struct owns {
     struct timer review_timer, refresh_timer;
 };
 
-/* upath's, or NULL; hash: its dht_key's `full`, 32 bits of it. */
+/* The upath's struct own, or NULL; hash: 32 bits of dht_key.full. */
 struct own *own_find(struct dht_node *node, const char *upath, uint32_t hash);
-/* The same, made if it is not there; NULL with ENOMEM. */
+/* The same; creates it if it is not there. NULL: ENOMEM. */
 struct own *own_get(struct dht_node *node, const char *upath, uint32_t hash);
 void own_free(struct dht_node *node, struct own *own);
-/* A home holds what is in force: it acknowledged it, and has not died since. */
+/* True if the home has our entry: it acknowledged it, and has not died since. */
 bool own_is_at(const struct dht_node *node, const struct own *own, uint32_t rank);
-/* So do all. */
+/* True if all homes have it. */
 bool own_is_in_place(struct dht_node *node, const struct own *own);
-/* Nothing that was begun before that moment is under way. */
+/* True if no operation that was begun before that moment is under way. */
 bool own_published(const struct dht_node *node, uint64_t moment);
-/* Nor is any repair. */
+/* True if, also, no repair is under way. */
 bool own_all_in_place(const struct dht_node *node, uint64_t moment);
 bool own_under_way(struct dht_node *node, const char *upath);
-/* Look whether each is in place; `all`: publish each again in any case. */
+/* Check whether each entry is in place; `all`: publish each again in any case. */
 void own_review(struct dht_node *node, bool all);
-/* The number of the next review that begins, and whether that one is over. */
+/* next: the number of the review that begins next. reviewed: true if that one is over. */
 uint64_t own_next_review(const struct dht_node *node);
 bool own_reviewed(const struct dht_node *node, uint64_t number);
 

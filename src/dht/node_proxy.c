@@ -1,33 +1,34 @@
 /*
- * dht/node_proxy.c - the publisher's part: holders of what is older that no home can know
+ * dht/node_proxy.c - the publisher's part: holders of older versions that no home can
+ * know
  *
- * Who holds something older is known to the homes (node_invalidate.c). A home may be a
- * holder, too, and then it is noted by itself and by the other home (node_copies.c). If it
- * is stopped when that other one dies, its word is nowhere: it cannot renew it, and the
- * homes that follow never had it. Its copy lies on its node all the same, where others read
- * it.
+ * The homes know the holders of older versions (node_invalidate.c). A home may be a
+ * holder, too; then it is noted by itself and by the other home (node_copies.c). If it is
+ * stopped when that other home dies, no live home has the note: it cannot renew it, and
+ * the homes that follow never had it. Its copy lies on its node all the same, where
+ * others read it.
  *
- * So a home that did not acknowledge, or would be one if it could be reached, counts as a
- * holder for who publishes: when the other homes have the new version a live rank of its
- * node, its proxy, is asked to see to what it has (NET_INVALIDATE_NODE), as homes ask one
- * in the place of a silent holder. The publish ends when that one has answered. If it is
- * silent, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all, in
- * invalidate_timeout. Not so of a home that is known to be dead: its neighbours take over
- * what it had, and compare that with the table.
+ * So the publisher counts a home that did not acknowledge, or would be a home if it could
+ * be reached, as a holder: when the other homes have the new version a live rank of its
+ * node, its proxy, is asked to remove older copies there (NET_INVALIDATE_NODE), as homes
+ * ask one in the place of a silent holder. The publish ends when the proxy has answered.
+ * If it is silent, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all,
+ * in invalidate_timeout. Not so for a home that is known to be dead: its neighbours take
+ * its files over, and compare them with the table.
  *
- * The same of any other holder that is stopped: it is noted by its homes (node_copies.c),
- * and when these are lost the notes are, until the holder renews them. So where a rank
- * that was or would be a home of the name has been lost since we know it, whoever is
- * missing counts as a holder. (Who is stopped, and has not been missed yet, is not seen to;
- * nor what was noted by a home in whose place another has come by joining.)
+ * The same holds for any other holder that is stopped: its homes have noted it
+ * (node_copies.c), and when these are lost the notes are, until the holder renews them.
+ * So if a rank that was or would be a home of the name has been lost since we know it,
+ * every missing rank counts as a holder. (Not covered: a stopped rank that does not count
+ * as missing yet; and notes of a home whose place another has taken by joining.)
  *
- * That is one message more for each rank that is stopped, where one of the name's homes was
- * lost or is itself such a rank, and none where nobody of its node can be reached, or
- * nobody is lost.
+ * That is one message more for each stopped rank, if one of the name's homes was lost or
+ * is itself such a rank, and none if no rank of its node can be reached, or no rank is
+ * lost.
  *
- * An answer is waited for as in node_incoming.c for lower versions only: who is asked puts
+ * As in node_incoming.c, only lower versions are waited for: a rank that is asked puts
  * its answer off as long as a publish of its own with a lower version is under way, and
- * whom that one asks is ahead of it.
+ * the ranks which that one asks are ahead of it.
  */
 #include "dht/node_proxy.h"
 
@@ -42,8 +43,8 @@ static struct proxied *proxy_find(struct publish *op, uint32_t rank)
     return NULL;
 }
 
-/* Of those who are missing: beyond a cut they are many, and mostly nobody of their node can
- * be asked. */
+/* How many missing ranks are looked at: beyond a cut they are many, and mostly no rank of
+ * their node can be asked. */
 #define MISSING_MAX 32
 
 uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)

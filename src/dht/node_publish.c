@@ -17,8 +17,8 @@
  * above the earlier one, as far as the nodes' clocks agree.
  *
  * A home that is silent or dead is passed over: the homes are found again without it, and
- * who is new among them is asked. What comes to it later: node_republish.c. What it has
- * itself that is older, others of its node see to: node_proxy.c.
+ * new ones among them are asked. It gets the version later (node_republish.c), and others
+ * of its node remove older copies that it holds (node_proxy.c).
  *
  * An owner that is refused in a republication has been superseded while it was out of
  * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
@@ -105,7 +105,8 @@ bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     if (own == NULL)
         return false;
     own->relay_again = own->queue != NULL;
-    /* Nobody tells who has withdrawn a name of what is published there later. */
+    /* A rank that has withdrawn a name gets no message when it is published again later.
+     */
     if (own->queue == NULL && own->entry.state == DYAD_ENTRY_WITHDRAWN &&
         dyad_version_cmp(&own->entry.version, &entry->version) < 0) {
         if (own->highest < entry->version.counter)
@@ -161,7 +162,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
         if (op->asks.ask[i].failed)
             node_modules_publish_failed(node, op->asks.ask[i].rank, op->id);
 
-    /* What no home could be told is kept as well: the review tries again. */
+    /* An entry that no home has got is kept as well: the review tries again. */
     if (!op->repair && (status == 0 || status == EHOSTUNREACH)) {
         own->entry = op->entry;
         if (own->entry.state == DYAD_ENTRY_PUBLISHED &&

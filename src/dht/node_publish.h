@@ -6,17 +6,17 @@
 
 #include "dht/node_own.h"
 
-/* After an operation or an invalidation: go on with what waited for its end. `own` may be
- * gone then. */
+/* An operation or an invalidation has ended: go on with those that waited for it. May
+ * free `own`. */
 void publish_go_on(struct dht_node *node, struct own *own);
-/* Its completion. */
+/* Complete the operation: call its fn, and free it. */
 void publish_end(struct dht_node *node, struct publish *op);
-/* Bring what is ours to homes that lack it. */
+/* Bring our entry to homes that lack it. */
 void publish_repair(struct dht_node *node, struct own *own);
-/* Give an entry that another rank published to all homes, if nothing of ours is there.
- * True: that was begun, and may be over. */
+/* Send an entry that another rank published to all homes, if we have no entry of that
+ * upath. True: that was begun, and may have ended already. */
 bool publish_relay(struct dht_node *node, const struct dyad_entry *entry);
-/* The same of what the shard has of upath now. */
+/* The same for the entry of upath that the shard has now. */
 bool publish_relay_record(struct dht_node *node, const char *upath);
 
 #endif

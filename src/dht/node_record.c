@@ -1,11 +1,11 @@
 /*
- * dht/node_record.c - as a home: a record without an entry, and who holds that there is
- * nothing
+ * dht/node_record.c - as a home: records without an entry, and ranks that keep a negative
+ * entry
  *
- * Who keeps the answer that nothing is published is a holder of nothing. Holders of nothing
- * are forgotten after a time for which no rank keeps an answer, and beyond NOTED_MAX such
- * records the answer is one that must not be kept: polls of names that never come cost a
- * bounded amount of memory.
+ * A rank that keeps the answer "not published" (a negative entry) is a holder, too. Such
+ * holders are forgotten after a time for which no rank keeps an answer, and beyond
+ * NOTED_MAX such records the answer must not be kept: polls of names that never come cost
+ * a bounded amount of memory.
  */
 #include "dht/node_record.h"
 
@@ -55,7 +55,7 @@ void record_remove_empty(struct dht_node *node, struct dht_record *record)
     dht_shard_remove(node->shard, record);
 }
 
-/* Those who were noted here have forgotten the answer by now. */
+/* The ranks that were noted here do not keep the answer any more. */
 static void noted_timeout(struct dht_node *node, struct timer *timer)
 {
     struct noted *noted = (struct noted *)((char *)timer - offsetof(struct noted, timer));

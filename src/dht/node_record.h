@@ -1,20 +1,20 @@
 /*
- * dht/node_record.h - as a home: a record without an entry, and who holds that there is
- * nothing; private to dht/
+ * dht/node_record.h - as a home: records without an entry, and ranks that keep a negative
+ * entry; private to dht/
  */
 #ifndef DYAD_DHT_NODE_RECORD_H
 #define DYAD_DHT_NODE_RECORD_H
 
 #include "dht/node_core.h"
 
-/* It says nothing any more. Those with an entry stay: tombstones last. */
+/* True if the record can be removed. One with an entry stays: tombstones last. */
 bool record_is_empty(const struct dht_record *record);
 void record_remove_empty(struct dht_node *node, struct dht_record *record);
-/* The rank keeps the answer that nothing is published; the record is made if need be.
- * False: it must not. */
+/* Note that the rank keeps the answer "not published"; `record` NULL: create the record.
+ * False: the rank must not keep it. */
 bool record_note(struct dht_node *node, struct dht_record *record,
                  const struct dht_key *key, const struct net_msg *msg);
-/* The record's holders, if it has any, are not holders of nothing any more. */
+/* The record's holders, if any, do not hold a negative entry any more. */
 void record_forget_noted(struct dht_node *node, struct dht_record *record);
 
 #endif

@@ -1,26 +1,26 @@
 /*
- * dht/node_resync.c - after a link was broken: what was published meanwhile is brought, and
- * the other end is told when it has all
+ * dht/node_resync.c - resync after a broken link: each end publishes its entries again,
+ * and reports to the other when that has all
  *
- * Each end of a link that was broken and is whole again asks the other (RESYNC), and is
- * told (RESYNCED) when a review of what the other owns, begun after it knew of us again, is
- * over and every entry of which we are a home has been acknowledged. Until then we answer
- * with NET_LOOKUP_UNSURE (node_tentative.c). Reviews have numbers: many ask, one after the
- * other, and each waits for the end of the review that begins next, whatever begins behind
- * it.
+ * Each end of a link that was broken and is whole again asks the other (RESYNC). The
+ * other answers (RESYNCED) when a review of its own entries, begun after it knew of us
+ * again, is over and every entry of which we are a home has been acknowledged. Until then
+ * we answer with NET_LOOKUP_UNSURE (node_tentative.c). Reviews have numbers: many ranks
+ * ask, one after the other, and each waits for the end of the review that begins next,
+ * whatever begins after that.
  *
- * A rank that joins when others have published before (a new image, or one that comes into
- * a session) has an empty shard: there, too, everybody's word is missing until it is given
- * (dht_node_set_unsynced()). Who goes without having given it, and comes back, is asked
- * then, as whichever incarnation (OWED_LATER): others may have joined anew meanwhile as
- * well, and then what is on its disk is nowhere else.
+ * A rank that joins when others have published before (a new image, or one that comes
+ * into a session) has an empty shard: there, too, each rank owes a RESYNCED
+ * (dht_node_set_unsynced()). A rank that goes without having sent it, and comes back, is
+ * asked then, as whichever incarnation (OWED_LATER): others may have joined anew
+ * meanwhile as well, and then the files on its disk are known nowhere else.
  *
  * Nothing waits for a RESYNCED without end. It is asked for again every retry interval; a
  * rank that is known to be gone, has left, or comes as another incarnation owes nothing
- * to who has had its word before (what it had published is here); one that is missing again
- * owes it only if we are, or were, on the minority. And a lookup asks for request_timeout
- * at most. No RESYNCED is said as long as what an earlier incarnation had published is not
- * known to be ours (dht_node_restored()).
+ * to a rank that has had its RESYNCED before (its entries are here); one that is missing
+ * again owes it only if we are, or were, on the minority. And a lookup asks for
+ * request_timeout at most. No RESYNCED is sent before the entries of earlier incarnations
+ * have been restored (dht_node_restored()).
  *
  * RESYNC has as its id the number of the death that the asker counted, so an answer from
  * before another loss is not taken for one from after it.
@@ -61,7 +61,7 @@ static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
         node_timer_start(node, &node->resyncs->timer, TIMER_RETRY);
 }
 
-/* A rank whose word is missing only here has missed nothing of ours. */
+/* A rank that owes RESYNCED only to us has missed none of our entries. */
 static void ask_all(struct dht_node *node)
 {
     for (uint32_t r = 0; tentative_any_asked(node) && r < node->config.nranks; r++)
@@ -152,8 +152,7 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
     bool was = tentative_is(node);
     bool gone = !node_rank_missing(node, rank);
 
-    /* What it has asked stays asked: it may have noticed before we do, and not ask again.
-     */
+    /* Its own RESYNC stays: it may have noticed the loss before us, and not ask again. */
     if (gone) {
         resync_drop(node, rank);
         tentative_put_off(node, rank);
@@ -163,7 +162,7 @@ static void resync_rank_lost(struct dht_node *node, uint32_t rank)
     tentative_look(node, was);
 }
 
-/* Asked at the end of this turn: who is said to be unsynced is often about to be dead. */
+/* RESYNC is sent at the end of this turn: an unsynced rank is often about to be dead. */
 void dht_node_set_unsynced(struct dht_node *node, uint32_t rank, bool unsynced)
 {
     bool was = tentative_is(node);

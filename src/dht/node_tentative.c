@@ -1,25 +1,27 @@
 /*
- * dht/node_tentative.c - when this rank's "not published" is tentative: it may not be true
+ * dht/node_tentative.c - when this rank's "not published" is tentative: it may not be
+ * true
  *
- * A home answers from its shard, and its shard has what publishers could bring. What a rank
- * published while it took us for dead is not there before it has published that again:
- * until it has said so (RESYNCED: node_resync.c) we answer with NET_LOOKUP_UNSURE, and
- * lookups do not believe the "no" (node_negative.c).
+ * A home answers from its shard, which has the entries that publishers could bring.
+ * Entries that a rank published while it took us for dead are not there before it has
+ * published them again: until it has said so (RESYNCED: node_resync.c) we answer with
+ * NET_LOOKUP_UNSURE, and lookups do not believe the "no" (node_negative.c).
  *
- * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown" of
- * every name for as long as that lasts: a job that has lost a node for good must go on. The
- * majority goes on; who may be on the minority is tentative (dht_node_set_partition(): the
- * user knows of nodes). Such a rank has missed not only what those publish that come back
- * first: so whoever is missing while it is on the minority owes a RESYNCED, which outlasts
- * the moment in which the first of them come back and it is on the majority again. Not for
- * ever: it may have died meanwhile. When our side has been the majority for long
- * (dht_node_partition_lasts()), who is still missing counts as one that was lost on this
- * side. What it had told homes that live they have passed on before their RESYNCED.
+ * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown"
+ * of every name for as long as that lasts: a job that has lost a node for good must go
+ * on. The majority goes on; a rank that may be on the minority is tentative
+ * (dht_node_set_partition(): the user knows the nodes). It has missed entries of every
+ * missing rank, not only of those that come back first: so each rank that is missing
+ * while we are on the minority owes a RESYNCED, also after the first of them have come
+ * back and we are on the majority again. Not for ever: it may have died meanwhile. When
+ * our side has been the majority for long (dht_node_partition_lasts()), a rank that is
+ * still missing counts as lost on this side. Live homes have passed on what they had from
+ * it before their own RESYNCED.
  *
- * What a rank that died beyond the cut had published there, and whose homes are none any
- * more, nobody brings: docs/dht.md. The state is one byte for each rank, made when the
- * first one comes back, and counters: where nobody was lost a lookup costs one comparison,
- * and no message more.
+ * Entries of a rank that died beyond the cut, whose homes there are lost, too, are not
+ * brought: docs/dht.md. The state is one byte for each rank, made when the first one
+ * comes back, and counters: if no rank was lost a lookup costs one comparison, and no
+ * message.
  */
 #include "dht/node_tentative.h"
 
@@ -111,7 +113,7 @@ bool tentative_not_missing(struct dht_node *node, uint32_t rank)
     return true;
 }
 
-/* What a rank that is not live owes as one that is missing. */
+/* Set what a rank that is not live owes because it is missing. */
 static void set_missing(struct dht_node *node, uint32_t rank, enum dht_missing missing)
 {
     if (missing == DHT_GONE)

@@ -6,7 +6,7 @@
 
 #include "dht/node_core.h"
 
-/* Why a rank owes us a RESYNCED. */
+/* The reasons for which a rank owes us a RESYNCED. */
 enum owed {
     OWED_BACK = 1,   /* live again: it has our RESYNC */
     OWED_MISSED = 2, /* it was missing while we may have been on the minority */
@@ -17,11 +17,11 @@ enum owed {
 #define OWED_ASKED ((unsigned)(OWED_BACK | OWED_JOINED))
 #define OWED_NOW   (OWED_ASKED | (unsigned)OWED_MISSED)
 
-/* May we have missed what others published? */
+/* True if we may have missed what others published. */
 bool tentative_is(const struct dht_node *node);
-/* ... and may that be over soon? */
+/* True if, also, that may be over soon. */
 bool tentative_may_end(const struct dht_node *node);
-/* Nobody is missing, and nobody owes us anything. */
+/* True if no rank is missing, and none owes us a RESYNCED. */
 bool tentative_all_synced(const struct dht_node *node);
 enum dht_partition tentative_partition(const struct dht_node *node);
 
@@ -29,12 +29,12 @@ unsigned tentative_owed(const struct dht_node *node, uint32_t rank);
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned owed);
 /* The rank is gone, as far as is known. */
 void tentative_put_off(struct dht_node *node, uint32_t rank);
-/* Is there a rank that owes OWED_ASKED? */
+/* True if a rank owes OWED_ASKED. */
 bool tentative_any_asked(const struct dht_node *node);
-/* The rank lives. True: it was missing. What it owes for that is to be set next. */
+/* The rank lives. True: it was missing, and the caller sets what it owes next. */
 bool tentative_not_missing(struct dht_node *node, uint32_t rank);
-/* Something was set: tell who waits for it if our answers are sure again; `was`: what
- * tentative_is() said before. */
+/* The state was changed: send the event sure_again if our answers are sure again; `was`:
+ * the result of tentative_is() before. */
 void tentative_look(struct dht_node *node, bool was);
 
 #endif

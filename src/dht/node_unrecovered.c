@@ -1,24 +1,26 @@
 /*
- * dht/node_unrecovered.c - the dead whose shard nobody can make good
+ * dht/node_unrecovered.c - dead ranks whose shard may be lost
  *
  * When a rank dies its place as a home goes to the next one of the order, and the owners
- * publish there what it had. An owner that is beyond a cut or stopped does not: so as long
- * as anybody is missing, who has taken the place of a dead rank may lack what the missing
- * had told that one. With one home dead and the other missing, "not published" would come
- * from those who have never been told. So the dead stay homes in what is asked of a
- * negative answer (node_homes_all()), as the missing do: those that died while anybody was
- * missing, however long after, for nobody brings to the successor of a missing home what
- * its missing owner published; and those that had died shortly before somebody was found
- * missing, for a cut is noticed late. They are forgotten when nobody is missing, and who
- * was has said RESYNCED (node_resync.c).
+ * publish its entries there again. An owner that is beyond a cut or stopped does not: so
+ * as long as a rank is missing, the successor of a dead home may lack entries of the
+ * missing rank. With one home dead and the other missing, "not published" would come from
+ * ranks that never got the entry. So the dead stay homes when a negative answer is judged
+ * (node_homes_all()), as the missing do: those that died while any rank was missing,
+ * however long after, for the entries of a missing owner do not reach the successor of a
+ * missing home; and those that had died shortly before a rank was found missing, for a
+ * cut is noticed late. They are forgotten when no rank is missing, and those that were
+ * have sent RESYNCED (node_resync.c).
  *
- * One of them that comes back as another incarnation is a home with an empty shard. Its
- * negative answers are not believed as long as who is missing may be back soon; for longer
- * they are, for with a node that is lost for good all of a job may have been replaced.
+ * A dead rank that comes back as another incarnation is a home with an empty shard. Its
+ * negative answers are not believed as long as the missing ranks may be back soon; after
+ * that they are, for with a node that is lost for good all of a job may have been
+ * replaced.
  *
- * A home says so itself, too: it may know of a loss that the asker has not noticed.
+ * A home that stands in for such ranks says so in its answer (NET_LOOKUP_UNSURE): it may
+ * know of a loss that the asker has not noticed.
  *
- * Where nobody is missing the cost is an entry in a list for each rank that died lately.
+ * If no rank is missing the cost is an entry in a list for each rank that died lately.
  */
 #include "dht/node_unrecovered.h"
 

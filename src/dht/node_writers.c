@@ -1,9 +1,10 @@
 /*
- * dht/node_writers.c - as a home: who writes what, and who waits for that to end
+ * dht/node_writers.c - as a home: the ranks that write a file, and those that wait for
+ * the end of that
  *
- * The protocol is told in node_writing.c. For each upath that is written, was abandoned or
- * is waited for there is one object beside the shard, whose records know nothing of it: it
- * is empty in jobs whose storage is not shared.
+ * node_writing.c describes the protocol. Each upath that is written, was abandoned or is
+ * waited for has one object beside the shard, whose records do not refer to it. There are
+ * none in jobs whose storage is not shared.
  */
 #include "dht/node_writers.h"
 
@@ -126,7 +127,7 @@ static void home_reply(struct dht_node *node, uint32_t rank, uint64_t id, int st
     node_send(node, rank, &reply); /* if it fails the asker's deadline passes */
 }
 
-/* Something has changed: whoever now waits for nobody asks again. */
+/* The writers have changed: askers for whom no writer is left ask again. */
 static void askers_wake(struct dht_node *node, struct written *written)
 {
     unsigned left = 0;

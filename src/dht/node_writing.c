@@ -1,24 +1,24 @@
 /*
- * dht/node_writing.c - who has what open for writing, on storage that nodes share
+ * dht/node_writing.c - files that are open for writing, on storage that nodes share
  *
- * The marks of open files (store/marks.h) are one node's. Where another node sees the same
- * files, a file that is there may be half written, so who opens one for writing tells its
- * homes first (BEGIN), and who opens one for reading asks them (ASK: node_writing_ask.c).
- * Here are the writers; the homes' part is node_writers.c: for each upath the ranks that
- * write it, and the askers that wait.
+ * The marks of open files (store/marks.h) are seen by one node. If another node sees the
+ * same files, a file that is there may be half written, so a rank that opens one for
+ * writing notifies its homes first (BEGIN), and one that opens it for reading asks them
+ * (ASK: node_writing_ask.c). This file is the writers' part; the homes' part is
+ * node_writers.c: for each upath the ranks that write it, and the askers that wait.
  *
- * Soft state, as all of a home's: a writer tells its homes again when the membership
- * changes. A writer's death is seen in two ways. Of a rank that is gone the homes know by
- * themselves. Of a process that was killed while its rank's member lives only that member
- * can know, and it looks only if somebody waits: so each ASK that meets a writer, and each
+ * The homes' state is soft: a writer notifies its homes again when the membership
+ * changes. A writer's death is seen in two ways. The homes know by themselves that a rank
+ * is gone. If a process was killed while its rank's member lives only that member can
+ * know, and it looks only if a rank waits: so each ASK that meets a writer, and each
  * BEGIN that meets another, is passed on to it (WANTED); askers ask anew every
- * retry_interval, so a lost END is found as well. Abandoned is what no version was
- * published of since its writer began; publishing ends it, at each home before it notifies
- * (node_home_answers.c), so who was notified and finds the file abandoned still knows by
- * the version whether that home is merely behind.
+ * retry_interval, so a lost END is found as well. A file is abandoned if its writer died
+ * and no version was published since it began; a publish ends that, at each home before
+ * it notifies waiters (node_home_answers.c), so a waiter that finds the file still
+ * abandoned knows by the version whether that home is merely behind.
  *
- * What is not covered: the moment in which a rank's coming or going makes a home of a rank
- * for the asker and not yet for the writer; with two replicas the other one knows.
+ * Not covered: the moment in which a rank that comes or goes makes another rank a home
+ * for the asker and not yet for the writer; with two replicas the other home knows.
  */
 #include "dht/node_writing.h"
 
@@ -224,8 +224,8 @@ static bool writing_reply(struct dht_node *node, const struct net_msg *msg)
     return false;
 }
 
-/* Has the rank, which died or came, made another a home of it, or itself one that knows
- * nothing? */
+/* True if the rank, by its death or arrival, has made another rank a home of the upath,
+ * or is itself a home that does not know of the writer. */
 static bool writing_moved(struct dht_node *node, struct writing *writing, uint32_t rank)
 {
     uint32_t homes[DHT_REPLICAS_MAX];

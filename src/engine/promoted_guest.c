@@ -157,7 +157,7 @@ static const struct net_worker_ops worker_ops = {
 
 /* --- the line --- */
 
-/* The member has said who we are. */
+/* The member has sent our peer blob. */
 static int join(struct promoted_guest *promoted, const struct net_msg *msg)
 {
     struct member *member = &promoted->member;
@@ -388,10 +388,10 @@ static void worker_end(void *arg)
     net_worker_destroy(promoted->member.worker, false);
 }
 
-/* What this guest holds for others goes back: the locks of its fetches first, then the
+/* Release what this guest holds for others: the locks of its fetches first, then the
  * line, at whose end the member begins them anew. If the image ends, no time is spent on
- * UCX: whoever is being served turns to the member. Buffers that UCX may still read stay.
- */
+ * UCX: readers that are being served turn to the member. Buffers that UCX may still read
+ * stay. */
 static void teardown(struct promoted_guest *promoted)
 {
     struct member *member = &promoted->member;

@@ -128,9 +128,9 @@ static void pmix_committed(void *arg, int status)
     member_has_joined(member);
 }
 
-/* We follow another member of this rank: whoever knew that one learns of us by our first
- * message. Where the link is cut, or the address is out of date, it will not be answered,
- * and then that rank is lost, and asked as others that are (unreachable.c). */
+/* We follow another member of this rank: ranks that knew that one learn of us by our
+ * first message. If the link is cut, or the address is out of date, the message is not
+ * answered; then that rank is lost, and asked like other lost ranks (unreachable.c). */
 static void introduce(struct member *member, uint32_t rank)
 {
     if (member->self.incarnation > 0 && member->job->nranks <= PREFETCH_RANKS)

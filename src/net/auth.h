@@ -2,11 +2,11 @@
  * net/auth.h - message authentication
  *
  * HMAC-SHA-256 (RFC 2104) by OpenSSL's EVP_MAC, truncated to 16 bytes, over the encoded
- * message. There is no session-wide secret, so nobody waits for a particular rank to join:
- * each member has a key of its own that only the session can read (PMIx, or a 0600 file).
- * Between two members a message carries the MAC of the key of whichever of the two the
- * other one has read; one bit in the frame says whose. So a notify to a waiter uses the
- * home's key, which the waiter read before it asked.
+ * message. There is no session-wide secret, so no rank waits for a particular one to
+ * join: each member has a key of its own that only the session can read (PMIx, or a 0600
+ * file). A message between two members carries a MAC with the key of one of them, which
+ * the other has read; one bit in the frame says whose key. So a notify to a waiter uses
+ * the home's key, which the waiter read before it asked.
  */
 #ifndef DYAD_NET_AUTH_H
 #define DYAD_NET_AUTH_H
@@ -22,12 +22,13 @@
 /* Fill buf with len bytes of the kernel's randomness. 0 or -1 with errno. Thread-safe. */
 int net_auth_random(void *buf, size_t len);
 
-/* The key of a promoted guest out of its member's: whoever may talk to the member may talk
- * to the guest, and no key travels over the network. 0 or -1 with errno. Thread-safe. */
+/* Derive the key of a promoted guest from its member's: a peer that has the member's key
+ * can talk to the guest, and no key is sent over the network. 0 or -1 with errno.
+ * Thread-safe. */
 int net_auth_derive(const uint8_t member_key[NET_PEER_KEY_LEN], uint32_t id,
                     uint32_t incarnation, uint8_t key[NET_PEER_KEY_LEN]);
 
-/* Load what net_auth_create() needs, early: it fails once the program's exit() has shut
+/* Load early what net_auth_create() needs: that fails once the program's exit() has shut
  * libcrypto down. Thread-safe. */
 void net_auth_prepare(void);
 

@@ -1,11 +1,10 @@
 /*
- * net/codec.h - private to the room: one cursor that either writes or reads
+ * net/codec.h - private to src/net: one cursor that either writes or reads
  *
  * A message is described once, as a walk over its fields; the cursor's direction makes the
  * walk an encoder or a decoder, so the two cannot disagree. Little-endian whatever the host
- * is; no alignment is assumed. After the first thing that does not fit nothing is touched
- * any more
- * (`failed`), so a walk needs no check after each field. Pure.
+ * is; no alignment is assumed. After the first field that does not fit the cursor does
+ * nothing any more (`failed`), so a walk needs no check after each field. Pure.
  */
 #ifndef DYAD_NET_CODEC_H
 #define DYAD_NET_CODEC_H
@@ -111,7 +110,8 @@ static inline void codec_i64(struct codec *c, int64_t *value)
     *value = (int64_t)v;
 }
 
-/* A reader refuses what a field may not be; a writer was checked before. */
+/* A reader fails if a field has an invalid value; a writer's values were checked before.
+ */
 static inline void codec_check(struct codec *c, bool ok)
 {
     if (!ok)

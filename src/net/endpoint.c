@@ -28,7 +28,7 @@ static void todo(struct net_worker *worker, struct peer *peer)
 
 /* --- completion --- */
 
-/* The send is in no list any more. Who waits for it is told by run_done. */
+/* The send is in no list any more. run_done calls its fn. */
 static void complete(struct net_worker *worker, struct send *send, int status)
 {
     if (!send->fn) {

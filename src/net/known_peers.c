@@ -191,7 +191,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
         }
     }
 
-    /* The end of the one before, if its end was not told yet. */
+    /* peer_down for the incarnation before, if that was not called yet. */
     bool tell_down = peer->info && (!peer->down || peer->todo_down);
     int error = peer->down ? peer->down_error : ECONNRESET;
     if (peer->conn)
@@ -273,7 +273,7 @@ int net_worker_set_peer(struct net_worker *worker, const struct net_peer *info)
             return 0;
         errno = peer->down ? EHOSTUNREACH : EINVAL; /* EINVAL: a blob without a key */
     }
-    /* What waits for this blob would wait for ever. */
+    /* Sends that wait for this blob would wait for ever. */
     int saved = errno;
     if (!net_worker_can_sign(peer))
         net_worker_fail(worker, peer, EHOSTUNREACH);

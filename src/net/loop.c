@@ -192,7 +192,7 @@ static void run_posts(struct net_loop *loop)
     }
 }
 
-/* Empty the doorbell. What was not rung by us was meant for the program. */
+/* Empty the doorbell. A signal that we did not send was meant for the program. */
 static void answer_doorbell(struct net_loop *loop)
 {
     struct signalfd_siginfo info;
@@ -309,7 +309,7 @@ void net_loop_set_pulse(struct net_loop *loop, uint64_t period, net_loop_still_f
     loop->still_arg = arg;
 }
 
-/* Nobody but the kernel, or who stops us, makes the loop late by that much. */
+/* Only the kernel, or a stop of this process, makes the loop late by that much. */
 static void feel_pulse(struct net_loop *loop)
 {
     uint64_t now, due = loop->pulse_at;

@@ -27,8 +27,8 @@ typedef void (*net_watch_fn)(void *arg, int fd, uint32_t events);
 /* Create the loop. The calling thread is the one that will run it; all signals must be
  * blocked in it. NULL with errno. */
 struct net_loop *net_loop_create(void);
-/* Watches and timers are destroyed before, by who made them; posts that have not run never
- * will. */
+/* Their users destroy watches and timers before this; posts that have not run never will.
+ */
 void net_loop_destroy(struct net_loop *loop);
 
 /* Run until net_loop_stop(). 0, or -1 with errno when the kernel refuses to wait. */
@@ -68,9 +68,9 @@ void net_timer_destroy(struct net_timer *timer);
 
 /* Call fn when this thread has not run for so long that others may have noticed: stopped,
  * held by a debugger, swapped out. For that the loop wakes every `period` (ns; 0: not any
- * more), and where it is late by more than half of that fn is told by how much, before
- * anything else is done: by up to a period less than it was, and what was shorter than one
- * and a half may be missed. One of it. */
+ * more), and if it is late by more than half of that it calls fn with the delay, before
+ * anything else: `ns` is up to a period too short, and a delay below one and a half
+ * periods may be missed. Only one such function is kept. */
 typedef void (*net_loop_still_fn)(void *arg, uint64_t ns);
 void net_loop_set_pulse(struct net_loop *loop, uint64_t period, net_loop_still_fn fn,
                         void *arg);

@@ -291,7 +291,7 @@ static void walk(struct codec *c, struct net_msg *msg)
         walk_blob(c, msg, fields);
 }
 
-/* What the walk cannot say with one errno: everything that is the caller's mistake. */
+/* False if the message has a mistake of the caller's, for which the walk has no errno. */
 static bool encodable(const struct net_msg *msg)
 {
     if (!type_known((unsigned)msg->type) || msg->status < 0 || msg->status > STATUS_MAX)

@@ -36,8 +36,8 @@ enum net_msg_type {
     NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone;
                            with NET_INVALIDATE_NODE: rank */
     NET_MSG_INVALIDATE_REPLY, /* flags NET_INVALIDATE_*, rank as it was asked */
-    NET_MSG_GET, /* entry, offset, length -> owner, or another of its node: ERROR of ESTALE:
-                  * it is out of date; from another, of anything else: it has it not */
+    NET_MSG_GET, /* entry, offset, length -> owner, or another of its node. ERROR ESTALE: it
+                  * is out of date; any other ERROR of another rank: it has it not */
     NET_MSG_DATA,  /* reply to GET: offset, length, size of the file in entry; payload */
     NET_MSG_ERROR, /* reply to any request that could not be served: status */
     NET_MSG_PING,  /* flags NET_PING_LEASE */
@@ -63,38 +63,40 @@ enum net_msg_type {
     NET_MSG_GUEST_CHANGED, /* upath, flags = role */
     NET_MSG_GUEST_LIST,    /* upath (none: the DMD itself) -> LIST_REPLYs, DONE */
     NET_MSG_GUEST_BRING,   /* upath, flags NET_BRING_* */
-    /* upath, flags = role, mark, fd: another process holds a description that the asker has
-     * closed -> DONE when that is somebody's who will settle it, or when it was settled */
+    /* upath, flags = role, mark, fd: another process holds a description that the asker
+     * has closed -> DONE when that process is known to settle it, or when it was
+     * settled */
     NET_MSG_GUEST_WATCH,
     /* of promoted guests (engine/promoted/promoted.h) */
     NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); ino and
                            btime of the file */
     NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry, offset, length, as of GET; ino,
                            btime as of REDIRECT */
-    NET_MSG_PROMOTED_JOIN, /* on a line between guest and member that stays open. guest: may
-                              I be one; member: blob = who you are (with key), nranks;
-                              guest: blob = who I am now (with address) */
+    NET_MSG_PROMOTED_JOIN,    /* on a line between guest and member that stays open. guest:
+                                 asks to be one; member: blob = the guest's (with key),
+                                 nranks; guest: blob = the same with its address */
     NET_MSG_PROMOTED_FETCH,   /* member -> guest: entry, blob = its owner (with key) */
     NET_MSG_PROMOTED_FETCHED, /* its reply: status; 0: the temporary file's descriptor is
                                  with it */
     /* of members that meet in a session directory (engine/membership/session_member.c) */
-    NET_MSG_JOIN,   /* I am here: put what belongs to me with me -> JOINED when it is */
-    NET_MSG_JOINED, /* its reply; status ETIMEDOUT: not all of it is there yet */
-    NET_MSG_LEAVE,  /* I am leaving in order; no reply */
+    NET_MSG_JOIN,   /* the sender is new, and wants the entries it is a home of -> JOINED */
+    NET_MSG_JOINED, /* all are there; status ETIMEDOUT: not all of them yet */
+    NET_MSG_LEAVE,  /* the sender leaves in order; no reply */
     /* on storage that nodes share (dht/node_writing.c) */
     NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
-    NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 nobody writes
-                              it; EBUSY: rank does, and EAGAIN will come when that
-                              has changed; EOWNERDEAD: rank did, after entry.version, and
+    NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 no rank writes
+                              it; EBUSY: `rank` does, and EAGAIN will come when that has
+                              changed; EOWNERDEAD: `rank` did, after entry.version, and
                               did not end it */
     NET_MSG_GUEST_WRITING, /* guest -> member: upath (END, ABANDONED: may be missing), flags
                               = NET_WRITING_*, with NET_WRITING_PRODUCER; mark */
     /* after a link was broken and is whole again (dht/node_resync.c) */
-    NET_MSG_RESYNC, /* flags; tell me when what you own is with me -> RESYNCED when it is */
+    NET_MSG_RESYNC,   /* flags -> RESYNCED when the sender, as a home, has the entries that
+                         the receiver owns */
     NET_MSG_RESYNCED, /* its reply */
-    /* in a session directory (engine/membership/nested.c): rank, the member that has
-     * started a launch. To it: the sender's launch is that; from it: the receiver's. No
-     * reply */
+    /* in a session directory (engine/membership/nested.c): rank = the member that has
+     * started a launch. Sent to that member: the launch is the sender's; sent by it: the
+     * launch is the receiver's. No reply */
     NET_MSG_NESTED,
     NET_MSG_TYPE_END
 };
@@ -103,11 +105,11 @@ enum net_msg_type {
 #define NET_HELLO_ANSWER 0x01u
 #define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
 #define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
-/* The asker keeps the answer: tell it of newer versions, also where there is nothing yet.
- * In a LOOKUP_REPLY: it will be told. */
+/* The asker keeps the answer: send it INVALIDATE for newer versions, also if nothing is
+ * published yet. In a LOOKUP_REPLY: the home will. */
 #define NET_LOOKUP_KEEP 0x08u
-/* In a LOOKUP_REPLY or NOTIFY to one that asked with COPY: the home takes the asker for
- * dead, and has not noted that it holds a copy. It is to ask again. */
+/* In a LOOKUP_REPLY or NOTIFY to a rank that asked with COPY: the home takes the asker
+ * for dead, and has not noted it as a holder. The asker must ask again. */
 #define NET_LOOKUP_UNNOTED 0x10u
 /* In a LOOKUP_REPLY: the home was cut off, or another rank was, and may not have heard of
  * all that is published. */
@@ -118,33 +120,34 @@ enum net_msg_type {
 /* PING of a process of the receiver's node: its leases are wanted
  * (engine/coherence/copy_lease.c). */
 #define NET_PING_LEASE 0x01u
-/* PONG: as NET_LOOKUP_UNSURE; I take you for dead, and tell you nothing. */
+/* PONG: as NET_LOOKUP_UNSURE; the sender takes the receiver for dead, and sends it no
+ * INVALIDATE. */
 #define NET_PONG_UNSURE  0x01u
 #define NET_PONG_UNKNOWN 0x02u
-/* RESYNC: because the receiver asked; no need to ask again. */
+/* RESYNC: sent because the receiver asked, which need not ask again. */
 #define NET_RESYNC_TOO 0x01u
-/* The asker opens it for writing: to be there is enough, whoever else writes to it. With
- * NET_LOOKUP_WAIT: it is here, and wanted when the member has looked whether it is out of
- * date; a publish is not waited for. */
+/* The asker opens it for writing: the file only has to be there, whichever process writes
+ * to it. With NET_LOOKUP_WAIT: it is here, and the answer comes when the member has
+ * validated it; no publish is waited for. */
 #define NET_CONSUME_WRITER 0x04u
-/* flags of INVALIDATE: of whatever any rank of the receiver's node has, because `rank` of
- * it, which may have a copy, does not answer. The reply has the flag and the rank again;
- * status ENOENT: what that rank has is not in the receiver's sight. */
+/* INVALIDATE: remove the older files of any rank of the receiver's node, because `rank`
+ * of that node, which may have a copy, does not answer. The reply has the flag and the
+ * rank again; status ENOENT: the receiver cannot see the files of that rank. */
 #define NET_INVALIDATE_NODE 0x01u
-/* INVALIDATE_REPLY: what is older keeps its name there until the newer one is there, and
- * the next version has to be told, too. */
+/* INVALIDATE_REPLY: the older file keeps its name there until the newer one is there, so
+ * the next version has to be sent, too. */
 #define NET_INVALIDATE_STAYS 0x02u
-/* Only if it is here: wait until no other node writes it. Marks of this node are the
- * asker's affair. */
+/* If the file is here: wait until no other node writes it. The asker itself looks at the
+ * marks of this node. */
 #define NET_CONSUME_SETTLE 0x20u
-/* The asker opens it for writing, and cannot make it: with NET_LOOKUP_WAIT. Who else writes
- * to it is waited for only if he makes it anew (store_marks_unfinished()). */
+/* With NET_LOOKUP_WAIT: the asker opens it for writing, and cannot make it. Another
+ * writer is waited for only if it makes the file anew (store_marks_unfinished()). */
 #define NET_CONSUME_UPDATE 0x10u
-/* With NET_LOOKUP_WAIT: it is optional to the asker, who waits only if something says that
- * it will come (engine/fetch/consume_probe.c). */
+/* With NET_LOOKUP_WAIT: the file is optional to the asker, which waits only if there is a
+ * sign that it will come (engine/fetch/consume_probe.c). */
 #define NET_CONSUME_PROBE 0x40u
-/* DONE of a GUEST_CONSUME: the member has looked at what was left on its node, and has no
- * other way to say so (store/looked.h). */
+/* DONE of a GUEST_CONSUME: the member has done its startup validation, and has no other
+ * way to say so (store/looked.h). */
 #define NET_DONE_LOOKED 0x01u
 /* WRITING: the sender has it open for writing; no longer; the writer died over it. */
 #define NET_WRITING_BEGIN     1u
@@ -155,14 +158,14 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
-/* GET: answer it yourself, with no REDIRECT. */
+/* GET: the receiver must answer itself, without a REDIRECT. */
 #define NET_GET_OWNER    0x01u
 #define NET_DUMP_ENTRIES 0x01u
 #define NET_DUMP_WAITING 0x02u
 #define NET_DUMP_KEY     0x04u /* explain the one upath */
-/* what the rank has published, compared with its disk; with KEY: of that upath only */
+/* compare what the rank has published with its disk; with KEY: that upath only */
 #define NET_DUMP_CHECK 0x08u
-/* who of the answering rank's node has the one upath open for writing now */
+/* name the process of the rank's node that has the one upath open for writing now */
 #define NET_DUMP_WRITER 0x10u
 #define NET_DUMP_MORE   0x80u /* in a reply: ask for the next page */
 /* Status of a DUMP_REPLY to a guest, in a session directory: the process that had the slot
@@ -172,11 +175,11 @@ enum net_msg_type {
 #define NET_DUMP_ENDED ESRCH
 
 #define NET_LIST_MORE 0x80u /* in a reply: ask for the next page */
-/* LIST: does anything say that the blob, a name in that directory, will come? The names of
+/* LIST: ask for signs that the blob, a name in that directory, will come. The names of
  * the reply are "w": the asked rank's node has it open for writing; "o17": rank 17 has
- * published what differs from it in numbers only; "x17": rank 17, which is the asked one,
- * is at its exit; "f": a wait there for one like it was ended, since nobody was left. Also
- * with DYAD_LISTING=off. */
+ * published a name that differs from it in numbers only; "x17": rank 17, which is the
+ * asked one, is at its exit; "f": a wait there for a similar name was ended, since no
+ * rank was left that could publish. Also with DYAD_LISTING=off. */
 #define NET_LIST_LIKE     0x01u
 #define NET_BRING_PARENTS 0x01u /* the directories above upath */
 #define NET_BRING_TREE    0x02u /* what is at and below upath */
@@ -193,11 +196,11 @@ struct net_msg {
     struct dyad_entry entry;     /* entry.upath: decoded, points into the buffer */
     struct dyad_version newer_than;
     uint64_t offset, length; /* bytes of the file */
-    uint32_t rank;           /* that it is about */
+    uint32_t rank;           /* the rank that the message is about */
     uint32_t nranks;         /* ranks of the job */
     uint32_t losses;         /* how often the sender has taken the receiver for dead ... */
     uint32_t asks;           /* ... and has asked then whether it lives */
-    uint64_t lease_ns;       /* for so long a holder may rely on the sender */
+    uint64_t lease_ns;       /* ns for which a holder may rely on the sender */
     uint64_t after, end;     /* where a page begins (struct dht_list_at; DUMP: entries that
                                 earlier pages had); 0 at the first */
     uint64_t mark;           /* the asker's (store/marks.h) */

@@ -1,5 +1,5 @@
 /*
- * net/peer.h - what a member tells of itself: the peer blob
+ * net/peer.h - the peer blob, by which a member describes itself
  *
  * Put into PMIx or the session directory at join, and sent in HELLO (without the key).
  * Encoded little-endian, versioned, every field checked. Pure; thread-safe.
@@ -20,8 +20,8 @@
 #define NET_PEER_LAUNCH_MAX  255
 #define NET_PEER_BLOB_MAX    (2 * PATH_MAX + 1024 + NET_PEER_ADDRESS_MAX)
 
-/* A promoted guest has, where ranks have theirs, a number made of its rank's and a slot
- * that the rank's member gives. The incarnation rises when a slot is given again. */
+/* In place of a rank a promoted guest has a number made of its rank and a slot that the
+ * rank's member gives. The incarnation rises when a slot is given again. */
 #define NET_GUEST_BIT   0x80000000u
 #define NET_GUEST_SLOTS 255u       /* of one rank; the last would touch DYAD_RANK_NONE */
 #define NET_GUEST_RANKS (1u << 23) /* only ranks below have promoted guests */
@@ -36,7 +36,7 @@ static inline bool net_is_guest(uint32_t id)
     return (id & NET_GUEST_BIT) && (id >> 23 & 0xff) < NET_GUEST_SLOTS;
 }
 
-/* The rank whose guest it is; of a rank, itself. */
+/* The rank of a promoted guest; for a rank, itself. */
 static inline uint32_t net_guest_rank(uint32_t id)
 {
     return net_is_guest(id) ? id & (NET_GUEST_RANKS - 1) : id;
@@ -46,8 +46,8 @@ struct net_peer {
     uint32_t rank;        /* or the number of a promoted guest */
     uint32_t incarnation; /* raised by each member that follows another in the same rank */
     int32_t pid;
-    /* In a session directory `rank` is a slot, which means nothing to people: what its
-     * launcher calls the job, and its rank there. Else "" and `rank`. */
+    /* In a session directory `rank` is a slot, which people do not know: these are the
+     * name of the job and the rank in it, by the launcher. Else "" and `rank`. */
     char launch[NET_PEER_LAUNCH_MAX + 1];
     uint32_t launch_rank;
     uint32_t depth;    /* DYAD_KEY_DEPTH, must agree in the session */

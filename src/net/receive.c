@@ -42,7 +42,7 @@ static void reject(struct net_worker *worker, const char *why, uint32_t rank)
     worker->rejected_logged_at = now;
 }
 
-/* Is it from the member that we know at this rank? */
+/* True if the message is from the incarnation of this rank that we know. */
 static bool is_current(const struct peer *peer, const struct net_msg *msg)
 {
     return peer->info && !peer->down && peer->info->incarnation == msg->source_incarnation;

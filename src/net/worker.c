@@ -42,7 +42,8 @@ static const struct {
     {"TCP_CONN_NB", "CONN_NB",
      "y"}, /* a connect to a silent node must not hold up the loop */
     /* One event at a time: the handling of one may close the endpoint of another that epoll
-     * has told of in the same call (both ends connect at once, both give up), and UCX ends
+     * has returned in the same call (both ends connect at once, both give up), and UCX
+     * ends
      * the process on an assertion then. */
     {"TCP_MAX_POLL", "MAX_POLL", "1"},
     /* A cache of registered memory hooks mmap and brk from our thread, by writing over

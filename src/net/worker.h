@@ -8,7 +8,7 @@
  *
  * A frame: version, flags (whose key), length, destination rank, message (net/msg.h), MAC
  * tag over all of this; DATA payload follows as the active message's data, not covered by
- * the MAC. A frame that cannot be verified is dropped and counted; nothing is answered.
+ * the MAC. A frame that cannot be verified is dropped and counted, without an answer.
  * Messages to one peer arrive in the order of their sending, but for DATA with a payload,
  * which may be overtaken.
  *
@@ -42,9 +42,9 @@ struct net_worker_ops {
      * free(). msg's pointers live until return. */
     void (*receive)(void *arg, const struct net_msg *msg, void *payload,
                     size_t payload_len);
-    /* The peer's address is not known and something waits to be sent to it: fetch its blob
-     * (PMIx) and call net_worker_set_peer(), or net_worker_peer_down(). Called once until
-     * one of these. */
+    /* The peer's address is not known and a message waits to be sent to it: fetch its
+     * blob (PMIx) and call net_worker_set_peer(), or net_worker_peer_down(). Called once
+     * until one of these. */
     void (*need_peer)(void *arg, uint32_t rank);
     /* The connection to the peer broke, it cannot be reached, or net_worker_peer_down() was
      * called. Called after every pending send to it was completed with an error. One
@@ -61,9 +61,9 @@ struct net_worker_ops {
     void (*peer_up)(void *arg, const struct net_peer *peer);
     /* A connection by which net_worker_probe() asked has failed. May be NULL. */
     void (*unanswered)(void *arg, uint32_t rank);
-    /* A peer that is down has sent something: it lived then, and may not know that it is
-     * taken for dead. Ask it (not at once: who leaves is seen to be gone before its last
-     * words are read). May be NULL. */
+    /* A message came from a peer that is down: it lived when it sent it, and may not know
+     * that it is taken for dead. Ask it (not at once: the end of a peer that leaves is
+     * seen before its last messages are read). May be NULL. */
     void (*heard)(void *arg, uint32_t rank);
 };
 
@@ -89,8 +89,8 @@ struct net_worker *net_worker_create(struct net_loop *loop, struct net_peer *sel
  * callback. */
 void net_worker_destroy(struct net_worker *worker, bool image_ends);
 
-/* For an image that ends and whose peers can do without what is under way: close nothing,
- * flush nothing, free nothing; the kernel tells them. At once. */
+/* For an image that ends and whose peers do not need the messages under way: return at
+ * once, without closing, flushing or freeing; the kernel closes the connections. */
 void net_worker_abandon(struct net_worker *worker);
 
 /* Send a message to a rank (or promoted guest) other than self, connecting first if need
@@ -103,32 +103,32 @@ void net_worker_abandon(struct net_worker *worker);
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
                     const void *payload, size_t payload_len, net_send_fn fn, void *arg);
 
-/* Give a payload back in place of free(): the next one of about its size goes to pages that
- * are there already, which triples the rate of large transfers. Optional; keeps at most 16
- * MiB. Loop's thread only. */
+/* Give a payload back in place of free(): the next one of about its size uses the same
+ * pages, which triples the rate of large transfers. Optional; keeps at most 16 MiB.
+ * Loop's thread only. */
 void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload_len);
 
-/* The peer's blob was read. A promoted guest's comes without its key, which is made of its
- * member's (EINVAL: that is not known). A higher incarnation replaces the old connection; a
+/* The peer's blob was read. A promoted guest's comes without its key, which is derived from
+ * its member's (EINVAL: not known). A higher incarnation replaces the old connection; a
  * lower one is ignored. 0, or -1 EINVAL (disagreeing depth, bins, replicas, or a second
- * process of one incarnation: logged), ENOMEM, or EHOSTUNREACH (it is down, and this is the
- * blob that it had then); then what waits for this blob fails as by
+ * process of one incarnation: logged), ENOMEM, or EHOSTUNREACH (it is down, and this is
+ * the blob that it had then); then sends that wait for this blob fail as by
  * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
-/* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH.
- * Forgotten when a HELLO or blob with a higher incarnation (or the first one at all)
- * arrives, or a HELLO that answers net_worker_probe(). */
+/* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH,
+ * until a HELLO or blob with a higher incarnation (or the first one at all) arrives, or a
+ * HELLO that answers net_worker_probe(). */
 void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error);
-/* Ask a rank that is down whether it is there after all: a new connection, in place of one
- * that asks already. peer_up follows when it answers; peer_down at its end if it had not
- * heard that we took it for dead; ops->unanswered if the connection fails; nothing while
- * everything is silent, so ask again after a while. 0, or -1: EINVAL not down, or nothing
- * is known of it; ENOMEM; EHOSTUNREACH no connection can be made. */
+/* Ask a rank that is down whether it lives, on a new connection, which replaces one that
+ * asks already. When it answers peer_up follows; at its end peer_down, if it did not know
+ * that we took it for dead; if the connection fails ops->unanswered; while the rank is
+ * silent nothing, so ask again after a while. 0, or -1: EINVAL the rank is not down, or
+ * not known; ENOMEM; EHOSTUNREACH no connection can be made. */
 int net_worker_probe(struct net_worker *worker, uint32_t rank);
-/* What is known of a peer, even if it is down, or NULL. Valid until the loop runs again. */
+/* The blob of a peer, even if it is down, or NULL. Valid until the loop runs again. */
 const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank);
 
-/* When something came from the peer last (util_clock_now()); 0: never. */
+/* When the last message came from the peer (util_clock_now()); 0: never. */
 uint64_t net_worker_heard_at(struct net_worker *worker, uint32_t rank);
 
 void net_worker_get_stats(struct net_worker *worker, struct net_worker_stats *stats);

@@ -1,5 +1,5 @@
 /*
- * store/alive.h - which process is this, and does that one still live
+ * store/alive.h - the identity of a process, and whether it still lives
  *
  * Private to the room. A process is (pid, start time): a reused pid is not taken for the
  * old one. Thread-safe, correct after fork and in a vfork child.
@@ -21,9 +21,9 @@ static inline pid_t store_proc_pid(store_proc_t proc)
 
 /* This process, and (ns may be NULL) its pid namespace. */
 store_proc_t store_proc_self(uint32_t *ns);
-/* Does it live, in a namespace that is `ns`, last heard of `age` seconds ago? One in
- * another pid namespace cannot be looked at: it counts as living for STORE_PROC_FOREIGN_MAX
- * seconds. Below 0: it was heard of after the clock was read. */
+/* True if the process, of pid namespace `ns`, lives. One of another pid namespace cannot
+ * be looked at: it counts as living if it was heard of less than STORE_PROC_FOREIGN_MAX
+ * seconds ago: `age`; below 0: it was heard of after the clock was read. */
 bool store_proc_alive(store_proc_t proc, uint32_t ns, int32_t age);
 
 #define STORE_PROC_FOREIGN_MAX 600

@@ -66,7 +66,7 @@ struct answers_table {
     _Alignas(64) _Atomic uint64_t generations;
     _Alignas(64) struct answer_keeper keepers[ANSWERS_KEEPERS];
     _Alignas(64) struct answer_slot slots[ANSWERS_SLOTS];
-    /* By hash of the name: when a home said last that one is published, or is not. */
+    /* By hash of the name: when a home last said that it is published, or is not. */
     _Alignas(64) _Atomic uint64_t told[2][ANSWERS_TOLD];
 };
 

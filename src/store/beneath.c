@@ -5,7 +5,7 @@
  * The walk is safe because a upath has no "..": it opens each component with O_NOFOLLOW
  * relative to the one before, so each step goes down by one real directory. What neither
  * way prevents: a directory that is moved out of the DMD while it is passed takes the rest
- * of the walk along. Only the user himself could do that. ENOSYS is remembered; EPERM is
+ * of the walk along. Only the same user could do that. ENOSYS is remembered; EPERM is
  * not, because it can be the file's own (immutable) and then the walk gives the same
  * answer.
  */

@@ -9,19 +9,19 @@
 
 #include <sys/types.h>
 
-/* Is it a normalised upath outside the control directory? 0, or -1: EXDEV absolute or with
- * "..", ENOENT the control directory, ENAMETOOLONG, EINVAL empty or with an empty or "."
- * component. */
+/* 0 if upath is normalised and outside the control directory, or -1: EXDEV absolute or
+ * with "..", ENOENT the control directory, ENAMETOOLONG, EINVAL empty or with an empty or
+ * "." component. */
 int store_upath_check(const char *upath);
 
 /* open(2) of a checked upath below root; O_CLOEXEC, O_NOCTTY and O_NOFOLLOW are added. With
  * O_PATH a symbolic link as the last component is opened itself. */
 int store_beneath_open(int root, const char *upath, int flags, mode_t mode);
 
-/* What store_beneath_open does where the kernel has no openat2: component by component. */
+/* store_beneath_open() for kernels without openat2: walks component by component. */
 int store_beneath_walk(int root, const char *upath, int flags, mode_t mode);
 
-/* The directory above upath (O_PATH), and the start of the last component in *base. */
+/* Open the directory above upath (O_PATH); *base: the last component, within upath. */
 int store_beneath_parent(int root, const char *upath, const char **base);
 
 #endif

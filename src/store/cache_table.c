@@ -1,8 +1,8 @@
 /*
  * cache_table.c - answers of look-ups that the members of a node share
  *
- * A table of fixed slots, ANSWERS_WAYS of which a name (with its session) can be in.  No
- * lock that anybody waits for, no system call after the start.
+ * A table of fixed slots; a name (with its session) can be in ANSWERS_WAYS of them.  No
+ * thread waits for a lock, and there is no system call after the start.
  *
  * A slot is a word and data.  The word names one use of the slot: it never has one value
  * twice (the count in it rises with every change).
@@ -12,33 +12,36 @@
  *   get   word is FULL; the data; word is still the same
  *
  * - Two that put at once: one swaps, the other finds WRITING and gives up, or another slot.
- * - Put during a get: data are stored with release and loaded with acquire, so who has
- * loaded any of the new data then finds the new word: the get sees nothing.
- * - Put against the drop of what was there: whichever swaps first.  If the put does, the
- * drop fails, and what it was for is gone: WRITING never goes back to what was FULL before.
+ * - Put during a get: data are stored with release and loaded with acquire, so a get that
+ *   has loaded any of the new data then finds the new word, and returns no answer.
+ * - Put against the drop of the answer before: whichever swaps first. If the put does,
+ *   the drop fails, but that answer is gone: WRITING never goes back to the FULL before
+ *   it.
  * - Killed in the midst of a put: WRITING stays, which no get takes.  The word says which
  *   keeper writes, so the next put takes the slot over once that keeper is dead; a dead one
  *   writes no more.  One that was stopped and goes on still has its slot.
  * - Killed in the midst of a drop: it is one swap.
  *
- * Keepers.  A member that may keep answers takes an entry in `keepers` and holds the life
- * in it (store/life.h) as long as it lives.  The kernel marks that before it closes the
- * descriptors of the process: another rank that knows of the death by a broken connection,
- * and does not wait for a dead keeper any more, knows it later than the mark is here.  So a
- * get is a look at it.
+ * Keepers. A member that may keep answers takes an entry in `keepers` and holds the
+ * robust mutex in it (store/life.h) as long as it lives. When it dies the kernel marks
+ * the mutex before it closes the descriptors of the process: the mark is here before
+ * another rank can see the death by a broken connection, and stops to wait for the
+ * keeper. So a get looks at the mutex.
  *
- * An entry is used again: its generation says whose it is, a slot names the generation that
- * it belongs to, and none comes twice.  A claimer changes the generation first (odd: being
- * claimed, by exactly one) and takes the mutex then, so nobody finds the old generation and
- * the new one's life: alive() looks for the generation before and behind the word.  A
+ * An entry is used again: its generation says whose it is, a slot names the generation
+ * that it belongs to, and none comes twice. A claimer changes the generation first (odd:
+ * being claimed, by exactly one) and takes the mutex then, so nobody finds the old
+ * generation with the new owner's mutex: alive() reads the generation before and after
+ * the mutex. A
  * claimer that is killed in between leaves an entry that is not used again.
  *
- * What members were told.  An answer and its contradiction are both true while a publish is
- * under way: one home has it, and the keepers of the other have not heard of it.  Who has
- * seen the newer of the two must not see the other afterwards, nor may who has heard of it
- * from him (mkdir says EEXIST, and stat that nothing is there).  So each home's word is
- * noted with its time, for the whole node, and an answer that says otherwise counts only if
- * it was asked for later.  Names share places; that costs a question now and then.
+ * What homes said. An answer and its contradiction are both true while a publish is under
+ * way: one home has it, and the keepers of the other have not heard of it. A process that
+ * has seen the newer of the two must not see the other afterwards, nor must a process
+ * that it has told (mkdir says EEXIST, and stat that nothing is there). So each answer of
+ * a home is noted with its time, for the whole node, and a kept one that says otherwise
+ * counts only if it was asked for later. Names share places; that costs a question now
+ * and then.
  *
  * The name of the file has the boot and the time namespace in it, since other nodes may see
  * the directory, and the clock must be the same to all who use the table.  It is made in
@@ -66,7 +69,7 @@
 
 /* ---- keepers ---- */
 
-/* Does this generation of a keeper live? */
+/* True if this generation of a keeper lives. */
 static bool alive(struct answer_keeper *keeper, uint64_t generation)
 {
     return atomic_load_explicit(&keeper->generation, memory_order_acquire) == generation &&
@@ -86,7 +89,7 @@ static bool claim(struct store_answers *answers, unsigned i)
     fresh = (atomic_fetch_add(&table->generations, 1) + 1) * 2;
     if (!atomic_compare_exchange_strong(&keeper->generation, &old, fresh | 1))
         return false;
-    /* Whoever sees us in the mutex sees that its generation is over. */
+    /* A process that sees us in the mutex sees that the generation before is over. */
     __sync_synchronize();
     if (!store_life_begin(&keeper->life))
         return false;

@@ -1,17 +1,17 @@
 /*
  * store/cache_table.h - answers of look-ups that the members of a node share
  *
- * A table in `.dyad/`, `answers-BOOT`, mapped shared by every member of this node: one that
- * asked the homes of a name and may keep the answer puts it there, and the others of its
- * session look there before they ask.  What a member has put lives no longer than the
- * member: its death, of whatever kind, makes all of it void before anybody outside of the
- * node can know of the death.  When an answer is true at all is for the caller to say
- * (dht/node_lookup_cache.c).
+ * A table in `.dyad/`, `answers-BOOT`, mapped shared by every member of this node: a
+ * member that asked the homes of a name and may keep the answer puts it there, and the
+ * others of its session look there before they ask. An answer lives no longer than the
+ * member that put it: the death of the member, of whatever kind, makes its answers void
+ * before anybody outside of the node can know of the death. The caller decides when an
+ * answer is true (dht/node_lookup_cache.c).
  *
  * The functions of one object are for one thread, the one that made it: its end counts as
- * the member's.  Different objects, of one process or of many, may be used at once; nobody
- * ever waits for another, wherever that one is stopped or killed.  All keep errno unless
- * they fail.
+ * the member's. Different objects, of one process or of many, may be used at once; none
+ * ever waits for another, wherever that one is stopped or killed. All functions keep
+ * errno unless they fail.
  */
 #ifndef DYAD_STORE_CACHE_TABLE_H
 #define DYAD_STORE_CACHE_TABLE_H
@@ -28,12 +28,13 @@
 
 struct store_answers;
 
-/* Map the table of this node, made if need be.  `session` (any `len` bytes) says who may
- * use each other's answers: a rank's number must mean the same rank to all of them.  NULL
- * with errno, not logged: without the table each member asks by itself. */
+/* Map the table of this node; make it if there is none. Members with the same `session`
+ * (any `len` bytes) use each other's answers: a rank's number must mean the same rank to
+ * all of them. NULL with errno, not logged: without the table each member asks by itself.
+ */
 struct store_answers *store_answers_create(const struct store_dir *dir, const void *session,
                                            size_t len);
-/* From then on nobody uses what was put.  NULL: nothing. */
+/* Make all answers of this object void, and free it.  NULL is allowed. */
 void store_answers_destroy(struct store_answers *answers);
 
 /* Put an answer, in the place of any other for upath.  Returns what store_answers_drop()
@@ -41,14 +42,15 @@ void store_answers_destroy(struct store_answers *answers);
  * many members).  Never fails otherwise; ~0.1 us. */
 uint64_t store_answers_put(struct store_answers *answers, const char *upath,
                            const struct dyad_answer *answer);
-/* When this returns no look that begins finds the answer any more.  Nothing happens if
+/* After this no store_answers_get() that begins finds the answer.  Nothing happens if
  * another one has taken its place. */
 void store_answers_drop(struct store_answers *answers, uint64_t put);
-/* A home has told this member at `now` that upath is published, or that it is not.  What
- * says otherwise and was asked for before that may be older, and is not found any more. */
+/* A home has told this member at `now` that upath is published, or that it is not. An
+ * answer that says otherwise and was asked for before `now` may be older, and is not
+ * found any more. */
 void store_answers_told(struct store_answers *answers, const char *upath, uint64_t now,
                         bool published);
-/* When any member was told so last, of this name or of one that shares its place. */
+/* When a home last told any member so, of this name or of one that shares its place. */
 uint64_t store_answers_told_at(const struct store_answers *answers, const char *upath,
                                bool published);
 /* The answer to upath that a living member of the session has put and not dropped, if it

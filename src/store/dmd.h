@@ -28,8 +28,8 @@
 
 struct store_dir;
 
-/* What a file was when it was looked at; two equal ones mean the file was not replaced or
- * rewritten between (ctime is part of it). */
+/* The state of a file when it was looked at; if two are equal the file was not replaced
+ * or rewritten in between (ctime is part of it). */
 struct store_identity {
     uint64_t dev, ino;
     uint64_t btime; /* ns; 0 where the file system has none */
@@ -47,11 +47,12 @@ const char *store_dir_real_path(const struct store_dir *dir); /* symlinks resolv
 const uint8_t *store_dir_id(const struct store_dir *dir); /* DYAD_STORAGE_ID_LEN bytes */
 int store_dir_fd(const struct store_dir *dir); /* O_PATH descriptor, the dir's own */
 
-/* May programs of other kernels see the same files? Then no lock and no memory below it is
- * common with them. True on every file system but those that one kernel alone has mounted
- * (ext4, xfs, btrfs, tmpfs, ...), and as store_dir_set_shared() says. */
+/* True if programs of other kernels may see the same files: then no lock and no memory
+ * below it is common with them. True on every file system but those that one kernel alone
+ * has mounted (ext4, xfs, btrfs, tmpfs, ...), and as store_dir_set_shared() says. */
 bool store_dir_shared(const struct store_dir *dir);
-/* Told by the user. Before other threads use dir, and before its marks are made. */
+/* Set what the user has configured, before other threads use dir, and before its marks
+ * are made. */
 void store_dir_set_shared(struct store_dir *dir, bool shared);
 /* Its file system is one kernel's own, whatever store_dir_set_shared() says: no server must
  * be waited for. */
@@ -75,15 +76,15 @@ int store_dir_check(const char *upath);
 int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode);
 int store_dir_stat(const struct store_dir *dir, const char *upath,
                    struct stat *st); /* no follow */
-/* It is certain that nothing has that name; not so if it cannot be looked at. */
+/* True if it is certain that the name does not exist; false if it cannot be looked at. */
 bool store_dir_lacks(const struct store_dir *dir, const char *upath);
 int store_dir_rmdir(const struct store_dir *dir, const char *upath);
 /* readlink(2) below the DMD: the number of bytes, or -1: EINVAL no symbolic link. */
 ssize_t store_dir_readlink(const struct store_dir *dir, const char *upath, char *buf,
                            size_t size);
 /* Have the kernel ask a network file system anew for the names in the directory of upath
- * and in those above it: opening a directory does, looking up a name may be answered with
- * an absence that was true some time ago. */
+ * and in those above it: opening a directory does that, while looking up a name may
+ * return a cached ENOENT. */
 void store_dir_refresh(const struct store_dir *dir, const char *upath);
 int store_identity_read(int fd, struct store_identity *identity); /* fd may be O_PATH */
 bool store_identity_is(int fd, const struct store_identity *identity); /* inode and birth */

@@ -109,7 +109,7 @@ int store_dir_make_parents(const struct store_dir *dir, const char *upath)
         if (made < 0)
             return -1;
     }
-    /* What was there already may be no directory. */
+    /* An existing file may be no directory. */
     at = store_beneath_parent(root, upath, &base);
     util_fd_close(at);
     return at < 0 ? -1 : 0;

@@ -232,7 +232,7 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
     int tmpdir = store_control_subdir(dir, "tmp");
     if (tmpdir < 0)
         return -1;
-    /* No claim: whoever fetches takes the file as it is, and its inode with it. */
+    /* No claim: a process that fetches takes the file over, with its inode. */
     int fd = openat(tmpdir, name, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                     0600);
     if (fd >= 0) {
@@ -477,7 +477,8 @@ void store_fetch_abort(struct store_fetch *fetch)
 {
     int saved = errno;
 
-    /* Whoever removes .dyad and lets another begin anew has taken the name from us. */
+    /* If .dyad was removed, and another fetch began anew, the name is not ours any more.
+     */
     if (store_lock_current(fetch->fd, fetch->tmpdir, fetch->name))
         unlinkat(fetch->tmpdir, fetch->name, 0);
     errno = saved;

@@ -1,13 +1,13 @@
 /*
  * store/fetch.h - bring a file into the DMD: all of it, or nothing
  *
- * The bytes go to `.dyad/tmp/<hash of upath>`, which is renamed to the final name when they
- * are complete, so a partial file never has its final name, whoever dies. The temporary
- * file is held by an OFD lock that dies with its process: it is what makes one fetch per
- * node of the processes that share the DMD, and what tells an abandoned temporary from a
- * live one. Two threads of one process exclude each other just so. Thread-safe for distinct
- * fetches; write may be called by several threads on one fetch. Errors of the disk are
- * logged once per fetch.
+ * The bytes go to `.dyad/tmp/<hash of upath>`, which is renamed to the final name when
+ * they are complete, so a partial file never has its final name, whichever process dies.
+ * An OFD lock, which ends with its process, holds the temporary file: so only one process
+ * of a node fetches a file, and an abandoned temporary is distinguished from a live one.
+ * Two threads of one process exclude each other in the same way. Thread-safe for distinct
+ * fetches; write may be called by several threads on one fetch. Disk errors are logged
+ * once per fetch.
  */
 #ifndef DYAD_STORE_FETCH_H
 #define DYAD_STORE_FETCH_H
@@ -22,8 +22,8 @@ struct store_fetch;
 
 /* Begin to fetch entry (upath, size, mode, mtime copied; of mode the type and the
  * permission bits only, never setuid or setgid). The bytes of a symbolic link are its
- * target, any text, which is not followed; a directory has none, and one that is there
- * already is what commit wants. `dir` must outlive the fetch. NULL: EBUSY another process
+ * target, any text, which is not followed; a directory has none, and commit succeeds if
+ * it exists already. `dir` must outlive the fetch. NULL: EBUSY another process
  * of this node is fetching it (store_fetch_wait), ENOSPC / EDQUOT (space for more than 64
  * KiB is reserved at once where the file system can), EFBIG, EIO, ... */
 struct store_fetch *store_fetch_begin(const struct store_dir *dir,
@@ -46,41 +46,43 @@ int store_fetch_copy(struct store_fetch *fetch, int src_fd);
 int store_fetch_commit(struct store_fetch *fetch, int replace,
                        struct store_identity *identity);
 /* The same for a regular file, in the place of `old` (inode and birth time), which is
- * replaced in one step. When it has no name any more keep(arg) is asked: if true it gets
- * its name back, and this fails with EEXIST, as it does if something else has the name. */
+ * replaced in one step. When `old` has no name any more keep(arg) is called: if true
+ * `old` gets its name back, and this fails with EEXIST, as it does if another file has
+ * the name. */
 int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identity *old,
                             bool (*keep)(void *arg), void *arg,
                             struct store_identity *identity);
-/* The identity that a regular file will have in its place, but for the ctime. 0 or -1. */
+/* The identity, but for ctime, that the file will have after the commit. Regular files
+ * only. 0 or -1. */
 int store_fetch_identity(const struct store_fetch *fetch, struct store_identity *identity);
 /* Remove the temporary file; frees fetch. Keeps errno. */
 void store_fetch_abort(struct store_fetch *fetch);
-/* Give all of a complete fetch to another process of this node: returns its descriptor,
- * which carries the lock wherever it is sent; frees fetch. -1 with errno: bytes are missing
- * (EIO), and fetch is as it was. */
+/* Give a complete fetch to another process of this node: returns its descriptor, which
+ * carries the lock wherever it is sent, and frees fetch. -1 with errno: bytes are missing
+ * (EIO), and fetch is unchanged. */
 int store_fetch_give(struct store_fetch *fetch);
-/* Take over from another process what it gave: fd becomes the fetch's, which is then
- * committed or aborted as one's own. NULL: fd is not the temporary file of entry, with all
- * its bytes, or its giver did not hold it (ESTALE); fd is closed then. */
+/* Take a fetch over that another process gave: takes fd; commit or abort the result.
+ * NULL: fd is not the temporary file of entry, with all its bytes, or its giver did not
+ * hold it (ESTALE); fd is closed then. */
 struct store_fetch *store_fetch_adopt(const struct store_dir *dir,
                                       const struct dyad_entry *entry, int fd);
 /* The inode that a file will have once it is fetched: makes the empty temporary file that
  * store_fetch_begin() will take over. For programs that compare a stat before their open
  * with one after (cp). *st gets its st_dev and st_ino. 0 or -1. */
 int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct stat *st);
-/* Remove upath if it is the file of `identity` (inode and birth time) and no other, even if
- * another takes its name at this moment. 0, or -1: ESTALE it is another, ENOENT. */
+/* Remove upath if it is the file of `identity` (inode and birth time), and no other file
+ * that may take its name at this moment. 0, or -1: ESTALE it is another, ENOENT. */
 int store_fetch_discard(const struct store_dir *dir, const char *upath,
                         const struct store_identity *identity);
-/* The same, but when it has no name any more keep(arg) is asked: if true it gets its name
- * back, and errno is EBUSY. For those who must not take it from under a writer, who marks
- * it before he opens it. */
+/* The same, but when the file has no name any more keep(arg) is called: if true it gets
+ * its name back, and errno is EBUSY. So a file that is being written, which is marked
+ * before it is opened, is not removed. */
 int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
                                const struct store_identity *identity,
                                bool (*keep)(void *arg), void *arg);
-/* Remove temporaries of dead processes, but for reservations younger than `reserved_for`
- * seconds, and on storage that nodes share for whatever is younger than a minute. Returns
- * how many, or -1. */
+/* Remove temporaries of dead processes, except reservations younger than `reserved_for`
+ * seconds and, on storage that nodes share, all files younger than a minute. Returns how
+ * many, or -1. */
 int store_fetch_clean(const struct store_dir *dir, unsigned reserved_for);
 
 #endif

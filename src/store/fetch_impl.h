@@ -1,5 +1,5 @@
 /*
- * store/fetch_impl.h - between fetch.c and fetch_replace.c, for nobody else
+ * store/fetch_impl.h - private to fetch.c and fetch_replace.c
  */
 #ifndef DYAD_STORE_FETCH_IMPL_H
 #define DYAD_STORE_FETCH_IMPL_H
@@ -23,9 +23,9 @@ struct store_fetch {
 
 /* The name of upath's temporary file. */
 void fetch_temp_name(const char *upath, char name[FETCH_NAME_SIZE]);
-/* The temporary file stays. Keeps errno. */
+/* Free the object; the temporary file stays. Keeps errno. */
 void fetch_free(struct store_fetch *fetch);
-/* Mode and mtime, as the entry has them. 0 or -1. */
+/* Set mode and mtime of the temporary file as the entry has them. 0 or -1. */
 int fetch_set_metadata(struct store_fetch *fetch);
 /* Log errno, once. Keeps it. */
 void fetch_report(struct store_fetch *fetch, const char *doing);

@@ -106,7 +106,7 @@ static int exchange(const struct store_fetch *fetch, const char *aside, int pare
         return errno == ENOENT ? store_control_rename_new(tmpdir, aside, parent, base) : -1;
     if (is_identity(tmpdir, aside, old) && !keep(arg))
         return unlinkat(tmpdir, aside, 0);
-    /* Whoever has renamed a third file to the name since has replaced the old one. */
+    /* If a third file was renamed to the name since, that has replaced the old one. */
     if (renameat2(tmpdir, aside, parent, base, RENAME_EXCHANGE) == 0 &&
         !is_identity(tmpdir, aside, &new))
         renameat2(tmpdir, aside, parent, base, RENAME_EXCHANGE);
@@ -122,7 +122,7 @@ int store_fetch_commit_over(struct store_fetch *fetch, const struct store_identi
     const char *base;
     int rc = -1, saved = errno, parent = -1;
 
-    /* Whoever fetches next finds the name of the temporary file free, and not the old file
+    /* The next fetch must find the name of the temporary file free, and not the old file
      * under it. */
     snprintf(aside, sizeof(aside), "%s.%d.new", fetch->name, (int)gettid());
     if (atomic_load(&fetch->written) < fetch->entry.size) {

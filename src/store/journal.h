@@ -1,15 +1,16 @@
 /*
- * store/journal.h - what one owner keeps on this DMD: the lasting half of the catalogue
+ * store/journal.h - the journal: a rank's record, on this DMD, of what it published and
+ * fetched
  *
  * `.dyad/owner/NAME`: an append-only file of checksummed records, one writer (the member of
  * one rank), one write(2) per record, so kill -9 at any point loses at most the record that
- * was being written; a torn tail is cut off at the next opening. Superseded records are
- * squeezed out by writing a new file and renaming it when they are more than half: compact
+ * was being written; a torn tail is cut off at the next opening. When superseded records
+ * are more than half they are removed by writing a new file and renaming it: compact
  * after 10^6 files. It lets an exec'd, restarted or next member of the node go on serving
- * what was published. Not synced to the disk: it outlives the processes, and a power cut as
- * far as the file system does. If the file is removed while it is open, the next change
- * writes it anew from memory (~270 bytes and the upath for each record). Not thread-safe:
- * one thread at a time.
+ * what was published. Not synced to the disk: it outlives the processes, and a power cut
+ * as far as the file system does. If the file is removed while it is open, the next
+ * change writes it anew from memory (~270 bytes and the upath for each record). Not
+ * thread-safe: one thread at a time.
  */
 #ifndef DYAD_STORE_JOURNAL_H
 #define DYAD_STORE_JOURNAL_H
@@ -29,7 +30,7 @@ enum store_record_kind {
 
 struct store_record {
     enum store_record_kind kind;
-    bool made_here;                 /* a copy, of what this node had an original of */
+    bool made_here;                 /* a copy of a name that this node had made before */
     struct dyad_entry entry;        /* entry.upath borrowed until the journal changes */
     struct store_identity identity; /* of the file on disk when it was recorded */
 };
@@ -40,10 +41,10 @@ struct store_record {
  * `dir` must outlive the journal. */
 struct store_journal *store_journal_create(const struct store_dir *dir, const char *name,
                                            uint32_t *incarnation);
-/* Open the journal that another process has left, to take it over: as it is, with no
- * opening counted. Once nobody else can open it any more `wanted` is asked with its label
- * (NULL: none), before its records are read. NULL with errno: EBUSY another process has it
- * open, ECANCELED it is not wanted, ENOENT, EUCLEAN it is no journal. */
+/* Open the journal that another process has left, to take it over; does not count as an
+ * opening. When it is locked, and before its records are read, wanted() is called with
+ * its label (NULL: none). NULL with errno: EBUSY another process has it open, ECANCELED
+ * it is not wanted, ENOENT, EUCLEAN it is no journal. */
 struct store_journal *store_journal_open(const struct store_dir *dir, const char *name,
                                          bool (*wanted)(const char *label, void *arg),
                                          void *arg);
@@ -51,17 +52,17 @@ struct store_journal *store_journal_open(const struct store_dir *dir, const char
  * such journal, or it has none. */
 int store_journal_read_label(const struct store_dir *dir, const char *name,
                              char label[DYAD_UPATH_MAX + 1]);
-/* What another process's journal says of some files. */
+/* A question about one file to another process's journal. */
 struct store_look {
     const char *upath;
     void *arg; /* the caller's */
     bool found;
     struct store_record record; /* if found; its upath is `upath` */
 };
-/* Look, in the journal that another process has open and may be writing to, without
- * disturbing it. What is found was so at some moment since the call, as far as the writer
- * could write it down. Sorts looks[n]. 0, or -1 with errno: ENOENT there is none, EUCLEAN
- * it is no journal, ... Reads the file once: ~1 s for 10^6 records. */
+/* Look records up in a journal that another process may have open and be writing to,
+ * without disturbing it. A result was true at some moment since the call, as far as the
+ * writer could write it down. Sorts looks[n]. 0, or -1 with errno: ENOENT there is none,
+ * EUCLEAN it is no journal, ... Reads the file once: ~1 s for 10^6 records. */
 int store_journal_look(const struct store_dir *dir, const char *name,
                        struct store_look *looks, size_t n);
 void store_journal_destroy(struct store_journal *journal);
@@ -69,47 +70,48 @@ void store_journal_destroy(struct store_journal *journal);
  * destroyed in any case. */
 int store_journal_remove(struct store_journal *journal);
 
-/* Add or replace the record of entry.upath; copied. 0 or -1: ENOMEM, EINVAL, ENAMETOOLONG,
- * ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: this process has the new one, and the
- * file gets it when it can be written again. */
+/* Add or replace the record of entry.upath; it is copied. 0, or -1: ENOMEM, EINVAL,
+ * ENAMETOOLONG, ...: the old one stays; ENOSPC, EDQUOT, EIO, EFBIG: the new one is in
+ * memory, and goes to the file when that can be written again. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record);
-/* fn is called when the file begins to lack something that was put, deleted or a label: by
- * that call, before it returns, or by this one. It must not call back. From then on
- * store_journal_catch_up() is to be called from time to time until it says that the file
- * has all (a put tries, too). */
+/* fn is called when the file begins to lack a change (a put, a deletion or a label): from
+ * inside that call, or this one. It must not call back. From then on call
+ * store_journal_catch_up() from time to time until it returns true: the file has all
+ * changes (a put tries, too). */
 void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg),
                              void *arg);
 bool store_journal_catch_up(struct store_journal *journal);
-/* A retired one, too. 0, or -1: ENOENT there is none; ENOSPC, ...: this process has it no
- * more, and the file names it until it can be written again. */
+/* Delete a record, retired or not. 0, or -1: ENOENT there is none; ENOSPC, ...: it is
+ * deleted in memory, and stays in the file until that can be written again. */
 int store_journal_delete(struct store_journal *journal, const char *upath);
-/* Not to be found any more, here; in the file it stays until store_journal_delete(): what
- * it names is being removed, and whoever reads the journal meanwhile, or takes it over when
- * this process is killed, must know that. A store_journal_put() makes it a record as any
- * other. 0, or -1: ENOENT there is none. */
+/* Hide a record: store_journal_find() does not find it, but it stays in the file until
+ * store_journal_delete(). Its file is being removed, and a process that reads the journal
+ * meanwhile, or takes it over when this one is killed, must know the record. A
+ * store_journal_put() makes it an ordinary record again. 0, or -1: ENOENT there is none.
+ */
 int store_journal_retire(struct store_journal *journal, const char *upath);
-/* NULL if there is none. */
+/* The record of upath, valid until the journal changes; NULL: none. */
 const struct store_record *store_journal_find(struct store_journal *journal,
                                               const char *upath);
 /* Forget all records, in one step; the count of openings and the label stay. 0 or -1 with
  * errno: all of them stay. */
 int store_journal_clear(struct store_journal *journal);
-/* Whose it is: text without NUL, at most DYAD_UPATH_MAX bytes, kept in the file before the
- * first record. 0 or -1 with errno, as put. */
+/* Set the text that says whose journal it is: without NUL, at most DYAD_UPATH_MAX bytes,
+ * in the file before the first record. 0 or -1 with errno, as put. */
 int store_journal_set_label(struct store_journal *journal, const char *label);
 /* Call fn with the name of each journal of the DMD that begins with prefix, until it
  * returns non-zero. Returns that, or -1 with errno. */
 int store_journal_list(const struct store_dir *dir, const char *prefix,
                        int (*fn)(const char *name, void *arg), void *arg);
-/* May a journal of the DMD whose name begins with prefix have records? None is
- * overlooked; a torn one may count. */
+/* True if a journal of the DMD whose name begins with prefix has records; also, perhaps,
+ * for a torn one. */
 bool store_journal_any(const struct store_dir *dir, const char *prefix);
-/* Until fn returns non-zero; returns that. fn may delete the record that it is called with,
- * no other. */
+/* Call fn for each record until it returns non-zero; returns that. fn may delete the
+ * record that it is called with, no other. */
 int store_journal_foreach(struct store_journal *journal,
                           int (*fn)(const struct store_record *record, void *arg),
                           void *arg);
-/* Retired ones count. */
+/* The number of records, retired ones included. */
 uint64_t store_journal_count(const struct store_journal *journal);
 
 #endif

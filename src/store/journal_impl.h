@@ -1,8 +1,8 @@
 /*
  * store/journal_impl.h - a journal's file, byte by byte; private to store/
  *
- * journal_write.c: as its owner writes it. journal_read.c: records that are read, by the
- * owner and by others. journal_list.c: which there are.
+ * journal_write.c: writing by its owner. journal_read.c: reading, by the owner and by
+ * others. journal_list.c: finding the journals of a DMD.
  */
 #ifndef DYAD_STORE_JOURNAL_IMPL_H
 #define DYAD_STORE_JOURNAL_IMPL_H
@@ -16,7 +16,7 @@
 #define COUNT_KIND \
     100 /* a count of openings, in place of the fixed part's version.counter */
 #define DELETE_KIND 101
-#define LABEL_KIND  102 /* whose it is, in place of the upath */
+#define LABEL_KIND  102 /* the label, in place of the upath */
 #define MADE_KIND   103 /* a copy, made_here */
 
 struct disk_record {
@@ -39,15 +39,16 @@ static inline size_t record_size(size_t upath_len)
     return sizeof(struct disk_record) + upath_len;
 }
 
-/* May an owner's journal have this name? */
+/* True if a journal may have this name. */
 bool journal_name_ok(const char *name);
 uint64_t journal_checksum(const struct disk_record *disk, size_t len);
-/* All but entry.upath. */
+/* Decode all fields but entry.upath. */
 void journal_decode(const struct disk_record *disk, struct store_record *record);
-/* Does its file begin as one of ours does? */
+/* True if the file begins with the magic of a journal. */
 bool journal_magic_ok(int fd);
-/* Call fn with each record from *end on, up to the first that is not whole, which *end then
- * is; or until fn returns non-zero. Returns that, or -1 with errno. */
+/* Call fn with each record from *end on, until fn returns non-zero, or up to the first
+ * record that is not whole, whose offset *end gets. Returns fn's result, or -1 with
+ * errno. */
 int journal_walk(int fd, uint64_t *end,
                  int (*fn)(const struct disk_record *disk, void *arg), void *arg);
 /* 0 or -1 ENOENT. */

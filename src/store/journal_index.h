@@ -1,7 +1,7 @@
 /*
- * store/journal_index.h - what an open journal knows of its file; private to store/
+ * store/journal_index.h - the records of an open journal in memory; private to store/
  *
- * The last record of each upath, and what of it the file lacks. Memory only.
+ * The last record of each upath, and whether the file has it.
  */
 #ifndef DYAD_STORE_JOURNAL_INDEX_H
 #define DYAD_STORE_JOURNAL_INDEX_H
@@ -15,8 +15,8 @@
 struct journal_node {
     UT_hash_handle hh;
     struct store_record record;
-    bool retired, behind;              /* `behind`: not in the file, or not this one */
-    bool deleted;                      /* but not in the file, so it is behind */
+    bool retired, behind; /* `behind`: the file does not have this record yet */
+    bool deleted;         /* but not yet in the file, so it is behind */
     struct journal_node *prev, *later; /* utlist: journal->behind */
     char upath[];
 };
@@ -27,18 +27,19 @@ struct store_journal {
     int fd;
     uint32_t openings;
     char *label;         /* NULL: none */
-    uint64_t end, live;  /* size of the file; of that, what a rewrite would keep */
+    uint64_t end, live;  /* size of the file; bytes of it that a rewrite would keep */
     uint64_t compact_at; /* not before the file has this size: a rewrite failed */
     struct journal_node *index;
-    uint64_t deleted;            /* of them */
-    struct journal_node *behind; /* what the file lacks */
-    bool label_behind;           /* and the label */
-    bool walked;                 /* no node goes but the one that the caller is at */
+    uint64_t deleted;            /* number of deleted nodes in it */
+    struct journal_node *behind; /* nodes that the file lacks */
+    bool label_behind;           /* the file lacks the label */
+    bool walked;                 /* only the node that a walk is at may be freed */
     void (*fell_behind)(void *arg);
     void *fell_behind_arg;
 };
 
-/* Also one whose deletion could not be written; journal_find(): not that. NULL: none. */
+/* index_find: also a node whose deletion could not be written; find: not that. NULL:
+ * none. */
 struct journal_node *journal_index_find(struct store_journal *journal, const char *upath,
                                         size_t len);
 struct journal_node *journal_find(struct store_journal *journal, const char *upath);
@@ -50,18 +51,18 @@ int journal_index_add(struct store_journal *journal, struct journal_node *node);
 void journal_index_remove(struct store_journal *journal, struct journal_node *node);
 void journal_index_replace(struct store_journal *journal, struct journal_node *node,
                            const struct store_record *record);
-/* Nodes that are in no journal any more. */
+/* Free nodes that are in no journal any more. */
 void journal_index_free(struct journal_node *all);
 /* 0 or -1 ENOMEM. */
 int journal_label_keep(struct store_journal *journal, const char *label, size_t len);
 
-/* The file lacks nothing. */
+/* True if the file has all changes. */
 bool journal_has_all(const struct store_journal *journal);
-/* It may lack something now: tell the owner, if that is new. */
+/* The file may lack a change now: call fell_behind() if `had_all` and it does. */
 void journal_falls_behind(struct store_journal *journal, bool had_all);
 void journal_behind_set(struct store_journal *journal, struct journal_node *node,
                         bool behind);
-/* A rewrite leaves it out. */
+/* Set `deleted`: a rewrite leaves the node out. */
 void journal_deleted_set(struct store_journal *journal, struct journal_node *node,
                          bool deleted);
 

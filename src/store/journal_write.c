@@ -274,8 +274,8 @@ int journal_label_write(struct store_journal *journal, bool again)
     return 0;
 }
 
-/* Is it worth while to try? On a full disk it would take what little there is from others,
- * again and again. */
+/* True if a rewrite is worth while. On a full disk it would take the little space that is
+ * left from others, again and again. */
 static bool has_room(const struct store_journal *journal)
 {
     struct statvfs fs;

@@ -14,20 +14,20 @@
 #define JOURNAL_COMPACT_MIN (1u << 20)
 #endif
 
-/* Read the file up to the first record that is not whole; the end is there. */
+/* Read the file up to the first record that is not whole; journal->end is there. */
 int journal_load(struct store_journal *journal, uint64_t size);
-/* Write what the index holds to a new file that takes the place of the old one. `only_new`:
- * only if there is none. */
+/* Write the records of the index to a new file that takes the place of the old one.
+ * `only_new`: only if there is no file of that name. */
 int journal_rewrite(struct store_journal *journal, bool only_new);
 /* `record` may be NULL. */
 int journal_append(struct store_journal *journal, uint32_t kind, const char *upath,
                    const struct store_record *record, uint64_t counter);
-/* After the index was changed. A failure is no error of the change: the old file is whole.
- */
+/* Rewrite the file if it is worth while, after the index was changed. A failure is no
+ * error of the change: the old file is whole. */
 void journal_compact(struct store_journal *journal);
-/* The label has its place: a journal that had none is new, any other is written anew. */
+/* Write the label, at the begin of a new journal; any other journal is written anew. */
 int journal_label_write(struct store_journal *journal, bool again);
-/* Some of what the file lacks. 0, or -1: it cannot be written yet. */
+/* Write some of the records that the file lacks. 0, or -1: it cannot be written yet. */
 int journal_catch_up(struct store_journal *journal);
 
 #endif

@@ -96,7 +96,7 @@ bool store_lease_holds(const struct store_marks *marks, uint64_t rank, int excep
         const struct marks_line *line = &header->lines[i];
         if (word == 0 || i == except || left(word, now) > few)
             continue;
-        /* Now it is worth while to look whose it is. */
+        /* Only now look for the line of `rank`. */
         if (own < 0 && (own = line_of(header, rank)) < 0)
             return false;
         if (!is_live(line) ||

@@ -1,10 +1,9 @@
 /*
  * store/life.h - a word in shared memory that says whether a thread lives
  *
- * A robust mutex that a thread takes and keeps, and for which nobody waits. It is there
- * because the kernel marks it when the thread that holds it ends, in whatever way, before
- * it closes the descriptors of the process. To look at it is a load, and right across pid
- * name spaces.
+ * A robust mutex that a thread takes and keeps, and for which no thread waits. When its
+ * holder ends, in whatever way, the kernel marks it before it closes the descriptors of
+ * the process. To look at it is one load, and works across pid namespaces.
  */
 #ifndef DYAD_STORE_LIFE_H
 #define DYAD_STORE_LIFE_H
@@ -13,9 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A new one, free, in memory that nobody else sees yet. 0 or an errno value. */
+/* Initialise it, free, in memory that no other process sees yet. 0 or an errno value. */
 int store_life_init(pthread_mutex_t *life);
-/* Does a thread hold it that has not ended? From any thread of any process. */
+/* True if a live thread holds it. From any thread of any process. */
 bool store_life_is_on(const pthread_mutex_t *life);
 /* Hold it until the calling thread ends or store_life_end(), which the same thread calls.
  * False: another one has it. Never waits. */

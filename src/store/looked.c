@@ -72,7 +72,7 @@ static bool claim(struct marks_header *header, uint32_t number, uint64_t rank,
 
 /* An earlier member's line ends with that member. But a process may lose its list of robust
  * mutexes before the kernel walks it (killed for want of memory, by kernels before 5.18);
- * and a member whose UCX has ended itself is followed by another on the same thread. */
+ * and a member whose UCX has aborted is followed by another on the same thread. */
 static void take_back(struct marks_header *header, uint64_t rank)
 {
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {

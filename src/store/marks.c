@@ -23,15 +23,15 @@
  * it. The filters stay one too high: they are raised before a slot can be found and lowered
  * after it cannot.
  *
- * Whether somebody lives is asked in his pid namespace, or, of another one, judged by how
- * long ago he came. Neither is in the word that is swapped. So `since` is written before
- * the swap, by whoever tries: for the one that wins it is right, and who had it before
- * seems no older for it. `ns` is written after it, by the winner, and is a hash of his
- * namespace and of himself: as long as it is the former one's he counts as of another
- * namespace, which nobody can look into. Killed in these instructions he is found when that
- * time is over (STORE_PROC_FOREIGN_MAX). Where all processes that ever wrote to the table
- * are of one pid namespace, as a rule, nobody counts so: each says in the header before his
- * first swap that he is of another.
+ * Whether a process lives is looked up if it is of our pid namespace, else judged by how
+ * long ago it came. Neither is in the word that is swapped. So `since` is written before
+ * the swap, by each process that tries: for the winner it is right, and it does not make
+ * the process before it seem older. `ns` is written after the swap, by the winner, and is
+ * a hash of its namespace and of itself: as long as `ns` is that of the process before,
+ * the winner counts as one of another namespace, which cannot be looked into. If it is
+ * killed between the two it is found dead after STORE_PROC_FOREIGN_MAX. If all processes
+ * that ever wrote to the table are of one pid namespace, as usual, none counts so: a
+ * process of another one says so in the header before its first swap.
  *
  * Two last closers: each tests the lock after its own close, so the one whose close was the
  * last sees it free; both may, and the swap decides. A lock is taken before the slot shows
@@ -81,8 +81,8 @@ bool store_marks_shared(const struct store_marks *marks)
     return atomic_load_explicit(&marks->table->header.shared, memory_order_relaxed) != 0;
 }
 
-/* FREEING lasts for nanoseconds. Who makes it so stores his word without a look, and not in
- * which pid namespace he is: so he counts as of another one, too. */
+/* True if the process that set FREEING, a state of nanoseconds, is dead. It does not note
+ * its pid namespace, so it counts as one of another namespace. */
 static bool is_freed_by_the_dead(struct store_marks *marks, struct marks_slot *slot,
                                  uint64_t word)
 {
@@ -197,8 +197,8 @@ void store_marks_abort(struct store_marks *marks, store_mark_t mark)
             return;
 }
 
-/* ABANDONED marks of a file: free them (heir 0), or those left to an heir, or name the
- * heir. */
+/* What settle() does with the ABANDONED marks of a file: free all, free those that `heir`
+ * is to free, or make `heir` their heir. */
 enum settle { SETTLE_FREE, SETTLE_FREE_INHERITED, SETTLE_LEAVE };
 
 static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum settle how,
@@ -222,10 +222,10 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
     }
 }
 
-/* Marks of this inode whose writers were killed, and which nobody has ruled yet, become
- * ABANDONED. `fd`: any description of the file but theirs. Only where locks can tell.
- * A closer that is merely slow may lose its mark by this: who truncates publishes the file
- * in any case, who does not must be sure. */
+/* Marks of this inode whose writers were killed, and that were not ruled yet, become
+ * ABANDONED. `fd`: any description of the file but theirs. Only on file systems with OFD
+ * locks. A closer that is merely slow may lose its mark by this: an opener that truncates
+ * publishes the file in any case, another one must be sure. */
 static void rule_killed(struct store_marks *marks, const struct store_identity *file,
                         int fd, bool truncated)
 {
@@ -252,7 +252,8 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
     settle(marks, ino, btime, SETTLE_FREE, 0);
 }
 
-/* A live writer found no whole file when it opened this one: nor does who opens it now. */
+/* True if a live writer found no whole file at its open: nor does a process that opens
+ * now. */
 static bool is_being_made(struct store_marks *marks, const struct store_identity *file)
 {
     struct store_mark_info info;
@@ -335,7 +336,7 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
         if (!ours || atomic_load(&slot->word) != word)
             continue;
         found = marks_mark_of(word, i);
-        /* "Opened by" should name somebody who lives. `ns` may be a closer's by now. */
+        /* "Opened by" should name a live process. `ns` may be a closer's by now. */
         uint32_t tag = atomic_load(&slot->ns);
         if (opener == self || marks_opener_alive(marks, slot, word))
             continue;
@@ -375,7 +376,7 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns), former = atomic_load(&slot->closer);
 
-    /* Else `former` may be of somebody who is closing now. */
+    /* Else `former` may be of a process that is closing now. */
     if (atomic_load(&slot->word) != word)
         return false;
     if (former)

@@ -1,14 +1,15 @@
 /*
- * store/marks.h - dirty marks: which files of this DMD are being written, and by whom
+ * store/marks.h - dirty marks: files of this DMD that are being written, and their
+ * writers
  *
  * A table in `.dyad/`, mapped shared by every process of this node that writes or reads
  * below the DMD. One slot per write-open file description. Lock-free (compare-and-swap on
- * the slot's state), so a process that is killed or stopped at any point blocks nobody;
- * what it left is told from what is live by the kernel: each description carries an OFD
- * write lock on one byte, STORE_MARK_LOCK_OFFSET + mark, of the file itself, which lasts
- * exactly as long as the description, through dup, fork, exec and death. A byte is never
- * used twice, so a mapping that outlives its mark disturbs nobody. Where the file system
- * has no OFD locks, (pid, start time) of the opener decides.
+ * the slot's state), so a process that is killed or stopped at any point blocks no other.
+ * The kernel shows which marks are live: each description carries an OFD write lock on
+ * one byte, STORE_MARK_LOCK_OFFSET + mark, of the file itself, which lasts exactly as
+ * long as the description, through dup, fork, exec and death. A byte is never used twice,
+ * so a mapping that outlives its mark does no harm. On a file system without OFD locks
+ * (pid, start time) of the opener decides.
  *
  * Life of a slot: FREE -> OPENING (before the real open; found by upath) -> DIRTY (the open
  * returned; found by inode) -> CLOSING (no process holds the description any more; exactly
@@ -59,18 +60,18 @@ enum store_mark_state {
 struct store_mark_info {
     store_mark_t mark;
     enum store_mark_state state;
-    pid_t pid; /* who opened it, or who is closing it; 0: a process of an earlier boot */
+    pid_t pid; /* its opener or, in CLOSING, closer; 0: a process of an earlier boot */
     uint64_t ino, btime;
 };
 
-/* Map the table of a DMD, made if need be. Several processes at once are safe. After a
- * reboot the table is a new one, and what the old one still held is ABANDONED in it. NULL
- * with errno, logged. */
+/* Map the table of a DMD; make it if there is none. Several processes at once are safe.
+ * After a reboot the table is a new one, and marks that the old one still had are
+ * ABANDONED in it. NULL with errno, logged. */
 struct store_marks *store_marks_create(const struct store_dir *dir);
 void store_marks_destroy(struct store_marks *marks);
 
-/* Other nodes were seen to use the same storage: what is found here is not all. Lasts until
- * the node boots anew. Reading it costs one load. */
+/* Note that other nodes use the same storage, whose marks are not in this table. Lasts
+ * until the node boots anew. Reading it costs one load. */
 void store_marks_share(struct store_marks *marks);
 bool store_marks_shared(const struct store_marks *marks);
 
@@ -78,8 +79,8 @@ bool store_marks_shared(const struct store_marks *marks);
  * 65,536 files open for writing on this node, or no disk space to enlarge the table). ~0.3
  * us. */
 store_mark_t store_marks_begin(struct store_marks *marks, const char *upath);
-/* The same before an open that can neither make nor empty the file: it makes nobody wait
- * who asks whether the file is being made. */
+/* The same before an open that can neither make nor empty the file: such a mark does not
+ * count as one that makes the file (store_marks_unfinished()). */
 store_mark_t store_marks_begin_joining(struct store_marks *marks, const char *upath);
 /* The open failed, or is of no interest (not a regular file). */
 void store_marks_abort(struct store_marks *marks, store_mark_t mark);
@@ -87,25 +88,24 @@ void store_marks_abort(struct store_marks *marks, store_mark_t mark);
  * inode are freed if `truncated` or the file is empty. 0, or -1: EBADF fd, ESTALE mark. */
 int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
                        bool truncated);
-/* Then, unless the open has made or truncated the file: remember how it looks, so that
- * store_marks_written() can tell. Without this it counts as written. fd may be read only
- * for a short file whose times cannot tell; for a long one the call may last a tick of the
+/* After that, unless the open has made or truncated the file: remember its state, for
+ * store_marks_written(). Without this it counts as written. fd is read only if the file
+ * is short and its times do not suffice; for a long one the call may last a tick of the
  * kernel's clock (1 to 10 ms). Async-signal-safe. */
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
-/* It counts as written from now on: it is mapped for writing. */
+/* The file is mapped for writing, and counts as written from now on. */
 void store_marks_set_written(struct store_marks *marks, store_mark_t mark);
-/* Was anything changed that a publish tells (content, length, mode, mtime) since the open?
- * For whom store_marks_closed() has returned true; fd: its probe. True also if that cannot
- * be told. Async-signal-safe. */
+/* True if content, length, mode or mtime have changed since the open, or that cannot be
+ * found out. For the caller for which store_marks_closed() has returned true; fd: its
+ * probe. Async-signal-safe. */
 bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd);
-/* Before store_marks_adopt(), with the name that the file has: until no other process is in
- * the midst of an open of it (OPENING). A process that was spawned between such an open and
- * its mark's lock has a description whose mark cannot be told yet. ~50 ns when nobody is.
- */
+/* Before store_marks_adopt(), with the file's name: wait until no other process is
+ * opening it (OPENING). The mark of a description that this process inherited between
+ * such an open and its lock cannot be found yet. ~50 ns if there is no such open. */
 void store_marks_await_opened(struct store_marks *marks, const char *upath);
-/* As above, but only for opens that could make or empty the file, which itself waits for no
- * other: so it may be called with a mark of one's own, `own`, from
- * store_marks_begin_joining() (0: none). */
+/* As above, but waits only for opens that could make or empty the file. These do not wait
+ * for others, so the caller may have a mark `own` from store_marks_begin_joining() (0:
+ * none). */
 void store_marks_await_makers(struct store_marks *marks, const char *upath,
                               store_mark_t own);
 /* A new program image, or a process that got a descriptor in some other way: the mark that
@@ -121,43 +121,41 @@ store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
  * mapping of its own. */
 bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
                         bool last_anyway);
-/* After a false: another process holds the description. Is it to be feared that it never
- * tells us of its end, since this process opened it, or who did is dead? False also if
- * that cannot be watched (no OFD locks). */
+/* After a false: true if the process that holds the description may never report its
+ * close, because this process opened it, or its opener is dead. False also if it cannot
+ * be watched (no OFD locks). */
 bool store_marks_left(struct store_marks *marks, store_mark_t mark);
-/* After a false: another process may be publishing what this one's close was a part of.
- * Block until it is not. */
+/* After a false: block while another closer of the description publishes the file. */
 void store_marks_await_closer(struct store_marks *marks, store_mark_t mark);
-/* Does another description than fd's hold the mark's lock? */
+/* True if another description than fd's holds the mark's lock. */
 bool store_marks_held(store_mark_t mark, int fd);
 /* Block until none does; fd is readable. 0 or -1 with errno. */
 int store_marks_await_release(store_mark_t mark, int fd);
-/* Wait, at most `msec`, as long as the mark is DIRTY. True: it is still. */
+/* Wait, at most `msec`, as long as the mark is DIRTY. True: it still is. */
 bool store_marks_stays_dirty(struct store_marks *marks, store_mark_t mark, long msec);
-/* Published, or nothing to publish: -> FREE. */
+/* The file was published, or needs no publish: -> FREE. */
 void store_marks_clear(struct store_marks *marks, store_mark_t mark);
-/* Instead of clear: the close failed and the file must not count as complete. -> ABANDONED.
- */
+/* The close failed and the file must not count as complete: -> ABANDONED. */
 void store_marks_abandon(struct store_marks *marks, store_mark_t mark);
 /* The file of this inode was removed or replaced (its last name): frees its ABANDONED
  * marks. Without it they only cost their slots, except where the file system has no birth
  * times and uses an inode number again. */
 void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime);
 
-/* Is anything dirty under this name or inode: a mark OPENING with this upath (NULL: not
- * looked at), or DIRTY, CLOSING or ABANDONED with this inode (0: not looked at) and birth
- * time (0: any)? `info` (may be NULL): the first found, live ones before ABANDONED ones.
- * ~50 ns when neither hash has any mark (a counting filter; it may err
- * towards looking closer after a crash, never the other way). */
+/* True if there is a mark OPENING with this upath (NULL: not looked at), or DIRTY,
+ * CLOSING or ABANDONED with this inode (0: not looked at) and birth time (0: any). `info`
+ * (may be NULL): the first found, live ones before ABANDONED ones. ~50 ns when neither
+ * hash has any mark (a counting filter; after a crash it may cause needless searches,
+ * never a miss). */
 bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
                        uint64_t btime, struct store_mark_info *info);
 
-/* Is the file of this inode being made, or was it left so? True for a mark of a description
- * that found it empty or truncated it, or that began while there was such a one, or whose
- * opener is dead; for any that is CLOSING or ABANDONED; for one that is OPENING upath
- * (NULL: not looked at), unless that open can neither make nor empty the file. Not for one
- * that began with a file which was whole. `own`: as for store_marks_await_makers(). `info`
- * as above. */
+/* True if the file of this inode is being made, or was left unfinished: if it has a mark
+ * of a description that found it empty or truncated it, or that began while there was
+ * such a mark, or whose opener is dead; any mark that is CLOSING or ABANDONED; or one
+ * that is OPENING upath (NULL: not looked at), unless that open can neither make nor
+ * empty the file. A mark that began with a whole file does not count. `own`: as for
+ * store_marks_await_makers(). `info` as above. */
 bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64_t ino,
                             uint64_t btime, store_mark_t own, struct store_mark_info *info);
 
@@ -168,23 +166,22 @@ bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64
  * ABANDONED if the file is empty (it may have been truncated), else nothing was done to it:
  * the mark is freed, returns false. After false look again with store_marks_dirty(). */
 bool store_marks_rule(struct store_marks *marks, store_mark_t mark, int fd);
-/* Has the mark no live writer although nobody has ruled so yet? fd: as for rule. A moment's
- * view: a closer may be about to take it over. */
+/* True if the mark has no live writer although no ruling has been made yet. fd: as for
+ * rule. Only true at that moment: a closer may be about to take the mark over. */
 bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd);
 /* Block the calling thread until the mark is FREE or ABANDONED (0), or -1 with errno:
  * EAGAIN fd is -1 and the file exists by now, ESTALE fd is not the file of the mark (in
  * both cases: open the name again), EINTR. Waits for the OFD lock's release in the kernel
  * (fd: as for rule, and readable), and on a futex in the table while a closer publishes;
- * looks once a second whether that closer still lives. When the lock is free and nobody has
- * taken the mark over for a second, it rules: member only. */
+ * looks once a second whether that closer still lives. When the lock has been free for a
+ * second and no closer has taken the mark over, it rules: member only. */
 int store_marks_wait(struct store_marks *marks, store_mark_t mark, int fd);
 
-/* The process that had won the last close of the file was killed before it could say what
- * became of that, and what lies here is all that was written: every mark of this inode is
- * ABANDONED, and was CLOSING before (not given up by store_marks_abandon()), or that of who
- * opened it next was. These are freed.
- * True also if there is none; false: nothing is changed. Only for who knows otherwise that
- * this is the file which was published: a rank of this node that is dead has said so. */
+/* Free the marks of a file whose last closer was killed after all had been written: true
+ * if every mark of this inode is ABANDONED, and was CLOSING before (not given up by
+ * store_marks_abandon()), or the mark of its next opener was. True also if there is none;
+ * false: nothing is changed. The caller must know otherwise that this is the file which
+ * was published: a dead rank of this node has said so. */
 bool store_marks_take_closed(struct store_marks *marks, uint64_t ino, uint64_t btime);
 
 #endif

@@ -1,25 +1,25 @@
 /*
- * marks_closed.c - files whose last closer was killed before it could say what became of
- * them
+ * marks_closed.c - files whose last closer was killed before it had published or given up
  *
- * From CLOSING on no process holds the description: what was to be written was. So a mark
- * that was ABANDONED then says that nobody knows whether the file was published, and not
- * that it may be half written. It is told from others by its `closer`, which only a closer
- * writes; who gives up a close that has failed names the mark as its own heir. A closer
- * that is killed between its swap and that store is not named, and its file then counts as
- * one that may be half written.
+ * From CLOSING on no process holds the description, and all has been written. So a mark
+ * that became ABANDONED from CLOSING means that the file may or may not have been
+ * published, and not that it may be half written. Such a mark has a `closer`, which only
+ * a closer writes; a process that gives up a close that has failed makes the mark its own
+ * heir. If a closer is killed between its swap and the store of `closer`, its file counts
+ * as one that may be half written.
  */
 #include "store/marks_slot.h"
 
-/* ABANDONED in the midst of CLOSING, which its closer had not given up. (Who has only just
- * won the close is not named yet.) */
+/* True if the mark became ABANDONED from CLOSING, which its closer had not given up. (A
+ * process that has only just won the close is not in `closer` yet.) */
 static bool was_closing(struct marks_slot *slot, uint64_t word, uint32_t index)
 {
     return WORD_STATE(word) == STORE_MARK_ABANDONED && atomic_load(&slot->closer) != 0 &&
            atomic_load(&slot->heir) != marks_mark_of(word, index);
 }
 
-/* Or whoever wrote to it next was, whose clearing would have freed this one (settle()). */
+/* The same, or that holds for the next writer's mark, whose clearing would have freed
+ * this one (settle()). */
 static bool was_closing_or_heir(struct store_marks *marks, struct marks_slot *slot,
                                 uint64_t word, uint32_t index)
 {

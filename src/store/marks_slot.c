@@ -122,8 +122,8 @@ bool marks_are_mixed(const struct store_marks *marks)
     return own != 0 && first != 0 && first != own;
 }
 
-/* Before the swap that makes this process responsible for anything: who finds its word
- * finds this, too. */
+/* Call it before the first swap of this process: a process that finds its word finds
+ * this, too. */
 static void announce(struct store_marks *marks)
 {
     struct marks_header *header = &marks->table->header;
@@ -176,7 +176,8 @@ bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot
     if (WORD_STATE(word) == STORE_MARK_OPENING && !opener)
         opener = (uint64_t)WORD_PID(word) << 32;
     uint32_t ns = ns_of(marks, slot, opener);
-    /* `ns` is of a closer who has abandoned it: he had the opener's description. */
+    /* `ns` is of a closer that has abandoned it, and that had the opener's description.
+     */
     if (ns == MARKS_NS_FOREIGN && WORD_STATE(word) == STORE_MARK_ABANDONED)
         ns = ns_of(marks, slot, atomic_load(&slot->closer));
     return store_proc_alive(opener, ns, marks_age(&slot->since));

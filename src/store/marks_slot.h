@@ -1,9 +1,10 @@
 /*
  * store/marks_slot.h - one slot of the table of dirty marks: its word, its waiters
  *
- * Private to the marks. marks.c: what a writer does with its own; marks_wait.c: waiting for
- * a writer, and finding out that it is dead; marks_closed.c: closers that were killed;
- * marks_look.c: questions. The rules for who may change what are at the top of marks.c.
+ * Private to the marks. marks.c: a writer's transitions of its own mark; marks_wait.c:
+ * waiting for a writer, and finding out that it is dead; marks_closed.c: closers that
+ * were killed; marks_look.c: questions. The top of marks.c says which process may change
+ * what.
  */
 #ifndef DYAD_STORE_MARKS_SLOT_H
 #define DYAD_STORE_MARKS_SLOT_H
@@ -20,7 +21,7 @@
 #include "store/alive.h"
 #include "util/clock.h"
 
-/* How long the lock may be free before a closer that should have come is given up. */
+/* For how long the lock may be free until the closer is taken for dead. */
 #define MARKS_GRACE_MSEC 1000
 /* No pid namespace has this number. */
 #define MARKS_NS_FOREIGN 1u
@@ -36,13 +37,13 @@ static inline uint32_t marks_now_seconds(void)
     return (uint32_t)(util_clock_now() / UTIL_NSEC_PER_SEC);
 }
 
-/* Of a process that came at *since; below 0 if that was after our look at the clock. */
+/* Seconds since *since; below 0 if that was set after we read the clock. */
 static inline int32_t marks_age(const _Atomic uint32_t *since)
 {
     return (int32_t)(marks_now_seconds() - atomic_load(since));
 }
 
-/* *since is now, unless a quicker process has said a later time. */
+/* Set *since to now, unless another process has set a later time. */
 static inline void marks_came(_Atomic uint32_t *since)
 {
     uint32_t seen = atomic_load(since), now = marks_now_seconds();
@@ -78,7 +79,8 @@ static inline bool marks_same_file(struct marks_slot *slot, uint64_t ino, uint64
     return atomic_load(&slot->ino) == ino && (!btime || !born || btime == born);
 }
 
-/* May a mark other than `own`, which is OPENING this name (0: none), be so? */
+/* True if a mark other than `own` (0: none), which is OPENING this name, may be OPENING
+ * it. */
 static inline bool marks_is_opened(struct marks_table *table, uint64_t name,
                                    store_mark_t own)
 {
@@ -87,18 +89,18 @@ static inline bool marks_is_opened(struct marks_table *table, uint64_t name,
 
 /* The slot of a mark and its word, if that use of the slot is not over. */
 struct marks_slot *marks_find(struct store_marks *marks, store_mark_t mark, uint64_t *word);
-/* One transition; false if the word is another by now. Wakes who waits for it. */
+/* Make one transition; false if the word has changed. Wakes threads that wait for it. */
 bool marks_swap(struct store_marks *marks, struct marks_slot *slot, uint64_t from,
                 uint64_t to);
-/* Until the word is another, at most `msec`. 0, or -1: ETIMEDOUT, EINTR. */
+/* Wait until the word changes, at most `msec`. 0, or -1: ETIMEDOUT, EINTR. */
 int marks_wait_word(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
                     long msec);
-/* FREEING, by this process: empty the slot and give it back. */
+/* Empty a slot that this process has set to FREEING, and make it FREE. */
 void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation);
-/* From a state that was just read to FREE; false if somebody else was quicker. */
+/* Go from a state that was just read to FREE; false if another process was quicker. */
 bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word);
 
-/* The open begins; nothing is known of how the file looks (marks_written.c). */
+/* The open begins; the state of the file is not remembered yet (marks_written.c). */
 void marks_look_begin(struct store_marks *marks, store_mark_t mark);
 
 /* The caller becomes responsible for the state now, and may be of another pid namespace
@@ -106,10 +108,10 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark);
 void marks_renew(struct store_marks *marks, struct marks_slot *slot);
 /* The value of `ns` when `proc`, of this pid namespace, is responsible for the state. */
 uint32_t marks_tag(uint32_t ns, store_proc_t proc);
-/* Have processes of more than one pid namespace been at work in this table, or of another
- * than ours? */
+/* True if processes of more than one pid namespace, or of another than ours, have written
+ * to this table. */
 bool marks_are_mixed(const struct store_marks *marks);
-/* Do the processes live that the slot names? */
+/* True if the opener, or the closer, that the slot names lives. */
 bool marks_opener_alive(const struct store_marks *marks, struct marks_slot *slot,
                         uint64_t word);
 bool marks_closer_alive(const struct store_marks *marks, struct marks_slot *slot,

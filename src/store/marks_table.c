@@ -89,7 +89,7 @@ static void inherit_slot(struct marks_table *table, const struct marks_slot *old
         atomic_store(&slot->word, WORD_MAKE(1, 0, STORE_MARK_ABANDONED));
         atomic_fetch_add(&table->inodes[marks_bucket(ino)], 1);
     } else {
-        /* Its file may have been truncated: whoever opens the name has it ruled upon. */
+        /* Its file may have been truncated: an open of the name has the mark ruled. */
         atomic_store(&slot->name, name);
         atomic_store(&slot->word, WORD_MAKE(1, 0, STORE_MARK_OPENING));
         atomic_fetch_add(&table->names[marks_bucket(name)], 1);

@@ -5,10 +5,10 @@
  * Private to the room (and its tests). `.dyad/marks-BOOT`, one table per boot of a node: a
  * number that is different after each boot is part of the name, so a table of another boot,
  * or of another node that sees the same directory, is never mistaken for ours. On storage
- * that nodes share (store_dir_shared()) the network namespace is part of it, too: who can
- * reach one member has one table, whatever else the nodes have in common (containers of one
- * kernel, machines started from one image of memory). The rules for who may change what are
- * in marks.c.
+ * that nodes share (store_dir_shared()) the network namespace is part of it, too:
+ * processes that can reach the same member have the same table, whatever else the nodes
+ * have in common (containers of one kernel, machines started from one image of memory).
+ * marks.c says which process may change what.
  */
 #ifndef DYAD_STORE_MARKS_TABLE_H
 #define DYAD_STORE_MARKS_TABLE_H
@@ -27,7 +27,7 @@
 #define MARKS_STEP     4096u /* slots that get their disk blocks at a time */
 #define MARKS_BOOT_LEN STORE_BOOT_LEN
 
-/* The word of a slot: state, flag, pid of who is responsible for the state, generation. */
+/* The word of a slot: state, flag, pid of the process that made the state, generation. */
 #define WORD_STATE(word)      ((unsigned)((word)&7))
 #define WORD_NOLOCK           8ull /* this description could not be locked: its process decides */
 #define WORD_PID(word)        ((pid_t)((word) >> 4 & 0x3fffff))
@@ -49,22 +49,22 @@ struct marks_slot {
     /* ABANDONED: the mark whose clearing makes the file whole again. OPENING: MARKS_JOINS
      * or 0. DIRTY: MARKS_MAKES or 0. */
     _Atomic uint64_t heir;
-    _Atomic uint32_t ns;    /* who is responsible for the state, and his pid namespace */
-    _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds of that */
+    _Atomic uint32_t ns;    /* hash of the state's process and its pid namespace */
+    _Atomic uint32_t since; /* when that was set: CLOCK_MONOTONIC seconds */
 };
 
 _Static_assert(sizeof(struct marks_slot) == 64, "one cache line");
 
-/* As an heir: the description found no whole file at its open. No mark has this number. */
+/* As `heir`: the description found no whole file at its open. No mark has this number. */
 #define MARKS_MAKES UINT64_MAX
-/* As well: the open under way can neither make nor empty the file. */
+/* As `heir`: the open under way can neither make nor empty the file. */
 #define MARKS_JOINS (UINT64_MAX - 1)
 
 #define MARKS_LINES 64u
 
 /* looked.c */
 struct marks_line {
-    _Atomic uint64_t rank;    /* 0: nobody's */
+    _Atomic uint64_t rank;    /* 0: the line is free */
     _Atomic uint32_t session; /* hash of its name */
     _Atomic uint32_t state;
     pthread_mutex_t life; /* robust: held as long as the member lives */
@@ -100,7 +100,7 @@ struct marks_header {
     uint32_t unused;          /* tables of earlier versions are used as they are */
     _Atomic uint32_t
         pidns; /* pid namespace of the first process that wrote here; 0: none */
-    _Atomic uint32_t mixed;            /* ... and others were of another */
+    _Atomic uint32_t mixed;            /* a process of another one has written, too */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: there are no robust mutexes */
     uint32_t unused_too;
@@ -137,8 +137,8 @@ static inline uint32_t marks_bucket(uint64_t hash)
     return (uint32_t)(hash * 0x9e3779b97f4a7c15ull >> 50);
 }
 
-/* Map the table of this boot (NULL: the kernel's boot id), made if need be: *path is its
- * absolute name. */
+/* Map the table of this boot (NULL: the kernel's boot id); make it if there is none.
+ * *path gets its absolute name, malloc'ed. */
 struct marks_table *store_marks_table_map(const struct store_dir *dir, const char *boot,
                                           char **path);
 void store_marks_table_unmap(struct marks_table *table);

@@ -1,10 +1,10 @@
 /*
  * marks_wait.c - waiting for a writer, and finding out that it is dead
  *
- * A live writer is known by its lock: whoever waits sleeps in the kernel until that goes,
- * or on the futex of the word while a closer publishes. Somebody must then say ABANDONED if
- * nobody took the mark over: one compare-and-swap, against a closer that comes late after
- * all, and against other rulers; who loses it looks again.
+ * A live writer holds its lock: a waiting thread sleeps in the kernel until the lock is
+ * free, or on the futex of the word while a closer publishes. If no closer took the mark
+ * over, a ruler must set ABANDONED: by one compare-and-swap, against a closer that comes
+ * late after all, and against other rulers; the loser looks again.
  */
 #include "store/marks_slot.h"
 
@@ -130,7 +130,7 @@ bool store_marks_ruling_due(struct store_marks *marks, store_mark_t mark, int fd
 /* --- waits --- */
 
 /* An OPENING mark of this process is of another thread: one that its exec has ended, or,
- * for who only waits for makers, one of the program's own. */
+ * if only makers are waited for, one of the program's own. */
 static void await_opening(struct store_marks *marks, const char *upath, bool makers,
                           store_mark_t own)
 {

@@ -1,9 +1,9 @@
 /*
- * marks_written.c - was a file written while a description of it was open?
+ * marks_written.c - whether a file was written while a description of it was open
  *
- * How the file looks at the open is kept beside the mark, for whoever closes it last, in
- * whatever process. A change sets mtime and ctime to the kernel's clock, which moves on in
- * ticks of some ms: CLOCK_REALTIME_COARSE says where it is. What the open finds decides:
+ * The state of the file at the open is kept beside the mark, for its last closer, in
+ * whatever process. A change sets mtime and ctime to the kernel's clock, which advances
+ * in ticks of some ms: CLOCK_REALTIME_COARSE shows it. The state at the open decides:
  *
  *   ctime is of an earlier tick         any change will set another: times tell
  *   of this tick, and it is short       times may stay as they are: the content is compared

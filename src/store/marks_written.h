@@ -1,6 +1,6 @@
 /*
- * store/marks_written.h - was a file written through a description? Private to the marks:
- * what the table keeps of how the file looked.
+ * store/marks_written.h - the state of a file at its open, kept to find out whether it
+ * was written. Private to the marks.
  */
 #ifndef DYAD_STORE_MARKS_WRITTEN_H
 #define DYAD_STORE_MARKS_WRITTEN_H

@@ -1,9 +1,9 @@
 /*
  * renames.c - places in the table of the marks for renames that are under way
  *
- * A place is its owner's: a process, by a compare-and-swap of `owner` from 0, or from one
- * that is dead. Only the owner writes to it. `state` is WHOLE when all the rest is there,
- * and is the last to be written and the first to be taken away, so:
+ * A place belongs to its owner: a process takes it by a compare-and-swap of `owner` from
+ * 0, or from a dead process. Only the owner writes to it. `state` is WHOLE when all other
+ * fields are set; it is the last to be set and the first to be cleared, so:
  * - killed while it is filled, or emptied: EMPTY, of a dead owner; anybody gives it back;
  * - killed afterwards: WHOLE, of a dead owner, and left();
  * - of several who find it one wins the swap. If that one is killed it is left again.
@@ -12,14 +12,14 @@
  *
  * Whether an owner lives is asked in its pid namespace, or in another one judged by how
  * long ago it came. Neither is in the word that is swapped. So `since` is written before,
- * by whoever tries: for the one that wins it is right, and an owner that lives seems no
- * older for it. `ns` is written after, by the winner, and then in `of` whose it is: as long
- * as that is not the owner `ns` is the former one's, and this one counts as of another
- * namespace, which nobody can look into. Killed in these instructions it is found when that
- * time is over (STORE_PROC_FOREIGN_MAX).
+ * by each process that tries: for the winner it is right, and it does not make a live
+ * owner seem older. `ns` is written after, by the winner, and then in `of` whose it is:
+ * as long as `of` is not the owner, `ns` is that of the owner before, and this owner
+ * counts as one of another namespace, which cannot be looked into. If it is killed
+ * between the two it is found dead after STORE_PROC_FOREIGN_MAX.
  *
- * After sessions that are over nobody looks: places of the dead are used again if no other
- * is free, an hour later at the earliest.
+ * No member looks for renames of a session that is over: places of dead processes are
+ * used again if no other is free, an hour later at the earliest.
  *
  * A process that executes another image in the midst of a rename (in another thread) lives
  * on, and what it has left is found when it ends.
@@ -68,7 +68,7 @@ static bool is_dead(struct marks_rename *place, uint64_t owner)
            !store_proc_alive(owner, ns_of(place, owner), marks_age(&place->since));
 }
 
-/* All are taken: of sessions, perhaps, that are over, whose members do not come to look. */
+/* All places are taken, perhaps by sessions that are over, whose members look no more. */
 static uint32_t reclaim(struct marks_table *table)
 {
     for (uint32_t i = 0; i < MARKS_RENAMES; i++) {

@@ -1,12 +1,12 @@
 /*
  * store/renames.h - renames, links and removals that are under way on this DMD
  *
- * Whoever gives a file another name tells its member afterwards, which publishes that name
- * and withdraws the old one. Killed in between it would leave a name that nobody else ever
- * hears of, and another that stays published without a file; likewise who removes one. So
- * it writes down before what it is about to do, in the table of the marks (store/marks.h),
- * which every process below the DMD has mapped: ~0.3 us, and no descriptor. What a dead
- * process has left there is for a member of its session on this node
+ * A process that renames a file notifies its member afterwards, which publishes the new
+ * name and withdraws the old one. If the process were killed in between, the new name
+ * would stay unpublished, and the old one published without a file; likewise for a
+ * removal. So the process first notes the rename in the table of the marks
+ * (store/marks.h), which every process below the DMD has mapped: ~0.3 us, and no
+ * descriptor. A member of its session on this node handles the notes of a dead process
  * (engine/recovery/takeover_renames.c).
  *
  * Thread-safe, safe between processes, never waits. Names of together more than
@@ -24,7 +24,7 @@
 #define STORE_RENAME_MAX 960 /* with their NULs */
 
 struct store_rename {
-    uint64_t ino;     /* of what gets another name */
+    uint64_t ino;     /* of the file that gets another name */
     const char *from; /* "": it keeps its name (a link), or had none below this DMD */
     const char *to;   /* "": it leaves the DMD, or is removed */
 };
@@ -32,19 +32,20 @@ struct store_rename {
 /* A place in the table; 0: none. */
 typedef uint32_t store_rename_t;
 
-/* The number of a session, of whatever names it. */
+/* The number of a session: a hash of its name. */
 uint64_t store_renames_session(const char *name);
 
 /* Before the real call. 0: no place is free, or the names are too long. */
 store_rename_t store_renames_begin(struct store_marks *marks, uint64_t session,
                                    const struct store_rename *rename);
-/* The call has failed, or all was said; or what was found left is settled. 0: nothing. */
+/* The call has failed, or the member was notified; or a rename that was found left is
+ * settled: free the place. 0: nothing happens. */
 void store_renames_end(struct store_marks *marks, store_rename_t place);
 
-/* Take what dead processes of the session have left, and call fn with each. `own`: also
- * what this process has taken and not ended (an earlier member in it). fn returns false:
- * it cannot see to it now. What is taken is to be ended, or given back to whoever comes
- * next. */
+/* Take the renames that dead processes of the session have left, and call fn with each.
+ * `own`: also those that this process has taken and not ended (an earlier member in it).
+ * fn returns false: it cannot handle it now. Each that is taken must be ended, or given
+ * back for the next member that looks. */
 void store_renames_left(struct store_marks *marks, uint64_t session, bool own,
                         bool (*fn)(const struct store_rename *rename, store_rename_t place,
                                    void *arg),

@@ -1,9 +1,9 @@
 /*
  * store/shared_file.h - a file of the control directory that the processes of a node map
  *
- * Private to the room. The first that needs it makes it. It is filled under a name of its
- * own and then gets its final one, if nobody else was quicker: so no reader ever sees half
- * of one. Thread-safe and safe between processes.
+ * Private to src/store. The first process that needs the file makes it. It is filled
+ * under a temporary name and then gets its final one, if no other process was quicker: so
+ * no reader ever sees half of one. Thread-safe and safe between processes.
  */
 #ifndef DYAD_STORE_SHARED_FILE_H
 #define DYAD_STORE_SHARED_FILE_H
@@ -18,23 +18,23 @@
 struct store_shared_new {
     int control; /* the control directory */
     int fd;
-    const char *name, *boot; /* that it is to get, or has; of this boot */
+    const char *name, *boot; /* the name that it gets; the id of this boot */
     void *map;               /* of the kind's size, all zero */
 };
 
 struct store_shared_kind {
     size_t size; /* of the file */
-    /* Is it one, and of this boot (NULL: of any)? */
+    /* True if it is a whole file of this kind, and of this boot (NULL: of any). */
     bool (*is_whole)(const void *map, const char *boot);
     /* Give a new file its disk blocks, and fill it. 0 or -1. */
     int (*reserve)(int fd);
     int (*fill)(const struct store_shared_new *file);
-    /* It is the one that got the name. */
+    /* The new file, and no other, got the name. */
     void (*made)(const struct store_shared_new *file);
 };
 
-/* Map it, made if there is none. To be unmapped; NULL with errno: EUCLEAN it is damaged.
- */
+/* Map the file; make it if there is none. The caller unmaps it. NULL with errno: EUCLEAN
+ * it is damaged. */
 void *store_shared_map(const struct store_dir *dir, const struct store_shared_kind *kind,
                        const char *name, const char *boot);
 /* Call fn with each other file of the control directory whose name begins with prefix and

@@ -1,8 +1,8 @@
 /*
  * superseded.c - a second link that says that a file is out of date
  *
- * The link is made from a descriptor whose inode has been looked at: so whoever is killed
- * between two steps has not marked a file that had just got the name.
+ * The link is made from a descriptor whose inode was checked before: so a process that is
+ * killed between two steps has not marked another file that had just got the name.
  */
 #include "store/superseded.h"
 

@@ -1,12 +1,13 @@
 /*
- * store/superseded.h - files that are out of date and keep their name until what replaced
- * them is here
+ * store/superseded.h - superseded files: out of date, they keep their name until the
+ * newer version is here
  *
- * Such a file has a second link, `.dyad/old/SESSION.HASH-OF-UPATH`. So it is one as long as
- * that link is of the same inode: whatever gets the name is none, whoever put it there, and
- * nothing else of the file changes. Who has looked at a file knows for nothing that it is
- * none: its count of links is 1. Everybody of the session and the node sees the same, and
- * whoever is killed leaves what is so. Thread-safe.
+ * Such a file has a second link, `.dyad/old/SESSION.HASH-OF-UPATH`, and is superseded as
+ * long as that link is of the same inode: another file that gets the name is not,
+ * whichever process put it there, and nothing else of the file changes. After a stat it
+ * costs nothing to know that a file is not superseded: its link count is 1. All processes
+ * of the session and the node see the same, and one that is killed leaves a valid state.
+ * Thread-safe.
  */
 #ifndef DYAD_STORE_SUPERSEDED_H
 #define DYAD_STORE_SUPERSEDED_H
@@ -17,18 +18,19 @@
 
 #include "store/dmd.h"
 
-/* May a file that looks so be one? */
+/* True if a file of this mode and link count may be superseded. */
 static inline bool store_superseded_may(mode_t mode, uint64_t nlink)
 {
     return S_ISREG(mode) && nlink > 1;
 }
 
-/* Is the file of inode `ino`, which is at upath below the managed directory at path `dmd`?
- * `session`: store_renames_session(). Some us; async-signal-safe; keeps errno. */
+/* True if the file of inode `ino`, at upath below the managed directory at path `dmd`, is
+ * superseded. `session`: store_renames_session(). Some us; async-signal-safe; keeps
+ * errno. */
 bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint64_t ino);
-/* The file at upath is from now on, if it is that of `identity` (inode and birth time). 0,
- * or -1 with errno: ESTALE it is another, ENOENT; EPERM, EMLINK, EOPNOTSUPP, ENOSPC ... it
- * cannot be marked. */
+/* Mark the file at upath as superseded, if it is that of `identity` (inode and birth
+ * time). 0, or -1 with errno: ESTALE it is another, ENOENT; EPERM, EMLINK, EOPNOTSUPP,
+ * ENOSPC ... it cannot be marked. */
 int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
                          const struct store_identity *identity);
 /* No file of upath is marked any more. Keeps errno. */

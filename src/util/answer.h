@@ -17,10 +17,10 @@
 struct dyad_answer {
     int status;              /* 0: published; ENOENT: not */
     struct dyad_entry entry; /* upath NULL; state NONE: nothing was ever published */
-    uint32_t keeper;         /* the rank that the homes tell of the next version */
+    uint32_t keeper;         /* the rank that the homes notify of the next version */
     uint64_t since;          /* util_clock_now() when its look-up began */
     uint64_t until;          /* not to be used from then on */
-    uint32_t nhomes;         /* those that answered, and tell the keeper */
+    uint32_t nhomes;         /* those that answered, and notify the keeper */
     uint32_t homes[DYAD_ANSWER_HOMES];
 };
 

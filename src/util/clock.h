@@ -18,8 +18,8 @@ static inline uint64_t util_clock_now(void)
     return (uint64_t)ts.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* The same clock as of its last tick (1 to 10 ms ago), for a third of the cost: what is put
- * by it is compared with what it says itself. Async-signal-safe. */
+/* The same clock as of its last tick (1 to 10 ms ago), for a third of the cost: compare
+ * its times only with its own. Async-signal-safe. */
 static inline uint64_t util_clock_coarse(void)
 {
     struct timespec ts;
@@ -36,7 +36,7 @@ static inline uint64_t util_clock_wall(void)
     return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
-/* A moment in the past, later by ns in which this process did not run; not in the future.
+/* Move a moment in the past by ns in which this process did not run; not into the future.
  */
 static inline uint64_t util_clock_moved(uint64_t when, uint64_t ns, uint64_t now)
 {

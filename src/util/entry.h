@@ -1,5 +1,5 @@
 /*
- * util/entry.h - what the system knows of one published file
+ * util/entry.h - the description of one published file
  *
  * The value types that every room shares: the version of a file, the identity of a storage,
  * and the entry that the distributed hash table keeps for a upath.  Plain data, no locking.

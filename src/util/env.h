@@ -1,5 +1,5 @@
 /*
- * util/env.h - an environment that is given, which need not be the process's own
+ * util/env.h - reading an environment that need not be the process's own
  */
 #ifndef DYAD_UTIL_ENV_H
 #define DYAD_UTIL_ENV_H

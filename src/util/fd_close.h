@@ -1,7 +1,7 @@
 /*
- * util/fd_close.h - close on a way out that has its errno already
+ * util/fd_close.h - close() on error paths
  *
- * Both keep errno, and take a negative number for nothing to close.
+ * Both keep errno, and do nothing for a negative number.
  */
 #ifndef DYAD_UTIL_FD_CLOSE_H
 #define DYAD_UTIL_FD_CLOSE_H
@@ -19,7 +19,7 @@ static inline void util_fd_close(int fd)
     errno = saved;
 }
 
-/* Past whatever stands in libc's place: the wrapper, a library of the program's. */
+/* By syscall(), not by functions that are interposed by the wrapper or the program. */
 static inline void util_fd_close_raw(int fd)
 {
     int saved = errno;

@@ -1,8 +1,8 @@
 /*
- * util/loader.h - the dynamic loader's locks, which are not to be had from outside
+ * util/loader.h - the dynamic loader's locks, for which it has no interface
  *
- * Who runs a library's constructor or destructor holds one. If it waits for another thread
- * of the process, and that one loads a library, both wait for ever.
+ * A thread that runs a library's constructor or destructor holds one. If it waits for
+ * another thread of the process, and that one loads a library, both wait for ever.
  */
 #ifndef DYAD_UTIL_LOADER_H
 #define DYAD_UTIL_LOADER_H
@@ -11,16 +11,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Does the calling thread hold a lock of the loader? Some microseconds. False also if that
- * cannot be told. From anywhere, also a signal handler; keeps errno. */
+/* True if the calling thread holds a lock of the loader. Some microseconds. False also if
+ * that cannot be found out. From anywhere, also a signal handler; keeps errno. */
 bool util_loader_held(void);
 
-/* Does a thread of this process wait for a lock of the loader which the calling thread has?
- * Looks at each thread below /proc, with one descriptor more for the time of the call.
- * False also if that cannot be told. From anywhere; keeps errno. */
+/* True if a thread of this process waits for a lock of the loader which the calling
+ * thread holds. Looks at each thread below /proc, with one descriptor more for the time
+ * of the call. False also if that cannot be found out. From anywhere; keeps errno. */
 bool util_loader_awaited(void);
 
-/* For dl_iterate_phdr(): does the address belong to this object? */
+/* For dl_iterate_phdr(): true if the address belongs to this object. */
 static inline bool util_loader_has(const struct dl_phdr_info *info, const void *address)
 {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {

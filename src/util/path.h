@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The directory below a managed one that is ours. */
+/* The control directory below a managed one. */
 #define UTIL_PATH_CONTROL_DIR ".dyad"
 
-/* Is this upath our directory, or something in it? Async-signal-safe. */
+/* True if upath is the control directory, or in it. Async-signal-safe. */
 static inline bool util_path_is_control(const char *upath)
 {
     size_t len = sizeof(UTIL_PATH_CONTROL_DIR) - 1;

@@ -1,5 +1,5 @@
 /*
- * util/proc.h - what /proc says of a process
+ * util/proc.h - facts about a process from /proc
  */
 #ifndef DYAD_UTIL_PROC_H
 #define DYAD_UTIL_PROC_H
@@ -16,11 +16,12 @@ ssize_t util_proc_read(const char *path, char *text, size_t size);
  * for the time of the call; errno may change. */
 pid_t util_proc_parent(pid_t pid);
 
-/* Is `pid` this process, or one above it? Thread-safe; errno may change. */
+/* True if `pid` is this process, or an ancestor of it. Thread-safe; errno may change. */
 bool util_proc_is_self_or_ancestor(pid_t pid);
 
-/* Does `pid` run the program that this process runs: the same executable with the same
- * arguments? False also if that cannot be told. Thread-safe; errno may change. */
+/* True if `pid` runs the program that this process runs: the same executable with the
+ * same arguments. False also if that cannot be found out. Thread-safe; errno may change.
+ */
 bool util_proc_is_same_program(pid_t pid);
 
 #endif

@@ -11,8 +11,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* Give attr a stack with `size` bytes for use. What glibc needs beside is told by a private
- * symbol of it, so that is looked for and not linked. */
+/* Give attr a stack with `size` usable bytes. A private symbol of glibc says how much
+ * more is needed; since it is private it is looked up at run time and not linked. */
 static inline int util_stack_set(pthread_attr_t *attr, size_t size)
 {
     size_t (*least)(const pthread_attr_t *);

@@ -234,7 +234,7 @@ DEFINE_XATTR(l, false)
 
 /* --- the file system ------------------------------------------------------------------ */
 
-/* Of what is published and not here: as of the managed directory. */
+/* For a file that is published and not here: as for the managed directory. */
 #define ASK_FILE_SYSTEM(path, call)                                                       \
     do {                                                                                  \
         struct wrapper_path where;                                                        \

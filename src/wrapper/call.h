@@ -1,5 +1,5 @@
 /*
- * wrapper/call.h - a call into the engine, as signals and cancellation see it
+ * wrapper/call.h - calls into the engine: signals and cancellation
  */
 #ifndef DYAD_WRAPPER_CALL_H
 #define DYAD_WRAPPER_CALL_H
@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* > 0: calls of this thread pass through: it is in the engine or of the engine. */
+/* > 0: calls of this thread pass through, since it is in the engine or belongs to it. */
 extern __thread int wrapper_guard __attribute__((tls_model("initial-exec")));
 
 /* Call into the engine: ENGINE_CALL(r, ops->consume(...)). Signals are blocked and the
- * thread is not cancelled, but while the engine waits. */
+ * thread is not cancelled, except while the engine waits. */
 struct wrapper_call {
     uint64_t mask; /* the program's */
     int cancel, guard;

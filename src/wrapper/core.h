@@ -1,6 +1,5 @@
 /*
- * wrapper/core.h - what the wrapper functions share: is it on, for this process, this
- * thread; the engine
+ * wrapper/core.h - tests that each wrapper function makes, and the engine
  *
  * A wrapper function asks, in this order, at growing cost:
  * - wrapper_active(): a managed directory is configured, and this thread is the program's;
@@ -8,7 +7,7 @@
  * - wrapper_mine(): this process owns the memory we run in (not the child of vfork);
  * - wrapper_engine(): the engine, loaded at the first need;
  *
- * and passes the call through unchanged as soon as one says no.
+ * and passes the call through unchanged as soon as one fails.
  */
 #ifndef DYAD_WRAPPER_CORE_H
 #define DYAD_WRAPPER_CORE_H
@@ -21,8 +20,8 @@
 #include "wrapper/engine_load.h"
 #include "wrapper/phase.h"
 
-/* Read the configuration from environ if nobody has yet. Any thread, before constructors
- * too. True: on. */
+/* Read the configuration from environ, if that was not done yet. Any thread, before
+ * constructors too. True: the wrapper is on. */
 bool wrapper_start_early(void);
 
 static inline bool wrapper_active(void)
@@ -37,21 +36,21 @@ static inline bool wrapper_active(void)
 }
 
 /* False in the child of vfork (or of a raw clone that shares memory): it runs in its
- * parent's memory, with descriptors of its own. A child of a fork that did not go through
- * our fork() is taken in here. */
+ * parent's memory, with descriptors of its own. In a child of a fork that did not go
+ * through our fork() this does what wrapper_fork_child() does. */
 bool wrapper_mine(void);
 
-/* The descriptor is tracked, and the caller is a program's thread in a process of its own.
- */
+/* True if the descriptor is tracked, and the caller is a program's thread in a process
+ * that owns its memory. */
 bool wrapper_tracks(int fd);
 
-/* The engine's table, or NULL: this process does without. Loads the engine at the first
- * call; lets the member's thread join. Errno is kept. */
+/* The engine's table, or NULL: this process does not use it. Loads the engine at the
+ * first call; lets the member's thread join. Keeps errno. */
 const struct engine_ops *wrapper_engine(void);
 
-/* After a fork, in the child. */
+/* Call it in the child of a fork. */
 void wrapper_fork_child(void);
-/* A call of libc's is about to start a process that gets copies of our descriptors. */
+/* A function of libc is about to start a process that gets copies of our descriptors. */
 void wrapper_spawn_begin(void);
 
 #endif

@@ -203,8 +203,8 @@ int wrapped_dup3(int from, int to, int flags)
     return do_dup(from, to, flags, NULL);
 }
 
-/* Does a lock from `start` for `len` (0: to the end) reach our bytes? Then its length
- * without them, else 0. */
+/* If a lock from `start` for `len` (0: to the end) reaches our bytes: its length without
+ * them; else 0. */
 static int64_t clip(int64_t start, int64_t len)
 {
     if (start < 0 || start >= LOCK_BYTE || len < 0 || (len > 0 && len <= LOCK_BYTE - start))

@@ -314,7 +314,7 @@ static struct dirent *next_extra(struct stream *s)
 
         if (extra->seen)
             continue;
-        /* What it will be is known when it is here; a stat tells. */
+        /* The inode is only known when the file is here; stat shows it. */
         entry->d_ino = extra->hash ? (ino_t)extra->hash : 1;
         entry->d_off = LONG_MIN + (long)s->next;
         entry->d_type = extra->type;
@@ -328,7 +328,7 @@ static struct dirent *next_extra(struct stream *s)
     return NULL;
 }
 
-/* Is this local name to be seen? */
+/* True if this local name is shown. */
 static bool pass(struct stream *s, const char *name)
 {
     if (s->root && wrapper_path_is_control(name))

@@ -152,9 +152,9 @@ static void *open_engine(const char *path)
                   RTLD_NOW | RTLD_LOCAL | (boot_libs_own_malloc() ? 0 : RTLD_DEEPBIND));
 }
 
-/* Find the engine. Without our lock: whoever opens a library waits for the dynamic
- * loader's, which a thread in a library's constructor holds, and such a thread may want the
- * engine, too. Two threads that do this at once find the same. */
+/* Find the engine. Without our lock: a thread that opens a library waits for the dynamic
+ * loader's lock, which a thread in a library's constructor holds, and that one may need
+ * the engine, too. Two threads that do this at once find the same. */
 static const struct engine_ops *load(void)
 {
     static const char *const below[] = {"", "/../lib"};

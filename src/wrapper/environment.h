@@ -1,5 +1,5 @@
 /*
- * wrapper/environment.h - the environment as it was, and what exec puts back of it
+ * wrapper/environment.h - the environment at the start, and entries that exec adds again
  */
 #ifndef DYAD_WRAPPER_ENVIRONMENT_H
 #define DYAD_WRAPPER_ENVIRONMENT_H
@@ -7,19 +7,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A copy of the environment at the start of the process, where wrapper_phase is ON. */
+/* A copy of the environment at the start of the process, if wrapper_phase is ON. */
 extern char **wrapper_env;
 
-/* Make it. Before main, once. False: no memory. */
+/* Make this copy. Before main, once. False: no memory. */
 bool wrapper_env_take(char **env);
-/* main gets this environment instead; it has the same strings, and some of ours. */
+/* Give main this environment, which has the same strings, and some of ours. */
 void wrapper_env_give(char **env);
 /* A copy of env with one more entry, which stays the caller's; env if there is no memory.
  */
 char **wrapper_env_extend(char **env, char *entry);
 
-/* How many entries env lacks that this library needs and that the program has not taken
- * away; out (may be NULL) gets them. In the child of vfork, too. */
+/* The number of entries that this library needs, that env lacks and that the program has
+ * not removed; out (may be NULL) gets them. Also in the child of vfork. */
 size_t wrapper_env_lacking(char *const env[], char **out);
 
 #endif

@@ -370,16 +370,15 @@ static void settle_unkept(int fd, void *arg)
     if (!desc || atomic_load(&desc->kept))
         return;
     if (atomic_load(&desc->shared)) {
-        /* Who else holds it must be asked of its lock, and for that it must be closed here.
-         * If exec fails the descriptor is gone: exec was to close it, and its file is safe.
-         */
+        /* The lock shows whether others hold it, but only when it is closed here. If exec
+         * fails the descriptor is gone: exec was to close it, and its file is safe. */
         wrapper_fd_close_real(fd);
         return;
     }
     if (!(token = atomic_exchange(&desc->token, 0)))
         return;
-    /* The descriptor cannot be closed, since exec may fail: the engine is told that what
-     * still holds the file is ours, as for a mapping. */
+    /* The descriptor cannot be closed, since exec may fail: tell the engine that the
+     * process that still holds the file is this one, as for a mapping. */
     ENGINE_CALL_VOID(ops->write_closing(token, is_same_file(desc, fd) ? fd : -1, &closing));
     ENGINE_CALL(ops->write_closed(&closing, 0, true));
 }

@@ -1,10 +1,10 @@
 /*
- * wrapper/fd.h - which descriptors of this process are open for writing below a managed
+ * wrapper/fd.h - descriptors of this process that are open for writing below a managed
  * directory
  *
- * A table from descriptor to description. A description is what open() made: dup'ed
- * descriptors share it, and it ends, for this process, when the last of them is closed:
- * then the engine is told, and publishes if no other process holds it.
+ * A table from descriptor to description. open() makes a description: dup'ed descriptors
+ * share it, and it ends, for this process, when the last of them is closed: then the
+ * engine is called, and publishes if no other process holds it.
  *
  * Everything is safe between threads and in a signal handler that interrupts any of it:
  * single words and compare-and-swap, no lock.
@@ -24,22 +24,22 @@ struct wrapper_desc;
 
 extern _Atomic uint32_t wrapper_fd_table[WRAPPER_FD_MAX];
 
-/* One load: false for nearly every descriptor of nearly every program. Says nothing of
- * whose it is. */
+/* One load: false for nearly every descriptor of nearly every program. True also in a
+ * vfork child, whose table is its parent's. */
 static inline bool wrapper_fd_marked(int fd)
 {
     return (unsigned)fd < WRAPPER_FD_MAX &&
            atomic_load_explicit(&wrapper_fd_table[fd], memory_order_relaxed) != 0;
 }
-/* fd is the first descriptor of a new description. 0, or -1 EMFILE: beyond the table; the
- * token was not taken. */
+/* Track fd, the first descriptor of a new description. 0, or -1 EMFILE: fd is beyond the
+ * table; the token was not taken. */
 int wrapper_fd_add(int fd, engine_token token, enum engine_role role);
 /* The same for a descriptor that was inherited: descriptors with one token share a
  * description. */
 int wrapper_fd_adopt(int fd, engine_token token, enum engine_role role);
 
-/* For dup: keep fd's description while the real call runs (NULL: not tracked), then give it
- * to the new descriptor (new_fd < 0: the call failed, nobody gets it). */
+/* For dup: hold fd's description while the real call runs (NULL: not tracked), then give
+ * it to the new descriptor (new_fd < 0: the call failed, drop it). */
 struct wrapper_desc *wrapper_fd_hold(int fd);
 int wrapper_fd_give(struct wrapper_desc *desc, int new_fd);
 
@@ -51,11 +51,11 @@ typedef int wrapper_closer(int fd, void *arg);
 int wrapper_fd_close(int fd, wrapper_closer *closer, void *arg);
 
 /* fd is about to be replaced by dup2 or freopen, which hide the errors of the close: move
- * its place in the table to a private duplicate. Returns that (to be closed with
- * wrapper_fd_close_real()), or -1: not tracked, or no duplicate to be had (then its
- * description is settled when it is found out to be gone). */
+ * its place in the table to a private duplicate. Returns that (close it with
+ * wrapper_fd_close_real()), or -1: fd is not tracked, or cannot be duplicated (then its
+ * description is settled when it is found to be gone). */
 int wrapper_fd_move_aside(int fd);
-/* The replacement failed: fd is what it was. */
+/* The replacement failed: move the place in the table back to fd. */
 void wrapper_fd_move_back(int aside, int fd);
 int wrapper_fd_close_real(int fd);
 
@@ -64,11 +64,11 @@ int wrapper_fd_close_real(int fd);
  * descriptor of the file, or -1. Returns as wrapper_fd_close(). */
 int wrapper_fd_desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer,
                          void *arg);
-/* One more reference to what the caller holds already. */
+/* Take one more reference to a description that the caller holds already. */
 void wrapper_fd_desc_again(struct wrapper_desc *desc);
-/* The caller's is the only one. */
+/* True if the caller's reference is the only one. */
 bool wrapper_fd_desc_is_last(const struct wrapper_desc *desc);
-/* A mapping of this process, which nobody follows, holds the description. */
+/* A mapping of this process that is not tracked holds the description. */
 void wrapper_fd_desc_mapped(struct wrapper_desc *desc);
 /* The file may be written without a change of its times: count it as written. */
 void wrapper_fd_desc_stored(struct wrapper_desc *desc);
@@ -83,10 +83,10 @@ void wrapper_fd_close_all(unsigned first, unsigned last);
 void wrapper_fd_exec_begin(void);
 void wrapper_fd_exec_failed(void);
 
-/* Before a fork: what is open now may be held by two processes from here on. */
+/* Before a fork: two processes may hold the present descriptions from now on. */
 void wrapper_fd_fork_begin(void);
-/* In the child of a fork: the table is a true copy, the counts may hold what other threads
- * had in hand. */
+/* In the child of a fork: count the references anew, since the counts of the copied table
+ * may include references of other threads. */
 void wrapper_fd_fork_child(void);
 
 /* Call fn for each tracked descriptor. */

@@ -216,7 +216,7 @@ static void bring_tree(const char *path)
     errno = saved;
 }
 
-/* Is path, whose last part begins at `base`, our control directory? */
+/* True if path, whose last part begins at `base`, is our control directory. */
 static bool is_control(const char *path, size_t base)
 {
     struct wrapper_path where;
@@ -230,7 +230,7 @@ static bool is_control(const char *path, size_t base)
            !*wrapper_path_upath(&where);
 }
 
-/* Is a part of path our control directory? */
+/* True if a part of path is our control directory. */
 static bool is_in_control(const char *path)
 {
     char upto[PATH_MAX];
@@ -328,7 +328,7 @@ static void bring_trees(char *const *paths)
      is_control((entry)->fts_accpath,                                   \
                 strlen((entry)->fts_accpath) - (entry)->fts_namelen))
 
-/* fts changes the directory, too. What is skipped comes again on the way up. */
+/* fts changes the directory, too. Skipped entries come again on the way up. */
 #define DEFINE_FTS(fts_name_, type, entry_type)                   \
     type *wrapped_##fts_name_##_open(                             \
         char *const *paths, int options,                          \

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* mmap and munmap by syscall(): with no function of libc's between us and the kernel, since
- * a library that watches memory may have put itself there and called us. */
+/* mmap and munmap by syscall(), not through libc's functions: a library that watches
+ * memory may have interposed these, and have called us. */
 void *wrapper_map_raw_mmap(void *addr, size_t len, int prot, int flags, int fd,
                            off64_t offset);
 int wrapper_map_raw_munmap(void *addr, size_t len);

@@ -194,7 +194,7 @@ void wrapper_pieces_settle_all(void)
             return;
         int saved = errno, fd = wrapper_fd_desc_is_last(p.desc) ? reopen(p.start) : -1;
         errno = saved;
-        /* What is mapped still holds the file, and is ours. */
+        /* A mapping of this process still holds the file. */
         wrapper_fd_desc_mapped(p.desc);
         wrapper_pieces_drop(&p.desc, 1, fd);
     }

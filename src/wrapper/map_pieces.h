@@ -1,6 +1,6 @@
 /*
- * wrapper/map_pieces.h - pieces of address space, each a part of one shared, writable
- * mapping of a tracked description, with a reference to it
+ * wrapper/map_pieces.h - pieces of address space: each is a part of one shared, writable
+ * mapping of a tracked description, and has a reference to it
  */
 #ifndef DYAD_WRAPPER_MAP_PIECES_H
 #define DYAD_WRAPPER_MAP_PIECES_H
@@ -13,7 +13,7 @@ struct wrapper_desc;
 
 #define WRAPPER_PIECES 1024
 
-/* How many there are. */
+/* The number of pieces. */
 extern _Atomic unsigned wrapper_pieces_live;
 
 /* Signals are blocked meanwhile; *mask: what was blocked before. */
@@ -29,16 +29,16 @@ struct wrapper_desc *wrapper_pieces_at(uintptr_t start, uintptr_t end);
 /* Cut [start, end) out of all pieces. Whole ones go to gone[], with their
  * references. Returns how many. */
 unsigned wrapper_pieces_cut(uintptr_t start, uintptr_t end, struct wrapper_desc *gone[]);
-/* A range is about to go. A new descriptor of the file of the first piece in it that is its
- * description's last hold, or -1. */
+/* A range is about to be unmapped: open the file of the first piece in it that has the
+ * last reference to its description. A new descriptor, or -1. */
 int wrapper_pieces_reopen_last(uintptr_t start, uintptr_t end);
 
 /* Without the lock. */
 
-/* A publish that fails is logged by the engine: munmap has no error for it. `fd` is of one
- * of them, or -1; it is closed. */
+/* Drop the references. The engine logs a publish that fails: munmap has no error for it.
+ * `fd` is open on the file of one of them, or -1; it is closed. */
 void wrapper_pieces_drop(struct wrapper_desc *gone[], unsigned n, int fd);
-/* exec and exit end all mappings: settle what they hold. */
+/* exec and exit end all mappings: settle the descriptions that these hold. */
 void wrapper_pieces_settle_all(void);
 /* In the child of a fork, before and after wrapper_fd_fork_child(). */
 void wrapper_pieces_fork_child_begin(void);

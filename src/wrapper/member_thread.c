@@ -127,8 +127,8 @@ static void start_thread(void)
     }
 }
 
-/* How descendants are told whose they are, also if the program has taken the variables out
- * of its environment; "": of nobody. */
+/* The variable that makes descendants guests of this rank, also if the program has
+ * removed the variables from its environment; "": of no rank. */
 static char guest_of[BOOT_GUEST_OF_MAX];
 static struct boot_identity self;
 
@@ -149,9 +149,9 @@ static void note_identity(const struct boot_identity *identity, char *const env[
         wrapper_env = wrapper_env_extend(wrapper_env, guest_of);
 }
 
-/* A launcher that nobody launched is no rank, unless it was executed by one. What it starts
- * are its ranks, with variables of their own, and processes that are of nobody; these pass
- * on within whose launch they are. */
+/* True for a launcher that no launcher has started: it is no rank, unless a rank executed
+ * it. It starts its ranks, with variables of their own, and processes of no rank, which
+ * pass on the name of the outer launch. */
 static bool stays_apart(const struct boot_identity *identity, char *const env[])
 {
     static char nobodys[] = BOOT_GUEST_OF "=" BOOT_GUEST_OF_NOBODY;
@@ -321,7 +321,7 @@ void wrapper_member_exit(int status)
     errno = saved;
 }
 
-/* Will the new image be of this rank? */
+/* True if the new image will belong to this rank. */
 static bool is_same_rank(char *const env[])
 {
     struct boot_identity then;

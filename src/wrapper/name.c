@@ -99,8 +99,8 @@ static int stop_at_first(void *arg, const char *name, unsigned char type)
     return 1;
 }
 
-/* May names be removed from the directory that *name is in? -1 EACCES; 0: yes, or the
- * directory is not here. */
+/* 0 if names may be removed from the directory of *name, or that is not here; else -1
+ * EACCES. */
 static int check_parent(struct wrapper_name *name)
 {
     char *text = name->where.text, *slash = strrchr(text, '/');
@@ -117,8 +117,8 @@ static int check_parent(struct wrapper_name *name)
     return denied ? -1 : 0;
 }
 
-/* Is something published below the directory? -1 ENOTEMPTY (EACCES: it would be denied all
- * the same); 0: nothing, or nobody knows. */
+/* -1 ENOTEMPTY if a name is published below the directory (EACCES: the call would be denied
+ * anyway); 0: none is, or that is not known. */
 static int check_empty(const struct engine_ops *ops, struct wrapper_name *name)
 {
     int saved = errno;
@@ -320,7 +320,7 @@ static int before_rename(const struct wrapper_name *from, struct wrapper_name *t
     const struct engine_ops *ops = wrapper_name_engine();
     struct wrapper_path where;
 
-    /* What the kernel refuses before it looks at the names. */
+    /* Calls that the kernel refuses before it looks at the names. */
     if (!ops || (flags & ~RENAME_KNOWN) || ends_in_dots(from->path) ||
         ends_in_dots(to->path) ||
         ((flags & RENAME_EXCHANGE) && (flags & (RENAME_NOREPLACE | RENAME_WHITEOUT))))

@@ -9,11 +9,11 @@
 
 #include "wrapper/path_find.h"
 
-/* Before *path, below dirfd, is executed with the environment env, or loaded: it is made
- * present and complete here, as for a read, and so is what it needs of libraries
+/* Before *path, below dirfd, is executed with the environment env, or loaded: make it
+ * present and complete here, as for a read, and the libraries that it needs
  * (wrapper/library.h). May change *path to one that is in *where. Also in the child of
- * vfork, where nothing of this process is touched: it can ask a member, if the engine is
- * there already. 0, or -1 with errno. */
+ * vfork, where it changes nothing of this process: it can ask a member if the engine is
+ * loaded already. 0, or -1 with errno. */
 int wrapper_open_for_exec(int dirfd, const char **path, bool follow, char *const env[],
                           struct wrapper_path *where);
 /* The same before a program without a slash in its name is looked for along PATH: where

@@ -1,5 +1,5 @@
 /*
- * wrapper/open_impl.h - between the open*.c, for nobody else
+ * wrapper/open_impl.h - private to open*.c
  */
 #ifndef DYAD_WRAPPER_OPEN_IMPL_H
 #define DYAD_WRAPPER_OPEN_IMPL_H
@@ -7,19 +7,20 @@
 #include "wrapper/open.h"
 
 #define WRAPPER_OPEN_LINKS_MAX 40
-/* How often a file may vanish at once that was said to be here. */
+/* How often a file may vanish right after the engine has said that it is here. */
 #define WRAPPER_OPEN_VANISHED 4
 
 /* --- open_common.c --- */
 
-/* The upath that the open may have to wait for; NULL: it is the real open's affair. */
+/* The upath that the open may have to wait for; NULL: only the real open is to be made.
+ */
 const char *wrapper_open_awaited(const struct wrapper_path *where);
-/* A directory with a ".." behind it may have come while the open waited. */
+/* Make the real open; a directory before a ".." may have come while the open waited. */
 int wrapper_open_real(const struct wrapper_opener *opener);
 bool wrapper_open_is_regular(int fd);
-/* Make the directories and links above *where that are published only; then it may mean
- * another file, or none of ours. 0, or why one could not be made here, if it may be
- * published: then "no such directory" is not known to be true. */
+/* Make the directories and links above *where here that are published and not here; after
+ * that *where may mean another file, or one outside. 0, or the errno value with which one
+ * that may be published could not be made: then ENOENT is not known to be true. */
 int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path *where);
 /* Make the file that *where means present and complete. 0: it is. 1: *where means another
  * file by now. Then the real open may be tried again. -1 with errno. */
@@ -28,24 +29,23 @@ int wrapper_open_consume(const struct engine_ops *ops, struct wrapper_path *wher
 
 /* --- open_read_wait.c --- */
 
-/* The way of an open for reading. */
+/* Make an open for reading. */
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener);
-/* O_RDONLY with O_CREAT, as lock files are opened: what is published is fetched, and
- * nothing is waited for that is not there. With O_TRUNC: what is there is another file
- * afterwards. */
+/* Make an open with O_RDONLY and O_CREAT, as for lock files: fetches the file if it is
+ * published, and waits for nothing. With O_TRUNC: the file is another one afterwards. */
 int wrapper_open_read_or_make(const struct engine_ops *ops,
                               const struct wrapper_opener *opener);
 /* O_NONBLOCK: to look at a FIFO must not wait for its writer. */
 #define WRAPPER_OPEN_LOOK (O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
-/* A descriptor of the complete file; -1: the real call knows better; -2: with errno, it
- * will not come, or the wait for it was interrupted. */
+/* A descriptor of the complete file; -1: make the real call; -2 with errno: the file will
+ * not come, or the wait for it was interrupted. */
 int wrapper_open_look(const struct engine_ops *ops, struct wrapper_path *where, int flags);
 
 /* --- open_write.c --- */
 
-/* An open for writing that may make the file, or has none to wait for. */
+/* Make an open for writing that may make the file, or does not wait for it. */
 int wrapper_open_write(const struct engine_ops *ops, const struct wrapper_opener *opener);
-/* One that can only open what is there. */
+/* Make an open for writing that can only open an existing file. */
 int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener *opener);
 
 #endif

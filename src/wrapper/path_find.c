@@ -8,7 +8,7 @@
  * remembered of directories, by the hash of their text, that they are elsewhere:
  * wrapper_path_places, single words, in which a signal handler may read and write what a
  * thread is about to. A path whose directory is known costs a hash; one whose parent
- * directory is known costs one readlink. What is remembered is void after one to two
+ * directory is known costs one readlink. Remembered places are void after one to two
  * seconds, or as soon as this process makes a link or renames something: another process
  * may put a link in the place of a directory that we know.
  *
@@ -32,8 +32,9 @@
 
 /* --- directories that are known --- */
 
-/* Where directory path[len] (absolute, or relative to what `seed` stands for, whose own
- * place is `start`) is: known, or to be told with one readlink. Uses where->text. */
+/* The place of directory path[len] (absolute, or relative to the directory that `seed`
+ * stands for, whose place is `start`): remembered, or found by one readlink. Uses
+ * where->text. */
 static enum place place_near(int dirfd, uint64_t seed, enum place start, const char *path,
                              size_t len, struct wrapper_path *where)
 {
@@ -152,8 +153,8 @@ static inline bool is_place_elsewhere(enum place place, const char *path, unsign
            (is_whole(how) || !(how & WRAPPER_PATH_DIR) || !ends_in_directory(path));
 }
 
-/* Is the path, in relation to a directory elsewhere, whose place is `start`, known to be
- * elsewhere, too? */
+/* True if the path, relative to a directory elsewhere whose place is `start`, is known to
+ * be elsewhere, too. */
 static inline bool is_known(uint64_t seed, enum place start, const char *path,
                             struct lengths lengths, unsigned how)
 {
@@ -162,7 +163,7 @@ static inline bool is_known(uint64_t seed, enum place start, const char *path,
     return is_place_elsewhere(len == 0 ? start : recall(hash(seed, path, len)), path, how);
 }
 
-/* The same, known or easily told. */
+/* The same, remembered or found cheaply. */
 static bool is_elsewhere(int dirfd, uint64_t seed, enum place start, const char *path,
                          struct wrapper_path *where)
 {

@@ -1,9 +1,9 @@
 /*
- * wrapper/path.h - is this path below a managed directory?
+ * wrapper/path_find.h - whether a path is below a managed directory
  *
- * As the kernel understands it: symbolic links on the way are followed wherever they are,
- * ".." goes up from where a link led, and the answer is the one upath of the file. What is
- * not there (yet) is taken as it is written.
+ * Paths are resolved as by the kernel: symbolic links on the way are followed wherever
+ * they are, ".." goes up from where a link led, and the result is the one upath of the
+ * file. Components that do not exist (yet) are taken as they are written.
  *
  * Thread-safe and async-signal-safe; no descriptor is opened, nothing allocated; errno is
  * kept.
@@ -20,7 +20,7 @@
 
 #include "client/client_ops.h"
 
-/* How a path is meant. */
+/* How a path is resolved. */
 enum wrapper_path_how {
     /* A link as the last component, that is below a managed directory, is followed. So are
      * those of /proc/self/fd. */
@@ -34,12 +34,11 @@ enum wrapper_path_how {
 };
 
 struct wrapper_path {
-    /* Path below the directory of each role, or NULL: not below that one. One is not NULL.
-     */
+    /* Path below the directory of each role; NULL: not below it. At least one is set. */
     const char *upath[2];
-    /* What to give the real call in place of (dirfd, path); set only if `moved`: with
-     * DYAD_PATH_RELATIVE a relative path is one below the managed directory, not below the
-     * working directory. */
+    /* Arguments for the real call in place of (dirfd, path), only if `moved`: with
+     * DYAD_PATH_RELATIVE a relative path is one below the managed directory, not below
+     * the working directory. */
     bool moved;
     unsigned how;
     char text[2 * PATH_MAX]; /* the absolute path, all links resolved; then scratch space */
@@ -48,10 +47,10 @@ struct wrapper_path {
 /* Read DYAD_PATH, DYAD_PATH_PRODUCER, DYAD_PATH_CONSUMER, DYAD_PATH_RELATIVE. False:
  * nothing is managed. */
 bool wrapper_path_setup(char *const env[]);
-/* What it returned. */
+/* The result of wrapper_path_setup(). */
 bool wrapper_path_configured(void);
-/* From now on nothing is below a managed directory: what their names meant, no path means
- * any longer (chroot). False: nothing was before either. */
+/* From now on no path is below a managed directory, whose name has lost its meaning
+ * (chroot). False: none was before. */
 bool wrapper_path_forget(void);
 
 /* Fill *where and return true if (dirfd, path) is below a managed directory: not the
@@ -59,13 +58,14 @@ bool wrapper_path_forget(void);
  * below nothing. `how`: 0 or wrapper_path_how. */
 bool wrapper_path_find_as(int dirfd, const char *path, unsigned how,
                           struct wrapper_path *where);
-/* The name itself, though it be a link. */
+/* The same for the name itself, even if it is a link. */
 static inline bool wrapper_path_find(int dirfd, const char *path,
                                      struct wrapper_path *where)
 {
     return wrapper_path_find_as(dirfd, path, 0, where);
 }
-/* True: wrapper_path_find_as() would say false, and it costs next to nothing to tell. */
+/* True if wrapper_path_find_as() would return false, as far as that is cheap to find out.
+ */
 bool wrapper_path_elsewhere(int dirfd, const char *path, unsigned how);
 /* The same for the file that fd has open, by the name that the kernel shows. */
 bool wrapper_path_find_fd_as(int fd, unsigned how, struct wrapper_path *where);
@@ -75,13 +75,12 @@ static inline bool wrapper_path_find_fd(int fd, struct wrapper_path *where)
 }
 /* False: no file of that file system is below a managed directory. Costs nothing. */
 bool wrapper_path_on_device(dev_t dev);
-/* Is this the name that the control directory has in a managed one? */
+/* True if `name` is the name of the control directory in a managed one. */
 bool wrapper_path_is_control(const char *name);
-/* By its form the path can only name a directory: a slash or a dot ends it. */
+/* True if by its form the path can only name a directory: a slash or a dot ends it. */
 bool wrapper_path_ends_in_directory(const char *path);
 
-/* Links or directories may have come to stand where *where, as it was found, leads through:
- * look again. */
+/* Resolve *where again: links or directories may have come into the path since. */
 enum wrapper_path_again {
     WRAPPER_PATH_GONE, /* it leads out of the managed directories, or to their root */
     WRAPPER_PATH_SAME,
@@ -91,8 +90,8 @@ enum wrapper_path_again wrapper_path_again(struct wrapper_path *where);
 
 /* chdir or fchdir was called. */
 void wrapper_path_cwd_changed(void);
-/* fd is closed, or is now another file: what is remembered of the directory that it had
- * open is void. One load for nearly every descriptor. */
+/* fd is closed, or is now another file: forget the directory that it had open. One load
+ * for nearly every descriptor. */
 #define WRAPPER_PATH_FDS 65536u
 extern _Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
 static inline void wrapper_path_fd_changed(int fd)
@@ -103,8 +102,8 @@ static inline void wrapper_path_fd_changed(int fd)
 }
 /* The same for all from first to last. */
 void wrapper_path_fds_changed(unsigned first, unsigned last);
-/* A symbolic link was made, or something renamed, anywhere: what is remembered of where
- * directories lead is void. */
+/* A symbolic link was made, or a name changed, anywhere: forget all remembered
+ * directories. */
 void wrapper_path_changed(void);
 
 /* The role on which a file is written, renamed or removed. */

@@ -1,16 +1,16 @@
 /*
- * wrapper/path_impl.h - between the path_*.c, for nobody else
+ * wrapper/path_impl.h - private to path_*.c
  *
- * From top to bottom: path_find.c finds out what a path is with as few system calls as may
- * be; path_setup.c reads which directories are managed; path_walk.c does what the kernel
- * does with a path; path_managed.c knows the managed directories; path_known.c what is
- * remembered of others. In line is what a path of a known directory needs: path_find.c says
+ * From top to bottom: path_find.c resolves a path with as few system calls as possible;
+ * path_setup.c reads the variables; path_walk.c walks a path as the kernel does;
+ * path_managed.c has the managed directories; path_known.c remembers the places of other
+ * directories. Functions for a path in a known directory are inline: path_find.c says
  * why.
  *
- * The managed directories are set once, by the thread that starts the wrapper (core.c), and
- * only read by those that have seen it to be on. What is remembered of others is in single
- * words, each of which is right by itself or out of date: threads and signal handlers read
- * and write them as they like.
+ * The managed directories are set once, by the thread that starts the wrapper (core.c),
+ * and only read by threads that have seen it to be on. Remembered places are single
+ * words, each of which is right by itself or out of date: threads and signal handlers
+ * read and write them without a lock.
  */
 #ifndef DYAD_WRAPPER_PATH_IMPL_H
 #define DYAD_WRAPPER_PATH_IMPL_H
@@ -32,9 +32,9 @@ struct prefix {
     char text[PATH_MAX];
 };
 
-/* By role: its physical name; and as in the variable, normalised. */
+/* The directory of each role: its physical name, and the variable's value, normalised. */
 extern struct prefix wrapper_path_managed[2], wrapper_path_given[2];
-/* Their names, physical and as in the variables, that differ: nearly always one. */
+/* Those of these names that differ: nearly always one. */
 struct prefix_form {
     const struct prefix *prefix;
     int role;
@@ -44,9 +44,10 @@ extern unsigned wrapper_path_nforms;
 extern bool wrapper_path_relative;         /* DYAD_PATH_RELATIVE */
 extern atomic_bool wrapper_path_forgotten; /* wrapper_path_forget() */
 
-/* where->text is a physical path: fill in the upaths. False: it is not below. */
+/* where->text is a physical path: fill in the upaths. False: it is not below a managed
+ * one. */
 bool wrapper_path_match(struct wrapper_path *where);
-/* dir[len], physical, "" for the root. */
+/* The place of dir[len], a physical path, "" for the root. */
 enum place wrapper_path_place(const char *dir, size_t len);
 /* wrapper_path_managed[role] was set: note its file system. */
 void wrapper_path_set_device(int role);
@@ -62,11 +63,11 @@ extern _Atomic uint32_t wrapper_path_epoch;
 /* The working directory: its generation above, its place in the lowest two bits. */
 extern _Atomic uint64_t wrapper_path_cwd;
 
-/* What is known of the directory that dirfd has open, or 0. */
+/* The word that is remembered for the directory that dirfd has open, or 0. */
 uint64_t wrapper_path_fd_recall(int dirfd);
-/* Before dirfd's place is found out; what wrapper_path_fd_learnt() wants. */
+/* Call it before dirfd's place is found out: the `word` for wrapper_path_fd_learnt(). */
 uint64_t wrapper_path_fd_learn(int dirfd);
-/* The word that is known from now on; 0 if dirfd changed meanwhile. */
+/* Remember dirfd's place. Returns the word for it; 0 if dirfd changed meanwhile. */
 uint64_t wrapper_path_fd_learnt(int dirfd, uint64_t word, enum place place);
 
 static inline uint64_t mix(uint64_t a, uint64_t b)
@@ -83,8 +84,8 @@ static inline uint64_t word_at(const char *text)
     return word;
 }
 
-/* Hash of a directory's text, in relation to what `seed` stands for. Two sums that do not
- * wait for each other. */
+/* Hash of a directory's text, relative to the directory that `seed` stands for. Two sums,
+ * so that the processor computes them in parallel. */
 static inline uint64_t hash(uint64_t seed, const char *text, size_t len)
 {
     uint64_t a =
@@ -107,8 +108,8 @@ static inline uint64_t hash(uint64_t seed, const char *text, size_t len)
     return mix(mix(a, last), b);
 }
 
-/* time() is the cheapest clock there is: on x86_64 a jump into the vDSO, which reads one
- * word. Nothing worse than one look more comes of a clock that is set. */
+/* time() is the cheapest clock: on x86_64 a jump into the vDSO, which reads one word. If
+ * the clock is set it costs one look at the disk more. */
 static inline uint32_t now(void)
 {
     return (uint32_t)time(NULL) & SECOND_MASK;
@@ -172,12 +173,12 @@ static inline const char *below_as_text(const char *path, size_t len, int *role)
 
 /* --- path_walk.c --- */
 
-/* What /proc puts behind the name of a file that is removed. */
+/* The text that /proc appends to the name of a file that is removed. */
 #define DELETED_MARK " (deleted)"
 
 struct walk {
-    /* Remember what is learnt of the directories in the text of the path; their hashes'
-     * seed. */
+    /* Remember the places of the directories in the text of the path; `seed` for hash().
+     */
     bool keep;
     uint64_t seed;
     bool follow; /* the last component, whatever how says */
@@ -187,7 +188,7 @@ struct walk {
 };
 
 /* Go from the directory where->text[n], physical, along `path`, to a physical name in
- * where->text. 0, or -1: it is the real call's affair. */
+ * where->text. 0, or -1: only the real call is to be made. */
 int wrapper_path_walk(struct wrapper_path *where, size_t n, const char *path,
                       struct walk *w);
 

@@ -54,7 +54,7 @@ enum place wrapper_path_place(const char *dir, size_t len)
     return place;
 }
 
-/* The file system of a managed directory. What is mounted below one is not shared: a
+/* The file system of a managed directory. A file system mounted below one is not shared: a
  * fetched file is renamed into place. */
 static struct {
     bool known;

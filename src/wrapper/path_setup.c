@@ -31,7 +31,7 @@ static void set_prefix(struct prefix *as_given, struct prefix *physical, const c
         util_path_normalise(joined, as_given->text, sizeof(as_given->text), &dir);
     if (as_given->len == 0)
         return;
-    /* What of it is not there yet is taken as it is written. */
+    /* Components that do not exist yet are taken as they are written. */
     if (wrapper_path_walk(&where, 0, joined, &w) < 0) {
         *physical = *as_given;
         return;

@@ -1,9 +1,10 @@
 /*
- * wrapper/phase.h - is the wrapper on, and does this process own the memory it runs in
+ * wrapper/phase.h - whether the wrapper is on, and this process owns the memory it runs
+ * in
  *
- * What the modules below core.h need to know. They are called by wrapper functions that
- * have asked wrapper_active() and wrapper_mine(): so they start nothing, and take in no
- * fork.
+ * For the modules below core.h. They are called by wrapper functions that have called
+ * wrapper_active() and wrapper_mine(): so they need not start the wrapper, or handle a
+ * new child of a fork.
  */
 #ifndef DYAD_WRAPPER_PHASE_H
 #define DYAD_WRAPPER_PHASE_H
@@ -21,10 +22,10 @@ enum wrapper_phase {
 
 extern _Atomic int wrapper_phase;
 
-/* This process owns the memory from now on: at the start, and in the child of a fork. */
+/* This process owns the memory from now on: begin at the start, set in a fork's child. */
 void wrapper_owner_begin(void);
 void wrapper_owner_set(void);
-/* This is the child of a fork that no wrapper of ours saw, and nothing was set since. */
+/* True in the child of a fork that no wrapper of ours saw, until wrapper_owner_set(). */
 bool wrapper_owner_is_unseen(void);
 /* False in the child of vfork (or of a raw clone that shares memory). */
 bool wrapper_owner_is_self(void);

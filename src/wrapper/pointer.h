@@ -1,9 +1,10 @@
 /*
- * wrapper/pointer.h - pointers of the program's that must not be followed
+ * wrapper/pointer.h - pointers of the program that must not be dereferenced
  *
- * The kernel answers a bad address with EFAULT; who reads it before the call is killed.
- * What lies in the lowest page is never mapped: NULL, and the small numbers and members of
- * NULL that broken programs pass. Other bad addresses cannot be told without a system call.
+ * The kernel answers a bad address with EFAULT; a wrapper that reads it before the call
+ * would crash. The lowest page is never mapped: NULL, and the small numbers and members
+ * of NULL that broken programs pass. Other bad addresses cannot be found without a system
+ * call.
  */
 #ifndef DYAD_WRAPPER_POINTER_H
 #define DYAD_WRAPPER_POINTER_H

@@ -53,8 +53,8 @@ enum wrapper_symbol {
 
 extern _Atomic(void *) wrapper_real_table[WRAPPER_NSYMBOLS];
 
-/* Look the symbol up behind us. Never NULL: what this libc lacks fails with ENOSYS. No
- * malloc, stdio or locale of ours; keeps errno. */
+/* Look the symbol up in the libraries after ours. Never NULL: for a symbol that this libc
+ * lacks, a function that fails with ENOSYS. No malloc, stdio or locale; keeps errno. */
 void *wrapper_real_resolve(enum wrapper_symbol symbol);
 /* Resolve all. Before threads of ours exist: a child forked while one holds the loader's
  * lock can then do without the loader. */
@@ -62,7 +62,7 @@ void wrapper_real_resolve_all(void);
 
 static inline void *wrapper_real_get(enum wrapper_symbol symbol)
 {
-    /* Relaxed will do: the value is a function's address, the same whoever stores it. */
+    /* Relaxed suffices: the value is a function's address, which all threads agree on. */
     void *fn = atomic_load_explicit(&wrapper_real_table[symbol], memory_order_relaxed);
     return __builtin_expect(fn != NULL, 1) ? fn : wrapper_real_resolve(symbol);
 }

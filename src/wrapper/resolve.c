@@ -26,7 +26,7 @@
 
 #define FRESH_NS (50 * UTIL_NSEC_PER_MSEC)
 
-/* What this thread was told last: the path as it was given, and when. */
+/* The last path that this thread has resolved, as it was given, and when. */
 static __thread struct {
     uint64_t hash;
     uint64_t when;
@@ -75,7 +75,7 @@ static bool is_valid_here(const struct engine_ops *ops, const char *text, const 
            !ENGINE_CALL(ops->superseded(ENGINE_CONSUMER, upath, st.st_ino));
 }
 
-/* Is the directory here in which *where is? */
+/* True if the directory of *where is here. */
 static bool is_parent_here(struct wrapper_path *where, const char *upath)
 {
     char *slash = strrchr(where->text, '/');

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* What this thread does from here on, or no longer, is not for ThreadSanitizer to look at,
- * where the program has it. In pairs; they nest. Async-signal-safe. */
+/* Let ThreadSanitizer, if the program has it, ignore this thread (`begins`), or no
+ * longer. Called in pairs, which nest. Async-signal-safe. */
 void wrapper_sanitizer_leave_alone(bool begins);
 
 #endif

@@ -125,9 +125,9 @@ static void let_go(int fd, void *null)
     syscall(SYS_dup3, *(int *)null, fd, fd <= STDOUT_FILENO ? 0 : O_CLOEXEC);
 }
 
-/* A member lives on after its program's end. Whoever is at the other end of its pipes must
- * not wait for that, least of all if it is of this rank (`./a | ./b`, or Python's fork
- * server): the end of file must come now. What is buffered goes out first. */
+/* A member lives on after its program's end. Processes at the other end of its pipes must
+ * not wait for that, least of all ones of this rank (`./a | ./b`, or Python's fork
+ * server): the end of file must come now. Buffered output is written first. */
 static void let_go_of_pipes(bool flush)
 {
     int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);

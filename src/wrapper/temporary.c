@@ -110,7 +110,8 @@ char *wrapped_mkdtemp(char *name)
     if (!made || !kept.managed || !wrapper_path_find(AT_FDCWD, made, &kept.where) ||
         !(ops = wrapper_engine()))
         return made;
-    /* The directory is there: what cannot be told of it now is told with its first file. */
+    /* The directory exists: if it cannot be published now, its first file publishes it.
+     */
     ENGINE_CALL(
         ops->changed(wrapper_path_role(&kept.where), wrapper_path_upath(&kept.where)));
     errno = saved;

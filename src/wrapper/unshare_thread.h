@@ -8,12 +8,13 @@
 #ifndef DYAD_WRAPPER_UNSHARE_THREAD_H
 #define DYAD_WRAPPER_UNSHARE_THREAD_H
 
-/* Run fn(arg) on such a thread, and wait for its end. Nothing happens if there is no thread
- * to be had. */
+/* Run fn(arg) on such a thread, and wait for its end. Does nothing if no thread can be
+ * made. */
 void wrapper_apart_run(void (*fn)(void *arg), void *arg);
 
-/* Between a real close and asking who else holds the file: returns when no thread of ours
- * has a copy of a descriptor of the program's because it is just leaving its table. */
+/* After a real close, and before a test whether others hold the file: wait until no
+ * thread of ours that is just leaving the program's table has copies of its descriptors.
+ */
 void wrapper_apart_wait(void);
 
 #endif

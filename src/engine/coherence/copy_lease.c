@@ -1,12 +1,12 @@
 /*
- * copy_lease.c - until when this rank's copies may be opened without a question
+ * copy_lease.c - until when this rank's copies may be opened without asking their homes
  *
- * (Gray, Cheriton: Leases, SOSP 1989.) The homes of a copy tell us of a newer version, and
- * wait for us before its writer's close returns; but not for longer than half of
- * DYAD_PEER_TIMEOUT if we do not answer, and not at all for what the cut link does not
- * bring. So copies are used only as long as all their homes have answered a PING of ours
- * that was sent within `term`, which is less than that. A PONG comes behind every
- * INVALIDATE that its home had sent before, so what it has not brought was not due.
+ * (Gray, Cheriton: Leases, SOSP 1989.) The homes of a copy send us each newer version,
+ * and wait for us before its writer's close returns; but not for longer than half of
+ * DYAD_PEER_TIMEOUT if we do not answer, and not at all if a cut link loses the message.
+ * So copies are used only as long as all their homes have answered a PING of ours that
+ * was sent within `term`, which is less than that. A PONG comes after every INVALIDATE
+ * that its home had sent before it.
  *
  * On demand: the time stands in the table of the marks (store/lease_table.h). An open that
  * finds less than three quarters of it left says that it wants more, one that finds it over
@@ -28,9 +28,8 @@
  * member_lease() old. What was fetched since has homes that may not have been asked, but
  * they were when it was looked up: the term is an eighth less.
  *
- * What counts is the clock, not this loop: after a stop the time is over. Ranks may have
- * another DYAD_PEER_TIMEOUT (in a session directory): a PONG says what the home's patience
- * is.
+ * The clock decides, not this loop: after a stop the time is over. Ranks may have another
+ * DYAD_PEER_TIMEOUT (in a session directory): a PONG says how long the home waits.
  */
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
@@ -79,7 +78,7 @@ static uint64_t oldest_answer(const struct lease *lease, uint64_t now)
     return oldest;
 }
 
-/* What holds now, by what has been answered. */
+/* Compute the present lease from the answers. */
 static void update(struct lease *lease, uint64_t now)
 {
     struct member *member = lease->member;

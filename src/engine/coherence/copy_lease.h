@@ -1,8 +1,9 @@
 /*
- * engine/coherence/copy_lease.h - copies that may be opened without a question, for a time
+ * engine/coherence/copy_lease.h - how long copies may be opened without asking their
+ * homes
  *
- * copy_lease.c: the time, and the homes that give it. copy_lease_ask.c: opens that ask
- * since it is over. Loop thread.
+ * copy_lease.c: the lease, and the homes that give it. copy_lease_ask.c: opens that ask
+ * because it is over. Loop thread.
  */
 #ifndef DYAD_ENGINE_COHERENCE_COPY_LEASE_H
 #define DYAD_ENGINE_COHERENCE_COPY_LEASE_H
@@ -17,9 +18,9 @@ struct member;
 struct net_msg;
 struct dht_lookup;
 
-/* Somebody on this node opens files. */
+/* A process of this node opens files: the lease is needed. */
 void lease_want(struct member *member);
-/* May copies of ours be used without a question now? */
+/* True if our copies may be used now without asking their homes. */
 bool lease_is_on(const struct member *member);
 
 /* --- copy_lease_ask.c --- */
@@ -31,15 +32,15 @@ struct lease_wait {
     struct member *member;
     const char *upath; /* borrowed */
     uint64_t asked_at, until;
-    int timeout; /* what it ends with at `until` */
+    int timeout; /* the error with which it ends at `until` */
     enum lease_asks {
-        LEASE_NEIGHBOURS, /* of this node, to renew theirs */
-        LEASE_READS,      /* their journals */
+        LEASE_NEIGHBOURS, /* asks the members of this node to renew their leases */
+        LEASE_READS,      /* reads their journals */
         LEASE_LOOKS_UP,
         LEASE_REMOVES,
     } asks;
     struct dyad_version version; /* of the copy */
-    uint32_t rank;               /* whose it is */
+    uint32_t rank;               /* whose journal has it */
     struct dht_lookup *lookup;
     struct lease_job *job;
     struct lease_read *read;
@@ -47,10 +48,10 @@ struct lease_wait {
     void *arg;
 };
 
-/* Call fn, maybe at once, when upath, complete on this node, may be opened: it is no copy,
- * a lease covers it, its homes know of nothing newer, or it was out of date and is gone.
- * error 0; EHOSTUNREACH nobody can say (logged); ETIMEDOUT (timeout_ms 0: never),
- * ESHUTDOWN. */
+/* Call fn, maybe in this call, when upath, complete on this node, may be opened: it is no
+ * copy, a lease covers it, its homes know of nothing newer, or it was out of date and is
+ * gone. error 0; EHOSTUNREACH no home can be reached (logged); ETIMEDOUT (timeout_ms 0:
+ * never), ESHUTDOWN. */
 void lease_wait(struct member *member, struct lease_wait *wait, const char *upath,
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg);
 

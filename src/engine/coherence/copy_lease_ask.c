@@ -1,24 +1,25 @@
 /*
  * copy_lease_ask.c - opens of complete files, while a lease is over
  *
- * A process of the rank has found that leases of this node do not cover what it opens
- * (client_look.c). What is our own record decides at once: what was published here is ours
- * to read, a copy is covered by our lease or its homes are asked whether they know of a
- * newer version (DHT_LOOKUP_SURE). All of them must say so that are not lost, and this must
- * be the majority: a home that is merely silent may be beyond a cut with who publishes.
- * What is newer removes the copy, and the open goes on to fetch that.
+ * A process of the rank has found that leases of this node do not cover the file that it
+ * opens (client_look.c). A record of our own decides at once: an original may be read, a
+ * copy is covered by our lease or its homes are asked for a newer version
+ * (DHT_LOOKUP_SURE). All homes that are not lost must answer that there is none, and we
+ * must be on the majority: a home that is merely silent may be beyond a cut with a
+ * publisher. If there is a newer version the copy is removed, and the open goes on to
+ * fetch that.
  *
- * What we have no record of another member of this node may have fetched, if its lease is
- * over. As a rule it has not opened anything for a while: it is told (NET_PING_LEASE, to
- * its claim), renews its lease, and all is well. If not so (it is stopped, or its homes
- * cannot be reached) its journal is read. A copy in it is asked about as our own, and
- * removed in its place (node_files.c).
+ * If we have no record of the file, another member of this node whose lease is over may
+ * have fetched it. As a rule it has not opened anything for a while: it gets a PING
+ * (NET_PING_LEASE, to its claim), and renews its lease. Else (it is stopped, or its homes
+ * cannot be reached) its journal is read. The homes of a copy in it are asked as for our
+ * own, and it is removed in that member's place (node_files.c).
  *
- * While nobody knows the open waits, for as long as it takes to find out who is lost (one
- * home may be after the other) and on which side of a cut we are: as for a file whose owner
- * does not answer. (For which this process was stopped does not count.) Then it fails with
- * EHOSTUNREACH; sooner if that is known already. Where there is no memory to ask it fails,
- * too.
+ * While that is not known the open waits, for as long as it takes to find out which ranks
+ * are lost (one home may be after the other) and on which side of a cut we are: as for a
+ * file whose owner does not answer. (Time in which this process was stopped does not
+ * count.) Then it fails with EHOSTUNREACH; sooner if that is known already. Without
+ * memory to ask it fails, too.
  */
 #include <endian.h>
 #include <errno.h>
@@ -47,7 +48,8 @@
 #define NEIGHBOURS (30 * UTIL_NSEC_PER_MSEC)
 #define AGAIN      (3 * UTIL_NSEC_PER_MSEC)
 
-/* The neighbours are told, on a pool thread. It outlives its wait, if that is cancelled. */
+/* Sends PINGs to the neighbours, on a pool thread. Outlives its wait if that is
+ * cancelled. */
 struct lease_job {
     struct lease_job *prev, *next; /* utlist */
     struct engine_io io;
@@ -156,7 +158,7 @@ static void looks_up(struct lease_wait *wait)
 
 /* --- others of this node --- */
 
-/* Is no lease over of those that others of this node have? */
+/* True if the leases of all other members of this node hold. */
 static bool others_leases_hold(const struct member *member)
 {
     const struct store_marks *marks = member->dmd[ENGINE_CONSUMER].marks;

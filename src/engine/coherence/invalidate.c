@@ -1,18 +1,18 @@
 /*
- * invalidate.c - what happens to a file that somebody else replaced or removed
+ * invalidate.c - removing a file that another rank replaced or withdrew
  *
- * The table says that what is here is out of date; it waits for the answer before the other
- * one's close or unlink returns. For this process the record goes at once; the file by a
- * pool thread, and only if it is still the one of the record. A directory is removed if it
- * was withdrawn, or is something else now, and nothing is in it. What this node has made
- * keeps its name until it is replaced (outdated.c). Only then the record goes
- * from the journal's file, too: until then a neighbour that looks there (copy_lease_ask.c),
- * and who takes it over if this process is killed (takeover.c), must not take the file for
- * one that never was anybody's copy.
+ * The table calls this when the file here is out of date, and waits for the answer before
+ * the other rank's close or unlink returns. In memory the record is removed at once; the
+ * file by a pool thread, and only if it is still the one of the record. A directory is
+ * removed if it was withdrawn, or was replaced by a file or link, and is empty. A file
+ * that this node has made keeps its name until it is replaced (outdated.c). After that
+ * the record is removed from the journal's file, too: until then a neighbour that looks
+ * there (copy_lease_ask.c), or takes it over if this process is killed (takeover.c), must
+ * not take the file for one that was never a copy.
  *
- * Each home tells us. The second finds no record any more, and would be answered while the
- * file is still there: who is told of a name is answered in the order in which they told
- * us.
+ * Each home sends an INVALIDATE. The second finds no record any more, and would be
+ * answered while the file is still there: so the homes of one name are answered in the
+ * order in which they sent it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ struct invalidates {
     struct invalidate *all; /* utlist */
 };
 
-/* Only if nothing is in it: what somebody has put there since is his. */
+/* Remove the directory only if it is empty: a process may have made files in it since. */
 static void remove_directory(struct member_dmd *dmd, const char *upath)
 {
     if (store_dir_rmdir(dmd->dir, upath) < 0 && errno != ENOTEMPTY && errno != EEXIST &&
@@ -63,7 +63,7 @@ static void remove_directory(struct member_dmd *dmd, const char *upath)
                  store_dir_path(dmd->dir));
 }
 
-/* What is here must stay writable for us: see store/fetch.h. */
+/* A directory here must stay writable for us: see store/fetch.h. */
 static void change_directory(struct member_dmd *dmd, const char *upath, mode_t mode)
 {
     int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_DIRECTORY, 0);
@@ -92,8 +92,8 @@ static void invalidate_work(void *arg)
                 remove_directory(dmd, inv->upath);
             continue;
         }
-        /* Whoever has it open keeps the old bytes. A file that is not the one we recorded
-         * is newer. */
+        /* Processes that have it open keep the old bytes. A file that is not the one we
+         * recorded is newer. */
         if (inv->remove[s])
             inv->refetch |= outdated_end(dmd, &inv->newer, &inv->record[s]);
         if (inv->remove[s])
@@ -202,11 +202,11 @@ static void publish_again(struct member *member, const char *upath)
     }
 }
 
-/* What lies here is what this rank has published, and the newer version should lie here,
- * too. One name is one file: we have written over that one, and could not know of it, for
- * nobody could be asked (we had been stopped, or cut off). So ours is the last, and the
- * other is no more. (As a rule the clock has put ours above it; not if what it wrote over
- * came from a node whose clock is ahead: dht/node_publish.c.) */
+/* True if the file here is the one that this rank has published, though the newer version
+ * should lie in the same storage. Then we have written over that one without knowing it,
+ * for no home could be asked (we had been stopped, or cut off): ours is the last. (As a
+ * rule the clock has put ours above it; not if the other node's clock is ahead:
+ * dht/node_publish.c.) */
 static bool is_written_over(const struct member *member, const struct dyad_entry *newer)
 {
     for (int s = 0; s < 2 && newer->state == DYAD_ENTRY_PUBLISHED; s++) {
@@ -295,8 +295,8 @@ void produce_invalidate(void *arg, const struct dyad_entry *newer, uint64_t toke
     invalidate(arg, newer, token, false);
 }
 
-/* What this rank had made was removed by its program, or has another name by now, or this
- * one again: it is never removed here. */
+/* Never removes this rank's own files: its program has removed them, or they have another
+ * name by now, or this one again. */
 static void withdrawn(void *arg, const struct dyad_entry *gone, uint64_t token)
 {
     struct member *member = arg;

@@ -23,8 +23,8 @@ struct outdated {
     char upath[];
 };
 
-/* On storage that nodes share there are journals of others, whose writers' marks we do not
- * see: there only that rank's counts, which is of our node. */
+/* On storage that nodes share there are journals of other nodes, whose writers' marks we
+ * do not see: there only the journal of that rank counts, which is of our node. */
 static void outdated_found(struct node_file *file, struct member_dmd *dmd, uint32_t rank,
                            const struct store_record *record)
 {

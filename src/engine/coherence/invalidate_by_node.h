@@ -7,12 +7,12 @@
 
 #include "engine/core/member.h"
 
-/* dht_node_ops.invalidate_node: remove what any journal of this node has of newer->upath
- * that is older, our own included. `rank`: who is known to have it. If it has no journal in
- * our sight dht_node_unseen() says so. */
+/* dht_node_ops.invalidate_node: remove every file of newer->upath that is older and in a
+ * journal of this node, our own included. `rank`: the rank that is known to have one; if
+ * we see no journal of it, dht_node_unseen() is called. */
 void invalidate_by_node(void *arg, const struct dyad_entry *newer, uint32_t rank,
                         uint64_t token);
-/* Is one of upath under way? */
+/* True if such a removal of upath is under way. */
 bool invalidate_by_node_pending(const struct member *member, const char *upath);
 
 #endif

@@ -1,29 +1,30 @@
 /*
- * outdated.c - a file that is out of date goes, or is replaced as soon as that can be
+ * outdated.c - a file that is out of date is removed, or superseded until it is replaced
  *
- * A copy is removed. What this node has made its programs count on finding there, so it
- * keeps its name until what replaced it has been brought (refetch.c), and is superseded
- * meanwhile: as good as not there for all that goes through the library. So is what
- * somebody has open for writing, who may change it or not: his close makes it a newer one
- * yet, or leaves it superseded. Where a file cannot be marked so (no hard links) it goes.
+ * A copy is removed. Programs expect to find the files that their node has made, so such
+ * a file keeps its name until the newer version has been brought (refetch.c), and is
+ * superseded meanwhile: calls through the library treat it as not there. So is a file
+ * that a process has open for writing: its close publishes a still newer version, or
+ * leaves it superseded. A file that cannot be marked so (no hard links) is removed.
  *
- * It may be done in place of the rank that had it, which does not answer the homes: it is
- * stopped, cut off from them, in exec, or dead. What it has, its journal says; another of
- * its node (node_files.c) reads that, while the rank may go on, or its journal be taken
- * over, at any moment.
+ * This may be done in place of the rank that had the file and does not answer the homes:
+ * it is stopped, cut off from them, in exec, or dead. Another rank of its node reads its
+ * journal (node_files.c), while the rank may go on, or its journal be taken over, at any
+ * moment.
  *
- * - What is removed is the file that the journal names as older than what is published: of
- *   that inode, birth time, size, mtime and mode, and with nobody writing it. A newer file
- *   under that name differs in one of these: a fetch, a rename and most writers make
- *   another inode; who writes in place leaves a mark until it is published; chmod and
- *   utimens, which are published without one, change what is compared. So it does no harm
- *   that the journal lags behind what the rank has published.
+ * - The file that is removed is the one that the journal names, if it is older than the
+ *   published version: of that inode, birth time, size, mtime and mode, and with no
+ *   writer. A newer file under that name differs in one of these: a fetch, a rename and
+ *   most writers make another inode; a process that writes in place leaves a mark until
+ *   it has published; chmod and utimens, which are published without a mark, change a
+ *   compared field. So it does no harm that the journal lags behind the rank's publishes.
  * - Between that look and the removal the name may pass to another file: the file that was
  *   moved aside is looked at, and put back; so it is if somebody writes to it by then
  *   (store_fetch_discard_unless()), or has done so and published it.
- * - In the same time a file that is to be marked may be written and published, by who has
- *   looked whether it is marked before it was. So it is looked at once more when it is: who
- *   has not written it by then finds the mark when he publishes it, and takes it away.
+ * - In the same time a file that is to be marked superseded may be written and published,
+ *   by a process that has looked for that mark before. So the file is looked at once more
+ *   when it is marked: a process that has not written it by then finds the mark when it
+ *   publishes, and removes it.
  * - When the rank goes on it has a record without a file, like one whose file was removed
  *   by its INVALIDATE; the INVALIDATE itself, late, or what it hears from the homes when it
  *   finds them again, removes that. If it is killed first, who takes its journal over finds
@@ -63,7 +64,7 @@ static bool is_written(void *arg)
                              o->record->identity.btime, NULL);
 }
 
-/* A writer's mark is gone when he has published. */
+/* The mark of a writer is gone when it has published. */
 static bool is_changed(const struct outdated_file *o)
 {
     const struct store_record *record = o->record;
@@ -156,7 +157,7 @@ void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
     close(fd);
 }
 
-/* What somebody has put there since is his. */
+/* Remove the directory only if it is empty: a process may have made files in it since. */
 static void discard_directory(struct member_dmd *dmd, const struct dyad_entry *newer,
                               const struct store_record *record)
 {

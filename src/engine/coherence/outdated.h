@@ -6,18 +6,18 @@
 
 #include "engine/core/member.h"
 
-/* What the record names is older than `newer`. It is removed, if it is still that file.
- * Not so what this node has made, or somebody has open for writing: that is superseded from
- * now on, if what is newer can come in its place. True: the name is to be brought here
- * again. Of directories nothing happens. Any thread. */
+/* The file of the record is older than `newer`: remove it, if it is still that file. A
+ * file that this node has made, or that somebody has open for writing, is marked
+ * superseded instead, if the newer one can take its place. True: the name is to be
+ * brought here again. A directory is left alone. Any thread. */
 bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *record);
 
-/* The name was withdrawn: what is superseded there goes. Any thread. */
+/* The name was withdrawn: remove a superseded file there. Any thread. */
 void outdated_withdrawn(struct member_dmd *dmd, const char *upath);
 
-/* On any thread: `newer` is published, and `record` is what a journal of this node, that of
- * `rank`, has of that upath: remove it, if it is older and still there. */
+/* `newer` is published, and the journal of `rank` on this node has `record` of that
+ * upath: remove that file, if it is older and still there. Any thread. */
 void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,
                       const struct store_record *record);
 

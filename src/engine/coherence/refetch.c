@@ -1,7 +1,8 @@
 /*
- * refetch.c - what this node has made and another has published anew is brought here again
+ * refetch.c - files that this node made and another has published anew are brought again
  *
- * So that a producer that lists its directory at the end finds what it made, as it is then.
+ * A producer that lists its directory at the end finds its files, in their newest
+ * version.
  * The old file keeps its name meanwhile (outdated.c), so there is no hurry:
  *
  *   state   until                            then
@@ -99,7 +100,7 @@ static void drop(struct item *item)
     free(item);
 }
 
-/* Is what lies there still the old one, or nothing? */
+/* True if the superseded file still lies there, or none. */
 static bool is_missing(struct member *member, const char *upath)
 {
     const struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
@@ -127,8 +128,8 @@ static void failed(struct item *item, int status)
     item->due = util_clock_now() + item->pause;
 }
 
-/* Who was stopped may not have heard of it. Of what nobody knows the old file may be all
- * that is left. */
+/* A rank that was stopped may not know of the withdrawal. If no home knows the name, the
+ * old file may be all that is left. */
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct item *item = arg;

@@ -1,17 +1,17 @@
 /*
- * engine/coherence/refetch.h - what this node has made and another has published anew is
- * brought here again
+ * engine/coherence/refetch.h - files that this node made and another has published anew
+ * are brought here again
  */
 #ifndef DYAD_ENGINE_COHERENCE_REFETCH_H
 #define DYAD_ENGINE_COHERENCE_REFETCH_H
 
 #include "engine/core/member.h"
 
-/* What this node has made under that name another one has published anew: bring it here, in
- * a moment in which nothing else is heard of it. */
+/* Another node has published upath anew, which this node had made: fetch it after a
+ * moment, in which a further version may come. */
 void refetch_want(struct member *member, const char *upath);
 bool refetch_wants(const struct member *member, const char *upath);
-/* It was withdrawn. */
+/* upath was withdrawn: do not fetch it. */
 void refetch_forget(struct member *member, const char *upath);
 
 #endif

@@ -1,12 +1,12 @@
 /*
  * revalidate.c - copies whose homes have changed
  *
- * A home tells the holders of copies of a newer version. When a home is lost, its successor
- * does not know who they are; while this rank was beyond a cut, it was not told. So for
- * each rank that was lost or came back, the copies that it is (or was) home to are looked
- * up again, a little later (owners need a moment to publish to new homes; losses come in
- * crowds): that makes us a holder there, and what is newer is dealt with as if the news of
- * it had come.
+ * A home sends a newer version to the holders of copies. When a home is lost, its
+ * successor does not know the holders; while this rank was beyond a cut, it got no
+ * message. So for each rank that was lost or came back, the copies of which it is (or
+ * was) a home are looked up again, a little later (owners need a moment to publish to new
+ * homes; losses come in crowds): that makes us a holder there, and a newer version is
+ * handled as if its INVALIDATE had come.
  *
  * A look-up that brings a version below ours, or nothing, has asked homes that have not
  * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
@@ -160,7 +160,7 @@ static enum question_next answered(struct question *question, int status,
     return QUESTION_PUT_OFF;
 }
 
-/* Who leaves has no use for the answer. */
+/* False in a member that leaves, which does not need the answer. */
 static bool is_wanted(const struct question *question)
 {
     struct revalidate *re = retry_queue_arg(question);

@@ -6,9 +6,9 @@
 
 #include "engine/core/member.h"
 
-/* The rank was lost, or is back. */
+/* The rank was lost, or is back: look the copies up again of which it is a home. */
 void revalidate_rank(struct member *member, uint32_t rank);
-/* Is a copy still to be looked at? */
+/* True if a copy is still to be looked up. */
 bool revalidate_pending(struct member *member);
 
 #endif

@@ -1,16 +1,18 @@
 /*
- * aborted.c - a library under the loop has ended itself (boot/abort.h): what is left to do
+ * aborted.c - the end of a member after a library under the loop has aborted
+ * (boot/abort.h)
  *
- * UCX was in the midst of something when it found its fault; the loop, the worker and what
- * was to be called back by them stay as they are, for ever, unfreed. What follows is either
- * the next incarnation of this rank, in this process, with libraries of its own
- * (client_member.c): then to all others this rank is as one in exec. The claim lives on, so
- * nobody takes its files over, and who connects there waits for the next member. Or nothing
- * follows: then this rank is as one that was killed, its journal is free for a neighbour
- * to take over, its claim, which stays bound, refuses whoever connects, and the program
- * goes on without us. In this order:
+ * UCX was in the midst of something when it aborted; the loop, the worker and the objects
+ * that they would call back stay as they are, unfreed. Either the next incarnation of
+ * this rank follows, in this process, with libraries of its own (client_member.c): then
+ * all others see this rank as one in exec. The claim stays open, so nobody takes its
+ * files over, and a process that connects there waits for the next member. Or nothing
+ * follows: then others see this rank as one that was killed, a neighbour can take its
+ * journal over, its claim, which stays bound, refuses connections, and the program goes
+ * on without the library. In this order:
  *
- * - The answers that we shared are void, before anybody can know (store/cache_table.h).
+ * - The answers that we shared are made void before others see us end
+ *   (store/cache_table.h).
  * - If nothing follows the claim is shut: a request that waits in its queue fails, and so
  *   does every later one. Nobody can take our place: the claim is still ours, and this
  *   process does not try again.
@@ -20,8 +22,8 @@
  *   in this table any more), and it frees itself.
  * - PMIx is finalised, by its own thread, in bounded time; else the launcher would end the
  *   job when this process ends. It needs no turn of the loop for that, and its descriptors.
- * - The journals are closed, then all descriptors: who sees a connection break, and looks,
- *   finds the journals free. If another member follows the caller closes them
+ * - The journals are closed, then all descriptors: a member that sees a connection break,
+ *   and looks, finds the journals free. If another member follows, the caller closes them
  *   (boot_fdtable_move()).
  *
  * A thread of UCX's own that finds its descriptors gone calls abort(), and sleeps there.
@@ -47,7 +49,7 @@ static void journals_close(struct member *member)
         store_journal_destroy(second);
 }
 
-/* Not lost: nobody knows what of it UCX still reads. */
+/* UCX may still read the object, so it is never freed. */
 void aborted_keep(void *what)
 {
     static void *volatile kept __attribute__((used, unused));

@@ -6,12 +6,12 @@
 
 #include "engine/core/member.h"
 
-/* What holds anything up, of other processes or of this one, is let go; nothing is freed.
- * The loop's thread of a member or of a promoted guest, whose last act it is. A line was
- * logged before. `is_followed`: by another member in this process, or by another image of
- * it, so the claim is to live on; then boot_fdtable_move() is to follow. */
+/* Let go of whatever this or another process would wait for; nothing is freed. The last
+ * call of the loop's thread of a member or promoted guest; the caller has logged why.
+ * `is_followed`: another member in this process, or another image of it, follows, so the
+ * claim stays open; then the caller calls boot_fdtable_move(). */
 void aborted_leave(struct member *member, bool is_followed);
-/* The object stays for ever, and is no leak. */
+/* Keep the object for ever; a leak checker does not report it. */
 void aborted_keep(void *what);
 
 #endif

@@ -1,11 +1,10 @@
 /*
  * gather.c - ask all ranks, some at a time, page by page
  *
- * What could go wrong: a failed send brings the news of a dead rank, and with it
- * gather_peer_down(), from inside; and an operation of the asker may send. So there is one
- * place where ranks are asked and the end is found, gather_go_on(), which is not entered
- * twice (`busy`), and what happens meanwhile only marks. It frees the gather itself, as its
- * last act.
+ * A failed send may report a dead rank, and so call gather_peer_down(), from inside; and
+ * an operation of the asker may send. So ranks are asked, and the end is found, in one
+ * place, gather_go_on(), which is not entered twice (`busy`); calls that come meanwhile
+ * only set flags. gather_go_on() frees the gather as its last step.
  */
 #include "engine/core/gather.h"
 
@@ -22,7 +21,7 @@ struct asking {
     struct gather *gather;
     struct gather_at at;
     uint64_t id;
-    int error;   /* it has failed: gather_go_on() tells */
+    int error;   /* it has failed: gather_go_on() calls failed() */
     bool unsent; /* the next page is to be asked for */
     struct net_timer *deadline;
 };

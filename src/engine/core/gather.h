@@ -3,8 +3,8 @@
  *
  * For listings (listing.c) and dumps (dump.c): each rank is asked for its first page; the
  * answer says whether it is to be asked for another; a rank that dies, or is silent for
- * DYAD_PEER_TIMEOUT, is passed over. Whose answer a message is, is known by its id and its
- * source. Belongs to the loop.
+ * DYAD_PEER_TIMEOUT, is passed over. An answer is matched to its question by its id and
+ * its source. Belongs to the loop.
  */
 #ifndef DYAD_ENGINE_CORE_GATHER_H
 #define DYAD_ENGINE_CORE_GATHER_H
@@ -17,38 +17,39 @@
 struct member;
 struct gather;
 
-/* What one rank is asked for: the asker's own, kept from page to page. */
+/* The position in one rank's pages: the asker sets it, and it is kept from page to page.
+ */
 struct gather_at {
     uint32_t rank;
     uint64_t after, end; /* of the question: where its next page begins; 0: the first */
 };
 
 enum gather_step {
-    GATHER_LAST, /* that was all of this rank */
+    GATHER_LAST, /* the rank has no more pages */
     GATHER_MORE, /* ask for the page that *at says now */
-    GATHER_STOP, /* ask nobody any more: done() follows */
+    GATHER_STOP, /* ask no rank any more: done() follows */
 };
 
 struct gather_ops {
-    /* Is the rank to be asked at all? NULL: each is. */
+    /* True if the rank is to be asked at all. NULL: each is. */
     bool (*wanted)(void *arg, uint32_t rank);
     /* Fill the question for *at: type, flags, entry.upath, after, end. */
     void (*ask)(void *arg, const struct gather_at *at, struct net_msg *msg);
-    /* An answer; may change *at. */
+    /* An answer has come; may change *at. */
     enum gather_step (*page)(void *arg, struct gather_at *at, const struct net_msg *msg);
-    /* It will not answer (any more): ETIMEDOUT silent, EHOSTUNREACH or another errno value
-     * dead, ENOMEM. */
+    /* The rank will not answer (any more). error: ETIMEDOUT silent, EHOSTUNREACH or
+     * another errno value dead, ENOMEM. */
     void (*failed)(void *arg, uint32_t rank, int error);
     /* All have answered or failed. True: ask those that are wanted once more, from rank 0.
      * False: the gather is gone when this returns. */
     bool (*done)(void *arg);
 };
 
-/* Ask the ranks first .. end-1, at_once at a time. Nothing is called before this returns.
+/* Ask the ranks first .. end-1, at_once at a time. No callback comes before this returns.
  * NULL: ENOMEM. */
 struct gather *gather_start(struct member *member, uint32_t first, uint32_t end,
                             unsigned at_once, const struct gather_ops *ops, void *arg);
-/* No call after it; also from inside of one. */
+/* No callback comes after this; it may be called from inside one. */
 void gather_cancel(struct gather *gather);
 
 #endif

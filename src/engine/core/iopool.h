@@ -23,28 +23,28 @@ struct engine_io {
     struct engine_iopool *pool;
 };
 
-/* Loop thread. Threads are made at the first jobs, at most max_threads, by the loop's
- * thread, whose descriptor table they share; thread_enter (may be NULL) runs first in each.
+/* Loop thread. The loop's thread starts the threads, at most max_threads, at the first
+ * jobs; they share its descriptor table; thread_enter (may be NULL) runs first in each.
  * NULL with errno. */
 struct engine_iopool *engine_iopool_create(struct net_loop *loop, unsigned max_threads,
                                            void (*thread_enter)(void));
-/* Let queued jobs finish, join the threads; done() of jobs that finish here is not called
- * any more. Threads of engine_io_spawn() are left behind: their work touches nothing but
- * its own job. */
+/* Let queued jobs finish and join the threads; done() is not called for jobs that finish
+ * here. Threads of engine_io_spawn() are not joined: their work touches nothing but its
+ * own job. */
 void engine_iopool_destroy(struct engine_iopool *pool);
 
 /* Loop thread. Run io->work, then io->done. */
 void engine_io_submit(struct engine_iopool *pool, struct engine_io *io,
                       void (*work)(void *arg), void (*done)(void *arg), void *arg);
 
-/* How quick the loop has found a storage; zeroed, it has not tried yet. Loop thread. */
+/* How quick a storage was for the loop; all zero: not tried yet. Loop thread. */
 struct engine_near {
     uint64_t average;     /* ns of a job */
     uint64_t closed_till; /* on util_clock_now(); its jobs go to the pool until then */
 };
 
-/* As above, but the loop runs `work` at once, in this call, if the storage has been quick
- * of late. `done` is called from a later turn of the loop in any case. */
+/* As engine_io_submit(), but if the storage has been quick of late the loop runs `work`
+ * in this call. `done` is called from a later turn of the loop in any case. */
 void engine_io_near(struct engine_iopool *pool, struct engine_near *near,
                     struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
                     void *arg);

@@ -1,8 +1,8 @@
 /*
  * local_file.c - a file of this node, and what a record or a mark says of it
  *
- * Each looks at the disk with a descriptor of its own: what a name is may change in
- * between.
+ * Each function looks at the disk with a descriptor of its own: between two of them a
+ * name may come to mean another file.
  */
 #include "engine/core/local_file.h"
 
@@ -30,7 +30,7 @@ bool local_file_is_same(struct member_dmd *dmd, const struct store_record *recor
 
     if (fd < 0)
         return false;
-    /* Of a directory or a link nothing changes as long as it is the same one. */
+    /* A directory or a link is unchanged as long as its inode is the same. */
     if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
         same = store_identity_read(fd, &id) == 0 && id.ino == record->identity.ino &&
                id.btime == record->identity.btime &&
@@ -70,10 +70,10 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
     return dirty;
 }
 
-/* --- of who lives no more --- */
+/* --- files of dead ranks --- */
 
-/* Does a process that lives write it, or is that not to be found out? Else its marks are
- * all ABANDONED. */
+/* True if a live process writes the file, or that cannot be found out. Else all its marks
+ * are ABANDONED. */
 static bool is_left_open(struct member_dmd *dmd, const char *upath,
                          const struct store_identity *id)
 {
@@ -91,7 +91,7 @@ static bool is_left_open(struct member_dmd *dmd, const char *upath,
              file.ino != id->ino || file.btime != id->btime;
         if (!is)
             store_marks_rule(dmd->marks, info.mark, fd);
-        last = info.mark; /* if it is found again it has not been ruled: it lives */
+        last = info.mark; /* found again, it was not ruled abandoned: its writer lives */
     }
     if (fd >= 0)
         close(fd);

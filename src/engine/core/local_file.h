@@ -6,26 +6,27 @@
 
 #include "engine/core/member.h"
 
-/* Is the file on disk still the one of the record, and is nobody writing it? Any thread. */
+/* True if the file on disk is still the one of the record, and nobody writes it. Any
+ * thread, as all below but local_file_job(). */
 bool local_file_still_there(struct member_dmd *dmd, const struct store_record *record);
-/* The same, whether somebody has it open for writing or not. Any thread. */
+/* The same, whether somebody has it open for writing or not. */
 bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record);
-/* Is the file of that inode, which is at upath, out of date, and keeps its name until it is
- * replaced (store/superseded.h)? As far as its mode and count of links tell, for nothing.
- * Any thread. */
+/* True if the file of st->st_ino, which is at upath, is out of date and keeps its name
+ * only until it is replaced (store/superseded.h). No system call if its mode and link
+ * count already say that it is not. */
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st);
 /* True if a description still writes to the file: its last close will publish it under its
  * name of then. */
 bool local_file_being_written(struct member_dmd *dmd, const char *upath);
 
-/* On any thread, of what lives no more: what is here of an original? Its identity is
- * compared, or (ino 0) the mode, and (not NULL) *identity set. The mark of a close that was
- * cut short goes, if it is here: what was to be written was. */
+/* What is on this node of a file that a dead rank published: compares the record's
+ * identity, or (its ino is 0) the mode; sets *identity (may be NULL) in that case. If the
+ * whole file is here the mark of a close that was cut short is freed. */
 enum local_file_left {
-    LOCAL_FILE_SAME,    /* it, whole; nobody's mark is left on it */
-    LOCAL_FILE_GONE,    /* nothing */
-    LOCAL_FILE_OTHER,   /* something else, perhaps half of it, and nobody writes it */
+    LOCAL_FILE_SAME,    /* the whole file; no mark is left on it */
+    LOCAL_FILE_GONE,    /* nothing is there */
+    LOCAL_FILE_OTHER,   /* another file, or perhaps half of this one; nobody writes it */
     LOCAL_FILE_UNKNOWN, /* it is being written, or cannot be looked at */
 };
 enum local_file_left local_file_left(struct member_dmd *dmd,

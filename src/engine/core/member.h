@@ -2,8 +2,7 @@
  * engine/core/member.h - the member of a rank: what its modules share
  *
  * One struct member, owned by the loop's thread: nothing in it needs a lock unless said so.
- * Which module does what stands in docs/engine.md; what it hears of, in
- * core/module.h.
+ * docs/engine.md says which module does what, core/module.h which events it can hear of.
  */
 #ifndef DYAD_ENGINE_CORE_MEMBER_H
 #define DYAD_ENGINE_CORE_MEMBER_H
@@ -30,8 +29,9 @@
 /* Seconds after which a waiting look-up asks its homes again. */
 #define MEMBER_ASK_AGAIN 5.0
 /* Seconds for which the answer of a look-up may be kept (dht/node_lookup_cache.c), or half
- * of DYAD_PEER_TIMEOUT if that is less, for a home waits no longer than that for a holder:
- * so long a rank that its homes have lost sight of may be told what is not so any more. */
+ * of DYAD_PEER_TIMEOUT if that is less, for a home waits no longer than that for a
+ * holder.
+ * A rank that its homes have lost may use an outdated answer for that long. */
 #define MEMBER_KEEP 2.0
 /* Seconds between the slow rounds in which a rank tells the homes again what it has
  * published. */
@@ -61,27 +61,27 @@ struct member_stats {
     uint64_t promoted, promoted_fetches, promoted_bytes, redirected;
 };
 
-/* What the exit barrier must know of waits, and do with them (consume_wave.c). */
+/* What the exit barrier asks about waits, and does with them (consume_wave.c). */
 struct member_waits {
-    /* How many wait for a publish; fills at most max. */
+    /* The number of waits for a publish; fills in at most max of them. */
     size_t (*blocked)(struct member *member, struct boot_blocked *blocked, size_t max);
-    /* None that is under way needs anybody: all wait for what is not published. */
+    /* True if every consume waits for a file that is not published. */
     bool (*all_blocked)(struct member *member);
     /* boot_wave_ops.confirm: look every wait up once more, then boot_wave_confirmed().
      * False: nothing waits. */
     bool (*confirm)(struct member *member, uint64_t number);
-    /* boot_wave_ops.candidate: of the waits that were confirmed. */
+    /* boot_wave_ops.candidate, out of the waits that were confirmed. */
     uint64_t (*candidate)(struct member *member, uint64_t *name);
-    /* Nobody is left who could publish: end those waits that the verdict chose (all that
-     * look like probes, else those for one name) with ENOENT, after one more look at all
-     * homes (the news of a publish may still be on its way). `away`: nobody who can be
-     * reached: all end, with EHOSTUNREACH. */
+    /* No rank is left that could publish: end those waits that the verdict chose (all
+     * that look like probes, else those for one name) with ENOENT, after one more look at
+     * all homes (the news of a publish may still be on its way). `away`: no rank that can
+     * be reached is left: all waits end, with EHOSTUNREACH. */
     void (*fail_chosen)(struct member *member, bool away);
     /* The same for every wait of this rank, whatever others do. */
     void (*fail)(struct member *member, bool away);
-    /* Was a wait for a name like this last component of one ended so? */
+    /* True if a wait for a name like `name`, a last component, was ended so. */
     bool (*failed_like)(const struct member *member, const char *name);
-    /* In a session directory, in place of that: say what each waits for, once. */
+    /* In a session directory, in place of fail*(): log what each waits for, once. */
     void (*say)(struct member *member);
 };
 
@@ -98,9 +98,10 @@ struct member_session;
 struct produce_name;
 struct receivers;
 
-/* What several modules use, and who sets it. What one alone needs is in own[]. */
+/* Fields that several modules use, and which file sets them. A module's own are in own[].
+ */
 struct member {
-    /* run.c, or promoted_guest.c: when it is made */
+    /* run.c, or promoted_guest.c, when the member is created: */
     const struct engine_config *config;
     const struct boot_identity *identity;
     const char *session;
@@ -108,12 +109,12 @@ struct member {
     void (*thread_enter)(void);
     int claim_fd;
     const struct member_module *const *modules; /* NULL: of a promoted guest */
-    bool hands_over; /* this is a promoted guest: what it fetched goes to its member */
-    /* module.c, then, too */
+    bool hands_over; /* this is a promoted guest: it hands fetched files to its member */
+    /* module.c, also then: */
     void *own[MODULE_COUNT]; /* OWN() */
     struct receivers *receivers;
 
-    /* run.c: as it lives */
+    /* run.c, while it runs: */
     uint64_t started; /* util_clock_now() */
     struct net_loop *loop;
     struct engine_iopool *io;
@@ -135,25 +136,25 @@ struct member {
     struct net_timer *dht_timer;
     struct boot_wave *wave;
     bool job_ended;   /* every rank is at exit */
-    bool passed_over; /* but for one that could not be reached, and may live */
+    bool passed_over; /* ... but for a rank that could not be reached, and may live */
     uint64_t still;   /* ns for which this process did not run, as far as it noticed */
     /* requests/guest.c */
     struct guest_listener *listener;
-    /* What the exit barrier, which is below them, asks of: */
+    /* For the exit barrier, which may not call the modules that own these: */
     struct consume *consumes;         /* utlist, of fetch/consume*.c */
     struct produce_name *produces;    /* uthash, of publish/produce.c */
     const struct member_waits *waits; /* fetch/consume_wave.c */
 
-    /* Each module: what it does for the table, before that is made; what it counts. */
+    /* Each module: its callbacks for the table, set before that is made; its counters. */
     struct dht_node_ops table_ops;
     struct member_stats stats;
-    /* Who sends one: of requests that are not the table's. Odd, the table's are even. */
+    /* Any sender of a request that is not the table's. Odd: the table's ids are even. */
     uint64_t next_id;
 };
 
 /* --- run.c --- */
 
-/* Call fn when joined; at once if that is so already. */
+/* Call fn when joined; in this call if that is so already. `wait` is the caller's. */
 void member_when_joined(struct member *member, struct member_joined *wait,
                         void (*fn)(void *arg, int error), void *arg);
 /* Send to a rank that may be this one (then delivered through the loop). 0 or -1 with
@@ -165,14 +166,14 @@ const char *member_node_name(struct member *member, uint32_t rank);
  * directory, what its launcher calls it: "rank 3 of launch X on node n1". One of two static
  * buffers of the loop's thread, in turn. */
 const char *member_describe(struct member *member, uint32_t rank);
-/* Nodes on which files of ended launches may lie and nobody serves them; "": none. Valid
- * until the loop runs again. */
+/* Names of the nodes on which files of ended launches may lie that no member serves; "":
+ * none. Valid until the loop runs again. */
 const char *member_session_empty_nodes(struct member *member);
-/* With DYAD_SESSION_DIR: has the process that had a slot ended for good, as far as is known
- * here? In a launch of PMIx nobody has: a rank belongs to the job whether it lives or not.
+/* With DYAD_SESSION_DIR: whether the process that had a slot has ended for good, as far
+ * as is known here. With PMIx always NOT_ENDED: a rank belongs to the job even when dead.
  */
 enum member_end {
-    MEMBER_NOT_ENDED, /* or nobody knows */
+    MEMBER_NOT_ENDED, /* or that is not known */
     MEMBER_LEFT,      /* it has said so */
     MEMBER_DIED,
     MEMBER_ENDED, /* in one of these ways */
@@ -181,7 +182,7 @@ enum member_end member_session_end(const struct member *member, uint32_t slot);
 /* The rank's connection broke: ask the launcher whether it has a new member.
  * worker_peer_up() follows if so. */
 void member_find_again(struct member *member, uint32_t rank);
-/* Begin to leave: no linger any more. */
+/* Begin to leave, without lingering any more. */
 void member_stop(struct member *member);
 
 #endif

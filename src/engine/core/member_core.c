@@ -46,7 +46,7 @@ static void run_joined(struct member *member, int error)
     }
 }
 
-/* Who still waits for the join. */
+/* End the waits for the join. */
 void member_joined_waits_end(struct member *member)
 {
     run_joined(member, ESHUTDOWN);
@@ -62,7 +62,7 @@ void member_join_failed(struct member *member)
     member_stop(member);
 }
 
-/* Not for exec, whose new image takes the same place. */
+/* False for exec, whose new image becomes the next member. */
 bool member_leaves_for_good(struct member *member)
 {
     struct member_run *run = run_of(member);
@@ -224,7 +224,7 @@ int member_send(struct member *member, uint32_t rank, struct net_msg *msg)
     return net_worker_send(member->worker, rank, msg, NULL, 0, NULL, NULL);
 }
 
-/* --- who is there --- */
+/* --- liveness --- */
 
 void member_set_live(struct member *member, uint32_t rank, bool live)
 {

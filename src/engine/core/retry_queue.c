@@ -4,11 +4,12 @@
  * A question is in the list of its state, but for the time in which its `answered` runs:
  * then it is in none, and nothing that this calls finds it.
  *
- * Each has its own pauses. There is one timer, set to the first that is due; then all that
- * are put off are looked at, and that is why they become due at ticks.
+ * Each question has its own pauses. There is one timer, set to the first that is due.
+ * When it expires all questions that are put off are looked at, so they become due at
+ * ticks.
  *
- * That a look-up cannot be made for want of memory is an answer like that of homes which
- * cannot be reached: its user has it asked again later.
+ * A look-up that fails for want of memory counts as an answer of homes that cannot be
+ * reached: the user has the question asked again later.
  */
 #include "engine/core/retry_queue.h"
 
@@ -195,7 +196,7 @@ void question_again(struct question *q)
     q->pause = 0;
     if (q->state == QUESTION_LATER)
         move(q, QUESTION_TODO);
-    q->again = true; /* until it is asked: of no matter where it is not under way */
+    q->again = true; /* until it is asked; no effect unless it is under way */
 }
 
 void retry_queue_again(struct retry_queue *qs)
@@ -223,7 +224,7 @@ void question_hurry(struct question *q)
         DL_DELETE(qs->list[QUESTION_TODO], q);
         DL_PREPEND(qs->list[QUESTION_TODO], q);
     } else if (q->state == QUESTION_LATER) {
-        q->due = util_clock_now(); /* here somebody may be in the midst of it */
+        q->due = util_clock_now(); /* not asked here: a caller may be walking the lists */
         set_timer(qs, q->due);
     }
 }

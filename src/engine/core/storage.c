@@ -55,7 +55,7 @@ uint64_t storage_rank(const struct member *member)
     return store_looked_rank(&address, len);
 }
 
-/* Whose it is, for takeover.c: the claim and the node. */
+/* Set the journal's label, for takeover.c: the claim and the node. */
 static int label_set(const struct member *member, struct store_journal *journal)
 {
     char claim[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -83,10 +83,11 @@ const char *storage_label_read(const char *label, struct sockaddr_un *address,
     return *len ? node + 1 : NULL;
 }
 
-/* The claim is ours: who has the journal open took us for dead (takeover.c), and closes it
- * when it has read it. Or it is this rank's member, in another network namespace, which had
- * not said yet that it is there when the front looked (client_member.c). No event tells of
- * both: one is the end of a lock, the other a word in shared memory. */
+/* The claim is ours. If another process has the journal open it took us for dead
+ * (takeover.c), and closes it when it has read it. Or it is this rank's member, in
+ * another network namespace, which had no line in the table yet when the client looked
+ * (client_member.c). No event covers both: one is the end of a lock, the other a word in
+ * shared memory. */
 static struct store_journal *journal_open(struct member *member, struct member_dmd *dmd,
                                           const char *path, uint32_t *incarnation)
 {
@@ -180,8 +181,8 @@ void storage_close(struct member *member)
 {
     if (member->dmd[0].dir == member->dmd[1].dir)
         member->dmd[1] = (struct member_dmd){0};
-    /* Only a session directory outlives the launch, and who was passed over: if that is on
-     * this node it takes over what this rank had. */
+    /* The journals are of use after the launch only in a session directory, or to a rank
+     * of this node that was passed over: that takes this rank's files over. */
     bool useless =
         member->job_ended && !member->passed_over && !member->config->session_dir;
     dmd_close(&member->dmd[0], member->job_ended, useless);

@@ -32,7 +32,7 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry);
 
 static int look_up(struct ancestor *a)
 {
-    /* Who polls for "a/b/f" asks for "a" each time, too: that answer is kept as well. */
+    /* A program that polls for "a/b/f" asks for "a" each time, too: keep that answer. */
     uint8_t keep = a->flags & NET_LOOKUP_WAIT ? 0 : NET_LOOKUP_KEEP;
 
     a->lookup =

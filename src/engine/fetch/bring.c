@@ -147,8 +147,7 @@ static void consume_next(struct bring *bring, struct slot *slot)
     LL_DELETE(bring->items, item);
     slot->bring = bring;
     slot->item = item;
-    /* What is being written here is here, and nothing to wait for: its writer may be who
-     * asked. */
+    /* A file that is being written here counts as here: its writer may be the asker. */
     slot->consume =
         consume_start(bring->member, item->upath, item->root ? 0 : NET_CONSUME_WRITER, 0,
                       bring->pid, 0, brought, slot);
@@ -209,7 +208,7 @@ static void tree_step(struct bring *bring)
 
 /* --- the directories above --- */
 
-/* What is at upath here? 0: a directory; or an errno value. */
+/* Look at upath on this node. 0: it is a directory; or an errno value. */
 static int look_here(struct bring *bring, const char *upath)
 {
     struct stat st;

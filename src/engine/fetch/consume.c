@@ -71,7 +71,7 @@ static void deadline_passed(void *arg)
 
     if (!consume_deadline_is_over(c))
         return;
-    /* What was published has its bytes on their way, under bounds of their own. */
+    /* In these states the file was published, and its transfer has bounds of its own. */
     if (c->state != CONSUME_PARENTS && c->state != CONSUME_FETCH)
         time_out(c);
 }
@@ -161,7 +161,8 @@ static void link_brought(void *arg, int status)
     struct consume *c = arg;
 
     c->link = NULL;
-    /* Withdrawn again, or a failure that was logged: who resolves it again will see. */
+    /* Withdrawn again, or a failure that was logged: resolving the name again shows it.
+     */
     (void)status;
     consume_end(c, ESTALE);
 }
@@ -303,7 +304,8 @@ static void settled(void *arg, int status, uint32_t by, const struct dyad_versio
             c->again, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
 }
 
-/* What is here is complete as far as this node knows: does another write it? */
+/* The file here is complete as far as this node knows: ask whether another node writes
+ * it. */
 static void settle(struct consume *c)
 {
     if (c->settle)
@@ -319,7 +321,8 @@ static void settle(struct consume *c)
 
 /* --- HERE and SIGHT --- */
 
-/* What was found last, and is waited for no more, is published in our storage. */
+/* True if the entry that was found last, and is not waited for any more, is in our
+ * storage. */
 static bool was_found_here(const struct consume *c)
 {
     return c->entry.version.counter && !dyad_version_cmp(&c->entry.version, &c->seen) &&
@@ -327,9 +330,9 @@ static bool was_found_here(const struct consume *c)
                               store_dir_id(c->member->dmd[ENGINE_CONSUMER].dir));
 }
 
-/* What lies here is abandoned, but the homes have it: its writer was killed in its close,
- * before the look-up or after it. Somebody of this node takes it over, and then it is no
- * longer abandoned: that is looked for, for nobody tells. */
+/* The file here is abandoned, but the homes have it: its writer was killed in its close,
+ * before the look-up or after it. A member of this node takes it over, and then it is no
+ * longer abandoned: no event reports that, so it is polled. */
 static void await_takeover(struct consume *c)
 {
     bool asked = c->left_closed;
@@ -378,8 +381,8 @@ static void step_on(struct consume *c, int here)
         return;
     }
     if (c->taken && (here == ENOENT || c->here.abandoned)) {
-        /* Whose name it was is gone without a publish: what had been fetched then is it.
-         * As long as he writes, it would only be fetched in vain. */
+        /* The writer that had the name is gone without a publish: fetch it once more.
+         * While it wrote, a fetch would have been in vain. */
         c->taken = false;
         c->seen = (struct dyad_version){0};
         if (c->lookup)

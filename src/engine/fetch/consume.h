@@ -8,15 +8,15 @@
 
 typedef void (*consume_fn)(void *arg, int status);
 /* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0:
- * none. pid and tid: who is blocked in it. fn is not called before this returns. NULL:
- * ENOMEM. */
+ * none. pid and tid: the blocked process and thread. fn is not called before this
+ * returns. NULL: ENOMEM. */
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
                               void *arg);
 void consume_cancel(struct consume *consume);
-/* upath has a newer version: what was found of it, and is not fetched yet, must not be. */
+/* newer->upath has a newer version: an older one that was found must not be fetched. */
 void consume_invalidate(struct member *member, const struct dyad_entry *newer);
-/* For dump: fn for each that waits. home DYAD_RANK_NONE: no look-up is out. */
+/* For dump: call fn for each wait. home DYAD_RANK_NONE: no look-up is under way. */
 struct consume_info {
     const char *upath;
     pid_t pid;

@@ -9,7 +9,7 @@
 #include "engine/core/local_file.h"
 #include "engine/fetch/consume_impl.h"
 
-/* Of whom this consume has to take notice. */
+/* True if a writer has the file open that this consume has to wait for. */
 static bool is_written(const struct consume *c, struct store_marks *marks,
                        const struct store_identity *id, struct store_mark_info *info)
 {

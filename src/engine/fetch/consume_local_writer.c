@@ -87,7 +87,7 @@ bool consume_watch_ending(const struct consume *c)
                                               c->watch->mark, c->watch->fd);
 }
 
-/* Somebody who does not wait for unpublished files does not read half a one either. */
+/* Also an open that does not wait for unpublished files must not read half a file. */
 void consume_wait_for_writer(struct consume *c)
 {
     if (c->flags & NET_LOOKUP_WAIT)
@@ -97,7 +97,7 @@ void consume_wait_for_writer(struct consume *c)
     consume_deadline_start(c);
 }
 
-/* Whom he waited for died, or removed it: nobody else is waited for. */
+/* The writer that it waited for died, or removed the file: no other is waited for. */
 void consume_writer_gone(struct consume *c)
 {
     if (!c->for_writer)

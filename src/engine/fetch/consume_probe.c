@@ -114,7 +114,8 @@ static void probe_page(void *arg, const void *names, size_t len)
     }
 }
 
-/* Of the owners, who is still at work? */
+/* The owners of names of the same series that are still at work, as CONSUME_SAYS_* bits.
+ */
 static unsigned series_of(const struct consume_probe *probe)
 {
     unsigned says = 0;

@@ -1,5 +1,5 @@
 /*
- * consume_say.c - what people are told of a wait
+ * consume_say.c - log lines about a wait
  *
  * That it lasts, after 10 s and then each time after twice as long, with what it waits for,
  * and who has it open for writing now, which is asked at that moment (consume_writers.c);
@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* What can be done if the program would go on to make the file itself. */
+/* Advice for the log if the program would go on to make the file itself. */
 static const char *say_update(const struct consume *c)
 {
     return c->flags & NET_CONSUME_UPDATE
@@ -89,7 +89,7 @@ static bool is_unpublished(const struct consume *c)
            c->state != CONSUME_SIGHT && c->here.writer <= 0 && !c->settle && !c->lost.since;
 }
 
-/* `writer`: who has it open elsewhere; "": nobody who answers. */
+/* `writer`: names the process that has it open elsewhere; "": none that answers. */
 static void say_why(const struct consume *c, const char *writer, char *to, size_t size)
 {
     uint32_t home = c->lookup ? dht_lookup_home(c->lookup) : DYAD_RANK_NONE;
@@ -213,7 +213,7 @@ static struct consume_said *said_of(struct member *member)
     return said->timer ? said : NULL;
 }
 
-/* Has it been said? From now on it has. */
+/* True if this was logged before; from now on it counts as logged. */
 static bool was_said(struct consume_said *said, const char *upath, const char *why)
 {
     uint64_t hash =

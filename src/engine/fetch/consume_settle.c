@@ -1,9 +1,9 @@
 /*
  * consume_settle.c - a consume on storage that other nodes see, and may write to
  *
- * What is here may be half written by another node, whose marks we do not see: the homes
- * are asked (dht/node_writing_ask.c), and the question stays with them until nobody writes
- * it, or who did is gone. And what was published may not be seen here yet.
+ * The file here may be half written by another node, whose marks we do not see: the homes
+ * are asked (dht/node_writing_ask.c), and keep the question until no rank writes the
+ * file, or its writer is gone. And a published file may not be seen here yet.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* As the node's own marks, this is not for who opens it for writing. */
+/* As for the node's own marks, an open for writing does not wait. */
 bool consume_must_settle(const struct consume *c)
 {
     return c->here.regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&

@@ -59,8 +59,8 @@ bool consume_is_waiting(const struct consume *c)
 /* --- the end --- */
 
 /* The look-ups of a wave are counted (struct waits). One that is dropped belongs to a
- * wait that ended, which the barrier is told by exit_barrier_activity(): whatever is
- * answered then, it is not quiet. */
+ * wait that ended, which exit_barrier_activity() reports to the barrier: so this rank
+ * does not count as quiet, whatever is answered then. */
 void consume_check_drop(struct consume *c)
 {
     if (c->wave.settle_check) {

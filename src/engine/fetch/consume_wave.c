@@ -67,8 +67,8 @@ bool consume_all_blocked(struct member *member)
     return true;
 }
 
-/* A newer version than is known; or, of the one whose owner was lost, somebody else who has
- * it: who has taken it over may be about to leave. */
+/* True if the entry is newer than the known one, or names a new owner of the version
+ * whose owner was lost: a rank that has taken it over may be about to leave. */
 static bool is_news(const struct consume *c, const struct dyad_entry *entry)
 {
     int cmp = dyad_version_cmp(&entry->version, &c->lost.version);
@@ -89,7 +89,7 @@ static bool owner_returns(const struct consume *c, const struct dyad_entry *entr
            unreachable_may_return(c->member, entry->owner);
 }
 
-/* What is waited for was found, and its owner is lost: nothing new. */
+/* True if the answer is only the version whose owner is lost, which is nothing new. */
 static bool is_lost_one(const struct consume *c, int status, const struct dyad_entry *entry)
 {
     return status == 0 && c->state == CONSUME_OWNER && consume_is_waiting(c) &&

@@ -1,10 +1,10 @@
 /*
- * consume_writers.c - who has a file open for writing now, on whatever node
+ * consume_writers.c - finding the process that has a file open for writing, on any node
  *
- * Asked when a wait has lasted so long that people are told of it (consume_say.c). Of a
- * file that is open and was not published only the marks of its node know, and no home: so
- * one rank of each node and storage is asked, some at a time, by a DUMP (NET_DUMP_WRITER,
- * dump_check.c). Who is silent or dead is passed over: what is known is said.
+ * Asked when a wait has lasted so long that it is logged (consume_say.c). Only the marks
+ * of its node, and no home, know a file that is open and was not published: so one rank
+ * of each node and storage is asked, some at a time, by a DUMP (NET_DUMP_WRITER,
+ * dump_check.c). A rank that is silent or dead is passed over.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void writers_free(struct consume_writers *w)
     free(w);
 }
 
-/* Of those who see the same marks, one. */
+/* True for one peer of all that see the same marks. */
 static bool is_new(struct consume_writers *w, const struct net_peer *peer)
 {
     uint64_t hash =

@@ -185,7 +185,7 @@ static void send_to_self(struct served *s, struct net_msg *reply)
     net_loop_post(s->member->loop, &s->post, self_sent, s);
 }
 
-/* --- a newer version for whoever was refused --- */
+/* --- publishing a newer version after a GET was refused --- */
 
 struct serve_watch { /* freed by the pool if the member is gone first */
     struct engine_io io;
@@ -365,8 +365,8 @@ static bool has_range(const struct served *s)
     return s->length <= CHUNK_MAX && s->offset <= size && s->length <= size - s->offset;
 }
 
-/* What of ours does the GET mean? 0; or EAGAIN: a publish is under way; or ESTALE; or
- * ENOENT: nothing. */
+/* Find our own file that the GET means. 0; or EAGAIN: a publish is under way; or ESTALE;
+ * or ENOENT: there is none. */
 static int find_own(struct served *s)
 {
     struct member *member = s->member;
@@ -474,8 +474,8 @@ static void serve_get(struct member *member, const struct net_msg *msg)
         serve_try(s);
 }
 
-/* The asker was told by our member which file it is; whether it is still that one is seen
- * before and after the read, as with one of the journal. */
+/* Our member has told the asker which file it is; it is compared before and after the
+ * read, as a file of the journal is. */
 void serve_get_direct(struct member *member, const struct net_msg *msg)
 {
     struct served *s = served_create(member, msg);

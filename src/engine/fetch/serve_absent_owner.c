@@ -1,19 +1,17 @@
 /*
- * serve_absent_owner.c - is it here, and whole, what another rank of this node has
- * published?
+ * serve_absent_owner.c - find a file that another rank of this node has published
  *
- * Its owner is dead, in exec, or stopped, so we are asked. The journals of the node say
- * which file that version is (node_files.c), and then it is served like one of ours: if it
- * is still that file, with its size and times, and nobody writes it (serve.c). Nothing is
- * taken over for that; who takes over what a dead rank must keep published is another
- * matter (takeover.c).
+ * A reader asks this rank because the owner is dead, in exec, or stopped. The journals of
+ * the node say which file the version is (node_files.c); it is served like one of ours:
+ * if it is still that file, with its size and times, and nobody writes it (serve.c).
+ * Nothing is taken over for that; files of dead ranks are taken over in takeover.c.
  *
- * A journal may not know it, for it could not be written (a full disk, a limit on the
- * process: journal_retry.c). Then the file must have the size, mtime and mode that the
- * homes know (local_file_left()). If its rank is dead it is taken over then, or withdrawn:
- * the event `wanted`.
+ * The file may be in no journal, if that could not be written (a full disk, a limit on
+ * the process: journal_retry.c). Then it must have the size, mtime and mode that the
+ * homes know (local_file_left()). If its rank is dead the file is then taken over, or
+ * withdrawn: the event `wanted`.
  *
- * Which file a version is does not change: the last few are remembered, for each chunk is
+ * A version is always the same file. The last few are remembered, since each chunk is
  * asked for by itself.
  */
 #include "engine/core/local_file.h"
@@ -53,7 +51,7 @@ struct search {
 struct serve_absent_owner {
     struct found found[FOUND_MAX];
     unsigned next;
-    struct search *searches; /* that node_files.c does not have any more */
+    struct search *searches; /* those that node_files.c has handed back */
 };
 
 static void remember(struct member *member, const struct search *s)

@@ -7,9 +7,9 @@
 
 #include "engine/core/member.h"
 
-/* A GET asks us for what another rank of our node has published. 0: it is here, *dmd and
- * *record (its upath is not set) say where; EINPROGRESS: serve_searched() will come, and it
- * is to be asked again then; EHOSTUNREACH: we have it not; ENOMEM. */
+/* A GET asks us for a file that another rank of our node has published. 0: it is here,
+ * *dmd and *record (its upath is not set) say where; EINPROGRESS: call this again after
+ * serve_searched(); EHOSTUNREACH: it is not here; ENOMEM. */
 int serve_absent_owner_find(struct member *member, const struct dyad_entry *entry,
                             struct member_dmd **dmd, struct store_record *record);
 

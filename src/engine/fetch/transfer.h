@@ -8,12 +8,12 @@
 
 struct transfer_wait {
     struct transfer_wait *prev, *next;
-    /* ESTALE: look up again; EBUSY: look here again; EEXIST: the name was taken here (if it
-     * is still being written, another fetch would end as this one); EHOSTUNREACH: the owner
-     * is gone (not logged as an error) */
+    /* ESTALE: look up again; EBUSY: look here again; EEXIST: a writer here has the name
+     * (as long as it writes, another fetch would end as this one); EHOSTUNREACH: the
+     * owner is gone (not logged as an error) */
     void (*fn)(void *arg, int status);
     void *arg;
-    pid_t pid; /* who wants it; 0: nobody in particular */
+    pid_t pid; /* the process that wants it; 0: none in particular */
     int fd;    /* with hands_over and status 0: the complete file, the callee's; or -1 */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
@@ -22,16 +22,19 @@ struct transfer_wait {
  * called before this returns. 0 or -1 ENOMEM. */
 int transfer_start(struct member *member, const struct dyad_entry *entry,
                    struct transfer_wait *wait);
+/* wait->fn will not be called. */
 void transfer_leave(struct transfer_wait *wait);
-/* DATA or ERROR for a GET of ours; payload becomes the callee's. False: not ours. */
+/* DATA or ERROR has come; true if it answers a GET of ours: then payload is the callee's.
+ */
 bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
                       size_t len);
 /* A peer died. */
 void transfer_peer_down(struct member *member, uint32_t rank);
-/* upath has a newer version: a fetch of an older one must not be put into place. */
+/* newer->upath has a newer version: a fetch of an older one must not be put into place.
+ */
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer);
-/* After that: is an older version just being put into place? Then wait->fn is called (with
- * whatever status) when it is out of the way again. */
+/* After that: true if an older version is just being put into place. Then wait->fn is
+ * called (with any status) when it has been removed again. */
 bool transfer_await_commit(struct member *member, const struct dyad_entry *newer,
                            struct transfer_wait *wait);
 void transfer_stop(struct member *member);

@@ -22,7 +22,7 @@
 
 static void source_lost(struct transfer *t, const char *why);
 
-/* May it have the file, and answer? */
+/* True if the rank may have the file, and answer. */
 static bool can_be_asked(struct member *member, uint32_t rank, const uint8_t *storage)
 {
     const struct net_peer *peer =
@@ -169,7 +169,7 @@ static int chunk_ask(struct transfer *t)
     return 0;
 }
 
-/* Whoever was asked until now is not asked any more: what has not come from there. */
+/* Ask another rank for the chunks that have not come from the one asked until now. */
 static void source_change(struct transfer *t, uint32_t source)
 {
     struct chunk *chunk;

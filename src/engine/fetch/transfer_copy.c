@@ -66,8 +66,8 @@ static void copy_work(void *arg)
     store_dir_destroy(dir);
 }
 
-/* We found the file not to be what was published, by ourselves. The owner sees to it that
- * something newer comes as soon as it is asked; the answer is of no interest. */
+/* We found that the file is not the published version any more. A GET makes the owner
+ * publish a newer one; its answer is not used. */
 static void owner_tell(struct transfer *t)
 {
     struct net_msg get = {

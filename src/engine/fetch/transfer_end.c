@@ -21,8 +21,8 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-/* For so many ms somebody may be in the midst of an open before he is taken for a writer
- * of what was there. */
+/* ms for which a process may be in the midst of an open until it is taken for a writer of
+ * the file that is there. */
 #define OPENS_MAX 50
 
 /* --- the end --- */
@@ -79,8 +79,8 @@ void transfer_end(struct transfer *t, int status)
     DL_FOREACH_SAFE(waits, wait, tmp)
     {
         wait->transfer = NULL;
-        /* Who asked for a newer version than the one that is outdated now must not wait for
-         * one that is newer still. */
+        /* A waiter that asked for a newer version than the one that is outdated now must
+         * not wait for one that is newer still. */
         if (status == ESTALE && dyad_version_cmp(&wait->version, &version) > 0)
             wait->fn(wait->arg, EBUSY);
         else
@@ -148,14 +148,14 @@ void transfer_failed_here(struct transfer *t, const char *what, int error)
 
 /* --- commit --- */
 
-/* What lies where the file is to go. */
+/* The file that lies at the name of the fetched one. */
 struct left {
     const struct transfer *t;
     struct store_identity file;
     bool superseded;
 };
 
-/* Who writes to it now counts before who died over it. */
+/* A live writer counts before one that died. */
 static bool is_wanted(void *arg)
 {
     const struct left *left = arg;
@@ -166,8 +166,8 @@ static bool is_wanted(void *arg)
         if (!store_marks_dirty(marks, left->t->upath, left->file.ino, left->file.btime,
                                &info))
             return !left->superseded;
-        /* Between his mark and his open it cannot be told which file he will write. An
-         * event would cost each open for writing a system call. */
+        /* Between a writer's mark and its open it is not known which file it will write.
+         * An event would cost each open for writing a system call. */
         if (info.state != STORE_MARK_OPENING)
             return info.state != STORE_MARK_ABANDONED;
         if (left->t->is_first) /* the next attempt finds it there, and waits */
@@ -177,9 +177,10 @@ static bool is_wanted(void *arg)
     return true;
 }
 
-/* It was begun here by somebody who died over it, in this job or in one before, or is out
- * of date: it counts as missing. Somebody may begin to write to it at this moment; he has a
- * mark before he opens it, and it is looked for again when the file has lost its name. */
+/* True if the writer of the file here died, in this job or in one before, or the file is
+ * superseded: it counts as missing. If a process begins to write to it at this moment it
+ * has a mark before it opens it, which is looked for again when the file has lost its
+ * name. */
 static bool counts_as_missing(struct left *left)
 {
     struct member_dmd *dmd = &left->t->member->dmd[ENGINE_CONSUMER];
@@ -231,9 +232,9 @@ static void commit_work(void *arg)
     DYAD_CRASH_POINT("fetch-committed");
 }
 
-/* Before the file has its name: if we are killed then, who takes over our journal
- * (takeover.c) must find that it is a copy, which may be out of date. 0 or -1 with errno.
- */
+/* Record the file before it has its name: if we are killed after that, the member that
+ * takes over our journal (takeover.c) must find that it is a copy, which may be out of
+ * date. 0 or -1 with errno. */
 static int record_early(struct transfer *t)
 {
     struct store_record record = {
@@ -325,7 +326,7 @@ static void commit_done(void *arg)
     transfer_end(t, 0);
 }
 
-/* In a promoted guest: the file goes to whoever asked. */
+/* In a promoted guest: hand the file to the member that asked. */
 static void transfer_give(struct transfer *t)
 {
     int fd = t->waits ? store_fetch_give(t->fetch) : -1;
@@ -381,7 +382,8 @@ void transfer_commit(struct transfer *t)
     }
     t->before = old ? *old : (struct store_record){0};
     t->before.entry.upath = t->upath;
-    /* What is being published has its record already, and may yet become the newest. */
+    /* A file that is being published has its record already, and may become the newest.
+     */
     t->replace = old && dyad_version_cmp(&old->entry.version, &t->entry.version) < 0 &&
                  !produce_pending(t->member, t->upath);
     t->made_here =

@@ -350,7 +350,7 @@ static void dump_free(struct dump_request *dump)
     free(dump);
 }
 
-/* What the tool is told of one that has ended for good: an error that no question brings.
+/* The status for the tool of a rank that has ended for good: no message has this errno.
  */
 static int dump_ended(const struct dump_request *dump, uint32_t rank)
 {

@@ -1,13 +1,13 @@
 /*
- * engine/inspect/dump.h - what dyad-dht-dump asks for
+ * engine/inspect/dump.h - answering dyad-dht-dump
  */
 #ifndef DYAD_ENGINE_INSPECT_DUMP_H
 #define DYAD_ENGINE_INSPECT_DUMP_H
 
 #include "engine/core/member.h"
 
-/* Gather for dyad-dht-dump: page() for each page, in any order of ranks; `error` != 0: that
- * rank does not answer. */
+/* Ask all ranks for dyad-dht-dump: page() for each page, in any order of ranks; `error`
+ * not 0: that rank does not answer. */
 typedef void (*dump_page_fn)(void *arg, uint32_t rank, int error, const void *json,
                              size_t len, bool more);
 typedef void (*dump_done_fn)(void *arg);

@@ -125,7 +125,7 @@ static void look(struct item *item)
         close(fd);
 }
 
-/* The process that opened it may have left it to another, which has its number no more. */
+/* The process that opened the file may have ended, and another hold the descriptor. */
 static void look_for_writer(struct dump_check *check)
 {
     const char *upath = check->ask.entry.upath;

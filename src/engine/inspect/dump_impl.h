@@ -1,5 +1,5 @@
 /*
- * engine/inspect/dump_impl.h - between dump.c and dump_check.c, for nobody else
+ * engine/inspect/dump_impl.h - private to dump.c and dump_check.c
  */
 #ifndef DYAD_ENGINE_INSPECT_DUMP_IMPL_H
 #define DYAD_ENGINE_INSPECT_DUMP_IMPL_H
@@ -8,7 +8,7 @@
 
 #include "engine/core/member.h"
 
-/* Text of a page up to which another item is added: one of any size still fits behind it.
+/* Items are added while a page's text is at most this long: one of any size still fits.
  */
 #define DUMP_PAGE_MAX (NET_MSG_BLOB_MAX - 12288)
 
@@ -24,16 +24,16 @@ void dump_set_name(json_t *object, const char *upath);
 /* "homes", as this rank computes them. */
 void dump_set_homes(struct member *member, json_t *object, const char *upath);
 json_t *dump_version_json(const struct dyad_version *version);
-/* What the member says of itself, and what the flags of `ask` want of its shard. `more` may
- * be NULL where no entries are asked for. */
+/* The member's description of itself, and those parts of its shard that the flags of
+ * `ask` name. `more` may be NULL if no entries are asked for. */
 json_t *dump_page_json(struct member *member, const struct net_msg *ask, bool *more);
-/* Send the page (taken) to who asked. */
+/* Send the page to the asker. Takes the reference to `page`. */
 void dump_reply(struct member *member, const struct net_msg *ask, json_t *page, bool more);
 
 /* --- dump_check.c --- */
 
-/* A DUMP with NET_DUMP_CHECK or NET_DUMP_WRITER: answered when the disk was looked at. 0 or
- * -1 ENOMEM. */
+/* Answer a DUMP with NET_DUMP_CHECK or NET_DUMP_WRITER after a look at the disk. 0 or -1
+ * ENOMEM. */
 int dump_check_serve(struct member *member, const struct net_msg *msg);
 
 #endif

@@ -177,7 +177,7 @@ static uint32_t present_state(struct exit_barrier *b, bool *look_again)
     return rank_is_quiet(b) ? BOOT_WAVE_QUIET : 0;
 }
 
-/* --- what people are told --- */
+/* --- log lines --- */
 
 /* One of a launch and node is enough. */
 static bool is_first_of_node(struct member *member)
@@ -192,7 +192,7 @@ static bool is_first_of_node(struct member *member)
     return true;
 }
 
-/* Who is at exit, too, only the root of the barrier could tell: named are those of other
+/* Only the root of the barrier knows which ranks are at exit, too: name ranks of other
  * launches, or, if there are none, of this one. */
 static void name_others(struct member *member, char *to, size_t size)
 {
@@ -222,8 +222,8 @@ static void name_others(struct member *member, char *to, size_t size)
         snprintf(to + used, size - used, " and %u more", more);
 }
 
-/* Whoever started it may wait for it, and see nothing. In a launch of its own that is the
- * launcher, which waits for all ranks. */
+/* The process that started this one may wait for it, without a sign why. In a PMIx launch
+ * that is the launcher, which waits for all ranks. */
 static void say_still_serving(struct exit_barrier *b)
 {
     struct member *member = b->member;
@@ -256,8 +256,8 @@ static void say_still_serving(struct exit_barrier *b)
     }
 }
 
-/* Who started this rank is dead, so the job is: its other ranks may be killed or stopped in
- * the midst of anything, and no barrier need come about. True: we leave. */
+/* The process that started this rank is dead, and so the job is: other ranks may be
+ * killed or stopped at any point, and the barrier may never come. True: we leave. */
 static bool orphaned(struct exit_barrier *b)
 {
     struct member *member = b->member;
@@ -274,8 +274,8 @@ static bool orphaned(struct exit_barrier *b)
     return true;
 }
 
-/* Who is to leave soon after its program's end has what it was waiting for brought first.
- */
+/* True if a member that leaves soon after its program's end must first bring awaited
+ * files. */
 static bool must_stay(const struct exit_barrier *b, uint64_t now)
 {
     struct member *member = b->member;
@@ -367,7 +367,7 @@ static void exit_barrier_tick(void *arg)
     if (member->state == MEMBER_LEAVING || !member->wave || ++b->looks % KICK_AFTER != 0)
         return;
     boot_wave_kick(member->wave);
-    /* A cut link is silent, as who is busy is. */
+    /* A cut link is as silent as a busy rank. */
     if (member->state != MEMBER_LEAVING)
         boot_wave_neighbours(member->wave, suspect, member);
 }
@@ -443,7 +443,7 @@ static void exit_barrier_begin(struct member *member)
         b->leave_at = util_clock_now() + 1 +
                       (uint64_t)(member->config->linger * (double)UTIL_NSEC_PER_SEC);
     b->activity++;
-    /* When every module has been told of the exit: what it has to do yet counts. */
+    /* After every module has had the event `exiting`: their pending work counts. */
     look_soon(b);
 }
 

@@ -6,12 +6,12 @@
 
 #include "engine/core/member.h"
 
-/* Something began or ended (publish, wait, exit): raises the activity counter, tells the
- * others. */
+/* A publish, wait or exit began or ended: raise the activity counter and tell the other
+ * ranks. */
 void exit_barrier_activity(struct member *member);
-/* What the barrier is told may have changed. */
+/* The state that is reported to the barrier may have changed: compute it again soon. */
 void exit_barrier_look_soon(struct member *member);
-/* The program is at its exit and no process below it is left. */
+/* True if the program is at its exit and no process below it is left. */
 bool exit_barrier_may_leave(const struct member *member);
 
 #endif

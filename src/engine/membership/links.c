@@ -61,8 +61,8 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
     struct member *member = arg;
 
     if (verdict != BOOT_WAVE_ALL_EXIT && member->ring) {
-        /* A launch may still come that has it. Until then nobody needs who is at exit: what
-         * that one has, the next member of its node takes over. */
+        /* A launch may still come that has the file. Until then no rank needs a member at
+         * its exit: the next member of its node takes its files over. */
         if (member->state == MEMBER_EXITING && exit_barrier_may_leave(member)) {
             if (verdict != BOOT_WAVE_OUTER_BUSY || nested_is_inner(member))
                 member_stop(member);
@@ -185,9 +185,9 @@ static uint64_t pulse_of(const struct member *member)
     return seconds_ns(member->config->peer_timeout) / 2;
 }
 
-/* Who has found us silent for so long has published without us, and brings us that when it
- * notices that we are back, or a retry interval later. Until then what we are asked for as
- * a home may be out of date: all who know us are to say that we have everything. */
+/* Ranks that have found us silent for so long have published without us, and bring us
+ * that when they notice that we are back, or a retry interval later. Until then our
+ * answers as a home may be out of date: ask all ranks that know us for a RESYNCED. */
 static void ask_for_words(struct member *member)
 {
     for (uint32_t r = 0; r < member->job->nranks; r++)
@@ -306,7 +306,8 @@ static bool wave_received(struct member *member, const struct net_msg *msg, void
     return true;
 }
 
-/* Who is there for PMIx: an address may have been kept by a server, and be of nobody. */
+/* Tell PMIx which ranks are there: an address that a server has kept may be a dead
+ * rank's. */
 static void links_disclaim(struct member *member)
 {
     for (uint32_t r = 0;

@@ -5,18 +5,18 @@
  * busy until its script has ended, and that waits for the launcher, which waits for its
  * ranks: these must not linger for it (exit_barrier.c), nor for one another's.
  *
- * A rank finds its outer member when it is at its exit: it is one of its ancestors (mpirun
- * starts the ranks of its node itself), or stands in DYAD_GUEST_OF, which srun passes on
- * with the rest of the environment, or in another variable, which mpirun does, if it was
- * preloaded (boot/identity.h). What it finds it tells that member (NESTED), which
- * tells all ranks of that launch, also such as come later: on other nodes they cannot see
- * it. Where no rank of a launch runs on the node of its launcher, and that passes nothing
- * on, nobody finds out.
+ * A rank looks for its outer member when it is at its exit. The outer member is one of
+ * its ancestors (mpirun starts the ranks of its node itself), or DYAD_GUEST_OF names it,
+ * which srun passes on with the rest of the environment, or another variable does, which
+ * mpirun passes on if it was preloaded (boot/identity.h). The rank notifies that member
+ * (NESTED), and the member all ranks of that launch, also later ones: on other nodes they
+ * cannot see it. If no rank of a launch runs on the node of its launcher, and the
+ * launcher passes nothing on, the outer member is not found.
  *
  * - If the outer member is of this node and has the same directories, it serves what we
- *   leave (takeover.c): there is nobody to linger for.
- * - Else we linger as ever, but for busy outer members: these say BOOT_WAVE_OUTER as long
- *   as a rank lives of a launch that is nested in them.
+ *   leave (takeover.c), and we need not linger.
+ * - Else we linger as usual, but not for busy outer members: these say BOOT_WAVE_OUTER as
+ *   long as a rank lives of a launch that is nested in them.
  *
  * Once a launch is known to be nested in us this is never wrong: names of launches are not
  * given twice.
@@ -48,12 +48,12 @@ struct inner { /* a launch nested in ours */
 struct nested {
     uint32_t outer;                       /* DYAD_RANK_NONE: none is known */
     char launch[NET_PEER_LAUNCH_MAX + 1]; /* of outer: the place may be another's later */
-    bool found;                           /* by us: we are to tell it */
+    bool found;                           /* this rank found it, and notifies it */
     uint64_t told_at;                     /* last */
     struct inner *inner;
 };
 
-/* A live member of the session that we know; NULL: none has that place. */
+/* The live member of the session that has the slot, if we know it; else NULL. */
 static const struct net_peer *live_peer(struct member *member, uint32_t slot)
 {
     if (slot == member->self.rank || slot >= member->job->nranks ||

@@ -6,11 +6,11 @@
 
 #include "engine/core/member.h"
 
-/* Is a member alive that has started this launch? Finds out, and tells it. */
+/* True if the member that started this launch is alive. Looks for it, and notifies it. */
 bool nested_is_inner(struct member *member);
-/* The same, and will it serve what we leave on this node? */
+/* True if, also, that member will serve what we leave on this node. */
 bool nested_is_served(struct member *member);
-/* Does a rank live of a launch that this member has started? */
+/* True if a rank lives of a launch that this member has started. */
 bool nested_has_inner(struct member *member);
 
 #endif

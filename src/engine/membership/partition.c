@@ -1,33 +1,33 @@
 /*
- * partition.c - is this rank on the majority or the minority of a partition?
+ * partition.c - whether this rank is on the majority or the minority of a partition
  *
- * The minority must not say that something is not published, the majority must be able to:
- * a job that has lost a node goes on (dht/node_tentative.c). A rank cannot see a cut, only
- * who is missing (unreachable.c). What is counted is nodes: those that somebody is missing
- * of and nobody has been heard of since the last loss, against those that were heard of
- * since, with our own. Unless these are more we may be on the minority. Half and half is no
- * majority: of two nodes both say that they do not know.
+ * The minority must not answer "not published", the majority must be able to: a job that
+ * has lost a node goes on (dht/node_tentative.c). A rank cannot see a cut, only which
+ * ranks are missing (unreachable.c). Nodes are counted: those of which a rank is missing
+ * and none has been heard of since the last loss, against those that were heard of since,
+ * with our own. Unless the latter are more we may be on the minority. Half and half is no
+ * majority: of two nodes neither knows its side.
  *
- * What is heard anyway is enough, as a rule. If not, ranks of other nodes get a PING, a few
- * at a time. Until their answers can change nothing any more the side is unknown: so the
- * first loss of a cut does not count as that of a single rank, and a single one not as a
- * cut. A rank that does not answer the PING is lost in the end, which is counted again. Who
- * has died is missing until it is asked (unreachable.c), and that is not done sooner
- * because of this: it may be on its way through exec, and what it is home to is not here
- * before it, or the owners, have brought it.
+ * As a rule the messages that come anyway decide. If not, ranks of other nodes get a
+ * PING, a few at a time. As long as their answers can change the result the side is
+ * unknown: so the first loss of a cut does not count as that of a single rank, and a
+ * single one not as a cut. A rank that does not answer the PING is lost in the end, and
+ * the nodes are counted again. A dead rank is missing until it is asked (unreachable.c),
+ * which is not done sooner for this purpose: it may be on its way through exec, and the
+ * entries of which it is a home are not here before it, or the owners, have brought them.
  *
- * Who was stopped does not know what was cut meanwhile, or is still, nor who has taken it
- * for dead: until it has heard anew from more than half of the nodes it was in touch with,
- * its own included, its side is unknown, too. Those who have lost it tell it when they hear
- * it.
+ * A member that was stopped does not know which links were cut meanwhile, or which ranks
+ * have taken it for dead: until it has heard again from more than half of the nodes that
+ * it was in touch with, its own included, its side is unknown, too. Ranks that have lost
+ * it say so when they hear from it.
  *
- * The same is true of who has joined anew, in place of another member of its rank, and does
- * not find somebody whom that one knew.
+ * The same holds for a member that has followed another of its rank, and does not find a
+ * rank which that one knew.
  *
- * When our side has been the majority for DYAD_JOIN_TIMEOUT after it was not, the table is
- * told: who has not come back by then is not waited for.
+ * When our side has been the majority for DYAD_JOIN_TIMEOUT after it was not, the table
+ * is notified: ranks that have not come back by then are not waited for.
  *
- * Where nobody is lost nothing is done and nothing sent.
+ * If no rank is lost nothing is done and nothing sent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@
 
 #define AT_ONCE 8 /* ranks that are asked, of as many nodes */
 
-/* What is known of the ranks of a node since the last loss. */
+/* Bits for a node: what is known of its ranks since the last loss. */
 enum { HEARD = 1, MISSING = 2, ASKED = 4, KNOWN = 8 };
 
 struct count {
@@ -145,8 +145,8 @@ static bool is_asked(unsigned char node)
     return (node & ASKED) && !(node & MISSING);
 }
 
-/* One rank of each node of which nothing is known, and whoever may speak for one that
- * somebody is missing of. */
+/* Send a PING to one rank of each node of which nothing is known, and to ranks of a node
+ * of which one is missing. */
 static void have_them_speak(struct member *member)
 {
     const struct boot_pmix_job *job = member->job;

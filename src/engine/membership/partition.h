@@ -8,13 +8,13 @@
 
 /* The rank is being lost. */
 void partition_lost(struct member *member, uint32_t rank);
-/* It came back, or is known to be gone. */
+/* A lost rank came back, or is known to be gone. */
 void partition_changed(struct member *member);
-/* The member before us knew a rank that nothing has been heard of. */
+/* The earlier member of this rank knew a rank of which this one has heard nothing. */
 void partition_joined_anew(struct member *member);
-/* One that was silent is there. */
+/* A rank that was silent has answered a PING. */
 void partition_pong(struct member *member);
-/* May this be another side than the majority? */
+/* True if this side may not be the majority. */
 bool partition_is_unsure(const struct member *member);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * servers.c - members that run no program: `dyad-run --serve`
  *
- * In a session directory such a member stays while processes of its node come and go. What
- * they leave it takes over, as any member of the node would (takeover.c), and nobody else
- * need:
+ * In a session directory such a member stays while processes of its node come and go. It
+ * takes over what they leave, as any member of the node would (takeover.c), so that the
+ * others need not stay:
  *
  * - A member at its exit leaves at once if a server of its node has its directories
  *   (exit_barrier.c). Its shard goes to the homes that follow before it says LEAVE
@@ -11,10 +11,10 @@
  * publishes its files as the new owner. An open that needs one of them in between finds its
  * owner gone, and looks again soon (consume_owner.c); it does not count as a wait that
  * nobody will end.
- * - A server is not in the barrier: no rank counts it (wave_live() in links.c), so
- *   nobody lingers for it, and it would be busy. As long as a rank knows of a server only
- *   that it is there it counts it, as busy; the connection that it needs for the barrier
- *   tells it.
+ * - A server is not in the barrier, where it would always be busy: no rank counts it
+ *   (wave_live() in links.c), so nobody lingers for it. A rank that knows only the slot
+ *   of a server counts it, as busy, until the connection that it makes for the barrier
+ *   shows that it is a server.
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"

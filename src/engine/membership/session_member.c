@@ -1,28 +1,29 @@
 /*
  * session_member.c - a member that meets the others in a session directory
  *
- * Its rank is a slot of a ring (boot/session.h). What differs from a launch of PMIx:
+ * Its rank is a slot of a ring (boot/session.h). Differences from a PMIx launch:
  *
  * Joining. The slot must be known before the journals are opened, whose name holds it; so
- * the disk comes after ready(). Once our blob is in the directory, all who were there
- * before have been told by found(), and each of them gets JOIN. It answers (JOINED) when
- * every entry of its own for which we are a home now has been acknowledged by us; until
- * then a look-up of ours could say of a published file that there is none. Who dies or is
- * silent for DYAD_PEER_TIMEOUT is not waited for; the table knows that his word is missing
- * (dht_node_set_unsynced()), and asks for it when he is there. Of two who join at once
- * at least one finds the other, as each reads the directory after its own entry is there;
- * neither's JOIN waits for the other to have joined.
+ * the disk comes after ready(). Once our blob is in the directory, found() has been
+ * called for all members that were there before, and each of them gets JOIN. It answers
+ * (JOINED) when we have acknowledged every entry of its own for which we are a home now;
+ * until then a look-up of ours could miss a published file. A member that dies or is
+ * silent for DYAD_PEER_TIMEOUT is not waited for; the table notes that it owes us its
+ * entries (dht_node_set_unsynced()), and asks when the member is there. Of two that join
+ * at once at least one finds the other, as each reads the directory after its own entry
+ * is there; no JOIN waits for the receiver to have joined.
  *
- * Who is there. Live: found() says so, or a HELLO came. Dead: its connection broke or could
- * not be made, LEAVE, or gone(). The directory is told of a death that we see, and gone()
- * follows if it is certain. An entry that cannot be read is somebody who cannot be reached:
- * what only he knows is not said to be nothing, and he is read again. A member
- * that broke off is not taken for live again by the directory's word, but by its own: a
- * higher incarnation, or an answer of the same one, which was beyond a cut (unreachable.c).
+ * Liveness. A member is live if found() says so, or a HELLO came; dead if its connection
+ * broke or could not be made, or after LEAVE or gone(). We report a death that we see to
+ * the directory, and gone() follows if it is certain. A member whose entry cannot be read
+ * counts as missing: files that only it knows do not count as unpublished, and the entry
+ * is read again. A member whose connection broke becomes live again not by its entry, but
+ * by its own message: of a higher incarnation, or of the same one, which was beyond a cut
+ * (unreachable.c).
  *
  * Leaving. For good, not for exec: the shard goes to the homes that follow
  * (dht/node_leave.c), LEAVE goes to all, and only then does the loop end; bounded by
- * LEAVE_BOUND. If all are at exit there is nobody to hand over to.
+ * LEAVE_BOUND. If all members are at exit no rank is left to hand over to.
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -107,7 +108,7 @@ static void answered(struct member *member, uint32_t slot)
         joined(member);
 }
 
-/* Ask all who are there whether what belongs to us is with us. */
+/* Send JOIN to all live members: they bring us the entries of which we are a home. */
 static void ask_all(struct member *member)
 {
     struct member_session *s = member->ring;
@@ -183,7 +184,7 @@ static void session_committed(void *arg, int status)
     ask_all(member);
 }
 
-/* --- who is there --- */
+/* --- liveness --- */
 
 static void session_found(void *arg, uint32_t slot, uint32_t incarnation)
 {
@@ -290,9 +291,9 @@ bool member_session_peer_down(struct member *member, uint32_t slot)
 {
     struct member_session *s = member->ring;
     const struct net_peer *peer = net_worker_peer(member->worker, slot);
-    /* An entry behind which nobody listens, and has not since we came, is mostly one that
-     * was left by a kill. If it is one on its way through exec, its new image will tell us.
-     * One who is silent may be beyond a cut. */
+    /* An entry at whose address nobody has listened since we joined was mostly left by a
+     * killed member. If that is on its way through exec, its new image will introduce
+     * itself. One that is silent may be beyond a cut. */
     bool never_there = s->asked && s->asked[slot] &&
                        net_worker_heard_at(member->worker, slot) == 0 &&
                        unreachable_refused(member, slot, s->begun[slot]);
@@ -347,7 +348,7 @@ const char *member_session_empty_nodes(struct member *member)
     return member->ring ? boot_session_empty_nodes(member->ring->boot) : "";
 }
 
-/* --- those who join --- */
+/* --- members that join --- */
 
 /* Status: is all in place that we have of it? */
 static void answer_send(struct member *member, struct answer *answer)

@@ -1,31 +1,31 @@
 /*
  * unjoined.c - ranks that the launcher knows no address of
  *
- * PMIx says nothing of a rank that has not joined, and nothing of one whose node is cut off
- * (boot/pmix.c). The first never will, if its program is static or was started without the
- * library: it is waited for once, for DYAD_JOIN_TIMEOUT, and then nothing is expected of
- * it. Of the second nothing may be said that it could know better: it is lost
+ * PMIx has no answer about a rank that has not joined, nor about one whose node is cut
+ * off (boot/pmix.c). The first never joins if its program is static or was started
+ * without the library: it is waited for once, for DYAD_JOIN_TIMEOUT, and then counts as
+ * never joined. The second may have published what we do not know: it is lost
  * (unreachable.c), so it is missing, as one whose connection broke.
  *
- * - A rank of this node is one that never joins: our own server speaks for it.
- * - Who follows another member of its rank may join on a node that is cut off by then. What
- *   the others' addresses were our server knows, as a rule, so they are found and lost as
- *   any rank is. What is left are those that nobody of this node had asked for, or been
- *   answered about: of these "no answer" counts only if the network has been seen to work
- *   since they were asked for. That it has, if a rank of another node was heard of; who is
- *   known has been asked to speak (run.c when it was found, and here).
- * - Nobody of another node is known at all: all of them may be such as never join, and must
- *   not be waited for at each exec. So nothing is expected of them, which is wrong if the
- *   cut came in the moments before anybody of this node had been answered.
- * - The first member of a rank was started over the network a moment ago. So there silence
- *   counts, unless half of the nodes is known to be missing (partition.c).
+ * - A rank of this node has never joined: our own server answers for it.
+ * - A member that follows another of its rank may join on a node that is cut off by then.
+ *   Our server knows the others' earlier addresses, as a rule, so they are found and lost
+ *   as any rank is. For those that nobody of this node had asked for, or got an answer
+ *   about, "no answer" counts only if the network has been seen to work since they were
+ *   asked for: if a rank of another node was heard of. Known ranks have been asked to
+ *   speak (run.c when they were found, and here).
+ * - If no rank of another node is known at all, all of them may be ones that never join,
+ *   and must not be waited for at each exec. So they count as never joined, which is
+ *   wrong if the cut came just before anybody of this node had got an answer.
+ * - The first member of a rank was started over the network a moment ago. So there
+ *   silence counts, unless half of the nodes is known to be missing (partition.c).
  *
  * An address that the server has kept may be that of an earlier member: the rank is asked
  * for until the newest has come, and a refusal there does not prove that nobody lives
  * (unreachable.c).
  *
- * Who is lost so is asked for again, with the pauses of unreachable.c, and the same is
- * decided again: it comes, or, with the network there again, is one that never joins.
+ * A rank that is lost in this way is asked for again, with the pauses of unreachable.c,
+ * and judged again: it joins, or, once the network works again, counts as never joined.
  */
 #include "engine/core/member_impl.h"
 #include "engine/membership/partition.h"
@@ -48,7 +48,7 @@ static bool is_elsewhere(const struct member *member, uint32_t rank)
     return member->job->node[rank] != member->job->node[member->self.rank];
 }
 
-/* Has the network been seen to work since the rank was asked for? */
+/* True if the network has been seen to work since the rank was asked for. */
 static bool silence_counts(const struct member *member, uint32_t rank)
 {
     bool known = false;

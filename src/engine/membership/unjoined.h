@@ -8,11 +8,12 @@
 
 /* How long the launcher's answer may take before its server on this node is believed. */
 uint64_t unjoined_patience(const struct member *member);
-/* Ask the launcher for a rank. 0 or -1. */
+/* Ask the launcher for the address of a rank. 0 or -1. */
 int unjoined_ask(struct member *member, uint32_t rank);
-/* It has none, as far as it says: never joined, or beyond a cut. Here it is decided. */
+/* The launcher has no address of the rank: decide whether it has never joined, or is
+ * beyond a cut. */
 void unjoined_unanswered(struct member *member, uint32_t rank, int error);
-/* A rank that is lost, and of which there is no address, or one that may be out of date. */
+/* Ask again for a lost rank whose address is not known, or may be out of date. */
 void unjoined_ask_again(struct member *member, uint32_t rank);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * unreachable.c - who cannot be reached, for how long, and asking whether that is still so
+ * unreachable.c - which ranks cannot be reached, for how long; asking whether that is so
  *
  * A rank whose connection broke has died, is on its way through exec, or is beyond a cut
  * link; one that is silent may be stopped. What is done about it:
@@ -11,26 +11,27 @@
  * the time begins anew.
  * - Two fetches in a row without a byte from a rank that does answer a PING: the two ends
  *   do not agree which of their connections is the one that lives, and small messages
- *   arrive while large ones do not. Taken for dead it is asked, and both make new ones.
+ *   arrive while large ones do not. The rank is taken for dead and asked, and both ends
+ *   make new connections.
  *   A fetch of less that was served in between proves nothing about the larger ones.
- * - Lost: for DYAD_JOIN_TIMEOUT it may return; so long it counts as busy in the exit
- *   barrier. After that the job goes on without it.
+ * - A lost rank may return for DYAD_JOIN_TIMEOUT, and counts as busy in the exit barrier
+ *   until then. After that the job goes on without it.
  * - It is asked (net_worker_probe()) after a second, then after pauses that double up to
  *   ASK_MAX, at most ASK_AT_ONCE ranks in ASK_SPACE; and when somebody needs it. So a rank
  *   that is cut off costs each other one 4 packets a minute, and a healed link is found by
  *   whichever end asks first.
- * - Where the question is refused at once nobody listens at its address: it is gone for
- *   good, or comes back as another incarnation, which introduces itself. Not asked again.
- *   (Not if it is on another node and we have no interface that is up: then it is we who
- *   are cut off.)
- * - Of one that nobody has told us the address of, or one that may be out of date (we have
- *   joined anew beyond a cut), the launcher is asked (unjoined.c); that nobody listens at
- *   such an address proves nothing.
- * - What is lost and not gone is missing, for however long: the table does not believe
- *   negative answers that only its stand-ins give (dht/node_negative.c), and that nobody is
- *   left who could publish is not said as long as somebody is missing who could. Which side
- *   of a cut has more ranks does not matter here; both may be wrong about what the other
- *   has. (It does for "not published": partition.c.)
+ * - If the connection is refused at once nobody listens at its address: the rank is gone
+ *   for good, or comes back as another incarnation, which introduces itself. It is not
+ *   asked again. (Not so if it is on another node and we have no interface that is up:
+ *   then it is this node that is cut off.)
+ * - If the address of a rank is not known, or may be out of date (we have joined anew
+ *   beyond a cut), the launcher is asked (unjoined.c). A refusal at such an address
+ *   proves nothing.
+ * - A rank that is lost and not gone is missing, for however long: the table does not
+ *   believe negative answers that only its stand-ins give (dht/node_negative.c), and no
+ *   wait ends with "nobody is left who could publish" while a rank is missing that could.
+ *   Which side of a cut has more ranks does not matter here; both may be wrong about what
+ *   the other has. (It does for "not published": partition.c.)
  * - When one comes back the others are asked again soon: it may have been the same cut.
  */
 #include <errno.h>

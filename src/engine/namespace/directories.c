@@ -96,7 +96,8 @@ static int dir_look(struct known_dir *dir)
 
 static void dir_publish(struct known_dir *dir);
 
-/* What was under way tells. Was it enough? A chmod may have come since dir_look(). */
+/* The operation under way has ended. Publish again if a chmod has come since dir_look().
+ */
 static void dir_told(struct known_dir *dir)
 {
     mode_t told = dir->record.entry.mode;
@@ -150,7 +151,7 @@ static void dir_publish(struct known_dir *dir)
 {
     int status = dir_look(dir);
 
-    /* Gone again: whoever removed it sees to the rest. */
+    /* The directory is gone again: its removal withdraws it. */
     if (status == 0 && dht_node_publish_ahead(dir->member->dht, &dir->record.entry, ahead,
                                               published, dir) < 0)
         status = errno;
@@ -166,8 +167,8 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     dir->lookup = NULL;
     if (entry)
         dir->record.entry.version = entry->version;
-    /* What says that it is ours is of an earlier member of this rank: not in the journal.
-     */
+    /* If this rank is the owner the entry is of an earlier member, and not in the
+     * journal. */
     if (status == 0 && S_ISDIR(entry->mode) && entry->owner != dir->member->self.rank &&
         (!dir->mode || (entry->mode & 07777) == (dir->mode & 07777)) &&
         dir_look(dir) == 0) {

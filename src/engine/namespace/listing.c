@@ -49,7 +49,7 @@ static bool page_add_number(struct page *page, char what, uint32_t rank)
     return net_list_add(page->names, sizeof(page->names), &page->used, name, DT_REG);
 }
 
-/* Is it open for writing on this node? */
+/* True if the file is open for writing on this node. */
 static bool is_written_here(struct member *member, const char *dir, const char *name)
 {
     char upath[DYAD_UPATH_MAX + 1];
@@ -85,7 +85,7 @@ static int page_add(const char *name, const struct dyad_entry *entry, void *arg)
     return !net_list_add(page->names, sizeof(page->names), &page->used, name, type);
 }
 
-/* What this rank itself knows of it. */
+/* Add the signs that this rank itself knows. */
 static void page_add_own(struct member *member, struct page *page, const char *dir)
 {
     if (exit_barrier_may_leave(member))

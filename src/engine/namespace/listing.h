@@ -6,11 +6,11 @@
 
 #include "engine/core/member.h"
 
-/* The names published directly below upath ("": the DMD): page() for each page of names
- * that have not come yet (net_list_next() reads it), then done(). status: 0, or an errno
- * value: EHOSTUNREACH so many ranks are silent that names may be missing, ENOMEM. Neither
- * is called before this returns. `like`: instead what says that this name will come
- * (NET_LIST_LIKE). NULL: ENOMEM, ENOTSUP DYAD_LISTING is off. */
+/* List the names published directly below upath ("": the DMD): page() for each page of
+ * names that have not come yet (net_list_next() reads it), then done(). status: 0, or an
+ * errno value: EHOSTUNREACH so many ranks are silent that names may be missing, ENOMEM.
+ * Neither is called before this returns. `like` not NULL: ask instead whether that name
+ * is likely to come (NET_LIST_LIKE). NULL: ENOMEM, ENOTSUP DYAD_LISTING is off. */
 typedef void (*list_page_fn)(void *arg, const void *names, size_t len);
 typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, const char *like,

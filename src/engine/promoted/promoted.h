@@ -1,20 +1,20 @@
 /*
- * engine/promoted/promoted.h - promoted guests: who reads many files fetches and serves by
- * itself
+ * engine/promoted/promoted.h - promoted guests: processes that read many files fetch and
+ * serve by themselves
  *
  * A guest that turns out long-lived and busy is promoted (client_promoted.c): a thread of
  * its own opens dyad/libdyad_member.so, makes a UCX worker and a line to the rank's member.
- * What is known of files stays with the member (shard, journal, publishes, look-ups,
- * waits); what moves are bytes:
+ * The member keeps all knowledge of files (shard, journal, publishes, look-ups, waits);
+ * the guest only moves bytes:
  *
  * - fetch: the member, asked for a file by a promoted guest, has it fetched by that guest,
  *   and gets the complete temporary file with its lock; the member alone puts it into place
  *   and keeps the record, as with its own fetches, so an invalidation in between is seen;
- * - serve: asked for a large file that a promoted guest produced, the member names the
- * guest (REDIRECT), and the reader asks that one (GET_DIRECT).
+ * - serve: a member that is asked for a large file which a promoted guest produced names
+ *   the guest (REDIRECT), and the reader asks that one (GET_DIRECT).
  *
- * A guest that ends, execs or is killed breaks its line: the member takes up its fetches
- * and serves its files. Nothing is known by the guest alone.
+ * When a guest ends, execs or is killed its line breaks: the member takes up its fetches
+ * and serves its files. The guest knows nothing that the member does not.
  */
 #ifndef DYAD_ENGINE_PROMOTED_PROMOTED_H
 #define DYAD_ENGINE_PROMOTED_PROMOTED_H
@@ -27,13 +27,14 @@ struct promoted_link;
 struct promoted_fetch;
 
 /* status 0: fd is a complete temporary file for store_fetch_adopt(), the callee's. Else fd
- * is -1: ESTALE, EBUSY as of transfers; any other: somebody else has to fetch it. */
+ * is -1: ESTALE, EBUSY as of transfers; any other: the member has to fetch it itself. */
 typedef void (*promoted_fetched_fn)(void *arg, int status, int fd);
 
 /* A process asked to be a promoted guest over fd, which becomes the callee's. */
 void promoted_link_accept(struct member *member, int fd, pid_t pid);
-/* Have entry fetched by process pid. NULL: it is no promoted guest, or cannot. fn is called
- * once, not before this returns, unless promoted_fetch_forget() is. */
+/* Have process pid fetch the entry. NULL: it is no promoted guest, or cannot. fn is
+ * called once, not before this returns, unless promoted_fetch_forget() is called first.
+ */
 struct promoted_fetch *promoted_fetch_start(struct member *member, pid_t pid,
                                             const struct dyad_entry *entry,
                                             promoted_fetched_fn fn, void *arg);

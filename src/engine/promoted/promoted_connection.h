@@ -16,8 +16,8 @@ struct promoted_connection_ops {
     /* A message; its pointers live until return. fd: the descriptor that came with it, the
      * callee's; else -1. May call promoted_connection_destroy(). */
     void (*receive)(void *arg, const struct net_msg *msg, int fd);
-    /* The other end is gone, or sent what cannot be read: nothing more comes. The callee
-     * destroys the line. */
+    /* The other end is gone, or sent a message that cannot be read: no other follows. The
+     * callee destroys the line. */
     void (*broken)(void *arg);
 };
 
@@ -27,7 +27,7 @@ struct promoted_connection *promoted_connection_create(
 /* Closes the socket. NULL is allowed. */
 void promoted_connection_destroy(struct promoted_connection *line);
 /* Queue a message; with fd >= 0 (which stays the caller's) a copy of it goes along. 0, or
- * -1 with errno: nothing was queued. A line that breaks meanwhile is told by broken(). */
+ * -1 with errno: nothing was queued. If the line breaks meanwhile, broken() is called. */
 int promoted_connection_send(struct promoted_connection *line, const struct net_msg *msg,
                              int fd);
 

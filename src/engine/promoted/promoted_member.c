@@ -90,7 +90,7 @@ static void link_free(struct promoted_link *link)
             redirect_free(member, redirect);
     }
     promoted_connection_destroy(link->line);
-    /* Last: whoever is told begins anew, without this guest. */
+    /* Last: the callbacks begin their fetches anew, without this guest. */
     while (link->fetches) {
         struct promoted_fetch *fetch = link->fetches;
         DL_DELETE(link->fetches, fetch);
@@ -119,7 +119,7 @@ static int slot_free(const struct member *member)
     return -1;
 }
 
-/* Tell the guest who it is. */
+/* Send the guest its peer blob. */
 static int link_welcome(struct promoted_link *link)
 {
     struct member *member = link->member;

@@ -93,8 +93,8 @@ static bool is_mapping(const char *line)
     return strstr(line, WRAPPER) != NULL;
 }
 
-/* Does what /proc shows of the process have such an entry? True where it cannot be told:
- * believe the worse. */
+/* True if the file /proc/PID/`name` of the process has such an entry, or cannot be read.
+ */
 static bool has(pid_t pid, const char *name, int end, bool (*is)(const char *entry))
 {
     char path[64], *entry = NULL;
@@ -118,7 +118,7 @@ static bool has_wrapper(pid_t pid)
            has(pid, "maps", '\n', is_mapping);
 }
 
-/* Is its program one that the loader, and so a preloaded library, comes to? */
+/* True if the dynamic loader, and so a preloaded library, runs in its program. */
 static bool has_loader(pid_t pid)
 {
     ElfW(Ehdr) head;
@@ -180,8 +180,8 @@ static struct image image_of(pid_t pid)
     return image;
 }
 
-/* Does its image settle what it has open? Of one that exits: one of ours would have settled
- * it before, unless it was killed. */
+/* Find out whether the process's image settles its descriptors. If it is exiting, an
+ * image with the wrapper would have settled them before, unless it was killed. */
 static enum holder_kind kind_of_image(pid_t pid, int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};

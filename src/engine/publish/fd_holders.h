@@ -1,8 +1,8 @@
 /*
  * engine/publish/fd_holders.h - which processes of this user have a file open for writing
  *
- * Reads /proc/PID/fd of every process, some milliseconds where there are hundreds: for a
- * thread that may take them. Linux only, like all that it serves.
+ * Reads /proc/PID/fd of every process, which takes some milliseconds for hundreds of
+ * them: not for the loop's thread. Linux only.
  */
 #ifndef DYAD_ENGINE_PUBLISH_FD_HOLDERS_H
 #define DYAD_ENGINE_PUBLISH_FD_HOLDERS_H
@@ -29,7 +29,7 @@ struct holder {
  * `below`. Fills at most max; returns how many it filled. */
 size_t holders_find(const struct stat *st, const char *below, struct holder *holders,
                     size_t max);
-/* It has ended (a zombie has). */
+/* True if the process has ended; a zombie has. */
 bool holder_is_dead(const struct holder *holder);
 void holders_close(struct holder *holders, size_t n);
 

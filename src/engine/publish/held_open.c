@@ -54,7 +54,7 @@
 #define HOLDERS_MAX     64
 #define DELETED_MARK    " (deleted)"
 
-/* What the thread works with; freed by the pool if the member is gone first. */
+/* The data of the thread; the pool frees it if the member is gone first. */
 struct held_io {
     struct engine_io io;
     struct store_marks *marks; /* a mapping of its own: the thread may outlive the member */
@@ -128,7 +128,7 @@ static void held_open_free(struct held_open *o)
 
 /* --- in the thread --- */
 
-/* First step: who holds it? */
+/* First step: find the processes that hold it. */
 static void look_work(void *arg)
 {
     struct held_io *io = arg;
@@ -145,7 +145,8 @@ static void look_work(void *arg)
     io->hidden = io->nholders == 0 && store_marks_held(io->mark, io->fd);
 }
 
-/* 1: killed, 0: one of ours may settle it, -1: there is nobody who would. */
+/* 1: its holder was killed, 0: a process with the wrapper may settle it, -1: none would.
+ */
 static int judge(const struct held_io *io)
 {
     bool any = false, living = false;

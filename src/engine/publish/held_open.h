@@ -1,6 +1,6 @@
 /*
- * engine/publish/held_open.h - a description that another process holds when its opener has
- * closed it
+ * engine/publish/held_open.h - a description that its opener has closed, and that another
+ * process still holds
  */
 #ifndef DYAD_ENGINE_PUBLISH_HELD_OPEN_H
 #define DYAD_ENGINE_PUBLISH_HELD_OPEN_H

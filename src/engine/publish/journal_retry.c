@@ -1,12 +1,12 @@
 /*
- * journal_retry.c - the journal could not be written: it is tried again until it has all
+ * journal_retry.c - retrying to write a journal until it has all records
  *
- * The disk was full, or a limit on the process stood in the way. What was published then is
- * known to the homes and to this process, but not to who takes over what we leave, should
- * we be killed (the event `wanted` is for that). What was removed then they find recorded,
- * without a file; and a record without the journal's label they do not take over at all.
- * Nobody tells us when there is room again, so for as long as something is missing a timer
- * tries: a write of a few hundred bytes, mostly.
+ * The disk was full, or a limit on the process stopped the write. The homes and this
+ * process know the files that were published then, but a member that takes our files
+ * over, should we be killed, does not (the event `wanted` is for that). Files that were
+ * removed then it finds recorded; and a journal without its label is not taken over at
+ * all. No event says that there is room again, so for as long as a record is missing a
+ * timer tries: a write of a few hundred bytes, mostly.
  */
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 #include "engine/core/member.h"
 
-/* Before they are closed. */
+/* Call it before the journals are closed. */
 void journal_retry_stop(struct member *member);
 
 #endif

@@ -6,9 +6,9 @@
  * not complete; it is kept here until a close has been published after which nobody writes
  * the file any more.
  *
- * A list without an index: it is empty but for the time between such a link and such a
- * close. What a killed writer leaves stays in it, so it is bounded. Another rank's closes
- * do not reach it.
+ * The list has no index: it is empty but for the time between such a link and such a
+ * close. Names that a killed writer leaves stay in it, so its length is bounded. Another
+ * rank's closes are not seen here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct late_names {
     struct late_name *all; /* utlist */
 };
 
-/* One close with what follows it. */
+/* One close with the late names that are published after it. */
 struct late_close {
     struct member *member;
     produce_fn fn;

@@ -1,10 +1,11 @@
 /*
  * node_files.c - the journals of a node are read, for one file or for many at once
  *
- * One reading is under way at a time, on a pool thread; what is asked for meanwhile waits
- * for the next. A record may pass from one journal to another while they are read: from
- * that of a dead rank to that of who takes it over (takeover.c). Who does compares it with
- * the homes afterwards, and has no lease until then; and our own journal is looked at last.
+ * One reading is under way at a time, on a pool thread; files that are asked for
+ * meanwhile wait for the next. A record may pass from one journal to another while they
+ * are read: from that of a dead rank to that of the member that takes it over
+ * (takeover.c). That member compares it with the homes afterwards, and has no lease until
+ * then; and our own journal is looked at last.
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"

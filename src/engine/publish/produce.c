@@ -356,8 +356,8 @@ static bool is_behind_another(const struct produce *produce)
     return false;
 }
 
-/* Is the file on disk, down to its ctime, the one that our record says is published? (What
- * is being published has its record already.) */
+/* True if the file on disk, down to its ctime, is the one of our record. (A file that is
+ * being published has its record already.) */
 static bool is_published_so(const struct produce *p)
 {
     const struct store_record *known =
@@ -433,7 +433,7 @@ error:
 
 /* --- chmod, utimens and the like; mkdir and symlink --- */
 
-/* What an entry tells is as it was when the file was published. */
+/* True if two entries describe the same state of a file. */
 static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
 {
     return a->size == b->size && a->mode == b->mode && a->mtime_sec == b->mtime_sec &&

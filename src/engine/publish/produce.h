@@ -1,5 +1,5 @@
 /*
- * engine/publish/produce.h - publishing what this node has made, and withdrawing it
+ * engine/publish/produce.h - publishing the files that this node has made
  */
 #ifndef DYAD_ENGINE_PUBLISH_PRODUCE_H
 #define DYAD_ENGINE_PUBLISH_PRODUCE_H
@@ -8,15 +8,16 @@
 
 /* status 0 or errno value */
 typedef void (*produce_fn)(void *arg, int status);
-/* Publish upath as it is on disk; clears `mark` (0: none). With DYAD_ASYNC_PUBLISH fn is
- * called once it is sent. 0 or -1 with errno (nothing begun). */
+/* Publish upath as it is on disk; clears `mark` (0: none). fn (may be NULL) is called
+ * when the homes have acknowledged; with DYAD_ASYNC_PUBLISH when it is sent. 0 or -1 with
+ * errno (nothing was begun). */
 int produce_start(struct member *member, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg);
-/* Is a publish of upath under way? */
+/* True while a publish of upath is under way. */
 bool produce_pending(struct member *member, const char *upath);
-/* The program changed what upath is: made it (a directory, a link), or gave a file other
- * times, permissions or another length by name. A file is published anew if it was
- * published and nobody is writing it. status 0 also if there was nothing to publish. */
+/* The program made upath (a directory, a link), or changed the times, permissions or
+ * length of a file by its name. A file is published anew if it was published and nobody
+ * writes it. status 0 also if there was nothing to publish. */
 int produce_changed(struct member *member, enum engine_role role, const char *upath,
                     produce_fn fn, void *arg);
 

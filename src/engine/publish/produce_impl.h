@@ -1,5 +1,5 @@
 /*
- * engine/publish/produce_impl.h - between produce.c and withdraw.c, for nobody else
+ * engine/publish/produce_impl.h - private to produce.c and withdraw.c
  */
 #ifndef DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 #define DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
@@ -15,17 +15,17 @@ struct produce {
     produce_fn fn;
     void *arg;
     struct store_record record;
-    struct store_record before; /* the journal's, should it fail; kind 0: none */
+    struct store_record before; /* the journal's, in case it fails; kind 0: none */
     bool ahead;                 /* the record is in the journal ... */
-    int unwritten;              /* but not in its file: why */
+    int unwritten;              /* ... but not in its file: errno value, or 0 */
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
     bool early;      /* answer_early is posted: it must find this object */
     bool ended;      /* meanwhile, or before its directories, it ended with `status` */
-    bool only_here;  /* withdrawn only if it is said to lie here */
-    bool superseded; /* what is here is older than what another node has published */
-    bool awaits;     /* it goes on when what else is under way for this name has ended */
+    bool only_here;  /* withdraw only if the homes say that it lies here */
+    bool superseded; /* the file here is older than the version of another node */
+    bool awaits;     /* it goes on when other operations on this name have ended */
     struct parent *parents; /* directories that are being published for it */
 };
 
@@ -35,12 +35,12 @@ struct parent {
     struct produce *produce;
 };
 
-/* Under way from now on, for a file of that directory. NULL: ENOMEM. */
+/* Create an operation on a file of that directory; it is under way now. NULL: ENOMEM. */
 struct produce *produce_create(struct member *member, enum engine_role role,
                                const char *upath, produce_fn fn, void *arg);
-/* It was not begun. */
+/* Free an operation that was not begun; nothing is called. */
 void produce_free(struct produce *p);
-/* Its end: tells the modules, then who asked. */
+/* End the operation and free it: notifies the modules, then calls fn. */
 void produce_end(struct produce *p, int status);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * publish_rename.c - new names for what is published, a whole tree of it if need be
+ * publish_rename.c - publishing new names of files, or of a whole tree
  *
- * What is below the new name is found on disk, by a pool thread. Then each new name is
+ * A pool thread finds the files below the new name on disk. Then each new name is
  * published, a directory before what is in it, and each old one withdrawn, a directory
  * after what was in it, so that other nodes can make and remove their directories.
  *
  * A file that is still being written is published under its new name by its close; until
- * then that name is to others what it was (late_names.c). One whose writer was killed is
- * published by nobody: what had its new name is withdrawn, for it is no more, and the
- * copies of it are out of date. (Of who died just now nobody may have found that yet. A
- * process that has closed the file, and not yet said so, lives.)
+ * then other nodes see the earlier file of that name (late_names.c). A file whose writer
+ * was killed is not published: the earlier file of its new name, which was replaced, is
+ * withdrawn, and copies of that are out of date. (A death just now may not be noticed
+ * yet. A process that has closed the file, and not yet reported it, lives.)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +99,7 @@ static void rename_stepped(void *arg, int status)
     rename_step(op);
 }
 
-/* All who had it open for writing were killed. */
+/* True if all processes that had it open for writing were killed. */
 static bool is_abandoned(struct member_dmd *dmd, const char *upath)
 {
     int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);

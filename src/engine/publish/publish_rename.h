@@ -7,11 +7,11 @@
 #include "engine/core/member.h"
 #include "engine/publish/produce.h"
 
-/* `to` appeared by a rename (or link: from ""); all that is below it if it is a directory.
- */
+/* Publish `to`, which appeared by a rename (or a link: `from` is ""), with all that is
+ * below it if it is a directory. */
 int produce_rename(struct member *member, const char *from, const char *to, produce_fn fn,
                    void *arg);
-/* The same, some time ago: old names by produce_withdraw_left(). */
+/* The same for a rename of some time ago: old names by produce_withdraw_left(). */
 int produce_rename_left(struct member *member, const char *from, const char *to,
                         produce_fn fn, void *arg);
 

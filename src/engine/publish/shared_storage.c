@@ -1,26 +1,26 @@
 /*
- * shared_storage.c - storage that several nodes see: who writes, told to the table
+ * shared_storage.c - storage that several nodes see: reports writers to the table
  *
- * Where the managed directory is one storage for several nodes nothing is copied, and what
- * must be kept right is the order: an open for reading of a file that another node writes
- * waits for its close. A node's marks do not reach the others, so while a mark lives the
- * homes of its name know that this rank writes (dht/node_writing.c).
+ * If the managed directory is one storage for several nodes nothing is copied, but the
+ * order must be kept: an open for reading of a file that another node writes waits for
+ * its close. A node's marks are not seen by other nodes, so while a mark lives the homes
+ * of its name know that this rank writes (dht/node_writing.c).
  *
- * Which storage is shared: DYAD_SHARED_STORAGE says so; or its file system is none of those
- * that one kernel has for itself (store/dmd.c); or a peer on another node shows the same
- * storage id. That last is for what the first two do not see, as a node that exports its
- * disk to the others; it is known only when the peer is, and written into the table of
- * marks, so that it is known at once after that, to every process of the node.
+ * A storage is shared if DYAD_SHARED_STORAGE says so; or if its file system is none of
+ * those that one kernel has for itself (store/dmd.c); or if a peer on another node shows
+ * the same storage id. The last finds what the first two do not, as a node that exports
+ * its disk to the others; it is known only when the peer is, and written into the table
+ * of marks, so that every process of the node knows it at once after that.
  *
- * A file may have several marks, from processes of this rank; the homes hear of the first
- * and of the last. That a writer was killed is seen by its lock, and looked for only if a
- * reader or another writer asks for the file (shared_wanted()): then a thread sleeps until
- * the mark is over, and if it is abandoned the homes are told so. Marks that the member
- * does not know (an earlier image of this process was the member) are ended by their
- * closers, who name the file.
+ * A file may have several marks, from processes of this rank; the homes are notified of
+ * the first and of the last. The lock of a killed writer shows that it is dead, but the
+ * lock is watched only if a reader or another writer asks for the file (shared_wanted()):
+ * then a thread sleeps until the mark ends, and if it is abandoned the homes are
+ * notified. Marks that the member does not know (an earlier image of this process was the
+ * member) are ended by their closers, which name the file.
  *
- * Not seen: that a process of another node renames a file which this one has open. A rename
- * on this node is, a moment after it.
+ * A rename by a process of another node of a file which this node has open is not seen. A
+ * rename on this node is, a moment after it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -153,7 +153,7 @@ static void file_free(struct shared_file *file)
     free(file);
 }
 
-/* --- what the homes are told --- */
+/* --- notifying the homes --- */
 
 struct shared_tell {
     struct shared_tell *prev, *next; /* utlist */
@@ -358,8 +358,8 @@ struct shared_watch { /* freed by the pool if the member is gone first */
     char path[];
 };
 
-/* Until the mark is over, or the name is not that of its file any more, which comes to the
- * same for those who wait for the name. */
+/* Wait until the mark ends, or the name is not that of its file any more, which is the
+ * same for ranks that wait for the name. */
 static void watch_work(void *arg)
 {
     struct shared_watch *watch = arg;

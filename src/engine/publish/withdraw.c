@@ -1,5 +1,5 @@
 /*
- * withdraw.c - a name of this node is published no more
+ * withdraw.c - withdrawing a name of this node
  *
  * The homes are told with a tombstone of a version above all that is known; the record in
  * the journal goes when they have acknowledged it.
@@ -16,7 +16,7 @@
 #include "util/crash.h"
 #include "util/log.h"
 
-/* What is older than `version` (NULL: anything). */
+/* Forget the records of upath that are older than `version` (NULL: all). */
 static void forget(struct member *member, const char *upath,
                    const struct dyad_version *version)
 {
@@ -30,8 +30,8 @@ static void forget(struct member *member, const char *upath,
     }
 }
 
-/* Only now the record goes: if we are killed before that, who takes over our journal finds
- * it without a file, and withdraws it (takeover.c). */
+/* The record is removed only now: if we are killed before that, the member that takes
+ * over our journal finds it without a file, and withdraws it (takeover.c). */
 static void withdraw_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
@@ -88,8 +88,8 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
 
     p->lookup = NULL;
     directories_forget(p->member, p->upath);
-    /* What a dead process has left is withdrawn because it was not here: it may have been
-     * made anew since. */
+    /* A name that a dead process has left is withdrawn because it was not here: it may
+     * have been made anew since. */
     if (p->only_here && is_here(p->member, p->upath)) {
         produce_end(p, ENOENT);
         return;
@@ -110,7 +110,7 @@ static void withdraw_looked_up(void *arg, int status, const struct dyad_entry *e
         produce_end(p, errno);
 }
 
-/* What this rank has published, and nobody has told it of a newer version. */
+/* The record of a file that this rank has published, if it knows of no newer version. */
 static const struct store_record *own_record(const struct member *member, const char *upath)
 {
     const struct store_record *record;
@@ -133,8 +133,9 @@ static int withdraw_start(struct member *member, const char *upath, bool only_he
 
     if (!p)
         return -1;
-    /* What is removed here goes, whoever has published it since; of our own the homes need
-     * not be asked: they may be silent, and others take the tombstone in their place. */
+    /* A removal withdraws the name, whichever rank has published it since. For our own
+     * file the homes need not be asked: they may be silent, and others take the
+     * tombstone. */
     if (own) {
         directories_forget(member, upath);
         if (withdraw_begin(p, &own->entry.version) == 0)

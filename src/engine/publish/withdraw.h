@@ -1,5 +1,5 @@
 /*
- * engine/publish/withdraw.h - a name of this node is published no more
+ * engine/publish/withdraw.h - withdrawing a name of this node
  */
 #ifndef DYAD_ENGINE_PUBLISH_WITHDRAW_H
 #define DYAD_ENGINE_PUBLISH_WITHDRAW_H
@@ -8,8 +8,8 @@
 
 /* Withdraw upath if it is published: status ENOENT if not. */
 int produce_withdraw(struct member *member, const char *upath, produce_fn fn, void *arg);
-/* The same, but only if it is published as lying on a storage of this member, who knows
- * that it does not. */
+/* The same, but only if the homes say that it lies on a storage of this member, where it
+ * does not lie any more. */
 int produce_withdraw_left(struct member *member, const char *upath, produce_fn fn,
                           void *arg);
 

@@ -1,9 +1,9 @@
 /*
- * restore.c - what an earlier member of this rank had published
+ * restore.c - publishing again what an earlier member of this rank had published
  *
- * Its journals are ours now. What is here as they say is published again (the homes may
- * have changed since), a copy is checked, what was removed is withdrawn, and the record of
- * anything else goes. Loop only.
+ * Its journals are ours now. An original that is still here is published again (the homes
+ * may have changed since), a copy is checked, a removed file is withdrawn, and any other
+ * record is deleted. Loop only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int restore_one(const struct store_record *record, void *arg)
         /* Homes that have changed since do not know of the copy. */
         if (record->kind == STORE_RECORD_COPY)
             dht_node_hold(restore->member->dht, entry.upath, &entry.version);
-        /* While this rank had no member nobody was told that it is out of date. */
+        /* While this rank had no member no INVALIDATE could reach it. */
         if (record->kind == STORE_RECORD_COPY)
             takeover_check_copy(restore->member,
                                 (enum engine_role)(restore->dmd - restore->member->dmd),

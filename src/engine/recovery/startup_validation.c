@@ -1,11 +1,12 @@
 /*
- * startup_validation.c - not before this rank has looked at what was left on its node
+ * startup_validation.c - no copy is opened before it has been compared with the table
  *
- * While nobody lived here (or a rank of the node was in exec, or killed) newer versions may
- * have been published, of which the copies here know nothing. The first look is what
- * takeover.c does when a member has joined: the journals of the dead are taken over, and
- * each copy, of theirs or of an earlier member of this rank, is compared with its homes.
- * What is out of date is removed. As long as that is not over the rank's processes ask
+ * While no member lived here (or a rank of the node was in exec, or killed) newer
+ * versions may have been published, for which no INVALIDATE came. The validation is what
+ * takeover.c does when a member has joined: the journals of dead ranks are taken over,
+ * and each copy, of theirs or of an earlier member of this rank, is compared with its
+ * homes. A copy that is out of date is removed. As long as that is not over the rank's
+ * processes ask
  * before they open a complete file (client_look.c), and such a request is held here until
  * this one file is decided: the journals have been read, its own comparison is done, and a
  * file that had to go is gone. When all are decided the processes are told by the line in

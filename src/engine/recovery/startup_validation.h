@@ -1,6 +1,6 @@
 /*
- * engine/recovery/startup_validation.h - copies that were here before the join, and what
- * must be known of them
+ * engine/recovery/startup_validation.h - comparing copies that were here before the join
+ * with the table
  */
 #ifndef DYAD_ENGINE_RECOVERY_STARTUP_VALIDATION_H
 #define DYAD_ENGINE_RECOVERY_STARTUP_VALIDATION_H
@@ -15,16 +15,17 @@ struct startup_validation_wait {
     void (*fn)(void *arg, int error);
     void *arg;
 };
-/* Something has ended that it waits for. */
+/* An operation has ended that the validation may wait for. */
 void startup_validation_step(struct member *member);
-/* takeover.c has been through all journals. */
+/* takeover.c has read all journals. */
 void startup_validation_read(struct member *member);
-/* Call fn, maybe at once, when it is known whether the copy of upath on this node is right,
- * if there is one. error 0, ETIMEDOUT (timeout_ms 0: never), ESHUTDOWN. */
+/* Call fn, maybe in this call, when a copy of upath on this node, if any, is validated.
+ * error 0, ETIMEDOUT (timeout_ms 0: never), ESHUTDOWN. */
 void startup_validation_wait(struct member *member, struct startup_validation_wait *wait,
                              const char *upath, uint64_t timeout_ms,
                              void (*fn)(void *arg, int error), void *arg);
-/* It is over, and those who ask can be told in no other way than by the answer. */
+/* True if the validation is over, and processes that ask learn that only by the answer.
+ */
 bool startup_validation_must_tell(const struct member *member);
 
 #endif

@@ -100,9 +100,9 @@ static void take_record(struct takeover *a, struct left *left,
     left->files++;
 }
 
-/* Nothing is to be taken: we have as much to say of it, or more. A directory is on the disk
- * of this node once, and all its ranks that use it have a record of it: whoever has not
- * published it is not its owner for that. */
+/* True if nothing is to be taken over, since our own record is as new, or newer. A
+ * directory is on the disk of this node once, and all its ranks that use it have a record
+ * of it: only the rank that has published it is its owner. */
 static bool is_ours(const struct store_record *own, const struct store_record *found)
 {
     int order = own ? dyad_version_cmp(&own->entry.version, &found->entry.version) : -1;
@@ -111,12 +111,13 @@ static bool is_ours(const struct store_record *own, const struct store_record *f
                                         found->kind == STORE_RECORD_COPY));
 }
 
-/* We have taken it over from a third before, and so has the dead one (its journal could not
- * be emptied): the homes know whoever told them last. */
+/* True if we have taken it over from a third rank before, and so has the dead one (the
+ * journal could not be emptied): the homes know the one that published last. */
 static bool is_ours_too(const struct member *member, const struct store_record *own,
                         const struct store_record *found)
 {
-    /* Of what is to be withdrawn (takeover_gone.c) the dead one is the owner there, too. */
+    /* In our record of a file that is to be withdrawn (takeover_gone.c) the dead rank is
+     * the owner. */
     return own && own->kind == STORE_RECORD_ORIGINAL &&
            own->entry.owner == member->self.rank && found->kind == STORE_RECORD_ORIGINAL &&
            dyad_version_cmp(&own->entry.version, &found->entry.version) == 0;
@@ -124,8 +125,8 @@ static bool is_ours_too(const struct member *member, const struct store_record *
 
 /* --- what is being written --- */
 
-/* Its writer may be the dead rank itself, which has closed its journal and its claim, and
- * ends at this moment. Who lives publishes the file. */
+/* The file's writer may be the dead rank itself, which has closed its journal and its
+ * claim, and ends at this moment. A live writer publishes the file. */
 #define LATER_FIRST (50 * UTIL_NSEC_PER_MSEC)
 #define LATER_TRIES 7 /* 6 s in all */
 

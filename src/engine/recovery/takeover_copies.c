@@ -1,12 +1,12 @@
 /*
- * takeover_copies.c - copies of which this rank was not told for some time: are they still
- * what is published?
+ * takeover_copies.c - comparing copies with their homes that no home has known for a
+ * while
  *
- * Copies that a dead rank of the node has left, and those of an earlier member of this rank
- * (takeover.c, restore.c). Each is looked up, which makes us a holder who is told,
- * and goes if a newer version is known, or if nobody knows it for some time: then nobody
- * would tell us of the next version either. As long as its homes cannot be reached it is
- * asked for again (retry_queue.c).
+ * These are copies that a dead rank of the node has left, and those of an earlier member
+ * of this rank (takeover.c, restore.c). Each is looked up, which makes us a holder, and
+ * is removed if there is a newer version, or if no home knows its version for some time:
+ * then we would not get the next version either. As long as its homes cannot be reached
+ * it is looked up again (retry_queue.c).
  */
 #include <errno.h>
 
@@ -25,8 +25,8 @@
 /* The first pause when they do not know it; they double, up to MEMBER_ASK_AGAIN. */
 #define CHECKS_SOON (50 * UTIL_NSEC_PER_MSEC)
 #define CHECKS_TICK (CHECKS_SOON / 2)
-/* Between two questions that nobody could be asked. Those whose return would bring an
- * answer bring up the copy as well (revalidate.c). */
+/* The pause after a look-up that reached no home. When a home returns the copy is looked
+ * up as well (revalidate.c). */
 #define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 struct check {
@@ -55,10 +55,10 @@ static bool is_wanted(const struct question *question)
            dyad_version_cmp(&record->entry.version, &c->version) == 0;
 }
 
-/* The homes were asked, and do not know it, or not this version. Its owner may be on its
- * way, too: all who know of it may have left at once, and a launch that joins as a whole
- * has a copy's home up before the owner has restored the file. True: that is the last word.
- */
+/* The homes do not know the copy, or not this version. The owner may be about to publish
+ * it again: all ranks that knew it may have left at once, and in a launch that joins as a
+ * whole a home may be up before the owner has restored the file. True: the homes are
+ * believed. */
 static bool is_sure(struct check *c, struct question_pause *pause)
 {
     if (!c->unknown.since)

@@ -1,25 +1,26 @@
 /*
- * takeover_gone.c - what a dead rank had published and was removed: its withdrawal, by us
+ * takeover_gone.c - withdrawing files that a dead rank had published and that were
+ * removed
  *
- * Who removed the file died before it had said so. The tombstone has the place behind the
- * version that the dead rank had published, which we know from its journal, and so before
- * whatever was published later: as long as the homes knew that version, for who publishes
- * anew is raised above what they know. If they have died meanwhile they may not, and then a
- * newer file may have a lower version; the tombstone would take that one away. So the homes
- * are asked first, and it is withdrawn only if exactly that version is in force. If nothing
- * is, or another version, nothing of the dead rank is to be seen, and nobody is left who
- * would publish it again.
+ * The process that removed the file died before it had reported that. The tombstone's
+ * version is the next after the one that the dead rank had published, which we know from
+ * its journal, and so is below all later ones, as long as the homes knew that version: a
+ * later publish is raised above the versions that they know. If they have died meanwhile
+ * they may not, and then a newer file may have a lower version; the tombstone would
+ * withdraw it. So the homes are asked first, and the file is withdrawn only if exactly
+ * that version is in force. If none is, or another, the dead rank's entry is not in
+ * force, and no rank is left that would publish it again.
  *
- * Between the answer and the tombstone somebody may publish: at homes that know the dead
- * version, so above the tombstone, which they refuse. It could take a newer file away only
+ * Between the answer and the tombstone a rank may publish: at homes that know the dead
+ * version, so above the tombstone, which they refuse. It could withdraw a newer file only
  * if all of them died at that moment, as any owner's republication could (docs/dht.md).
  *
  * As long as no home can be reached it is asked again (retry_queue.c), and when a rank was
  * lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
- * as it was, until all homes have the tombstone or it turns out that none is needed. So if
- * we die, too, whoever takes ours over finds a record without a file, and does the same; so
- * does the next member of this rank (restore_start()), which finds there also what an
- * earlier one of its own had no time to withdraw.
+ * as it was, until all homes have the tombstone or it turns out that none is needed. So
+ * if we die, too, the member that takes our journal over finds a record without a file,
+ * and does the same; so does the next member of this rank (restore_start()), which also
+ * finds there the files that an earlier one had no time to withdraw.
  *
  * In a session directory the same is done about what is here, but not as it was published
  * (takeover.c), without a record: that would say that it can be served.
@@ -59,7 +60,7 @@ static const struct store_record *own_record(const struct gone *gone)
     return store_journal_find(gone->member->dmd[gone->role].journal, gone->question.upath);
 }
 
-/* Has this rank had something newer to say of it since? */
+/* True if this rank has published or withdrawn a newer version since. */
 static bool is_ours(const struct gone *gone)
 {
     const struct store_record *own = own_record(gone);
@@ -80,7 +81,7 @@ static void gone_end(struct gone *gone)
     free(gone);
 }
 
-/* False: not to be told, for want of memory. */
+/* Withdraw it. False: no memory. */
 static bool withdraw(const struct gone *gone)
 {
     struct dyad_entry entry = {

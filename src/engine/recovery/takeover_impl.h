@@ -1,6 +1,6 @@
 /*
- * engine/recovery/takeover_impl.h - between takeover.c, takeover_look.c and
- * takeover_watch.c, for nobody else
+ * engine/recovery/takeover_impl.h - private to takeover.c, takeover_look.c,
+ * takeover_watch.c and takeover_renames.c
  */
 #ifndef DYAD_ENGINE_RECOVERY_TAKEOVER_IMPL_H
 #define DYAD_ENGINE_RECOVERY_TAKEOVER_IMPL_H
@@ -21,7 +21,7 @@ struct item {
     unsigned tries; /* of an `asked` */
 };
 
-/* The journal of a dead rank: ours, as long as we have it open. */
+/* The journal of a dead rank, which is locked for as long as we have it open. */
 struct left {
     struct left *prev, *next; /* utlist */
     enum engine_role role;
@@ -30,11 +30,11 @@ struct left {
     uint32_t rank;
     struct item *items;
     size_t nitems, nasked, at, files, copies, removed; /* `nasked`: not in its journal */
-    bool keep; /* not all of it could be written to our own */
+    bool keep; /* not all records could be written to our own journal */
 };
 
-/* A dead rank's file that waits for a look: its journal may not know it, and it may lie
- * here; or it was written when it was looked at. */
+/* A dead rank's file that waits for a look: it may lie here without being in the rank's
+ * journal; or somebody wrote it when it was looked at. */
 struct asked {
     struct asked *next; /* utlist */
     uint32_t rank;
@@ -50,7 +50,7 @@ enum phase { IDLE, LOOKING, TAKING, EMPTYING };
 
 struct takeover {
     struct member *member; /* NULL: not started */
-    char name[256]; /* of our journal; what begins with as much of it is our session's */
+    char name[256]; /* of our journal; journals with the same prefix are our session's */
     size_t prefix_len;
     struct sockaddr_un claim; /* our own */
     socklen_t claim_len;
@@ -58,25 +58,25 @@ struct takeover {
     bool again; /* something happened since the look began */
     struct engine_io io;
     struct net_post post;
-    struct asked *asked, *answering; /* since the look began; before it */
-    struct asked *later;             /* when the timer is over */
+    struct asked *asked, *answering; /* since the look began; before that */
+    struct asked *later;             /* for the look when the timer expires */
     struct net_timer *later_timer;
     uint64_t later_pause;
     struct left *left;           /* being taken over: the first */
     struct rename_left *renames; /* found by the look, utlist */
     bool looked_before;
     bool renames_unread; /* the look has given some back, for want of memory */
-    bool renames_again;  /* something was given back: the timer runs */
+    bool renames_again;  /* a rename was given back: the timer runs */
     struct net_timer *renames_timer;
     uint64_t renames_pause; /* the next; 0: the first */
-    struct left *kept;      /* locked for as long as we live: `keep` */
-    /* The look's: whom to watch. */
+    struct left *kept;      /* those with `keep`, locked for as long as we live */
+    /* Set by the look: which neighbour to watch. */
     bool watches; /* `fd` is open: no other is looked for */
     int neighbour_fd;
     pid_t neighbour;
-    pid_t *absent; /* hold their claim, but no journal */
+    pid_t *absent; /* members that hold their claim, but no journal */
     size_t nabsent;
-    /* The connection, and who is at its other end. */
+    /* The connection, and the process at its other end. */
     int fd;
     pid_t pid;
     struct net_watch *watch;
@@ -91,15 +91,15 @@ void takeover_left_free(struct left *left);
 
 /* --- takeover_watch.c --- */
 
-/* What the look has found: whom to watch. */
+/* Begin to watch the neighbour that the look has found. */
 void takeover_watch_found(struct takeover *a);
 void takeover_watch_stop(struct takeover *a);
 
 /* --- takeover_renames.c --- */
 
-/* Part of the look: into a->renames. */
+/* Part of the look: read the renames of dead processes into a->renames. */
 void takeover_renames_look(struct takeover *a, enum engine_role role);
-/* Behind it, on the loop. */
+/* Handle these, on the loop, after the look. */
 void takeover_renames_settle(struct takeover *a);
 /* Parts of takeover_pending() and takeover_stop(). */
 bool takeover_renames_pending(const struct member *member);

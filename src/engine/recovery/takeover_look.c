@@ -60,8 +60,8 @@ static pid_t peer_pid(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 ? cred.pid : 0;
 }
 
-/* Connect to the claim that a label of this node names: a descriptor; -1 ECONNREFUSED:
- * nobody holds it; or another errno: that cannot be told. */
+/* Connect to the claim that a label of this node names: a descriptor; -1 ECONNREFUSED: no
+ * process holds it; or another errno: that cannot be found out. */
 static int label_connect(const struct takeover *a, const char *label)
 {
     struct sockaddr_un address;
@@ -142,7 +142,7 @@ static enum found_as find_out(const struct takeover *a, struct member_dmd *dmd,
     }
 }
 
-/* Is it the journal of that rank? */
+/* True if `name` is the journal of that rank. */
 static bool is_of(const struct takeover *a, const struct asked *asked, const char *name)
 {
     char number[16];
@@ -298,8 +298,8 @@ void takeover_look_work(void *arg)
             free(names.name[i]);
         }
         free(names.name);
-        /* Who was killed in the middle of a fetch has left the file that it was making, as
-         * large as the whole. Its lock tells it from those in use. */
+        /* A process that was killed in the middle of a fetch has left its temporary file,
+         * as large as the whole. A file that is in use has a lock. */
         if (names.n > 0)
             store_fetch_clean(dir, MEMBER_RESERVED_FOR);
         takeover_renames_look(a, (enum engine_role)s);

@@ -1,29 +1,30 @@
 /*
- * takeover_renames.c - names that a process was giving or taking away when it was killed
+ * takeover_renames.c - renames that were under way when their process was killed
  *
- * Who renames, links or removes a file says so in the table of the marks before
- * (store/renames.h), and takes it back when all homes know. What is found there of a dead
- * process of our session is seen to by whichever member of the node looks first: it has
- * taken the place in the table, and whoever finds us dead takes it from us.
+ * A process that renames, links or removes a file notes that in the table of the marks
+ * before (store/renames.h), and clears the note when all homes know. The member of the
+ * node that looks first handles the notes of a dead process of our session: it takes the
+ * place in the table, and if it dies the next member takes it from there.
  *
- * What has happened is seen by the inode. If the new name has it, the rename was done: the
- * new name is published as if we had just been told (publish_rename.c), and the old one
- * withdrawn, a directory with all that is below it; of an exchange both are published. If
- * it was not done both names are what they were, but for what others have done since, and
- * they have told. Only an old name of which there is nothing here any more may still be
- * published (somebody has renamed the file on, or it was removed): it is withdrawn if it
- * is. Some time may have passed, and who has published the old name on another node since
- * is to keep it: withdrawn is only what is said to lie here. All of this may be done twice,
- * and beside the takeover of what the dead one's journal says.
+ * The inode shows what has happened. If the new name has it, the rename was done: the new
+ * name is published as if it had just been reported (publish_rename.c), and the old one
+ * withdrawn, a directory with all that is below it; after an exchange both are published.
+ * If it was not done both names are unchanged, except by others, which have reported
+ * that. Only an old name that does not exist here any more may still be published (the
+ * file was renamed again, or removed): it is withdrawn if it is. Some time may have
+ * passed, and another node may have published the old name since: so it is withdrawn only
+ * if the homes say that it lies here. All of this may be done twice, and beside the
+ * takeover of the dead process's journal.
  *
  * Not seen: that it was a copy of a file of another node whose name was taken away, which
  * stays published; and the names below a directory that was exchanged with another one,
  * which only one of the two has.
  *
- * A guest's death is heard of by the connection that it makes before it renames: it ends
- * without a request (takeover_watch()). Where no home can be reached, or there is no
- * memory, the place is given back, and the next look takes it again: any member's, and one
- * of ours after pauses that double, and when a rank was lost or is back (revalidate.c).
+ * A guest's death is noticed by the connection that it makes before it renames, which
+ * ends without a request (takeover_watch()). If no home can be reached, or there is no
+ * memory, the place is given back, and the next look takes it again: any member's, and
+ * one of ours after pauses that double, and when a rank was lost or is back
+ * (revalidate.c).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
- * takeover_watch.c - hearing of the death of a member of our node
+ * takeover_watch.c - noticing the death of a member of our node
  *
  * Each member keeps a connection to the claim of one other of its node, the first that
- * lives: one of the two hears of it when the other goes. Members and connections are one
- * connected graph (who joins connects to one that is there, and who has lost his neighbour
- * connects to the first that lives), so among the neighbours of whoever died is one who
- * lives, if any does. A process's descriptors are closed before it is dead: that is waited
- * for (pidfd), and then looked.
+ * lives: when one of the two ends the other sees it. Members and connections are one
+ * connected graph (a member that joins connects to one that is there, and one that has
+ * lost its neighbour connects to the first that lives), so a dead member has a live
+ * neighbour, if any member lives. A process's descriptors are closed before it is dead:
+ * the neighbour waits for its end (pidfd), and then looks.
  */
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -96,7 +96,7 @@ static bool guest_flush(struct guest *guest)
     return true;
 }
 
-/* What was sent makes room for more, but only when it is at least half of all: so each byte
+/* Remove sent bytes from the buffer, but only when they are at least half: so each byte
  * is moved at most once on the average, however slow the reader is. */
 static void guest_compact(struct guest *guest)
 {

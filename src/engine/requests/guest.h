@@ -10,12 +10,13 @@
 
 struct guest;
 
-/* What is done with requests. */
+/* Callbacks for requests. */
 struct guest_ops {
-    size_t size; /* of the request's own part, all zero at first */
+    size_t size; /* of guest->request, all zero at first */
     /* A request has come, and the member has joined (error 0) or cannot (errno value). */
     void (*serve)(struct guest *guest, int error);
-    /* Nobody waits for its answer any more: no callback may come that is not `pending`. */
+    /* Nobody waits for the answer any more: only callbacks counted in `pending` may come.
+     */
     void (*cancel)(struct guest *guest);
     /* A process has closed its connection and has asked for nothing. */
     void (*unasked)(struct member *member, pid_t pid);
@@ -41,17 +42,18 @@ struct guest {
     struct net_msg msg; /* the request; points into in[] */
 };
 
-/* Take connections at the member's claim. `ops` stays. 0 or -1 with errno. */
+/* Accept connections at the member's claim. `ops` is borrowed. 0 or -1 with errno. */
 int guest_listen(struct member *member, const struct guest_ops *ops);
-/* Close all of them; what they asked is cancelled. */
+/* Close all connections and cancel their requests. */
 void guest_stop(struct member *member);
-/* A page of an answer: sent when the loop comes to it. 0 or -1: it does not fit, or no
- * memory. */
+/* Queue a page of an answer; the loop sends it. 0, or -1: it does not fit, or no memory.
+ */
 int guest_page(struct guest *guest, const struct net_msg *page);
-/* The answer, the last that is sent. `done` without a source; its upath may be NULL: that
- * of the request. If the process has gone, and no callback is pending, the guest goes. */
+/* Queue the answer, the last message. `done` has no source; its upath may be NULL: that
+ * of the request. Frees the guest if the process has gone and no callback is pending. */
 void guest_answer(struct guest *guest, struct net_msg *done);
-/* The connection is the caller's from now on, and the guest is gone. -1: it was closed. */
+/* Give the connection's descriptor to the caller, and free the guest. -1: it was closed.
+ */
 int guest_take(struct guest *guest);
 
 #endif

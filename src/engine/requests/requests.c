@@ -1,8 +1,8 @@
 /*
- * requests.c - what the rank's processes ask their member
+ * requests.c - the requests of the rank's processes to their member
  *
- * One table says what is done with each request (below). Those that publish go on when who
- * asked has gone; those that wait end with him.
+ * One table has a function for each request (below). Requests that publish go on when
+ * their process has ended; requests that wait end with it.
  */
 #include "engine/requests/requests.h"
 
@@ -97,7 +97,7 @@ static void published(void *arg, int status)
     answer(guest, status, NULL);
 }
 
-/* Is it not known yet whether it is to be waited for? */
+/* True if it must be found out first whether the request waits. */
 static bool is_probe(const struct guest *guest)
 {
     return (guest->msg.flags & NET_CONSUME_PROBE) && !request_of(guest)->probed;
@@ -131,7 +131,7 @@ static void consumed(void *arg, int status)
     answer(guest, status, NULL);
 }
 
-/* cp compares the inode that stat told with that of what it opens. */
+/* cp compares the inode that stat has shown with that of the file that it opens. */
 static void reserve_inode(struct guest *guest)
 {
     struct member_dmd *dmd = &guest->member->dmd[ENGINE_CONSUMER];
@@ -310,7 +310,7 @@ static void consume_begin(struct guest *guest)
         answer(guest, errno, NULL);
 }
 
-/* What is here of it may be waited for, now that it is known to be right. */
+/* The copy here, if any, is validated: begin the consume. */
 static void guest_consume(void *arg, int error)
 {
     struct guest *guest = arg;

@@ -6,8 +6,9 @@
 
 #include "engine/core/member.h"
 
+/* Begin to serve requests. 0 or -1 with errno. */
 int request_start(struct member *member);
-/* Close all guests' connections; what they asked is cancelled. */
+/* Close all guests' connections and cancel their requests. */
 void request_stop(struct member *member);
 
 #endif
