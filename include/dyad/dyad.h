@@ -68,14 +68,12 @@ dyad_rc_t dyad_init(void);
 
 /** As dyad_init(), with parameters that override the environment; NULL: none. They are
  * copied. If the process has joined already they are ignored, and DYAD_E_INVALID is
- * returned
- * if one differs. */
+ * returned if one differs. */
 dyad_rc_t dyad_init_params(const struct dyad_params *params);
 
-/** Leave. The last call blocks, and serves, until the job's other processes are at exit, or
- * as DYAD_LINGER says; it withdraws nothing. With the wrapper in the process it returns
- * at
- * once (the wrapper leaves at exit). */
+/** Leave. The last call blocks, and serves, until the job's other processes are at exit,
+ * or as DYAD_LINGER says; it withdraws nothing. With the wrapper in the process it
+ * returns at once (the wrapper leaves at exit). */
 dyad_rc_t dyad_finalize(void);
 
 /** Publish the complete file at `path` (absolute, or relative to the working directory;
@@ -87,10 +85,9 @@ dyad_rc_t dyad_produce(const char *path);
  * DYAD_TIMEOUT. */
 dyad_rc_t dyad_consume(const char *path);
 
-/** As dyad_consume(), but waits for a publish at most `seconds` (0: DYAD_E_AGAIN at once if
- * it is not published; negative: no limit). A published file is fetched, however long
- * that
- * takes. */
+/** As dyad_consume(), but waits for a publish at most `seconds` (0: DYAD_E_AGAIN at once
+ * if it is not published; negative: no limit). A published file is fetched, however long
+ * that takes. */
 dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 
 /** Metadata of a published file. */

@@ -41,10 +41,9 @@ static const struct {
     {"TCP_KEEPCNT", "KEEPCNT", "2"},
     {"TCP_CONN_NB", "CONN_NB",
      "y"}, /* a connect to a silent node must not hold up the loop */
-    /* One event at a time: the handling of one may close the endpoint of another that epoll
-     * has returned in the same call (both ends connect at once, both give up), and UCX
-     * ends
-     * the process on an assertion then. */
+    /* One event at a time: the handling of one may close the endpoint of another that
+     * epoll has returned in the same call (both ends connect at once, both give up), and
+     * UCX ends the process on an assertion then. */
     {"TCP_MAX_POLL", "MAX_POLL", "1"},
     /* A cache of registered memory hooks mmap and brk from our thread, by writing over
      * their code. UCX_MEM_EVENTS=n prevents it too, but is the program's own choice where

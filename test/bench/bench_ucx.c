@@ -96,8 +96,7 @@ static void connect_to(struct end *end, int fd)
 static void await(struct end *end, unsigned n)
 {
     while (end->arrived < n) {
-        if (ucp_worker_progress(end->worker) ||
-            ucp_worker_arm(end->worker) == UCS_ERR_BUSY)
+        if (ucp_worker_progress(end->worker) || ucp_worker_arm(end->worker) == UCS_ERR_BUSY)
             continue;
         struct pollfd efd = {.fd = end->efd, .events = POLLIN};
         must(poll(&efd, 1, 10000) == 1, "nothing arrives");
