@@ -145,7 +145,7 @@ static void find(void)
 /* The loader visits the objects of the name space of its caller, which it knows by the
  * address that it returns to. Made as a tail call it would return into our own caller,
  * which may be another object: so something is left to be done here after it. */
-static void settle(void)
+static void visit_all(void)
 {
     bool behind_us = false;
 
@@ -153,12 +153,12 @@ static void settle(void)
     __asm__ volatile("" ::: "memory");
 }
 
-void boot_modules_settle(const struct boot_loading *by)
+void boot_modules_visit(const struct boot_loading *by)
 {
     pthread_once(&once, find);
     loading = by;
     loading_begin();
-    settle();
+    visit_all();
     loading_end();
 }
 
@@ -174,7 +174,7 @@ DYAD_VISIBLE void *dlopen(const char *path, int mode)
     loading_begin();
     handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
     if (handle)
-        settle();
+        visit_all();
     loading_end();
     return handle;
 }

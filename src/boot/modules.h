@@ -7,8 +7,8 @@
 #ifndef DYAD_BOOT_MODULES_H
 #define DYAD_BOOT_MODULES_H
 
-/* No process is forked between begin() and end(), which may be nested. Called by any thread,
- * of any name space; both keep errno. */
+/* No process is forked between begin() and end(), which may be nested. Called by any
+ * thread, of any name space; both keep errno. */
 struct boot_loading {
     void (*begin)(void);
     void (*end)(void);
@@ -18,6 +18,6 @@ struct boot_loading {
  * libraries that were loaded with it run at the end of any process. If it is not in a name
  * space of its own only those of UCX do not. `loading` is for libraries that are loaded
  * from now on, and must stay valid. */
-void boot_modules_settle(const struct boot_loading *loading);
+void boot_modules_visit(const struct boot_loading *loading);
 
 #endif

@@ -18,7 +18,7 @@
  *
  * A rank must not end while its server waits for what a Get of it has asked another node's
  * server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up its
- * reference to each such question, and uses it all the same when the answer comes: its
+ * reference to each such request, and uses it all the same when the answer comes: its
  * thread then waits for ever for a lock in memory that was freed, the orted of that node
  * (Open MPI 4.1.4) waits for that thread before it ends, and mpirun for the orted
  * (docs/launchers.md). So a member that leaves waits for its answers first. They take
@@ -44,7 +44,7 @@
 
 #define RETRY_FIRST_NS UTIL_NSEC_PER_MSEC
 #define RETRY_MAX_NS   (256 * UTIL_NSEC_PER_MSEC)
-/* How long an answer is waited for: of a rank that may have ended, from the question on; of
+/* How long an answer is waited for: of a rank that may have ended, from the request on; of
  * one that is there, from when we leave on, and for longer if nobody waits for us. */
 #define ANSWER_BOUND_NS       (2 * UTIL_NSEC_PER_SEC)
 #define ANSWER_THERE_BOUND_NS (10 * UTIL_NSEC_PER_SEC)

@@ -88,7 +88,7 @@ struct boot_pmix {
 /* --- pmix_result.c --- */
 
 /* Queue a result; the lock is held; takes blob. Without memory the result is lost, and
- * the askers' deadlines end their questions. */
+ * the askers' deadlines end their requests. */
 void boot_pmix_result_put(struct boot_pmix *pmix, enum pmix_result_kind kind, uint32_t rank,
                           int error, void *blob, size_t len);
 /* Free the results that were not delivered; the lock is held. */
@@ -110,7 +110,7 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle);
 /* Until when a process that leaves at `left` waits for the answers that are under way; 0:
  * there are none. */
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left);
-/* Report all questions as failed: no answer can be had. */
+/* Report all requests as failed: no answer can be had. */
 void boot_pmix_asks_fail(struct boot_pmix *pmix);
 /* Drop the tickets of a session that is over: no callback comes for them if PMIx is down,
  * else perhaps. Ranks that had been reported absent are forgotten, others are asked for

@@ -38,11 +38,11 @@ static int join(struct boot_session *session)
     uint32_t ranks;
 
     if (session_dir_open(dir, session->ranks) < 0 ||
-        session_dir_claim(dir, &session->place.slot, &session->place.incarnation) < 0)
+        session_dir_take_slot(dir, &session->place.slot, &session->place.incarnation) < 0)
         return -1;
     ranks = session_dir_ranks(dir);
-    session->told = calloc(ranks, sizeof(*session->told));
-    if (!session->told || session_map_create(&session->map, &session->job, ranks) < 0) {
+    session->reported = calloc(ranks, sizeof(*session->reported));
+    if (!session->reported || session_map_create(&session->map, &session->job, ranks) < 0) {
         log_error("no memory for the %u slots of the session", ranks);
         errno = ENOMEM;
         return -1;

@@ -32,7 +32,7 @@
 
 #define SUB_MAX       200 /* of NAME_MAX; a longer one is a hash */
 #define INC_MAX       (UINT32_MAX / 2)
-#define SETTLED_NS    (3 * UTIL_NSEC_PER_SEC / 2)
+#define OLD_ENOUGH_NS (3 * UTIL_NSEC_PER_SEC / 2)
 #define LIST_AT_LEAST (30 * UTIL_NSEC_PER_SEC)
 
 /* --- names --- */
@@ -482,7 +482,7 @@ int session_dir_list(struct session_dir *d)
         d->mtime = st.st_mtim;
         d->mtime_since = now;
     }
-    d->settled = now - d->mtime_since >= SETTLED_NS;
+    d->old_enough = now - d->mtime_since >= OLD_ENOUGH_NS;
     d->listed = now;
     return 0;
 }
@@ -491,7 +491,7 @@ bool session_dir_changed(struct session_dir *d)
 {
     struct stat st;
 
-    return !d->settled || util_clock_now() - d->listed >= LIST_AT_LEAST ||
+    return !d->old_enough || util_clock_now() - d->listed >= LIST_AT_LEAST ||
            stat(d->path, &st) < 0 || !is_same_time(&st.st_mtim, &d->mtime);
 }
 

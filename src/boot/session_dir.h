@@ -59,7 +59,7 @@ bool session_dir_changed(struct session_dir *d);
  * one. Entries of members that were on this node and are certainly dead become gone.* on
  * the way. 0; or -1 with errno, logged: ENOSPC all slots are taken. The list is fresh then.
  */
-int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnation);
+int session_dir_take_slot(struct session_dir *d, uint32_t *slot, uint32_t *incarnation);
 /* Write our entry, then list. 0, or -1 with errno, logged: ESTALE another has the slot by
  * now. */
 int session_dir_commit(struct session_dir *d, const void *blob, size_t len);

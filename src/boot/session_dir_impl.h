@@ -28,7 +28,7 @@ struct session_dir {
     struct timespec mtime; /* of the directory, before the last list */
     uint64_t mtime_since;  /* first seen at */
     uint64_t listed;       /* at; 0: never */
-    bool settled;          /* the last list was made long enough after that */
+    bool old_enough;       /* the last list was made long enough after that */
     struct session_dir_gone gone[SESSION_DIR_GONE_MAX];
     size_t ngone;
     bool has;        /* it has a slot */

@@ -41,7 +41,7 @@ struct session_op {
     unsigned char blob[];
 };
 
-struct session_told { /* what was reported of a slot to the loop */
+struct session_reported { /* what was reported of a slot to the loop */
     uint32_t incarnation;
     uint64_t missing_since; /* 0: it is not missing */
 };
@@ -55,7 +55,7 @@ struct boot_session {
 
     /* used by the session's thread */
     struct session_dir *dir;
-    struct session_told *told;
+    struct session_reported *reported;
     bool joined, committed;
     uint64_t interval, next_look;
     bool look_full; /* the next look is to be a list */

@@ -92,12 +92,13 @@ static void find_empty_nodes(struct boot_session *session)
 
 static void tell_gone(struct boot_session *session, uint32_t slot)
 {
-    struct session_told *told = &session->told[slot];
+    struct session_reported *reported = &session->reported[slot];
 
-    if (session_report(session, (struct session_result){.kind = RESULT_GONE,
-                                                        .slot = slot,
-                                                        .incarnation = told->incarnation}))
-        *told = (struct session_told){0};
+    if (session_report(
+            session,
+            (struct session_result){
+                .kind = RESULT_GONE, .slot = slot, .incarnation = reported->incarnation}))
+        *reported = (struct session_reported){0};
 }
 
 static void tell_found(struct boot_session *session, uint32_t slot)
@@ -108,7 +109,7 @@ static void tell_found(struct boot_session *session, uint32_t slot)
                                                         .slot = slot,
                                                         .incarnation = s->live,
                                                         .node = s->live_node}))
-        session->told[slot] = (struct session_told){.incarnation = s->live};
+        session->reported[slot] = (struct session_reported){.incarnation = s->live};
 }
 
 /* Tell the loop what the list says that it does not know. True if there was something. */
@@ -120,19 +121,19 @@ static bool announce(struct boot_session *session)
 
     for (uint32_t i = 0; i < session_dir_ranks(session->dir); i++) {
         const struct session_dir_slot *s = &slots[i];
-        struct session_told *told = &session->told[i];
+        struct session_reported *reported = &session->reported[i];
         if (i == session->place.slot)
             continue;
-        if (s->live == told->incarnation) {
-            told->missing_since = 0;
+        if (s->live == reported->incarnation) {
+            reported->missing_since = 0;
             continue;
         }
-        if (told->incarnation > s->live) {
-            if (s->gone < told->incarnation && s->link <= told->incarnation) {
-                if (!told->missing_since)
-                    told->missing_since = now;
+        if (reported->incarnation > s->live) {
+            if (s->gone < reported->incarnation && s->link <= reported->incarnation) {
+                if (!reported->missing_since)
+                    reported->missing_since = now;
                 session->look_full = true;
-                if (now - told->missing_since < MISSING_NS)
+                if (now - reported->missing_since < MISSING_NS)
                     continue;
             }
             tell_gone(session, i);
@@ -236,13 +237,13 @@ static void do_get(struct boot_session *session, const struct session_op *op)
 static void do_lost(struct boot_session *session, const struct session_op *op)
 {
     uint64_t soon = util_clock_now() + SCAN_APART_NS;
-    struct session_told *told;
+    struct session_reported *reported;
 
     if (op->slot >= session_dir_ranks(session->dir) || op->slot == session->place.slot)
         return;
-    told = &session->told[op->slot];
-    if (told->incarnation < op->incarnation) /* the loop knows it from elsewhere */
-        *told = (struct session_told){.incarnation = op->incarnation};
+    reported = &session->reported[op->slot];
+    if (reported->incarnation < op->incarnation) /* the loop knows it from elsewhere */
+        *reported = (struct session_reported){.incarnation = op->incarnation};
     if (session_dir_slots(session->dir)[op->slot].live != op->incarnation)
         session_dir_list(session->dir);
     /* Told now: if it lives and puts itself back, it is found again. */
@@ -261,7 +262,7 @@ static void do_find(struct boot_session *session, const struct session_op *op)
 
     if (op->slot >= session_dir_ranks(session->dir) || op->slot == session->place.slot)
         return;
-    session->told[op->slot] = (struct session_told){0};
+    session->reported[op->slot] = (struct session_reported){0};
     session->look_full = true;
     session->interval = boot_session_scan_ns;
     if (session->next_look > soon)

@@ -35,7 +35,7 @@ void session_unref_unlock(struct boot_session *session)
     }
     session_map_free(&session->map);
     free(session->job.node);
-    free(session->told);
+    free(session->reported);
     session_dir_destroy(session->dir);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->lock);

@@ -7,7 +7,7 @@
  * removes them when its entry is there, so a kill leaves at worst some names that the
  * next holder removes.
  *
- * - A claimer that was stopped between its look and its creation may create an I that
+ * - A taker that was stopped between its look and its creation may create an I that
  * others have used and removed meanwhile: it looks again afterwards, and gives way to a
  * higher one. Those others began before that, so their names are there to be seen.
  * - NFS repeats a request whose answer was lost, and then says EEXIST of what it has just
@@ -35,7 +35,7 @@
 #include "util/log.h"
 
 #define CLAIM_TRIES 1000 /* each one lost is another's success */
-#define SPREAD_MAX  12   /* a claimer chooses among up to 2^12 slots */
+#define SPREAD_MAX  12   /* a taker chooses among up to 2^12 slots */
 #define ABANDONED_S 600  /* a claim of another node without an entry */
 
 /* --- liveness --- */
@@ -230,7 +230,7 @@ static bool choose(struct session_dir *d, int fd, unsigned attempt, uint32_t *sl
 }
 
 /* Ours was the creation of this incarnation? 1, 0: somebody else's; -1 with errno. */
-static int create_claim(struct session_dir *d, int fd, uint32_t slot, uint32_t inc)
+static int create_slot(struct session_dir *d, int fd, uint32_t slot, uint32_t inc)
 {
     char name[NAME_CAP], text[TARGET_CAP];
     uint32_t nonce;
@@ -262,7 +262,7 @@ static void log_full(const struct session_dir *d)
 }
 
 /* Our claim ends. In a directory that was emptied since, the name may be another's. */
-static void unlink_claim(const struct session_dir *d, int fd)
+static void unlink_slot(const struct session_dir *d, int fd)
 {
     struct name own = session_own_name(d, SLOT);
     char name[NAME_CAP], text[TARGET_CAP];
@@ -272,7 +272,7 @@ static void unlink_claim(const struct session_dir *d, int fd)
         unlinkat(fd, name, 0);
 }
 
-int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnation)
+int session_dir_take_slot(struct session_dir *d, uint32_t *slot, uint32_t *incarnation)
 {
     int fd = -1, rc;
 
@@ -288,7 +288,7 @@ int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnati
             goto fail;
         }
         d->inc = d->slots[d->slot].link + 1;
-        if ((rc = create_claim(d, fd, d->slot, d->inc)) < 0) {
+        if ((rc = create_slot(d, fd, d->slot, d->inc)) < 0) {
             session_dir_log(d, errno);
             goto fail;
         }
@@ -297,7 +297,7 @@ int session_dir_claim(struct session_dir *d, uint32_t *slot, uint32_t *incarnati
         if (session_dir_list(d) < 0)
             goto unreadable;
         if (d->slots[d->slot].link != d->inc) { /* see the top */
-            unlink_claim(d, fd);
+            unlink_slot(d, fd);
             continue;
         }
         close(fd);
@@ -521,6 +521,6 @@ void session_dir_leave(struct session_dir *d)
     else if (d->blob)
         move_name(fd, from, to);
     if (!d->blob || d->superseded)
-        unlink_claim(d, fd);
+        unlink_slot(d, fd);
     close(fd);
 }

@@ -41,7 +41,7 @@
  * with the verdict.
  *
  * The callbacks may call boot_wave_set() and boot_wave_rank_changed(): these only note the
- * change when called from inside, and settle() takes another turn.
+ * change when called from inside, and work_off() takes another turn.
  */
 #include "boot/wave.h"
 
@@ -95,7 +95,7 @@ struct boot_wave {
     uint64_t candidate; /* in it, and its name */
     uint64_t name;
 
-    bool busy, again; /* settle() is running; is to take another turn */
+    bool busy, again; /* work_off() is running; is to take another turn */
 };
 
 static struct child *child_of(struct boot_wave *wave, uint32_t rank, bool make)
@@ -304,7 +304,7 @@ static void turn(struct boot_wave *wave)
 
 /* Take turns until nothing changes. Bounded: each further turn follows a message, a death
  * or a change of state. */
-static void settle(struct boot_wave *wave)
+static void work_off(struct boot_wave *wave)
 {
     wave->again = true;
     if (wave->busy)
@@ -362,7 +362,7 @@ void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
         return;
     wave->state = state & WAVE_ALL_BITS;
     wave->activity = activity;
-    settle(wave);
+    work_off(wave);
 }
 
 bool boot_wave_chosen(const struct boot_wave *wave, uint64_t *candidate, uint64_t *name)
@@ -387,7 +387,7 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)
     if (wave->wave != number)
         return;
     wave->confirmed = number;
-    settle(wave);
+    work_off(wave);
 }
 
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
@@ -453,7 +453,7 @@ void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
     default:
         return;
     }
-    settle(wave);
+    work_off(wave);
 }
 
 void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
@@ -472,7 +472,7 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
     if (wave->sent_any && wave->sent_to == rank)
         wave->sent_any = false;
     wave->tree.stale = true;
-    settle(wave);
+    work_off(wave);
 }
 
 void boot_wave_kick(struct boot_wave *wave)
@@ -485,7 +485,7 @@ void boot_wave_kick(struct boot_wave *wave)
     wave->tried = false;
     if (wave->tree.root)
         wave->wave = 0; /* an answer was lost */
-    settle(wave);
+    work_off(wave);
 }
 
 void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t rank),
@@ -502,5 +502,5 @@ void boot_wave_neighbours(struct boot_wave *wave, void (*fn)(void *arg, uint32_t
         fn(arg, wave->tree.children[i]);
     wave->busy = outer;
     if (wave->again && !outer)
-        settle(wave);
+        work_off(wave);
 }

@@ -338,9 +338,10 @@ int client_writing(struct client *client, enum engine_role role, const char *upa
     return request_status(client, &request, NULL);
 }
 
-int client_settle(struct client *client, const char *upath, uint64_t timeout_ms)
+int client_await_unwritten(struct client *client, const char *upath, uint64_t timeout_ms)
 {
-    return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_SETTLE, timeout_ms, true);
+    return consume(client, upath, NET_LOOKUP_WAIT | NET_CONSUME_UNWRITTEN, timeout_ms,
+                   true);
 }
 
 int client_stat(struct client *client, const char *upath, struct net_msg *reply, void *buf)

@@ -96,7 +96,7 @@ bool client_shared(const struct client *client, enum engine_role role);
 int client_writing(struct client *client, enum engine_role role, const char *upath,
                    uint64_t mark, uint8_t what);
 /* If so: wait until no other node writes upath, if it is here. 0 or -1 with errno. */
-int client_settle(struct client *client, const char *upath, uint64_t timeout_ms);
+int client_await_unwritten(struct client *client, const char *upath, uint64_t timeout_ms);
 /* True if complete files here may be out of date, because this rank's member has not done
  * its startup validation. Loads only; from anywhere. */
 bool client_may_be_old(const struct client *client);

@@ -39,7 +39,7 @@
 
 /* True for good in a process whose rank has no member to ask, or whose member has no line
  * in the table and has looked. Any thread sets it, always to true. */
-static bool settled;
+static bool asks_no_more;
 
 /* Copies are covered for half of DYAD_PEER_TIMEOUT at most (copy_lease.c): what is left
  * when an open says that it wants more. */
@@ -55,7 +55,7 @@ bool client_may_be_old(const struct client *client)
 {
     const struct client_dmd *dmd = &client->dmd[ENGINE_CONSUMER];
 
-    return !__atomic_load_n(&settled, __ATOMIC_RELAXED) && dmd->marks &&
+    return !__atomic_load_n(&asks_no_more, __ATOMIC_RELAXED) && dmd->marks &&
            (!store_looked(dmd->marks, client->rank) || lease_is_over(client, dmd->marks));
 }
 
@@ -157,7 +157,7 @@ static int look(struct client *client, const char *upath, uint8_t flags,
                             : "");
     } else if (rc < 0 ? patience.refused || is_final(client)
                       : (reply.flags & NET_DONE_LOOKED) != 0) {
-        __atomic_store_n(&settled, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&asks_no_more, true, __ATOMIC_RELAXED);
     }
     errno = saved;
     return 0;

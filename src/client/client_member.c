@@ -50,9 +50,9 @@ static bool
 static struct member *running;
 static const struct member_ops *ops;
 static bool apart; /* with libraries of its own (client_library.c) */
-/* How many copies of the libraries are wrecks; by the thread in client_member_run() only.
- */
-static unsigned wrecks;
+/* How many copies of the libraries have ended themselves; of the thread in
+ * client_member_run() only. */
+static unsigned aborted_copies;
 /* The claim that client_member_start() made, in the program's table; -1: none. */
 static int own_claim = -1;
 /* This process could not join: it does not try again. Only ever set. */
@@ -68,16 +68,16 @@ static bool over;
 
 static bool may_rejoin(void)
 {
-    return wrecks < REJOINS_MAX && client_library_may_be_apart();
+    return aborted_copies < REJOINS_MAX && client_library_may_be_apart();
 }
 
 static void load(void *unused)
 {
     (void)unused;
     client_loading.begin();
-    if (wrecks > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
+    if (aborted_copies > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
         ops = client_member_library(apart = true);
-    if (!ops && wrecks == 0)
+    if (!ops && aborted_copies == 0)
         ops = client_member_library(apart = false);
     client_loading.end();
 }
@@ -190,7 +190,7 @@ static int run_one(struct client *client, struct member_params *params)
     ops->destroy(member);
     return rc;
 error:
-    if (wrecks > 0)
+    if (aborted_copies > 0)
         log_error(
             "rank %u cannot join anew: files below its managed directory are no longer "
             "shared by its processes, and what they ask for fails",
@@ -246,9 +246,9 @@ int client_member_run(struct client *client, int claim_fd)
         boot_member_claim_shut(claim_fd);
     else
         rc = run_one(client, &params);
-    while (rc == MEMBER_WRECKED) {
+    while (rc == MEMBER_ABORTED) {
         ops = NULL;
-        wrecks++;
+        aborted_copies++;
         params.table_own = true;
         if (!execs()) {
             rc = run_one(client, &params);
@@ -257,7 +257,7 @@ int client_member_run(struct client *client, int claim_fd)
             rc = 0;
         }
     }
-    if (rc < 0 && wrecks > 0)
+    if (rc < 0 && aborted_copies > 0)
         member_is_lost();
     if (rc < 0)
         __atomic_store_n(&hopeless, true, __ATOMIC_RELAXED);
@@ -413,7 +413,7 @@ void client_fork_child(void)
     table_private = false;
     running = NULL;
     /* PMIx and UCX do not survive a fork: it would wait for their threads for ever. */
-    forked |= ops != NULL || wrecks > 0;
+    forked |= ops != NULL || aborted_copies > 0;
     if (own_claim >= 0)
         close(own_claim); /* else the claim would outlive the member, in a child that never
                              execs */

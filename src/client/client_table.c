@@ -81,7 +81,7 @@ static int op_read_begin(enum engine_role role, const char *upath)
 
     if (!client_waits_for(client, upath))
         return 0;
-    return client_shared(client, role) ? client_settle(client, upath, timeout)
+    return client_shared(client, role) ? client_await_unwritten(client, upath, timeout)
                                        : client_look(client, upath, timeout);
 }
 

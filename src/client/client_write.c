@@ -361,7 +361,7 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     /* Else it could get a second mark, which nobody clears. */
     if (upath)
         store_marks_await_opened(marks, upath);
-    mark = store_marks_adopt(marks, fd);
+    mark = store_marks_of_fd(marks, fd);
     if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd)) &&
         client_shared(client, role))
         client_writing(client, role, upath, mark, NET_WRITING_BEGIN);

@@ -50,7 +50,7 @@ static const struct config_word log_words[] = {
       "the managed directory; the C API takes every relative path so.")                   \
     X("DYAD_TIMEOUT", SECONDS, timeout, "0", 0, FOREVER, NULL,                            \
       "How long an open that cannot make the file waits for one that is not published "   \
-      "yet, before it fails with ETIMEDOUT. 0: no limit.")                                     \
+      "yet, before it fails with ETIMEDOUT. 0: no limit.")                                \
     X("DYAD_WAIT", GLOBS, wait, "auto", 0, 0, wait_words,                                 \
       "Which files an open waits for that cannot make them: for reading, or for writing " \
       "without O_CREAT. auto: every one but those that "                                  \
@@ -176,7 +176,7 @@ static int apply(struct engine_config *config, const struct config_variable *var
 }
 
 /* Values that follow from other variables. */
-static void settle(struct engine_config *config)
+static void derive(struct engine_config *config)
 {
     if (config->sync_debug)
         config->log_level = UTIL_LOG_DEBUG;
@@ -292,7 +292,7 @@ int engine_config_read(struct engine_config *config, char *const env[], char *er
         if (apply(config, &config_variables[i], value, err, size) < 0)
             return -1;
     }
-    settle(config);
+    derive(config);
     return 0;
 }
 
@@ -314,6 +314,6 @@ int engine_config_set(struct engine_config *config, const char *name, const char
     }
     if (apply(config, var, value, err, size) < 0)
         return -1;
-    settle(config);
+    derive(config);
     return 0;
 }

@@ -85,8 +85,8 @@ struct dht_node_ops {
                        struct dyad_answer *answer);
     uint64_t (*answer_put)(void *arg, const char *upath, const struct dyad_answer *answer);
     void (*answer_drop)(void *arg, uint64_t put);
-    void (*answer_told)(void *arg, const char *upath, uint64_t now, bool published);
-    uint64_t (*answer_told_at)(void *arg, const char *upath, bool published);
+    void (*answer_heard)(void *arg, const char *upath, uint64_t now, bool published);
+    uint64_t (*answer_heard_at)(void *arg, const char *upath, bool published);
     /* As invalidate(), for the files of any rank of this node, alive or dead, because
      * `rank`, which may have a copy, does not answer. If the files of that rank cannot be
      * seen here call dht_node_unseen(token) before dht_node_invalidated(). NULL: the user
@@ -156,20 +156,20 @@ typedef void (*dht_writing_fn)(void *arg, int status);
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg);
 
-struct dht_settle;
+struct dht_writing_ask;
 /* status 0: at some moment since the call nobody wrote it; EOWNERDEAD: `by` left it half
  * written after `version` (zero: none was published), and nobody writes it; EBUSY (without
  * wait): `by` writes it; EHOSTUNREACH. */
-typedef void (*dht_settle_fn)(void *arg, int status, uint32_t by,
-                              const struct dyad_version *version);
+typedef void (*dht_writing_ask_fn)(void *arg, int status, uint32_t by,
+                                   const struct dyad_version *version);
 /* Ask whether another rank writes upath; `wait`: wait until none does, without bound.
  * NULL: ENOMEM. The handle is freed when fn is called. */
-struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
-                                   dht_settle_fn fn, void *arg);
+struct dht_writing_ask *dht_node_ask_writers(struct dht_node *node, const char *upath,
+                                             bool wait, dht_writing_ask_fn fn, void *arg);
 /* fn will not be called. */
-void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle);
+void dht_node_ask_writers_cancel(struct dht_node *node, struct dht_writing_ask *ask);
 /* The writer that it waits for, or DYAD_RANK_NONE: it only waits for answers. */
-uint32_t dht_settle_writer(const struct dht_settle *settle);
+uint32_t dht_writing_ask_writer(const struct dht_writing_ask *ask);
 
 /* Look up; flags NET_LOOKUP_*. Only versions above newer_than (may be NULL) count. With
  * WAIT, fn is called when one is published (no bound: the caller cancels), or with ENOENT
@@ -221,7 +221,7 @@ bool dht_node_receive(struct dht_node *node, const struct net_msg *msg);
 void dht_node_invalidated(struct dht_node *node, uint64_t token);
 /* True while an INVALIDATE is under way here; also while it waits for a publish of this
  * rank to end, before ops->invalidate() is called. */
-bool dht_node_is_told(const struct dht_node *node);
+bool dht_node_is_invalidating(const struct dht_node *node);
 void dht_node_unseen(struct dht_node *node, uint64_t token);
 /* Before dht_node_invalidated(): the older file is not used, but keeps its name; so the
  * homes shall send this rank the next version as to a holder of a copy. */

@@ -113,7 +113,7 @@ struct dht_node {
     struct lookup_cache *cache;
     struct noted *noted; /* node_record.c: by record */
     struct resyncs *resyncs;
-    struct dht_settle *settles;
+    struct dht_writing_ask *writing_asks;
     struct tentative *tentative;
     struct unrecovered *unrecovered;
     struct writings *writings;

@@ -70,7 +70,7 @@ static void incoming_free(struct dht_node *node, struct incoming *in)
     free(in);
 }
 
-bool dht_node_is_told(const struct dht_node *node)
+bool dht_node_is_invalidating(const struct dht_node *node)
 {
     return node->incomings->count > 0;
 }

@@ -39,7 +39,7 @@
  *     may have a publish before another home. A process that has learned of it from the
  *     first must not learn the contrary afterwards from a kept answer of the second, here
  *     or by a neighbour (mkdir says EEXIST, and stat ENOENT). So each member that gets an
- *     answer notes it for the node (ops->answer_told), and answers that say otherwise and
+ *     answer notes it for the node (ops->answer_heard), and answers that say otherwise and
  *     were asked for before are not used. If the node has no table, a rank does so only
  *     for the answers that it keeps itself (cache_answered()). Between nodes this is not
  *     promised before the publish is acknowledged.
@@ -100,9 +100,9 @@ static struct cached *cache_get(struct dht_node *node, const char *upath)
 /* True if a process of this node may have got the contrary answer since. */
 static bool is_contradicted(struct dht_node *node, const struct cached *cached)
 {
-    return node->ops->answer_told_at != NULL &&
+    return node->ops->answer_heard_at != NULL &&
            cached->since <=
-               node->ops->answer_told_at(node->arg, cached->upath, cached->status != 0);
+               node->ops->answer_heard_at(node->arg, cached->upath, cached->status != 0);
 }
 
 static const struct cached *cache_find(struct dht_node *node, const char *upath)
@@ -127,17 +127,17 @@ void cache_answered(struct dht_node *node, const struct dht_lookup *l)
     if (cached != NULL && cached->lookup != l->id &&
         (cached->lookup != 0 || cached->status != l->status))
         cache_free(node, cached);
-    if (node->ops->answer_told != NULL)
-        node->ops->answer_told(node->arg, l->upath, node->ops->now(node->arg),
-                               l->status == 0);
+    if (node->ops->answer_heard != NULL)
+        node->ops->answer_heard(node->arg, l->upath, node->ops->now(node->arg),
+                                l->status == 0);
 }
 
 void cache_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
     cache_drop(node, newer->upath);
-    if (node->ops->answer_told != NULL)
-        node->ops->answer_told(node->arg, newer->upath, node->ops->now(node->arg),
-                               newer->state == DYAD_ENTRY_PUBLISHED);
+    if (node->ops->answer_heard != NULL)
+        node->ops->answer_heard(node->arg, newer->upath, node->ops->now(node->arg),
+                                newer->state == DYAD_ENTRY_PUBLISHED);
 }
 
 /* True if these are the homes that we would ask. "Published" came from the first of them

@@ -251,7 +251,7 @@ void lookup_round(struct dht_node *node, struct dht_lookup *l)
     unsigned left = 0, n;
 
     /* A rank that was passed over may be there again; one that was asked may be no home
-     * now. Outstanding questions go on, so that a home's silence counts from the first of
+     * now. Outstanding requests go on, so that a home's silence counts from the first of
      * them. */
     for (unsigned i = 0; i < l->asks.n; i++)
         if (l->asks.ask[i].waiter || l->asks.ask[i].pending)

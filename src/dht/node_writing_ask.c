@@ -3,7 +3,7 @@
  *
  * The asker asks all homes (ASK), since one may have come a moment ago and know nothing
  * yet; one that knows of a writer keeps the asker, says EAGAIN when that has changed, and
- * then all are asked again. An answer is right as of some moment after the question, which
+ * then all are asked again. An answer is right as of some moment after the request, which
  * is all that an open can want: so answers to earlier rounds may count in later ones.
  * node_writing.c has the protocol.
  */
@@ -14,9 +14,9 @@
 #include "dht/node_module.h"
 #include "dht/node_writing.h"
 
-struct dht_settle {
+struct dht_writing_ask {
     struct ready ready;
-    struct dht_settle *prev, *next;
+    struct dht_writing_ask *prev, *next;
     uint64_t id;
     struct dht_key key;
     bool wait;
@@ -27,159 +27,159 @@ struct dht_settle {
     struct dyad_version version;
     struct asks asks;
     struct timer timer, retry;
-    dht_settle_fn fn;
+    dht_writing_ask_fn fn;
     void *arg;
     char upath[];
 };
 
-static void settle_free(struct dht_node *node, struct dht_settle *settle)
+static void query_free(struct dht_node *node, struct dht_writing_ask *query)
 {
-    node_timer_stop(node, &settle->timer);
-    node_timer_stop(node, &settle->retry);
-    DL_DELETE(node->settles, settle);
-    free(settle);
+    node_timer_stop(node, &query->timer);
+    node_timer_stop(node, &query->retry);
+    DL_DELETE(node->writing_asks, query);
+    free(query);
 }
 
-static void settle_deliver(struct dht_node *node, struct ready *ready)
+static void query_deliver(struct dht_node *node, struct ready *ready)
 {
-    struct dht_settle *settle = (struct dht_settle *)ready;
-    struct dyad_version version = settle->version;
-    dht_settle_fn fn = settle->fn;
-    void *arg = settle->arg;
-    int status = settle->status;
-    uint32_t by = settle->by;
+    struct dht_writing_ask *query = (struct dht_writing_ask *)ready;
+    struct dyad_version version = query->version;
+    dht_writing_ask_fn fn = query->fn;
+    void *arg = query->arg;
+    int status = query->status;
+    uint32_t by = query->by;
 
-    settle_free(node, settle);
+    query_free(node, query);
     fn(arg, status, by, &version);
 }
 
-static void settle_forget(struct dht_node *node, const struct dht_settle *settle)
+static void query_forget(struct dht_node *node, const struct dht_writing_ask *query)
 {
-    for (unsigned i = 0; i < settle->asks.n; i++) {
+    for (unsigned i = 0; i < query->asks.n; i++) {
         struct net_msg msg = {
-            .type = NET_MSG_WRITING, .flags = NET_WRITING_FORGET, .id = settle->id};
-        msg.entry.upath = settle->upath;
-        if (settle->asks.ask[i].waiter)
-            node_send(node, settle->asks.ask[i].rank, &msg);
+            .type = NET_MSG_WRITING, .flags = NET_WRITING_FORGET, .id = query->id};
+        msg.entry.upath = query->upath;
+        if (query->asks.ask[i].waiter)
+            node_send(node, query->asks.ask[i].rank, &msg);
     }
 }
 
-static void settle_finish(struct dht_node *node, struct dht_settle *settle, int status)
+static void query_finish(struct dht_node *node, struct dht_writing_ask *query, int status)
 {
-    settle->done = true;
-    settle->status = status;
-    node_timer_stop(node, &settle->timer);
-    node_timer_stop(node, &settle->retry);
-    node_ready_push(node, &settle->ready, settle_deliver);
+    query->done = true;
+    query->status = status;
+    node_timer_stop(node, &query->timer);
+    node_timer_stop(node, &query->retry);
+    node_ready_push(node, &query->ready, query_deliver);
 }
 
-static void settle_advance(struct dht_node *node, struct dht_settle *settle)
+static void query_advance(struct dht_node *node, struct dht_writing_ask *query)
 {
     bool answered = false;
 
-    if (settle->done)
+    if (query->done)
         return;
-    if (writing_ask_homes(node, &settle->key, settle->upath, &settle->asks, NET_WRITING_ASK,
-                          settle->id)) {
-        if (!settle->timer.active)
-            node_timer_start(node, &settle->timer, TIMER_LOOKUP);
-        return;
-    }
-    node_timer_stop(node, &settle->timer);
-    for (unsigned i = 0; i < settle->asks.n; i++)
-        answered |= settle->asks.ask[i].answered;
-    if (settle->busy && settle->wait) {
-        if (!settle->retry.active)
-            node_timer_start(node, &settle->retry, TIMER_RETRY);
+    if (writing_ask_homes(node, &query->key, query->upath, &query->asks, NET_WRITING_ASK,
+                          query->id)) {
+        if (!query->timer.active)
+            node_timer_start(node, &query->timer, TIMER_LOOKUP);
         return;
     }
-    if (settle->busy) {
-        settle_forget(node, settle);
-        settle_finish(node, settle, EBUSY);
+    node_timer_stop(node, &query->timer);
+    for (unsigned i = 0; i < query->asks.n; i++)
+        answered |= query->asks.ask[i].answered;
+    if (query->busy && query->wait) {
+        if (!query->retry.active)
+            node_timer_start(node, &query->retry, TIMER_RETRY);
+        return;
+    }
+    if (query->busy) {
+        query_forget(node, query);
+        query_finish(node, query, EBUSY);
     } else if (!answered) {
-        settle_finish(node, settle, EHOSTUNREACH);
+        query_finish(node, query, EHOSTUNREACH);
     } else {
-        settle_finish(node, settle, settle->status);
+        query_finish(node, query, query->status);
     }
 }
 
 /* All of them once more, the silent ones too. */
-static void settle_again(struct dht_node *node, struct dht_settle *settle)
+static void query_again(struct dht_node *node, struct dht_writing_ask *query)
 {
-    if (settle->done)
+    if (query->done)
         return;
-    node_timer_stop(node, &settle->timer);
-    node_timer_stop(node, &settle->retry);
-    settle->asks.n = 0;
-    settle->busy = false;
-    settle->status = 0;
-    settle->by = DYAD_RANK_NONE;
-    settle->version = (struct dyad_version){0};
-    settle_advance(node, settle);
+    node_timer_stop(node, &query->timer);
+    node_timer_stop(node, &query->retry);
+    query->asks.n = 0;
+    query->busy = false;
+    query->status = 0;
+    query->by = DYAD_RANK_NONE;
+    query->version = (struct dyad_version){0};
+    query_advance(node, query);
 }
 
-static void settle_timeout(struct dht_node *node, struct timer *timer)
+static void query_timeout(struct dht_node *node, struct timer *timer)
 {
-    struct dht_settle *settle =
-        (struct dht_settle *)((char *)timer - offsetof(struct dht_settle, timer));
+    struct dht_writing_ask *query =
+        (struct dht_writing_ask *)((char *)timer - offsetof(struct dht_writing_ask, timer));
 
-    writing_time_out(node, &settle->asks);
-    settle_advance(node, settle);
+    writing_time_out(node, &query->asks);
+    query_advance(node, query);
 }
 
-static void settle_retry(struct dht_node *node, struct timer *timer)
+static void query_retry(struct dht_node *node, struct timer *timer)
 {
-    settle_again(node,
-                 (struct dht_settle *)((char *)timer - offsetof(struct dht_settle, retry)));
+    query_again(node, (struct dht_writing_ask *)((char *)timer -
+                                                 offsetof(struct dht_writing_ask, retry)));
 }
 
-struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
-                                   dht_settle_fn fn, void *arg)
+struct dht_writing_ask *dht_node_ask_writers(struct dht_node *node, const char *upath,
+                                             bool wait, dht_writing_ask_fn fn, void *arg)
 {
     size_t len = strlen(upath);
-    struct dht_settle *settle = calloc(1, sizeof(*settle) + len + 1);
+    struct dht_writing_ask *query = calloc(1, sizeof(*query) + len + 1);
 
-    if (settle == NULL)
+    if (query == NULL)
         return NULL;
-    memcpy(settle->upath, upath, len + 1);
-    dht_key_init(&settle->key, settle->upath, node->config.depth);
-    settle->id = node_next_id(node);
-    settle->wait = wait;
-    settle->by = DYAD_RANK_NONE;
-    settle->timer.fn = settle_timeout;
-    settle->retry.fn = settle_retry;
-    settle->fn = fn;
-    settle->arg = arg;
-    DL_APPEND(node->settles, settle);
-    settle_advance(node, settle);
+    memcpy(query->upath, upath, len + 1);
+    dht_key_init(&query->key, query->upath, node->config.depth);
+    query->id = node_next_id(node);
+    query->wait = wait;
+    query->by = DYAD_RANK_NONE;
+    query->timer.fn = query_timeout;
+    query->retry.fn = query_retry;
+    query->fn = fn;
+    query->arg = arg;
+    DL_APPEND(node->writing_asks, query);
+    query_advance(node, query);
     node_rearm(node);
-    return settle;
+    return query;
 }
 
-void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle)
+void dht_node_ask_writers_cancel(struct dht_node *node, struct dht_writing_ask *query)
 {
-    if (!settle->done)
-        settle_forget(node, settle);
-    node_ready_remove(node, &settle->ready);
-    settle_free(node, settle);
+    if (!query->done)
+        query_forget(node, query);
+    node_ready_remove(node, &query->ready);
+    query_free(node, query);
     node_rearm(node);
 }
 
-uint32_t dht_settle_writer(const struct dht_settle *settle)
+uint32_t dht_writing_ask_writer(const struct dht_writing_ask *query)
 {
-    return settle->busy ? settle->by : DYAD_RANK_NONE;
+    return query->busy ? query->by : DYAD_RANK_NONE;
 }
 
-static void settle_reply(struct dht_node *node, struct dht_settle *settle,
-                         const struct net_msg *msg)
+static void query_reply(struct dht_node *node, struct dht_writing_ask *query,
+                        const struct net_msg *msg)
 {
-    struct ask *ask = asks_find(&settle->asks, msg->source);
+    struct ask *ask = asks_find(&query->asks, msg->source);
 
-    if (settle->done)
+    if (query->done)
         return;
     if (msg->status == EAGAIN) {
-        if (settle->wait && ask != NULL)
-            settle_again(node, settle);
+        if (query->wait && ask != NULL)
+            query_again(node, query);
         return;
     }
     if (ask == NULL || !ask->pending)
@@ -187,68 +187,68 @@ static void settle_reply(struct dht_node *node, struct dht_settle *settle,
     ask->pending = false;
     if (msg->status == EHOSTUNREACH) { /* it is new here, and knows nothing */
         ask->failed = true;
-        settle_advance(node, settle);
+        query_advance(node, query);
         return;
     }
     ask->answered = true;
     if (msg->status == EBUSY) {
-        ask->waiter = settle->busy = true;
-        settle->by = msg->rank;
+        ask->waiter = query->busy = true;
+        query->by = msg->rank;
     } else if (msg->status == EOWNERDEAD) {
-        settle->status = EOWNERDEAD;
-        if (!settle->busy)
-            settle->by = msg->rank;
-        if (dyad_version_cmp(&msg->entry.version, &settle->version) > 0)
-            settle->version = msg->entry.version;
+        query->status = EOWNERDEAD;
+        if (!query->busy)
+            query->by = msg->rank;
+        if (dyad_version_cmp(&msg->entry.version, &query->version) > 0)
+            query->version = msg->entry.version;
     }
-    settle_advance(node, settle);
+    query_advance(node, query);
 }
 
-static bool settle_receive(struct dht_node *node, const struct net_msg *msg)
+static bool query_receive(struct dht_node *node, const struct net_msg *msg)
 {
-    struct dht_settle *settle;
+    struct dht_writing_ask *query;
 
-    DL_FOREACH(node->settles, settle)
+    DL_FOREACH(node->writing_asks, query)
     {
-        if (settle->id == msg->id) {
-            settle_reply(node, settle, msg);
+        if (query->id == msg->id) {
+            query_reply(node, query, msg);
             return true;
         }
     }
     return false;
 }
 
-static void settle_homes_changed(struct dht_node *node, uint32_t rank, bool live)
+static void query_homes_changed(struct dht_node *node, uint32_t rank, bool live)
 {
-    struct dht_settle *settle, *tmp;
+    struct dht_writing_ask *query, *tmp;
 
     (void)rank;
     (void)live;
-    DL_FOREACH_SAFE(node->settles, settle, tmp)
+    DL_FOREACH_SAFE(node->writing_asks, query, tmp)
     {
-        settle_again(node, settle);
+        query_again(node, query);
     }
 }
 
-static void settle_destroy(struct dht_node *node)
+static void query_destroy(struct dht_node *node)
 {
-    struct dht_settle *settle, *tmp;
+    struct dht_writing_ask *query, *tmp;
 
-    DL_FOREACH_SAFE(node->settles, settle, tmp)
+    DL_FOREACH_SAFE(node->writing_asks, query, tmp)
     {
-        node_ready_remove(node, &settle->ready);
-        DL_DELETE(node->settles, settle);
-        free(settle);
+        node_ready_remove(node, &query->ready);
+        DL_DELETE(node->writing_asks, query);
+        free(query);
     }
 }
 
 static const struct node_message messages[] = {
-    {NET_MSG_WRITING_REPLY, true, settle_receive},
+    {NET_MSG_WRITING_REPLY, true, query_receive},
     {0},
 };
 
 const struct node_module node_writing_ask_module = {
     .messages = messages,
-    .destroy = settle_destroy,
-    .homes_changed = settle_homes_changed,
+    .destroy = query_destroy,
+    .homes_changed = query_homes_changed,
 };

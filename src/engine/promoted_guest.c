@@ -51,7 +51,7 @@ struct promoted_guest {
     bool running, leave_wanted, leave_posted, image_ends; /* under `lock` */
     struct net_post leave_post;
     bool over;    /* loop only: the loop is stopped, nothing new is begun */
-    bool wrecked; /* aborted.c: nothing is freed */
+    bool aborted; /* aborted.c: nothing is freed */
     int rc;
 };
 
@@ -88,7 +88,7 @@ struct promoted_guest *promoted_create(const struct member_params *params)
 
 void promoted_destroy(struct promoted_guest *promoted)
 {
-    if (promoted->wrecked) {
+    if (promoted->aborted) {
         aborted_keep(promoted);
         return;
     }
@@ -411,7 +411,7 @@ static void teardown(struct promoted_guest *promoted)
         return;
     }
     if (boot_abort_catch(worker_end, promoted) < 0) {
-        promoted->wrecked = true;
+        promoted->aborted = true;
         boot_fdtable_close_all();
         return;
     }
@@ -469,7 +469,7 @@ static void *run_main(void *arg)
         not_running(promoted);
         log_warn(
             "UCX has found a fault in itself: this process is a guest of its member again");
-        promoted->wrecked = true;
+        promoted->aborted = true;
         promoted->rc = -1;
         aborted_leave(member, false);
         return NULL;

@@ -73,7 +73,7 @@ static void member_destroy(struct member *member)
 {
     struct member_run *run = run_of(member);
 
-    if (run->wrecked) {
+    if (run->aborted) {
         aborted_keep(run);
         return;
     }
@@ -300,14 +300,14 @@ static void member_teardown(struct member *member)
 
     member->state = MEMBER_LEAVING;
     member_joined_waits_end(member);
-    modules_disclaim(member);
+    modules_void_promises(member);
     modules_shut(member);
     request_stop(member); /* cancels what the guests asked */
     modules_stop(member);
     engine_iopool_destroy(member->io); /* nothing is in another thread's hands any more */
     if (boot_abort_catch(worker_end, member) < 0) { /* as if the image ended: it stays */
         log_info("UCX has found a fault in itself while this rank left");
-        run->wrecked = true;
+        run->aborted = true;
     }
     if (member->pmix)
         boot_pmix_destroy(member->pmix, pmix_end(member));
@@ -322,7 +322,7 @@ static void member_teardown(struct member *member)
     net_loop_destroy(member->loop);
     if (member->claim_fd >= 0)
         close(member->claim_fd);
-    if (run->wrecked) /* its connections */
+    if (run->aborted) /* its connections */
         boot_fdtable_close_all();
 }
 
@@ -394,7 +394,7 @@ static int table_get(struct member *member)
 }
 
 /* The loop's thread, after boot_abort_catch() was left by an abort(). */
-static void wrecked(struct member *member)
+static void aborted(struct member *member)
 {
     struct member_run *run = run_of(member);
     bool execs;
@@ -403,7 +403,7 @@ static void wrecked(struct member *member)
     run->running = false;
     execs = run->leave_wanted && run->leave_how == MEMBER_LEAVE_EXEC;
     pthread_mutex_unlock(&run->lock);
-    run->wrecked = true;
+    run->aborted = true;
     run->followed = run->may_rejoin || execs;
     if (run->followed)
         log_warn(
@@ -433,8 +433,8 @@ static void run_here(struct member *member)
     member->started = util_clock_now();
     net_auth_prepare(); /* before the program, which may use libcrypto, can end */
     if (boot_abort_catch(live, member) < 0) {
-        wrecked(member);
-        run->rc = run->followed ? MEMBER_WRECKED : -1;
+        aborted(member);
+        run->rc = run->followed ? MEMBER_ABORTED : -1;
         return;
     }
     not_running(run);
@@ -479,7 +479,7 @@ static int member_run(struct member *member, int *claim_fd)
         run_here(member);
     else if (run_apart(member) < 0)
         return -1;
-    if (run->rc == MEMBER_WRECKED) {
+    if (run->rc == MEMBER_ABORTED) {
         *claim_fd = boot_fdtable_move(member->claim_fd);
         if (*claim_fd < 0) { /* as if nobody followed */
             run->tell_lost();
@@ -512,6 +512,6 @@ __attribute__((visibility("default"))) const struct member_ops *dyad_member_ops(
 const struct member_ops *dyad_member_ops(unsigned abi, const struct boot_loading *loading)
 {
     if (abi == MEMBER_ABI)
-        boot_modules_settle(loading);
+        boot_modules_visit(loading);
     return abi == MEMBER_ABI ? &member_table : NULL;
 }

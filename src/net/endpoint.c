@@ -108,7 +108,7 @@ static void conn_failed(struct conn *conn, int error)
 {
     if (conn->failed)
         return;
-    if (conn->peer->down) { /* a question whether it is there after all */
+    if (conn->peer->down) { /* a request whether it is there after all */
         net_worker_conn_detach(conn, error);
         conn->peer->todo_unanswered = true;
         todo(conn->worker, conn->peer);
@@ -162,7 +162,7 @@ static void conn_free(struct conn *conn)
     DL_DELETE(conn->worker->conns, conn);
     conn->peer->closing--;
     conn->worker->failed_conns--;
-    net_worker_generation_left(conn->generation);
+    net_worker_later_left(conn->later);
     free(conn);
 }
 
@@ -284,7 +284,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
     conn->worker = worker;
     conn->peer = peer;
     hello = hello_create(worker, peer, ask);
-    if (!hello || net_worker_generation(worker, peer, &conn->generation) < 0)
+    if (!hello || net_worker_later(worker, peer, &conn->later) < 0)
         goto free_hello;
 
     const ucp_ep_params_t params = {
@@ -294,8 +294,8 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_error, .arg = conn},
     };
-    ucs_status_t status = ucp_ep_create(
-        conn->generation ? conn->generation->ucp : worker->ucp, &params, &conn->ep);
+    ucs_status_t status =
+        ucp_ep_create(conn->later ? conn->later->ucp : worker->ucp, &params, &conn->ep);
     if (status != UCS_OK) {
         char name[NET_WORKER_NAME_LEN];
         log_warn(
@@ -303,7 +303,7 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
             "UCX_NET_DEVICES differ between the nodes",
             net_worker_name_of(peer->info, name), peer->info->node,
             ucs_status_string(status));
-        net_worker_generation_left(conn->generation);
+        net_worker_later_left(conn->later);
         errno = status == UCS_ERR_NO_MEMORY ? ENOMEM : EHOSTUNREACH;
         goto free_hello;
     }
@@ -464,8 +464,8 @@ unsigned net_worker_tidy(struct net_worker *worker)
 
     if (worker->failed_conns)
         n += close_failed(worker);
-    if (worker->generations)
-        net_worker_generations_free(worker, false);
+    if (worker->later_workers)
+        net_worker_later_free(worker, false);
     if (worker->done)
         n += net_worker_run_done(worker);
     if (worker->todo)

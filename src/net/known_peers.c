@@ -3,7 +3,7 @@
  *
  * A peer is up (its address and a key that both ends know are there), unknown (sends wait
  * in its queue and the user was asked for its blob), or down (sends are refused until it
- * answers a question of reconnect.c, or a higher incarnation shows itself). News of one
+ * answers a request of reconnect.c, or a higher incarnation shows itself). News of one
  * come with its HELLO or with a blob, in any order and more than once.
  */
 #include <errno.h>
@@ -205,7 +205,7 @@ static int learn_new(struct net_worker *worker, struct peer *peer,
     peer->knows_ours = knows_ours;
     peer->down = peer->todo_down = peer->todo_unanswered = peer->refused = false;
     peer->losses = peer->asks = peer->their_losses = peer->their_asks = 0;
-    peer->generation = 0;
+    peer->later = 0;
     if (tell_down)
         worker->ops->peer_down(worker->arg, peer->rank, error);
     return 1;

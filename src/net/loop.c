@@ -212,7 +212,7 @@ static void heap_put(struct net_loop *loop, size_t i, struct net_timer *timer)
 }
 
 /* Place the timer at hole i, or above or below it, where the heap's order wants it. */
-static void heap_settle(struct net_loop *loop, size_t i, struct net_timer *timer)
+static void heap_place(struct net_loop *loop, size_t i, struct net_timer *timer)
 {
     while (i > 1 && loop->heap[i / 2]->when > timer->when) {
         heap_put(loop, i, loop->heap[i / 2]);
@@ -256,7 +256,7 @@ void net_timer_start(struct net_timer *timer, uint64_t when_ns)
     struct net_loop *loop = timer->loop;
 
     timer->when = when_ns;
-    heap_settle(loop, timer->index ? timer->index : ++loop->heap_len, timer);
+    heap_place(loop, timer->index ? timer->index : ++loop->heap_len, timer);
 }
 
 void net_timer_stop(struct net_timer *timer)
@@ -269,7 +269,7 @@ void net_timer_stop(struct net_timer *timer)
     timer->index = 0;
     struct net_timer *last = loop->heap[loop->heap_len--];
     if (last != timer)
-        heap_settle(loop, i, last);
+        heap_place(loop, i, last);
 }
 
 void net_timer_destroy(struct net_timer *timer)

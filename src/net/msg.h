@@ -139,7 +139,7 @@ enum net_msg_type {
 #define NET_INVALIDATE_STAYS 0x02u
 /* If the file is here: wait until no other node writes it. The asker itself looks at the
  * marks of this node. */
-#define NET_CONSUME_SETTLE 0x20u
+#define NET_CONSUME_UNWRITTEN 0x20u
 /* With NET_LOOKUP_WAIT: the asker opens it for writing, and cannot make it. Another
  * writer is waited for only if it makes the file anew (store_marks_unfinished()). */
 #define NET_CONSUME_UPDATE 0x10u

@@ -13,7 +13,7 @@
  * HELLO says how often the sender has taken the receiver for dead; if that has grown, the
  * receiver's user is told peer_down and peer_up, as if it had noticed by itself.
  *
- * Both may ask at once: an answer has no NET_HELLO_ANSWER, so it ends there. Questions are
+ * Both may ask at once: an answer has no NET_HELLO_ANSWER, so it ends there. Requests are
  * numbered, for connections keep no order between them: one that is older than what was
  * heard since must not take the new connection away again, and what was sent on it.
  *

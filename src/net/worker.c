@@ -25,9 +25,9 @@
 #include "util/log.h"
 #include "utlist.h"
 
-#define FLUSH_BOUND (2 * UTIL_NSEC_PER_SEC)
-#define CLOSE_BOUND (1 * UTIL_NSEC_PER_SEC)
-#define SETTLE_EFDS 16 /* there are two or three; others would be heard at the bound */
+#define FLUSH_BOUND   (2 * UTIL_NSEC_PER_SEC)
+#define CLOSE_BOUND   (1 * UTIL_NSEC_PER_SEC)
+#define PROGRESS_EFDS 16 /* there are two or three; others would be heard at the bound */
 
 /* A UCX that is given a name that it does not know says so on the program's standard
  * output: below 1.17 the settings of a transport have their name without its prefix. */
@@ -276,8 +276,8 @@ free_worker:
 /* --- the end --- */
 
 /* Progress until `ready` or until the time is up. */
-static void settle(struct net_worker *worker, bool (*ready)(struct net_worker *worker),
-                   uint64_t bound)
+static void progress_until(struct net_worker *worker,
+                           bool (*ready)(struct net_worker *worker), uint64_t bound)
 {
     uint64_t end = util_clock_now() + bound;
 
@@ -289,13 +289,13 @@ static void settle(struct net_worker *worker, bool (*ready)(struct net_worker *w
             return;
         if (!net_worker_arm(worker))
             continue;
-        struct pollfd efds[SETTLE_EFDS] = {{.fd = worker->efd, .events = POLLIN}};
-        struct generation *generation;
+        struct pollfd efds[PROGRESS_EFDS] = {{.fd = worker->efd, .events = POLLIN}};
+        struct later_worker *later;
         nfds_t n = 1;
-        DL_FOREACH(worker->generations, generation)
+        DL_FOREACH(worker->later_workers, later)
         {
-            if (n < SETTLE_EFDS)
-                efds[n++] = (struct pollfd){.fd = generation->efd, .events = POLLIN};
+            if (n < PROGRESS_EFDS)
+                efds[n++] = (struct pollfd){.fd = later->efd, .events = POLLIN};
         }
         poll(efds, n, (int)((end - now) / UTIL_NSEC_PER_MSEC) + 1);
     }
@@ -364,7 +364,7 @@ void net_worker_abandon(struct net_worker *worker)
     worker->destroying = true;
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
-    net_worker_generations_sleep(worker);
+    net_worker_later_sleep(worker);
     leave_to_image(worker);
 }
 
@@ -376,19 +376,19 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends)
     worker->destroying = true; /* nothing is accepted or delivered any more */
     net_loop_set_progress(worker->loop, NULL, NULL, NULL);
     net_watch_destroy(worker->watch);
-    net_worker_generations_sleep(worker);
+    net_worker_later_sleep(worker);
 
     net_worker_cancel_queued(worker, ECANCELED);
     start_flush(worker);
-    settle(worker, all_flushed, FLUSH_BOUND);
+    progress_until(worker, all_flushed, FLUSH_BOUND);
     net_worker_close_all(worker);
-    settle(worker, all_returned, CLOSE_BOUND);
+    progress_until(worker, all_returned, CLOSE_BOUND);
 
     if (image_ends) { /* see the header */
         leave_to_image(worker);
         return;
     }
-    net_worker_generations_free(worker, true);
+    net_worker_later_free(worker, true);
     ucp_worker_destroy(worker->ucp);
     ucp_cleanup(worker->context);
     /* UCX touches no buffer any more, so what it has not given back is ours again. */

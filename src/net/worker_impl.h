@@ -1,10 +1,10 @@
 /*
- * net/worker_impl.h - private to worker.c, known_peers.c, endpoint.c, generation.c,
+ * net/worker_impl.h - private to worker.c, known_peers.c, endpoint.c, later_worker.c,
  * receive.c and reconnect.c
  *
  * worker.c: UCX itself, the turn of the loop, creation and destruction. known_peers.c: who
  * the peers are. endpoint.c: their connections, what is sent to them. receive.c: frames
- * that come in. reconnect.c: peers that were taken for dead and are not. generation.c:
+ * that come in. reconnect.c: peers that were taken for dead and are not. later_worker.c:
  * UCX's workers for connections that follow others.
  *
  * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
@@ -52,7 +52,7 @@ struct conn {
     struct net_worker *worker;
     struct peer *peer;
     ucp_ep_h ep;
-    struct generation *generation; /* whose worker it is of; NULL: the main one */
+    struct later_worker *later; /* whose worker it is of; NULL: the main one */
     struct send *inflight;
     void *flush; /* a flush that destroy waits for */
     bool failed; /* not the peer's any more, to be closed by tidy */
@@ -61,8 +61,8 @@ struct conn {
 };
 
 /* A further UCX worker. */
-struct generation {
-    struct generation *prev, *next; /* worker->generations, by number */
+struct later_worker {
+    struct later_worker *prev, *next; /* worker->later_workers, by number */
     ucp_worker_h ucp;
     int efd;
     struct net_watch *watch;
@@ -81,7 +81,7 @@ struct peer {
     uint32_t losses; /* how often we have taken this incarnation for dead */
     uint32_t asks;   /* how often we have asked since whether it is there */
     uint32_t their_losses, their_asks; /* of us, as it said last */
-    uint64_t generation;               /* the lowest that has made no connection to it */
+    uint64_t later;                    /* the lowest that has made no connection to it */
     bool wanted;                       /* need_peer was or will be called */
     bool refused;                      /* a disagreement was logged */
     struct conn *conn;  /* NULL: none, or failed; of one that is down: it asks */
@@ -118,9 +118,9 @@ struct net_worker {
     void *arg;
 
     ucp_context_h context;
-    ucp_worker_h ucp;               /* the main one */
-    struct generation *generations; /* and the others */
-    uint64_t last_generation;
+    ucp_worker_h ucp;                   /* the main one */
+    struct later_worker *later_workers; /* and the others */
+    uint64_t last_later;
     size_t header_max; /* what fits into an active message's header */
     int efd;
     struct net_watch *watch;
@@ -194,22 +194,22 @@ unsigned net_worker_run_done(struct net_worker *worker);
 void net_worker_free_conns(struct net_worker *worker);
 int net_worker_errno(ucs_status_t status);
 
-/* generation.c */
+/* later_worker.c */
 
-/* *generation is to make the next connection to the peer, and counts it in conns already;
+/* *later is to make the next connection to the peer, and counts it in conns already;
  * NULL: the main worker. 0, or -1 with errno. */
-int net_worker_generation(struct net_worker *worker, struct peer *peer,
-                          struct generation **generation);
+int net_worker_later(struct net_worker *worker, struct peer *peer,
+                     struct later_worker **later);
 /* ucp_worker_progress() of all. */
 unsigned net_worker_progress(struct net_worker *worker);
 /* False: something came in. */
 bool net_worker_arm(struct net_worker *worker);
 /* The loop is not to be woken by them any more. */
-void net_worker_generations_sleep(struct net_worker *worker);
+void net_worker_later_sleep(struct net_worker *worker);
 /* A connection of it is gone; NULL: of the main worker. */
-void net_worker_generation_left(struct generation *generation);
+void net_worker_later_left(struct later_worker *later);
 /* Those that have had no connection for a while; or all. Not in a callback of UCX. */
-void net_worker_generations_free(struct net_worker *worker, bool all);
+void net_worker_later_free(struct net_worker *worker, bool all);
 
 /* reconnect.c */
 

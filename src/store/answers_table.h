@@ -17,7 +17,7 @@
 #define ANSWERS_SLOTS   4096u
 #define ANSWERS_WAYS    4u   /* slots that a name can be in */
 #define ANSWERS_KEEPERS 512u /* members of this node at once, of all sessions */
-#define ANSWERS_TOLD    4096u
+#define ANSWERS_HEARD   4096u
 
 /* The word of a slot: flags, the slot's own number, the keeper that wrote it last, and a
  * count that rises with every change.  So a word names one use of one slot. */
@@ -54,7 +54,7 @@ struct answer_slot {
 };
 
 struct answer_keeper {
-    _Atomic uint64_t generation; /* never used twice; odd: being claimed */
+    _Atomic uint64_t generation; /* never used twice; odd: being taken */
     _Atomic uint64_t session[2];
     pthread_mutex_t life; /* robust: held as long as the keeper lives */
 };
@@ -67,7 +67,7 @@ struct answers_table {
     _Alignas(64) struct answer_keeper keepers[ANSWERS_KEEPERS];
     _Alignas(64) struct answer_slot slots[ANSWERS_SLOTS];
     /* By hash of the name: when a home last said that it is published, or is not. */
-    _Alignas(64) _Atomic uint64_t told[2][ANSWERS_TOLD];
+    _Alignas(64) _Atomic uint64_t heard[2][ANSWERS_HEARD];
 };
 
 _Static_assert(sizeof(struct answer_data) % sizeof(uint64_t) == 0, "whole words");

@@ -29,18 +29,18 @@
  * keeper. So a get looks at the mutex.
  *
  * An entry is used again: its generation says whose it is, a slot names the generation
- * that it belongs to, and none comes twice. A claimer changes the generation first (odd:
- * being claimed, by exactly one) and takes the mutex then, so nobody finds the old
+ * that it belongs to, and none comes twice. A taker changes the generation first (odd:
+ * being taken, by exactly one) and takes the mutex then, so nobody finds the old
  * generation with the new owner's mutex: alive() reads the generation before and after
  * the mutex. A
- * claimer that is killed in between leaves an entry that is not used again.
+ * taker that is killed in between leaves an entry that is not used again.
  *
  * What homes said. An answer and its contradiction are both true while a publish is under
  * way: one home has it, and the keepers of the other have not heard of it. A process that
  * has seen the newer of the two must not see the other afterwards, nor must a process
- * that it has told (mkdir says EEXIST, and stat that nothing is there). So each answer of
+ * that it has heard (mkdir says EEXIST, and stat that nothing is there). So each answer of
  * a home is noted with its time, for the whole node, and a kept one that says otherwise
- * counts only if it was asked for later. Names share places; that costs a question now
+ * counts only if it was asked for later. Names share places; that costs a request now
  * and then.
  *
  * The name of the file has the boot and the time namespace in it, since other nodes may see
@@ -78,7 +78,7 @@ static bool alive(struct answer_keeper *keeper, uint64_t generation)
 }
 
 /* Take an entry that nobody lives in. False: there is none. */
-static bool claim(struct store_answers *answers, unsigned i)
+static bool take(struct store_answers *answers, unsigned i)
 {
     struct answers_table *table = answers->table;
     struct answer_keeper *keeper = &table->keepers[i];
@@ -152,27 +152,28 @@ static bool read_slot(struct store_answers *answers, struct answer_slot *slot,
            alive(&answers->table->keepers[data->keeper], data->generation);
 }
 
-static _Atomic uint64_t *told_of(const struct store_answers *answers, uint64_t hash,
-                                 bool published)
+static _Atomic uint64_t *heard_of(const struct store_answers *answers, uint64_t hash,
+                                  bool published)
 {
-    return &answers->table->told[published][hash / ANSWERS_SLOTS % ANSWERS_TOLD];
+    return &answers->table->heard[published][hash / ANSWERS_SLOTS % ANSWERS_HEARD];
 }
 
-void store_answers_told(struct store_answers *answers, const char *upath, uint64_t now,
-                        bool published)
+void store_answers_heard(struct store_answers *answers, const char *upath, uint64_t now,
+                         bool published)
 {
-    _Atomic uint64_t *told =
-        told_of(answers, hash_of(answers, upath, strlen(upath)), published);
-    uint64_t before = atomic_load(told);
+    _Atomic uint64_t *heard =
+        heard_of(answers, hash_of(answers, upath, strlen(upath)), published);
+    uint64_t before = atomic_load(heard);
 
-    while (before < now && !atomic_compare_exchange_weak(told, &before, now))
+    while (before < now && !atomic_compare_exchange_weak(heard, &before, now))
         ;
 }
 
-uint64_t store_answers_told_at(const struct store_answers *answers, const char *upath,
-                               bool published)
+uint64_t store_answers_heard_at(const struct store_answers *answers, const char *upath,
+                                bool published)
 {
-    return atomic_load(told_of(answers, hash_of(answers, upath, strlen(upath)), published));
+    return atomic_load(
+        heard_of(answers, hash_of(answers, upath, strlen(upath)), published));
 }
 
 bool store_answers_get(struct store_answers *answers, const char *upath, uint64_t now,
@@ -190,7 +191,7 @@ bool store_answers_get(struct store_answers *answers, const char *upath, uint64_
     for (unsigned i = 0; i < ANSWERS_WAYS; i++) {
         if (!read_slot(answers, &bucket[i], hash, upath, len, &data) || data.since > now ||
             data.until <= now ||
-            data.since <= atomic_load(told_of(answers, hash, data.status != 0)))
+            data.since <= atomic_load(heard_of(answers, hash, data.status != 0)))
             continue;
         *answer = (struct dyad_answer){
             .status = data.status,
@@ -412,7 +413,7 @@ struct store_answers *store_answers_create(const struct store_dir *dir, const vo
     }
     /* A child has no part in it, and need not have it in its memory. */
     madvise(answers->table, sizeof(*answers->table), MADV_DONTFORK);
-    for (unsigned i = 0; i < ANSWERS_KEEPERS && !claim(answers, i); i++)
+    for (unsigned i = 0; i < ANSWERS_KEEPERS && !take(answers, i); i++)
         ;
     return answers;
 }

@@ -48,11 +48,11 @@ void store_answers_drop(struct store_answers *answers, uint64_t put);
 /* A home has told this member at `now` that upath is published, or that it is not. An
  * answer that says otherwise and was asked for before `now` may be older, and is not
  * found any more. */
-void store_answers_told(struct store_answers *answers, const char *upath, uint64_t now,
-                        bool published);
+void store_answers_heard(struct store_answers *answers, const char *upath, uint64_t now,
+                         bool published);
 /* When a home last told any member so, of this name or of one that shares its place. */
-uint64_t store_answers_told_at(const struct store_answers *answers, const char *upath,
-                               bool published);
+uint64_t store_answers_heard_at(const struct store_answers *answers, const char *upath,
+                                bool published);
 /* The answer to upath that a living member of the session has put and not dropped, if it
  * counts at `now` (util_clock_now()).  ~0.1 us. */
 bool store_answers_get(struct store_answers *answers, const char *upath, uint64_t now,

@@ -3,7 +3,7 @@
  *
  * Files that all processes must agree on are written under a name of their own first and
  * then get their final name only if nobody else was quicker, so no reader ever sees half of
- * one. Their temporaries are claimed like fetches, so that store_fetch_clean() tells those
+ * one. Their temporaries are locked like fetches, so that store_fetch_clean() tells those
  * of the living from those of the dead.
  */
 #include "store/control.h"

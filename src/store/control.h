@@ -27,7 +27,7 @@ int store_control_read_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
 /* The same; if there is none write `id` or, if that is all zero, a random one. */
 int store_control_make_id(int control, uint8_t id[DYAD_STORAGE_ID_LEN]);
 
-/* Make a file, mode 0600, in a directory and claim it (store/lock.h). Returns a
+/* Make a file, mode 0600, in a directory and lock it (store/lock.h). Returns a
  * descriptor and its name. */
 int store_control_temp(int tmpdir, char name[STORE_TEMP_NAME_SIZE]);
 /* Write a new file with fill(), in tmpdir, and give it its name in `control` if no other

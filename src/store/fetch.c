@@ -1,7 +1,7 @@
 /*
- * fetch.c - a claimed temporary file, and its rename
+ * fetch.c - a locked temporary file, and its rename
  *
- * The claim: open or make the file of the name, lock it, and look whether the locked file
+ * The lock: open or make the file of the name, lock it, and look whether the locked file
  * still has the name: between open and lock its holder may have renamed or removed it. Only
  * the holder of the lock renames or removes, so after that look the name is ours until we
  * let go. What a dead process left is taken over and emptied. The lock's byte is far beyond
@@ -73,7 +73,7 @@ void fetch_report(struct store_fetch *fetch, const char *doing)
 }
 
 /* 0, -1: EBUSY. */
-static int claim(struct store_fetch *fetch)
+static int hold(struct store_fetch *fetch)
 {
     for (;;) {
         fetch->fd = openat(fetch->tmpdir, fetch->name,
@@ -171,7 +171,7 @@ struct store_fetch *store_fetch_begin(const struct store_dir *dir,
 
     if (!fetch)
         return NULL;
-    if (claim(fetch) < 0) {
+    if (hold(fetch) < 0) {
         if (errno != EBUSY)
             fetch_report(fetch, "fetch");
         fetch_free(fetch);
@@ -232,7 +232,7 @@ int store_fetch_reserve(const struct store_dir *dir, const char *upath, struct s
     int tmpdir = store_control_subdir(dir, "tmp");
     if (tmpdir < 0)
         return -1;
-    /* No claim: a process that fetches takes the file over, with its inode. */
+    /* No lock: a process that fetches takes the file over, with its inode. */
     int fd = openat(tmpdir, name, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                     0600);
     if (fd >= 0) {
@@ -391,7 +391,7 @@ static int rename_into_place(struct store_fetch *fetch, const char *name, bool r
 }
 
 /* The bytes that came are the target. The link is made beside them and gets its name by a
- * rename, so there is never none where an older one was. The claim on the temporary file
+ * rename, so there is never none where an older one was. The lock on the temporary file
  * keeps the link's name ours. */
 static int place_link(struct store_fetch *fetch, bool replace,
                       struct store_identity *identity)
@@ -486,7 +486,7 @@ void store_fetch_abort(struct store_fetch *fetch)
 }
 
 /* An empty one that is younger than that may be a reservation in use. On storage that nodes
- * share also one with bytes in it: another node's, whose claim is not seen from here where
+ * share also one with bytes in it: another node's, whose lock is not seen from here where
  * the file system keeps locks to each node (Lustre with localflock, NFS with nolock). */
 static bool is_young(const struct store_dir *dir, int fd, unsigned seconds)
 {

@@ -14,8 +14,8 @@
  * list that nobody finds. The label comes last, for it costs the whole file, unless that is
  * new.
  *
- * The writer's claim (store/lock.h) is on the file; after a rewrite it is on the new file
- * before that gets the name, and an opener checks after its claim that the file still has
+ * The writer's lock (store/lock.h) is on the file; after a rewrite it is on the new file
+ * before that gets the name, and an opener checks after its lock that the file still has
  * the name. Others read the file while it is written to: journal_read.c says what keeps
  * that safe, which is the order of the writes here.
  */
@@ -53,8 +53,8 @@ void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg
     journal_falls_behind(journal, !journal_has_all(journal));
 }
 
-/* The file of this name, claimed. -1: ENOENT there is none; EBUSY. */
-static int open_claimed(const struct store_dir *dir, const char *name)
+/* The file of this name, locked. -1: ENOENT there is none; EBUSY. */
+static int open_held(const struct store_dir *dir, const char *name)
 {
     int owner = store_control_subdir(dir, "owner");
     int fd = -1;
@@ -72,7 +72,7 @@ static int open_claimed(const struct store_dir *dir, const char *name)
         }
         if (store_lock_current(fd, owner, name))
             break;
-        /* Rewritten or removed between our open and our claim. */
+        /* Rewritten or removed between our open and our lock. */
         close(fd);
     }
     util_fd_close(owner);
@@ -107,7 +107,7 @@ struct store_journal *store_journal_create(const struct store_dir *dir, const ch
     if (!journal)
         return NULL;
     do {
-        journal->fd = open_claimed(dir, name);
+        journal->fd = open_held(dir, name);
         if (journal->fd >= 0)
             break;
         if (errno != ENOENT)
@@ -163,7 +163,7 @@ struct store_journal *store_journal_open(const struct store_dir *dir, const char
 
     if (!journal)
         return NULL;
-    if ((journal->fd = open_claimed(dir, name)) < 0 || fstat(journal->fd, &st) < 0)
+    if ((journal->fd = open_held(dir, name)) < 0 || fstat(journal->fd, &st) < 0)
         goto error_destroy;
     if (!journal_magic_ok(journal->fd)) {
         errno = EUCLEAN;

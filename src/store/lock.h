@@ -13,10 +13,10 @@
 
 #define STORE_LOCK_OFFSET ((off_t)1 << 62)
 
-/* Claim a file of our own (journal, temporary) for this description. 0, or -1: EBUSY
+/* Lock a file of our own (journal, temporary) for this description. 0, or -1: EBUSY
  * another holds it. On file systems without OFD locks by flock, which lasts as long. */
 int store_lock_take(int fd);
-/* Block until no description holds that claim; fd is readable and has no claim. 0, or -1
+/* Block until no description holds that lock; fd is readable and has no lock. 0, or -1
  * (EINTR...). */
 int store_lock_await(int fd);
 /* True if fd is still the file that has this name. */

@@ -7,7 +7,7 @@
  * A line is used again. Nobody must find the rank of one that is dead beside the life of
  * the next: so a claimer first takes the rank out, by compare-and-swap from what it read
  * while nobody lived there, then takes the mutex, then puts its own rank in.
- * - Two that claim at once: at most one has the mutex. The other's swap fails, or it was
+ * - Two that take at once: at most one has the mutex. The other's swap fails, or it was
  *   0 for 0 and its trylock fails.
  * - Killed in between: rank 0 under a mutex that the kernel has marked; free.
  * - A reader loads rank, life, state, rank. The rank is the same twice: then the life that
@@ -52,8 +52,8 @@ static uint32_t own_net(void)
     return net;
 }
 
-static bool claim(struct marks_header *header, uint32_t number, uint64_t rank,
-                  uint32_t session)
+static bool take(struct marks_header *header, uint32_t number, uint64_t rank,
+                 uint32_t session)
 {
     struct marks_line *line = &header->lines[number];
     uint64_t old = atomic_load(&line->rank);
@@ -89,7 +89,7 @@ int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *ses
     take_back(header, rank);
     for (uint32_t i = 0; i < header->nlines && i < MARKS_LINES; i++) {
         uint32_t line = (uint32_t)(rank + i) % MARKS_LINES;
-        if (claim(header, line, rank, hash))
+        if (take(header, line, rank, hash))
             return (int)line;
     }
     return -1;

@@ -5,12 +5,12 @@
  * `word` (state, pid, generation) decides, and each transition is one compare-and-swap on
  * it. Who may write the other fields: in OPENING the opener (and, once it is dead, a ruler:
  * `ino` by compare-and-swap from 0); in CLOSING the closer its own fields; in FREEING the
- * process that made it so; `heir` any opener. Readers take a field for what it is only if
+ * process that made it so; `detail` any opener. Readers take a field for what it is only if
  * the word was the same before and after.
  *
  * Killed at any point:
  *  - before `name` is stored in begin(): an OPENING slot without name and inode, harmless,
- * taken back by reclaim() when slots are short. begin() had not returned, so no file was
+ * taken back by take_back() when slots are short. begin() had not returned, so no file was
  * opened.
  *  - between begin() and opened(): OPENING of a dead process. Nothing can have been
  * written, only truncated.
@@ -19,8 +19,8 @@
  * lock is not gone.
  *  - after close, before the swap to CLOSING: the same. In CLOSING: rule() sees that the
  * closer is dead.
- *  - in FREEING: fields half cleared; they match nothing that is not there, reclaim() ends
- * it. The filters stay one too high: they are raised before a slot can be found and lowered
+ *  - in FREEING: fields half cleared; they match nothing that is not there, take_back()
+ * ends it. The filters stay one too high: they are raised before a slot can be found and lowered
  * after it cannot.
  *
  * Whether a process lives is looked up if it is of our pid namespace, else judged by how
@@ -91,7 +91,7 @@ static bool is_freed_by_the_dead(struct store_marks *marks, struct marks_slot *s
 }
 
 /* Slots of processes that died where nothing of any file is at stake. Returns how many. */
-static unsigned reclaim(struct store_marks *marks)
+static unsigned take_back(struct store_marks *marks)
 {
     uint32_t top = atomic_load(&marks->table->header.top);
     unsigned count = 0;
@@ -119,7 +119,7 @@ static unsigned reclaim(struct store_marks *marks)
     return count;
 }
 
-static bool claim(struct store_marks *marks, uint32_t index, pid_t pid, uint64_t *claimed)
+static bool take(struct store_marks *marks, uint32_t index, pid_t pid, uint64_t *taken)
 {
     struct marks_slot *slot = &marks->table->slots[index];
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
@@ -129,9 +129,9 @@ static bool claim(struct store_marks *marks, uint32_t index, pid_t pid, uint64_t
     uint64_t generation = WORD_GENERATION(word) + 1;
     if (generation > WORD_GENERATION_MAX)
         generation = 1;
-    *claimed = WORD_MAKE(generation, pid, STORE_MARK_OPENING);
+    *taken = WORD_MAKE(generation, pid, STORE_MARK_OPENING);
     marks_renew(marks, slot);
-    return atomic_compare_exchange_strong(&slot->word, &word, *claimed);
+    return atomic_compare_exchange_strong(&slot->word, &word, *taken);
 }
 
 static void raise_to(_Atomic uint32_t *value, uint32_t least)
@@ -154,17 +154,18 @@ static store_mark_t begin(struct store_marks *marks, const char *upath, uint64_t
         limit = atomic_load(&table->header.limit);
         uint32_t low = atomic_load(&table->header.low);
         for (index = low; index < limit; index++)
-            if (claim(marks, index, pid, &word))
-                goto claimed;
+            if (take(marks, index, pid, &word))
+                goto taken;
         for (index = 0; index < low && index < limit; index++)
-            if (claim(marks, index, pid, &word))
-                goto claimed;
-        if (reclaim(marks) == 0 && store_marks_table_grow(table, marks->path, limit) < 0) {
+            if (take(marks, index, pid, &word))
+                goto taken;
+        if (take_back(marks) == 0 &&
+            store_marks_table_grow(table, marks->path, limit) < 0) {
             errno = ENOSPC;
             return 0;
         }
     }
-claimed:;
+taken:;
     struct marks_slot *slot = &table->slots[index];
     uint32_t low = index;
     atomic_compare_exchange_strong(&table->header.low, &low, index + 1);
@@ -172,7 +173,7 @@ claimed:;
     atomic_store(&slot->opener, self);
     atomic_store(&slot->ns, marks_tag(ns, self));
     marks_look_begin(marks, marks_mark_of(word, index));
-    atomic_store(&slot->heir, heir); /* who finds the name finds this, too */
+    atomic_store(&slot->detail, heir); /* who finds the name finds this, too */
     atomic_fetch_add(&table->names[marks_bucket(name)], 1);
     atomic_store(&slot->name, name);
     return marks_mark_of(word, index);
@@ -197,12 +198,12 @@ void store_marks_abort(struct store_marks *marks, store_mark_t mark)
             return;
 }
 
-/* What settle() does with the ABANDONED marks of a file: free all, free those that `heir`
- * is to free, or make `heir` their heir. */
-enum settle { SETTLE_FREE, SETTLE_FREE_INHERITED, SETTLE_LEAVE };
+/* What clear_abandoned() does with the ABANDONED marks of a file: free all, free those that
+ * `heir` is to free, or make `heir` their heir. */
+enum clearing { CLEAR_FREE, CLEAR_INHERITED, CLEAR_LEAVE };
 
-static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum settle how,
-                   store_mark_t heir)
+static void clear_abandoned(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                            enum clearing how, store_mark_t heir)
 {
     struct marks_table *table = marks->table;
 
@@ -215,9 +216,9 @@ static void settle(struct store_marks *marks, uint64_t ino, uint64_t btime, enum
 
         if (WORD_STATE(word) != STORE_MARK_ABANDONED || !marks_same_file(slot, ino, btime))
             continue;
-        if (how == SETTLE_LEAVE)
-            atomic_store(&slot->heir, heir);
-        else if (how == SETTLE_FREE || atomic_load(&slot->heir) == heir)
+        if (how == CLEAR_LEAVE)
+            atomic_store(&slot->detail, heir);
+        else if (how == CLEAR_FREE || atomic_load(&slot->detail) == heir)
             marks_release(marks, i, word);
     }
 }
@@ -249,7 +250,7 @@ static void rule_killed(struct store_marks *marks, const struct store_identity *
 
 void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
 {
-    settle(marks, ino, btime, SETTLE_FREE, 0);
+    clear_abandoned(marks, ino, btime, CLEAR_FREE, 0);
 }
 
 /* True if a live writer found no whole file at its open: nor does a process that opens
@@ -279,8 +280,8 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     /* Before our own lock is taken, so any lock that shows is another's. A killed writer's
      * mark would keep our publish back until somebody looks at the file. */
     rule_killed(marks, &file, fd, truncated);
-    settle(marks, file.ino, file.btime,
-           truncated || file.size == 0 ? SETTLE_FREE : SETTLE_LEAVE, mark);
+    clear_abandoned(marks, file.ino, file.btime,
+                    truncated || file.size == 0 ? CLEAR_FREE : CLEAR_LEAVE, mark);
 
     uint64_t nolock = 0;
     if (store_lock_byte(fd, marks_lock_byte(mark)) < 0) {
@@ -289,7 +290,7 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
         nolock = WORD_NOLOCK;
     }
     bool makes = truncated || file.size == 0 || is_being_made(marks, &file);
-    atomic_store(&slot->heir, makes ? MARKS_MAKES : 0);
+    atomic_store(&slot->detail, makes ? MARKS_MAKES : 0);
     atomic_fetch_add(&table->inodes[marks_bucket(file.ino)], 1);
     atomic_store(&slot->btime, file.btime);
     atomic_store(&slot->ino, file.ino);
@@ -306,7 +307,7 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, boo
     return 0;
 }
 
-store_mark_t store_marks_adopt(struct store_marks *marks, int fd)
+store_mark_t store_marks_of_fd(struct store_marks *marks, int fd)
 {
     struct marks_table *table = marks->table;
     struct store_identity file;
@@ -422,7 +423,7 @@ void store_marks_clear(struct store_marks *marks, store_mark_t mark)
             WORD_STATE(word) != STORE_MARK_ABANDONED)
             return;
         if (marks_release(marks, marks_index_of(mark), word)) {
-            settle(marks, ino, btime, SETTLE_FREE_INHERITED, mark);
+            clear_abandoned(marks, ino, btime, CLEAR_INHERITED, mark);
             return;
         }
     }
@@ -437,7 +438,7 @@ void store_marks_abandon(struct store_marks *marks, store_mark_t mark)
            WORD_STATE(word) == STORE_MARK_CLOSING) {
         /* Before the swap, so that killed between them it is not taken for one that was
          * closed well either. The closer's own: openers write it when it is ABANDONED. */
-        atomic_store(&slot->heir, mark);
+        atomic_store(&slot->detail, mark);
         if (marks_swap(marks, slot, word,
                        marks_with_state(word, WORD_PID(word), STORE_MARK_ABANDONED)))
             return;

@@ -75,7 +75,7 @@ void store_marks_destroy(struct store_marks *marks);
 void store_marks_share(struct store_marks *marks);
 bool store_marks_shared(const struct store_marks *marks);
 
-/* Before the real open for writing: claim a slot for upath. 0: ENOSPC (all slots taken:
+/* Before the real open for writing: take a slot for upath. 0: ENOSPC (all slots taken:
  * 65,536 files open for writing on this node, or no disk space to enlarge the table). ~0.3
  * us. */
 store_mark_t store_marks_begin(struct store_marks *marks, const char *upath);
@@ -99,7 +99,7 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark);
  * found out. For the caller for which store_marks_closed() has returned true; fd: its
  * probe. Async-signal-safe. */
 bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd);
-/* Before store_marks_adopt(), with the file's name: wait until no other process is
+/* Before store_marks_of_fd(), with the file's name: wait until no other process is
  * opening it (OPENING). The mark of a description that this process inherited between
  * such an open and its lock cannot be found yet. ~50 ns if there is no such open. */
 void store_marks_await_opened(struct store_marks *marks, const char *upath);
@@ -110,7 +110,7 @@ void store_marks_await_makers(struct store_marks *marks, const char *upath,
                               store_mark_t own);
 /* A new program image, or a process that got a descriptor in some other way: the mark that
  * fd's description carries, or 0. */
-store_mark_t store_marks_adopt(struct store_marks *marks, int fd);
+store_mark_t store_marks_of_fd(struct store_marks *marks, int fd);
 
 /* This process has closed its last descriptor of the description. True for exactly one
  * caller: no process holds the description any more and the caller must publish (or find

@@ -15,15 +15,15 @@
 static bool was_closing(struct marks_slot *slot, uint64_t word, uint32_t index)
 {
     return WORD_STATE(word) == STORE_MARK_ABANDONED && atomic_load(&slot->closer) != 0 &&
-           atomic_load(&slot->heir) != marks_mark_of(word, index);
+           atomic_load(&slot->detail) != marks_mark_of(word, index);
 }
 
 /* The same, or that holds for the next writer's mark, whose clearing would have freed
- * this one (settle()). */
+ * this one (clear_abandoned()). */
 static bool was_closing_or_heir(struct store_marks *marks, struct marks_slot *slot,
                                 uint64_t word, uint32_t index)
 {
-    store_mark_t heir = atomic_load(&slot->heir);
+    store_mark_t heir = atomic_load(&slot->detail);
     struct marks_slot *next;
     uint64_t next_word;
 

@@ -1,5 +1,5 @@
 /*
- * marks_look.c - which files are being written: questions that change nothing
+ * marks_look.c - which files are being written: looks that change nothing
  *
  * A field counts only if the word was the same before and after it was read.
  */
@@ -37,8 +37,8 @@ static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64
         return false;
     return !wanted->unfinished || state == STORE_MARK_CLOSING ||
            state == STORE_MARK_ABANDONED ||
-           (state == STORE_MARK_OPENING && atomic_load(&slot->heir) != MARKS_JOINS) ||
-           (state == STORE_MARK_DIRTY && (atomic_load(&slot->heir) == MARKS_MAKES ||
+           (state == STORE_MARK_OPENING && atomic_load(&slot->detail) != MARKS_JOINS) ||
+           (state == STORE_MARK_DIRTY && (atomic_load(&slot->detail) == MARKS_MAKES ||
                                           !marks_opener_alive(marks, slot, word)));
 }
 

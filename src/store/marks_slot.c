@@ -83,7 +83,7 @@ void marks_empty(struct store_marks *marks, uint32_t index, uint64_t generation)
     atomic_store(&slot->btime, 0);
     atomic_store(&slot->opener, 0);
     atomic_store(&slot->closer, 0);
-    atomic_store(&slot->heir, 0);
+    atomic_store(&slot->detail, 0);
     atomic_store(&slot->ns, 0);
     atomic_store(&slot->word, WORD_MAKE(generation, 0, STORE_MARK_FREE));
     wake(marks, slot);

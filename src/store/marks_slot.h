@@ -3,7 +3,7 @@
  *
  * Private to the marks. marks.c: a writer's transitions of its own mark; marks_wait.c:
  * waiting for a writer, and finding out that it is dead; marks_closed.c: closers that
- * were killed; marks_look.c: questions. The top of marks.c says which process may change
+ * were killed; marks_look.c: looks. The top of marks.c says which process may change
  * what.
  */
 #ifndef DYAD_STORE_MARKS_SLOT_H

@@ -46,18 +46,18 @@ struct marks_slot {
     _Atomic uint64_t btime;  /* ns; 0: not known */
     _Atomic uint64_t opener; /* store_proc_t */
     _Atomic uint64_t closer; /* store_proc_t */
-    /* ABANDONED: the mark whose clearing makes the file whole again. OPENING: MARKS_JOINS
-     * or 0. DIRTY: MARKS_MAKES or 0. */
-    _Atomic uint64_t heir;
+    /* ABANDONED: the heir, a mark whose clearing makes the file whole again. OPENING:
+     * MARKS_JOINS or 0. DIRTY: MARKS_MAKES or 0. */
+    _Atomic uint64_t detail;
     _Atomic uint32_t ns;    /* hash of the state's process and its pid namespace */
     _Atomic uint32_t since; /* when that was set: CLOCK_MONOTONIC seconds */
 };
 
 _Static_assert(sizeof(struct marks_slot) == 64, "one cache line");
 
-/* As `heir`: the description found no whole file at its open. No mark has this number. */
+/* As `detail`: the description found no whole file at its open. No mark has this number. */
 #define MARKS_MAKES UINT64_MAX
-/* As `heir`: the open under way can neither make nor empty the file. */
+/* As `detail`: the open under way can neither make nor empty the file. */
 #define MARKS_JOINS (UINT64_MAX - 1)
 
 #define MARKS_LINES 64u

@@ -29,7 +29,7 @@ static int rule_opening(struct store_marks *marks, struct marks_slot *slot, uint
         if (store_lock_test(fd, marks_lock_byte(mark)) == 1)
             return 0;
     }
-    if (file.size > 0 || fd < 0 || atomic_load(&slot->heir) == MARKS_JOINS)
+    if (file.size > 0 || fd < 0 || atomic_load(&slot->detail) == MARKS_JOINS)
         return marks_release(marks, marks_index_of(mark), word) ? 0 : -1;
 
     /* Several rulers may be here, with files that had the name at different times: the
@@ -147,7 +147,7 @@ static void await_opening(struct store_marks *marks, const char *upath, bool mak
         uint64_t word;
         while (word = atomic_load(&slot->word),
                WORD_STATE(word) == STORE_MARK_OPENING && atomic_load(&slot->name) == name &&
-                   !(makers && atomic_load(&slot->heir) == MARKS_JOINS) &&
+                   !(makers && atomic_load(&slot->detail) == MARKS_JOINS) &&
                    WORD_PID(word) != store_proc_pid(self) &&
                    marks_opener_alive(marks, slot, word))
             marks_wait_word(marks, slot, word, MARKS_GRACE_MSEC);

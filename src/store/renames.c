@@ -43,7 +43,7 @@ static uint32_t of_owner(uint64_t owner)
     return (uint32_t)XXH3_64bits(&owner, sizeof(owner));
 }
 
-static bool claim(struct marks_rename *place, uint64_t from)
+static bool take(struct marks_rename *place, uint64_t from)
 {
     uint32_t ns;
     store_proc_t self = store_proc_self(&ns);
@@ -69,13 +69,13 @@ static bool is_dead(struct marks_rename *place, uint64_t owner)
 }
 
 /* All places are taken, perhaps by sessions that are over, whose members look no more. */
-static uint32_t reclaim(struct marks_table *table)
+static uint32_t take_back(struct marks_table *table)
 {
     for (uint32_t i = 0; i < MARKS_RENAMES; i++) {
         struct marks_rename *place = &table->renames[i];
         uint64_t owner = atomic_load(&place->owner);
         if (marks_age(&place->since) < KEPT_SECONDS || !is_dead(place, owner) ||
-            !claim(place, owner))
+            !take(place, owner))
             continue;
         atomic_store(&place->state, MARKS_RENAME_EMPTY);
         return i;
@@ -94,10 +94,10 @@ store_rename_t store_renames_begin(struct store_marks *marks, uint64_t session,
     uint32_t i;
     for (i = 0; i < MARKS_RENAMES; i++)
         if (atomic_load_explicit(&table->renames[i].owner, memory_order_relaxed) == 0 &&
-            claim(&table->renames[i], 0))
+            take(&table->renames[i], 0))
             break;
     if (i == MARKS_RENAMES)
-        i = reclaim(table);
+        i = take_back(table);
     if (i == MARKS_RENAMES)
         return 0;
     struct marks_rename *place = &table->renames[i];
@@ -162,7 +162,7 @@ static bool look_at(struct marks_rename *place, uint64_t session, bool own)
     if (own && state == MARKS_RENAME_TAKEN && owner == store_proc_self(&ns) &&
         ns_of(place, owner) == ns)
         return true;
-    return is_dead(place, owner) && claim(place, owner);
+    return is_dead(place, owner) && take(place, owner);
 }
 
 void store_renames_left(struct store_marks *marks, uint64_t session, bool own,

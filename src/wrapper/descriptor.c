@@ -73,7 +73,7 @@ static int real_range(unsigned first, unsigned last, int flags)
 }
 
 /* Around the claim, if it is in the range. */
-static int range_but_claim(unsigned first, unsigned last, int flags)
+static int range_but_lock(unsigned first, unsigned last, int flags)
 {
     int claim = wrapper_member_claim();
 
@@ -95,7 +95,7 @@ int wrapped_close_range(unsigned first, unsigned last, int flags)
     if (flags != 0 || first > last || !wrapper_active() || !wrapper_mine())
         return REAL(close_range)(first, last, flags);
     wrapper_fd_close_all(first, last);
-    return range_but_claim(first, last, 0);
+    return range_but_lock(first, last, 0);
 }
 
 void wrapped_closefrom(int first)
@@ -110,7 +110,7 @@ void wrapped_closefrom(int first)
     if (first < 0)
         first = 0;
     wrapper_fd_close_all((unsigned)first, UINT32_MAX);
-    if (range_but_claim((unsigned)first, UINT32_MAX, 0) < 0) {
+    if (range_but_lock((unsigned)first, UINT32_MAX, 0) < 0) {
         int claim = wrapper_member_claim();
         if (claim >= first)
             wrapper_member_claim_yield(

@@ -151,7 +151,7 @@ static void enter(DIR *dir, struct stream *s)
 }
 
 /* dir was just opened. Returns it. */
-static DIR *adopt(DIR *dir)
+static DIR *track(DIR *dir)
 {
     struct wrapper_path where;
     struct stream *s;
@@ -509,7 +509,7 @@ DIR *wrapper_opendir(int dirfd, const char *path)
         drop(dir);
         return dir;
     }
-    return adopt(dir);
+    return track(dir);
 }
 
 DIR *wrapped_opendir(const char *path)
@@ -519,5 +519,5 @@ DIR *wrapped_opendir(const char *path)
 
 DIR *wrapped_fdopendir(int fd)
 {
-    return adopt(REAL(fdopendir)(fd));
+    return track(REAL(fdopendir)(fd));
 }

@@ -168,7 +168,7 @@ int wrapper_fd_add(int fd, engine_token token, enum engine_role role)
     return fstat(fd, &st) < 0 ? -1 : add(fd, token, role, &st);
 }
 
-int wrapper_fd_adopt(int fd, engine_token token, enum engine_role role)
+int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role)
 {
     int high = atomic_load(&fd_high);
 

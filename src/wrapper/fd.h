@@ -36,7 +36,7 @@ static inline bool wrapper_fd_marked(int fd)
 int wrapper_fd_add(int fd, engine_token token, enum engine_role role);
 /* The same for a descriptor that was inherited: descriptors with one token share a
  * description. */
-int wrapper_fd_adopt(int fd, engine_token token, enum engine_role role);
+int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role);
 
 /* For dup: hold fd's description while the real call runs (NULL: not tracked), then give
  * it to the new descriptor (new_fd < 0: the call failed, drop it). */

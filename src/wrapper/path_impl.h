@@ -60,7 +60,7 @@ void wrapper_path_set_device(int role);
 
 extern _Atomic uint64_t wrapper_path_places[PLACES];
 extern _Atomic uint32_t wrapper_path_epoch;
-/* The working directory: its generation above, its place in the lowest two bits. */
+/* The working directory: its epoch above, its place in the lowest two bits. */
 extern _Atomic uint64_t wrapper_path_cwd;
 
 /* The word that is remembered for the directory that dirfd has open, or 0. */

@@ -5,12 +5,12 @@
  * date.
  *
  * The text of a relative path means something only together with a directory: the
- * generation of the working directory or of a descriptor is hashed with it. What is
- * kept of the working directory itself is one word, (generation, place). A change of
- * directory by a wrapper of ours raises the generation after the fact; who computed the
+ * epoch of the working directory or of a descriptor is hashed with it. What is
+ * kept of the working directory itself is one word, (epoch, place). A change of
+ * directory by a wrapper of ours raises the epoch after the fact; who computed the
  * word from an older directory fails its compare-and-swap.
  *
- * A descriptor's directory has such a word, too, in wrapper_path_fds, with a generation
+ * A descriptor's directory has such a word, too, in wrapper_path_fds, with an epoch
  * that no other has. It is wiped when the descriptor is closed or replaced, and when a call
  * of ours returns the number anew, and is void after a second like all the rest: that is
  * for descriptors that change with no call of ours (raw system calls, threads with a
@@ -26,10 +26,10 @@ _Atomic uint64_t wrapper_path_cwd;
 _Atomic uint64_t wrapper_path_places[PLACES];
 _Atomic uint32_t wrapper_path_epoch;
 
-/* By descriptor: | generation: 40 | second: 22 | place: 2 |, the place UNKNOWN while it is
+/* By descriptor: | epoch: 40 | second: 22 | place: 2 |, the place UNKNOWN while it is
  * found out. 0: nothing. Generations below the floor are void. */
 _Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
-static _Atomic uint64_t fd_generation = 1, fd_floor;
+static _Atomic uint64_t fd_epoch = 1, fd_floor;
 
 uint64_t wrapper_path_fd_recall(int dirfd)
 {
@@ -51,7 +51,7 @@ uint64_t wrapper_path_fd_learn(int dirfd)
     /* A child of vfork has descriptors of its own, but not this table. */
     if ((unsigned)dirfd >= WRAPPER_PATH_FDS || !wrapper_owner_is_self())
         return 0;
-    word = atomic_fetch_add(&fd_generation, 1) << TAG_SHIFT | (uint64_t)now() << 2;
+    word = atomic_fetch_add(&fd_epoch, 1) << TAG_SHIFT | (uint64_t)now() << 2;
     atomic_store(&wrapper_path_fds[dirfd], word);
     return word;
 }
@@ -73,7 +73,7 @@ void wrapper_path_fds_changed(unsigned first, unsigned last)
 void wrapper_path_changed(void)
 {
     atomic_fetch_add(&wrapper_path_epoch, 1);
-    atomic_store(&fd_floor, atomic_fetch_add(&fd_generation, 1));
+    atomic_store(&fd_floor, atomic_fetch_add(&fd_epoch, 1));
 }
 
 void wrapper_path_cwd_changed(void)

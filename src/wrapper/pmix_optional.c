@@ -3,14 +3,14 @@
  *
  * A client of PMIx 4.2.2 does not ask the server for a rank while it waits for an answer
  * about the same rank: one answer is to serve both. In looking for such a request it takes
- * the wildcard rank for equal to any rank; when the answer comes it does not. So a question
+ * the wildcard rank for equal to any rank; when the answer comes it does not. So a request
  * about the whole job (the wildcard rank) that is asked while a Get of a peer's address is
  * out is neither sent nor ever answered, and as long as it waits no other is sent. Open MPI
  * asks one in MPI_Init, for the node's topology: mpirun has told it at PMIx_Init, Slurm has
  * not, and MPI_Init hangs (PMIx_Get below opal_hwloc_base_get_topology).
  *
  * What a server knows of the whole job it tells at PMIx_Init. So, in a member's process,
- * such a question about the own job is answered from that: asked with PMIX_OPTIONAL, it
+ * such a request about the own job is answered from that: asked with PMIX_OPTIONAL, it
  * needs no server. Everything else passes through unchanged.
  *
  * PMIx may be in nobody's scope but its caller's (Open MPI's plugins are opened
@@ -82,7 +82,7 @@ static bool is_true(const pmix_info_t *info)
     return info->value.type == PMIX_UNDEF || info->value.data.flag;
 }
 
-/* Could the question wait for the answer to one of ours? */
+/* Could the request wait for the answer to one of ours? */
 static bool is_in_our_way(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo)
 {
     const char *job;

@@ -232,7 +232,7 @@ static void take_inherited(int fd, void *arg)
     ops = wrapper_engine();
     token = ops ? ENGINE_CALL(ops->write_inherited(wrapper_path_role(&where), fd)) : 0;
     if (token)
-        wrapper_fd_adopt(fd, token, wrapper_path_role(&where));
+        wrapper_fd_inherit(fd, token, wrapper_path_role(&where));
 }
 
 /* main's environment with what its children need, also those that libc starts by itself

@@ -64,7 +64,7 @@ static bool may_be_renewed(struct member *member)
 {
     return (member->state == MEMBER_JOINED || member->state == MEMBER_EXITING) &&
            dht_node_is_majority(member->dht) && !revalidate_pending(member) &&
-           !dht_node_is_told(member->dht);
+           !dht_node_is_invalidating(member->dht);
 }
 
 /* When the first of the answers was asked for that are needed; 0: one is missing. */
@@ -90,7 +90,7 @@ static void update(struct lease *lease, uint64_t now)
         lease->collected = now;
     }
     if (lease->ncopies == 0) {
-        if (!dht_node_is_told(member->dht))
+        if (!dht_node_is_invalidating(member->dht))
             tell(lease, STORE_LEASE_NONE);
         return;
     }
@@ -141,7 +141,7 @@ static void set_timer(struct lease *lease, uint64_t now)
         return;
     if (lease->until > now + lease->term / 2)
         when = lease->until - lease->term / 2;
-    else if (dht_node_is_told(lease->member->dht))
+    else if (dht_node_is_invalidating(lease->member->dht))
         when = now + SOON;
     net_timer_start(lease->timer, when);
 }

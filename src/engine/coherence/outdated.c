@@ -101,7 +101,7 @@ static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
 
 enum outdated { NONE, KEPT, REMOVED };
 
-static enum outdated settle_same(struct outdated_file *o, const struct dyad_entry *newer)
+static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry *newer)
 {
     struct member_dmd *dmd = o->dmd;
 
@@ -120,8 +120,8 @@ static enum outdated settle_same(struct outdated_file *o, const struct dyad_entr
     return NONE;
 }
 
-static enum outdated settle(struct member_dmd *dmd, const struct dyad_entry *newer,
-                            const struct store_record *record)
+static enum outdated judge(struct member_dmd *dmd, const struct dyad_entry *newer,
+                           const struct store_record *record)
 {
     struct outdated_file o = {.dmd = dmd, .record = record, .upath = newer->upath};
     enum outdated what;
@@ -129,7 +129,7 @@ static enum outdated settle(struct member_dmd *dmd, const struct dyad_entry *new
     if (S_ISDIR(record->entry.mode) || !local_file_is_same(dmd, record))
         return NONE;
     o.fd = store_dir_open(dmd->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
-    what = settle_same(&o, newer);
+    what = judge_same(&o, newer);
     if (o.fd >= 0)
         close(o.fd);
     return what;
@@ -138,7 +138,7 @@ static enum outdated settle(struct member_dmd *dmd, const struct dyad_entry *new
 bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *record)
 {
-    return settle(dmd, newer, record) != NONE && newer->state == DYAD_ENTRY_PUBLISHED &&
+    return judge(dmd, newer, record) != NONE && newer->state == DYAD_ENTRY_PUBLISHED &&
            dmd->brings && (record->kind == STORE_RECORD_ORIGINAL || record->made_here);
 }
 
@@ -183,7 +183,7 @@ void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, ui
         store_dir_stat(dmd->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
-    what = settle(dmd, newer, record);
+    what = judge(dmd, newer, record);
     if (what != NONE)
         log_info("\"%s\" below %s, which rank %u had, is out of date: %s", upath,
                  store_dir_path(dmd->dir), rank,

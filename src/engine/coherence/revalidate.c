@@ -46,7 +46,7 @@
 #define FIRST_PAUSE (1 * UTIL_NSEC_PER_SEC)
 
 struct item {
-    struct question question;
+    struct retry retry;
     UT_hash_handle hh;
     struct unknown_version unknown;
 };
@@ -56,7 +56,7 @@ struct revalidate {
     struct net_timer *timer;
     bool *rank; /* [nranks]: changed since the last time */
     bool any;
-    struct retry_queue *questions;
+    struct retry_queue *retries;
     struct item *items; /* by upath */
 };
 
@@ -97,7 +97,7 @@ static struct copies compare(struct member *member, const char *upath,
 /* Its owner lives, could tell the homes, and does not. */
 static bool owner_is_silent_on_it(const struct item *item, uint32_t owner)
 {
-    struct revalidate *re = retry_queue_arg(&item->question);
+    struct revalidate *re = retry_queue_arg(&item->retry);
     struct member *member = re->member;
 
     if (owner >= member->job->nranks || owner == member->self.rank ||
@@ -121,8 +121,8 @@ static bool owner_is_gone(struct member *member, uint32_t owner)
  * not asked again. */
 static bool unknown_ends(struct item *item, const struct copies *copies)
 {
-    struct revalidate *re = retry_queue_arg(&item->question);
-    const char *upath = item->question.upath;
+    struct revalidate *re = retry_queue_arg(&item->retry);
+    const char *upath = item->retry.upath;
     bool sure = unknown_version_is_sure(&item->unknown);
 
     if (owner_is_gone(re->member, copies->owner)) {
@@ -136,20 +136,19 @@ static bool unknown_ends(struct item *item, const struct copies *copies)
     return true;
 }
 
-static enum question_next answered(struct question *question, int status,
-                                   const struct dyad_entry *entry,
-                                   struct question_pause *pause)
+static enum retry_next answered(struct retry *retry, int status,
+                                const struct dyad_entry *entry, struct retry_pause *pause)
 {
-    struct item *item = (struct item *)question;
-    struct revalidate *re = retry_queue_arg(question);
+    struct item *item = (struct item *)retry;
+    struct revalidate *re = retry_queue_arg(retry);
     bool heard = status == 0 || status == ENOENT;
-    struct copies copies = compare(re->member, question->upath, heard ? entry : NULL);
+    struct copies copies = compare(re->member, retry->upath, heard ? entry : NULL);
 
     if (copies.older) {
-        log_info("the copy of \"%s\" is out of date", question->upath);
+        log_info("the copy of \"%s\" is out of date", retry->upath);
         produce_invalidate(re->member, entry, 0); /* nobody waits for an answer */
     }
-    if (question->again || !copies.newer)
+    if (retry->again || !copies.newer)
         return QUESTION_OVER; /* or to be asked once more */
     if (!heard) {
         item->unknown = (struct unknown_version){0};
@@ -161,18 +160,18 @@ static enum question_next answered(struct question *question, int status,
 }
 
 /* False in a member that leaves, which does not need the answer. */
-static bool is_wanted(const struct question *question)
+static bool is_wanted(const struct retry *retry)
 {
-    struct revalidate *re = retry_queue_arg(question);
+    struct revalidate *re = retry_queue_arg(retry);
 
     return re->member->state != MEMBER_LEAVING &&
-           compare(re->member, question->upath, NULL).any;
+           compare(re->member, retry->upath, NULL).any;
 }
 
-static void freed(struct question *question)
+static void freed(struct retry *retry)
 {
-    struct item *item = (struct item *)question;
-    struct revalidate *re = retry_queue_arg(question);
+    struct item *item = (struct item *)retry;
+    struct revalidate *re = retry_queue_arg(retry);
 
     if (item->hh.tbl)
         HASH_DEL(re->items, item);
@@ -186,7 +185,7 @@ static void stepped(void *arg)
         log_debug("all copies whose homes have changed have been compared");
 }
 
-static const struct questions_ops ops = {
+static const struct retry_queue_ops ops = {
     .size = sizeof(struct item),
     .window = 32,
     .flags = NET_LOOKUP_COPY,
@@ -205,16 +204,16 @@ static bool want(struct revalidate *re, const char *upath)
 
     HASH_FIND_STR(re->items, upath, item);
     if (!item) {
-        if (!(item = retry_queue_add(re->questions, upath)))
+        if (!(item = retry_queue_add(re->retries, upath)))
             return false;
-        HASH_ADD_KEYPTR(hh, re->items, item->question.upath, strlen(upath), item);
+        HASH_ADD_KEYPTR(hh, re->items, item->retry.upath, strlen(upath), item);
         if (!item->hh.tbl) {
-            question_drop(&item->question);
+            retry_drop(&item->retry);
             return false;
         }
     }
     item->unknown = (struct unknown_version){0};
-    question_again(&item->question);
+    retry_again(&item->retry);
     return true;
 }
 
@@ -258,7 +257,7 @@ static void look(void *arg)
         log_debug("homes have changed: %u copies are compared with what is published",
                   (unsigned)HASH_COUNT(re->items));
     modules_homes_changed(member);
-    retry_queue_go_on(re->questions);
+    retry_queue_go_on(re->retries);
 }
 
 void revalidate_rank(struct member *member, uint32_t rank)
@@ -282,7 +281,7 @@ static void revalidate_destroy(struct member *member)
 {
     struct revalidate *re = OWN(member, revalidate);
 
-    retry_queue_destroy(re->questions);
+    retry_queue_destroy(re->retries);
     net_timer_destroy(re->timer);
     free(re->rank);
 }
@@ -294,8 +293,8 @@ static int revalidate_start(struct member *member)
     re->member = member;
     re->rank = calloc(member->job->nranks, sizeof(*re->rank));
     re->timer = net_timer_create(member->loop, look, re);
-    re->questions = retry_queue_create(member, &ops, re);
-    return re->rank && re->timer && re->questions ? 0 : -1;
+    re->retries = retry_queue_create(member, &ops, re);
+    return re->rank && re->timer && re->retries ? 0 : -1;
 }
 
 static void rank_changed(struct member *member, uint32_t rank,

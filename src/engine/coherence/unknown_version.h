@@ -19,7 +19,7 @@ struct unknown_version {
 };
 /* Count one more such answer. True: the homes are to be believed. */
 bool unknown_version_is_sure(struct unknown_version *unknown);
-/* The earliest time at which that can become true: question_pause.by. */
+/* The earliest time at which that can become true: retry_pause.by. */
 uint64_t unknown_version_by(const struct unknown_version *unknown);
 /* Remove the copy, in both directories. */
 void unknown_version_drop(struct member *member, const char *upath,

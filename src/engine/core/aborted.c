@@ -59,7 +59,7 @@ void aborted_keep(void *what)
 void aborted_leave(struct member *member, bool is_followed)
 {
     member->state = MEMBER_LEAVING;
-    modules_disclaim(member);
+    modules_void_promises(member);
     if (!is_followed && member->claim_fd >= 0)
         boot_member_claim_shut(member->claim_fd);
     engine_iopool_destroy(member->io);

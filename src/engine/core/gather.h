@@ -3,7 +3,7 @@
  *
  * For listings (listing.c) and dumps (dump.c): each rank is asked for its first page; the
  * answer says whether it is to be asked for another; a rank that dies, or is silent for
- * DYAD_PEER_TIMEOUT, is passed over. An answer is matched to its question by its id and
+ * DYAD_PEER_TIMEOUT, is passed over. An answer is matched to its request by its id and
  * its source. Belongs to the loop.
  */
 #ifndef DYAD_ENGINE_CORE_GATHER_H
@@ -21,7 +21,7 @@ struct gather;
  */
 struct gather_at {
     uint32_t rank;
-    uint64_t after, end; /* of the question: where its next page begins; 0: the first */
+    uint64_t after, end; /* of the request: where its next page begins; 0: the first */
 };
 
 enum gather_step {
@@ -33,7 +33,7 @@ enum gather_step {
 struct gather_ops {
     /* True if the rank is to be asked at all. NULL: each is. */
     bool (*wanted)(void *arg, uint32_t rank);
-    /* Fill the question for *at: type, flags, entry.upath, after, end. */
+    /* Fill the request for *at: type, flags, entry.upath, after, end. */
     void (*ask)(void *arg, const struct gather_at *at, struct net_msg *msg);
     /* An answer has come; may change *at. */
     enum gather_step (*page)(void *arg, struct gather_at *at, const struct net_msg *msg);

@@ -70,14 +70,14 @@ static void answers_told(void *arg, const char *upath, uint64_t now, bool publis
 {
     struct member *member = arg;
     if (OWN(member, answers)->table)
-        store_answers_told(OWN(member, answers)->table, upath, now, published);
+        store_answers_heard(OWN(member, answers)->table, upath, now, published);
 }
 
 static uint64_t answers_told_at(void *arg, const char *upath, bool published)
 {
     struct member *member = arg;
     return OWN(member, answers)->table
-               ? store_answers_told_at(OWN(member, answers)->table, upath, published)
+               ? store_answers_heard_at(OWN(member, answers)->table, upath, published)
                : 0;
 }
 
@@ -94,13 +94,13 @@ static int answers_register(struct member *member)
     member->table_ops.answer_get = answers_get;
     member->table_ops.answer_put = answers_put;
     member->table_ops.answer_drop = answers_drop;
-    member->table_ops.answer_told = answers_told;
-    member->table_ops.answer_told_at = answers_told_at;
+    member->table_ops.answer_heard = answers_told;
+    member->table_ops.answer_heard_at = answers_told_at;
     return 0;
 }
 
 const struct member_module answers_module = {
     .own = MODULE_OWN(answers),
     .sized = answers_register,
-    .disclaim = answers_close,
+    .void_promises = answers_close,
 };

@@ -29,7 +29,7 @@ struct member_run {
     bool apart;      /* our libc is not the caller's */
     bool table_own;  /* as in member_params */
     bool may_rejoin; /* likewise */
-    bool wrecked;    /* a library has aborted (aborted.c): nothing is freed */
+    bool aborted;    /* a library has aborted (aborted.c): nothing is freed */
     bool followed;   /* ... and another member of this rank follows */
     int rc;
 };

@@ -19,7 +19,7 @@
 #define MEMBER_OPS_SYMBOL "dyad_member_ops"
 #define MEMBER_LIBRARY    "libdyad_member.so"
 
-#define MEMBER_WRECKED 1 /* see run() */
+#define MEMBER_ABORTED 1 /* see run() */
 
 enum member_leave {
     MEMBER_LEAVE_EXEC,   /* at once: the next image, or another process, takes its place */
@@ -43,8 +43,8 @@ struct member_params {
     const struct sockaddr_un *claim; /* of a promoted guest: its member's */
     unsigned claim_len;
     bool apart;      /* this library is in a name space of its own */
-    bool table_own;  /* the calling thread has run a member that returned MEMBER_WRECKED */
-    bool may_rejoin; /* there may be another member after MEMBER_WRECKED */
+    bool table_own;  /* the calling thread has run a member that returned MEMBER_ABORTED */
+    bool may_rejoin; /* there may be another member after MEMBER_ABORTED */
     void (*thread_enter)(void); /* may be NULL; called first in each thread */
     void (*table_ready)(
         void); /* called when no descriptor of the program's is held any more */
@@ -59,7 +59,7 @@ struct member_ops {
     struct member *(*create)(const struct member_params *params);
     /* Join and serve until leave(). The calling thread (all signals blocked), or if apart a
      * new one, becomes the loop's thread; both get a descriptor table of our own. 0, or -1
-     * after a log line: it could not join, and the claim is shut. MEMBER_WRECKED: a
+     * after a log line: it could not join, and the claim is shut. MEMBER_ABORTED: a
      * library of ours has aborted, and nothing of this copy must be used again but
      * destroy(); the claim stays open as *claim_fd, which is the caller's and, beside
      * 0-2, the only
@@ -84,7 +84,7 @@ struct member_ops {
     void (*promoted_destroy)(struct promoted_guest *promoted);
 };
 
-/* `loading`: as boot_modules_settle(). */
+/* `loading`: as boot_modules_visit(). */
 typedef const struct member_ops *(*member_ops_get_fn)(unsigned abi,
                                                       const struct boot_loading *loading);
 

@@ -214,9 +214,9 @@ bool modules_urgent(struct member *member)
     RETURN_ANY(member, urgent, member);
 }
 
-void modules_disclaim(struct member *member)
+void modules_void_promises(struct member *member)
 {
-    CALL(member, disclaim, member);
+    CALL(member, void_promises, member);
 }
 
 void modules_shut(struct member *member)

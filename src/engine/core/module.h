@@ -24,7 +24,7 @@
     /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names) X(produce)  \
                      X(node_files)                                                      \
     /* promoted */   X(promoted)                                                        \
-    /* fetch */      X(serve_absent_owner) X(serve) X(transfers) X(consume_said)               \
+    /* fetch */      X(serve_absent_owner) X(serve) X(transfers) X(consume_said)        \
                      X(consume_failed) X(consume) X(waits)                              \
     /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
                      X(lease) X(lease_ask)                                              \
@@ -127,11 +127,11 @@ struct member_module {
     bool (*urgent)(struct member *member);
 
     /* The end, in this order; each also where start() was not called, or failed.
-     * disclaim, before any connection is closed: make void what other processes of the
+     * void_promises, before any connection is closed: make void what other processes of the
      * node rely on because this one lives (also if nothing else follows: aborted.c).
      * shut: end waiting requests of the rank's processes with ESHUTDOWN. stop: no request
      * is left; the pool's threads still run. destroy: they have been joined. */
-    void (*disclaim)(struct member *member);
+    void (*void_promises)(struct member *member);
     void (*shut)(struct member *member);
     void (*stop)(struct member *member);
     void (*destroy)(struct member *member);
@@ -166,7 +166,7 @@ bool modules_to_come_back(struct member *member, const char *upath);
 bool modules_pending(struct member *member);
 bool modules_urgent(struct member *member);
 void modules_peer_left(struct member *member, const struct net_peer *peer);
-void modules_disclaim(struct member *member);
+void modules_void_promises(struct member *member);
 void modules_shut(struct member *member);
 void modules_stop(struct member *member);
 void modules_destroy(struct member *member);

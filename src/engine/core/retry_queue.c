@@ -1,15 +1,15 @@
 /*
  * retry_queue.c - see retry_queue.h
  *
- * A question is in the list of its state, but for the time in which its `answered` runs:
+ * A retry is in the list of its state, but for the time in which its `answered` runs:
  * then it is in none, and nothing that this calls finds it.
  *
- * Each question has its own pauses. There is one timer, set to the first that is due.
- * When it expires all questions that are put off are looked at, so they become due at
+ * Each retry has its own pauses. There is one timer, set to the first that is due.
+ * When it expires all retries that are put off are looked at, so they become due at
  * ticks.
  *
  * A look-up that fails for want of memory counts as an answer of homes that cannot be
- * reached: the user has the question asked again later.
+ * reached: the user has the retry asked again later.
  */
 #include "engine/core/retry_queue.h"
 
@@ -24,30 +24,30 @@
 
 struct retry_queue {
     struct member *member;
-    const struct questions_ops *ops;
+    const struct retry_queue_ops *ops;
     void *arg;
-    struct question *list[QUESTION_LATER + 1];
+    struct retry *list[RETRY_LATER + 1];
     unsigned nasked;
     struct net_timer *timer;
     uint64_t timer_at; /* UINT64_MAX: it is not set */
 };
 
-static void move(struct question *q, int state)
+static void move(struct retry *q, int state)
 {
     struct retry_queue *qs = q->of;
 
-    if (q->state != QUESTION_NONE)
+    if (q->state != RETRY_NONE)
         DL_DELETE(qs->list[q->state], q);
-    qs->nasked -= q->state == QUESTION_ASKED;
-    qs->nasked += state == QUESTION_ASKED;
+    qs->nasked -= q->state == RETRY_ASKED;
+    qs->nasked += state == RETRY_ASKED;
     q->state = state;
-    if (state != QUESTION_NONE)
+    if (state != RETRY_NONE)
         DL_APPEND(qs->list[state], q);
 }
 
-static void end(struct question *q)
+static void end(struct retry *q)
 {
-    move(q, QUESTION_NONE);
+    move(q, RETRY_NONE);
     if (q->lookup)
         dht_node_cancel(q->of->member->dht, q->lookup);
     if (q->of->ops->freed)
@@ -63,7 +63,7 @@ static void set_timer(struct retry_queue *qs, uint64_t due)
     net_timer_start(qs->timer, due);
 }
 
-static void put_off(struct question *q, const struct question_pause *pause)
+static void put_off(struct retry *q, const struct retry_pause *pause)
 {
     uint64_t tick = q->of->ops->tick;
 
@@ -76,21 +76,21 @@ static void put_off(struct question *q, const struct question_pause *pause)
         q->due = pause->by;
     q->due += tick - 1;
     q->due -= q->due % tick;
-    move(q, QUESTION_LATER);
+    move(q, RETRY_LATER);
     set_timer(q->of, q->due);
 }
 
-static void answer(struct question *q, int status, const struct dyad_entry *entry)
+static void answer(struct retry *q, int status, const struct dyad_entry *entry)
 {
-    struct question_pause pause = q->of->ops->pause;
-    enum question_next next;
+    struct retry_pause pause = q->of->ops->pause;
+    enum retry_next next;
 
-    move(q, QUESTION_NONE);
+    move(q, RETRY_NONE);
     next = q->of->ops->answered(q, status, entry, &pause);
     if (next == QUESTION_KEPT)
         return;
     if (q->again)
-        move(q, QUESTION_TODO);
+        move(q, RETRY_TODO);
     else if (next == QUESTION_PUT_OFF)
         put_off(q, &pause);
     else
@@ -99,7 +99,7 @@ static void answer(struct question *q, int status, const struct dyad_entry *entr
 
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
-    struct question *q = arg;
+    struct retry *q = arg;
     struct retry_queue *qs = q->of;
 
     q->lookup = NULL;
@@ -110,9 +110,9 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 
 void retry_queue_go_on(struct retry_queue *qs)
 {
-    struct question *q;
+    struct retry *q;
 
-    while (qs && qs->nasked < qs->ops->window && (q = qs->list[QUESTION_TODO])) {
+    while (qs && qs->nasked < qs->ops->window && (q = qs->list[RETRY_TODO])) {
         q->again = false;
         if (qs->ops->is_wanted && !qs->ops->is_wanted(q)) {
             end(q);
@@ -121,7 +121,7 @@ void retry_queue_go_on(struct retry_queue *qs)
         q->lookup =
             dht_node_lookup(qs->member->dht, q->upath, qs->ops->flags, NULL, looked_up, q);
         if (q->lookup)
-            move(q, QUESTION_ASKED);
+            move(q, RETRY_ASKED);
         else
             answer(q, ENOMEM, NULL);
     }
@@ -131,13 +131,13 @@ static void later(void *arg)
 {
     struct retry_queue *qs = arg;
     uint64_t now = util_clock_now();
-    struct question *q, *tmp;
+    struct retry *q, *tmp;
 
     qs->timer_at = UINT64_MAX;
-    DL_FOREACH_SAFE(qs->list[QUESTION_LATER], q, tmp)
+    DL_FOREACH_SAFE(qs->list[RETRY_LATER], q, tmp)
     {
         if (q->due <= now)
-            move(q, QUESTION_TODO);
+            move(q, RETRY_TODO);
         else
             set_timer(qs, q->due);
     }
@@ -146,7 +146,7 @@ static void later(void *arg)
 }
 
 struct retry_queue *retry_queue_create(struct member *member,
-                                       const struct questions_ops *ops, void *arg)
+                                       const struct retry_queue_ops *ops, void *arg)
 {
     struct retry_queue *qs = calloc(1, sizeof(*qs));
 
@@ -165,14 +165,14 @@ void retry_queue_destroy(struct retry_queue *qs)
 {
     if (!qs)
         return;
-    for (int i = 0; i <= QUESTION_LATER; i++)
+    for (int i = 0; i <= RETRY_LATER; i++)
         while (qs->list[i])
             end(qs->list[i]);
     net_timer_destroy(qs->timer);
     free(qs);
 }
 
-void *retry_queue_arg(const struct question *q)
+void *retry_queue_arg(const struct retry *q)
 {
     return q->of->arg;
 }
@@ -180,69 +180,69 @@ void *retry_queue_arg(const struct question *q)
 void *retry_queue_add(struct retry_queue *qs, const char *upath)
 {
     size_t len = strlen(upath);
-    struct question *q = qs ? calloc(1, qs->ops->size + len + 1) : NULL;
+    struct retry *q = qs ? calloc(1, qs->ops->size + len + 1) : NULL;
 
     if (!q)
         return NULL;
     q->of = qs;
-    q->state = QUESTION_NONE;
+    q->state = RETRY_NONE;
     q->upath = memcpy((char *)q + qs->ops->size, upath, len + 1);
-    move(q, QUESTION_TODO);
+    move(q, RETRY_TODO);
     return q;
 }
 
-void question_again(struct question *q)
+void retry_again(struct retry *q)
 {
     q->pause = 0;
-    if (q->state == QUESTION_LATER)
-        move(q, QUESTION_TODO);
+    if (q->state == RETRY_LATER)
+        move(q, RETRY_TODO);
     q->again = true; /* until it is asked; no effect unless it is under way */
 }
 
 void retry_queue_again(struct retry_queue *qs)
 {
-    struct question *q, *tmp;
+    struct retry *q, *tmp;
 
     if (!qs)
         return;
-    for (int i = 0; i <= QUESTION_LATER; i++) {
+    for (int i = 0; i <= RETRY_LATER; i++) {
         DL_FOREACH_SAFE(qs->list[i], q, tmp)
         {
             q->pause = 0;
-            if (i == QUESTION_LATER)
-                move(q, QUESTION_TODO);
+            if (i == RETRY_LATER)
+                move(q, RETRY_TODO);
         }
     }
     retry_queue_go_on(qs);
 }
 
-void question_hurry(struct question *q)
+void retry_hurry(struct retry *q)
 {
     struct retry_queue *qs = q->of;
 
-    if (q->state == QUESTION_TODO) {
-        DL_DELETE(qs->list[QUESTION_TODO], q);
-        DL_PREPEND(qs->list[QUESTION_TODO], q);
-    } else if (q->state == QUESTION_LATER) {
+    if (q->state == RETRY_TODO) {
+        DL_DELETE(qs->list[RETRY_TODO], q);
+        DL_PREPEND(qs->list[RETRY_TODO], q);
+    } else if (q->state == RETRY_LATER) {
         q->due = util_clock_now(); /* not asked here: a caller may be walking the lists */
         set_timer(qs, q->due);
     }
 }
 
-void question_drop(struct question *q)
+void retry_drop(struct retry *q)
 {
     struct retry_queue *qs = q->of;
-    bool was_asked = q->state == QUESTION_ASKED;
+    bool was_asked = q->state == RETRY_ASKED;
 
     end(q);
     if (was_asked)
         retry_queue_go_on(qs);
 }
 
-struct question *retry_queue_find(const struct retry_queue *qs, const char *upath)
+struct retry *retry_queue_find(const struct retry_queue *qs, const char *upath)
 {
-    static const int order[] = {QUESTION_TODO, QUESTION_LATER, QUESTION_ASKED};
-    struct question *q;
+    static const int order[] = {RETRY_TODO, RETRY_LATER, RETRY_ASKED};
+    struct retry *q;
 
     for (size_t i = 0; qs && i < sizeof(order) / sizeof(order[0]); i++) {
         DL_FOREACH(qs->list[order[i]], q)
@@ -256,10 +256,10 @@ struct question *retry_queue_find(const struct retry_queue *qs, const char *upat
 
 bool retry_queue_asking(const struct retry_queue *qs)
 {
-    return qs && (qs->list[QUESTION_TODO] || qs->list[QUESTION_ASKED]);
+    return qs && (qs->list[RETRY_TODO] || qs->list[RETRY_ASKED]);
 }
 
 bool retry_queue_any(const struct retry_queue *qs)
 {
-    return retry_queue_asking(qs) || (qs && qs->list[QUESTION_LATER]);
+    return retry_queue_asking(qs) || (qs && qs->list[RETRY_LATER]);
 }

@@ -264,7 +264,7 @@ static void storage_joined(struct member *member)
 }
 
 /* From then on the rank's processes ask the next member. */
-static void storage_disclaim(struct member *member)
+static void storage_void_promises(struct member *member)
 {
     if (member->line >= 0)
         store_looked_end(member->dmd[ENGINE_CONSUMER].marks, member->line);
@@ -273,5 +273,5 @@ static void storage_disclaim(struct member *member)
 
 const struct member_module storage_module = {
     .joined = storage_joined,
-    .disclaim = storage_disclaim,
+    .void_promises = storage_void_promises,
 };

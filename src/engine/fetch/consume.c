@@ -2,8 +2,8 @@
  * consume.c - make a file present and complete on this node, or say why not
  *
  * step() looks at what is here (consume_here.c), at the beginning and when something has
- * come of a state. Complete: the end; but SETTLE on storage that nodes share. A link above
- * it: the end, ESTALE, for its name is to be resolved again. Not here, or being written, or
+ * come of a state. Complete: the end; but WRITERS on storage that nodes share. A link
+ * above it: the end, ESTALE, for its name is to be resolved again. Not here, or written, or
  * abandoned: the state goes on if it is one from LINK to SIGHT, or else it is LOOK_UP, for
  * a version above the last one seen, so it cannot spin. Beside LOOK_UP there is a watch
  * over a writer here (consume_local_writer.c), and the directories above are looked up,
@@ -23,14 +23,14 @@
  *   SIGHT      a pause: published in our storage,  HERE, the same
  *              and not seen here; or fetched, and
  *              a newer one that is not here known
- *   SETTLE     here and complete; does another     no: the end. Who did is gone: LOOK_UP
+ *   WRITERS    here and complete; does another     no: the end. Who did is gone: LOOK_UP
  *              node write it? The homes are asked  for a newer version
  *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
  *              (consume_wave.c): a last look-up    the end
  *
- * LOOK_UP and SETTLE end also by DYAD_TIMEOUT, by their process's death, or by the verdict;
- * in a session directory there is none, and a file whose owner has gone is waited for like
- * one that nobody has published.
+ * LOOK_UP and WRITERS end also by DYAD_TIMEOUT, by their process's death, or by the
+ * verdict; in a session directory there is none, and a file whose owner has gone is waited
+ * for like one that nobody has published.
  *
  * The files of the states answer consume.c, or get a function to call; they do not call it.
  */
@@ -280,19 +280,20 @@ static bool look_up(struct consume *c)
     return true;
 }
 
-/* --- SETTLE --- */
+/* --- WRITERS --- */
 
-static void settled(void *arg, int status, uint32_t by, const struct dyad_version *version)
+static void writers_answered(void *arg, int status, uint32_t by,
+                             const struct dyad_version *version)
 {
     struct consume *c = arg;
 
-    c->settle = NULL;
+    c->ask_writers = NULL;
     consume_enter(c, CONSUME_HERE);
     if (status == EBUSY) { /* it was not to wait */
         time_out(c);
         return;
     }
-    status = consume_settle_ruling(c, status, by, version);
+    status = consume_writers_ruling(c, status, by, version);
     if (status != EOWNERDEAD) {
         consume_end(c, status);
         return;
@@ -306,14 +307,15 @@ static void settled(void *arg, int status, uint32_t by, const struct dyad_versio
 
 /* The file here is complete as far as this node knows: ask whether another node writes
  * it. */
-static void settle(struct consume *c)
+static void ask_writers(struct consume *c)
 {
-    if (c->settle)
+    if (c->ask_writers)
         return;
-    consume_enter(c, CONSUME_SETTLE);
+    consume_enter(c, CONSUME_WRITERS);
     consume_wait_for_writer(c);
-    c->settle = dht_node_settle(c->member->dht, c->upath, !c->deadline.late, settled, c);
-    if (!c->settle)
+    c->ask_writers = dht_node_ask_writers(c->member->dht, c->upath, !c->deadline.late,
+                                          writers_answered, c);
+    if (!c->ask_writers)
         consume_end(c, ENOMEM);
     else
         exit_barrier_activity(c->member);
@@ -359,16 +361,16 @@ static void step_on(struct consume *c, int here)
 
     if (here != ENOENT)
         c->unseen_since = 0;
-    if (here == 0 && consume_must_settle(c)) {
-        settle(c);
+    if (here == 0 && consume_must_ask_writers(c)) {
+        ask_writers(c);
         return;
     }
     if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER)) ||
-        (c->flags & NET_CONSUME_SETTLE)) { /* what is not here: its open will say */
+        (c->flags & NET_CONSUME_UNWRITTEN)) { /* what is not here: its open will say */
         consume_end(c, 0);
         return;
     }
-    if (c->settle) /* it was removed meanwhile, or is being written here */
+    if (c->ask_writers) /* it was removed meanwhile, or is being written here */
         consume_enter(c, CONSUME_HERE);
     if (here == ESTALE) {
         consume_end(c, ESTALE);

@@ -33,7 +33,8 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
         rc = errno;
-    } else if ((c->here.regular = S_ISREG(st.st_mode)) && (c->flags & NET_CONSUME_SETTLE)) {
+    } else if ((c->here.regular = S_ISREG(st.st_mode)) &&
+               (c->flags & NET_CONSUME_UNWRITTEN)) {
         rc = 0; /* the marks of this node are the asker's affair */
     } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
         rc = EAGAIN;

@@ -2,8 +2,8 @@
  * engine/fetch/consume_impl.h - private to the modules of a consume: consume.c goes from
  * one state to the next, consume_state.c leaves states, consume_here.c looks at the local
  * file; consume_deadline.c has DYAD_TIMEOUT; consume_owner.c waits for an owner that is
- * gone, consume_local_writer.c for a writer on this node, consume_settle.c for writers on
- * other nodes that see the same storage; consume_wave.c answers the exit barrier and ends
+ * gone, consume_local_writer.c for a writer on this node, consume_node_writers.c for
+ * writers on other nodes that see the same storage; consume_wave.c answers the exit barrier and ends
  * waits that it gives up; consume_say.c logs waits, after consume_writers.c has asked
  * which processes write the files.
  *
@@ -44,7 +44,7 @@ enum consume_state {
     CONSUME_FETCH,
     CONSUME_OWNER,
     CONSUME_SIGHT,
-    CONSUME_SETTLE,
+    CONSUME_WRITERS,
     CONSUME_LAST_LOOK,
 };
 
@@ -61,14 +61,14 @@ struct consume {
 
     /* Fields that are in use only during some states: consume_enter() resets them. */
     enum consume_state state;
-    struct dht_lookup *lookup;     /* LOOK_UP, LAST_LOOK */
-    struct ancestor *ancestor;     /* LOOK_UP, LAST_LOOK, ABOVE: directories not here */
-    struct dht_settle *settle;     /* SETTLE, LAST_LOOK */
-    struct consume *link;          /* LINK: the consume of the link */
-    struct bring *bring;           /* PARENTS */
-    bool stale;                    /* PARENTS: `entry` is out of date by now */
-    struct transfer_wait transfer; /* FETCH */
-    struct net_timer *again;       /* look once more: HERE (the first time), LOOK_UP if
+    struct dht_lookup *lookup; /* LOOK_UP, LAST_LOOK */
+    struct ancestor *ancestor; /* LOOK_UP, LAST_LOOK, ABOVE: directories not here */
+    struct dht_writing_ask *ask_writers; /* WRITERS, LAST_LOOK */
+    struct consume *link;                /* LINK: the consume of the link */
+    struct bring *bring;                 /* PARENTS */
+    bool stale;                          /* PARENTS: `entry` is out of date by now */
+    struct transfer_wait transfer;       /* FETCH */
+    struct net_timer *again; /* look once more: HERE (the first time), LOOK_UP if
                                       no answer comes, OWNER, SIGHT */
     struct {
         bool by_choice; /* the verdict chose it, and not all others */
@@ -111,8 +111,8 @@ struct consume {
         bool alone;                      /* consume_say_alone() */
     } say;
     struct {
-        struct dht_lookup *check;        /* as `lookup` */
-        struct dht_settle *settle_check; /* as `settle` */
+        struct dht_lookup *check;              /* as `lookup` */
+        struct dht_writing_ask *writers_check; /* as `ask_writers` */
         enum consume_kind kind;
         struct consume_probe *expected; /* finds out the kind; NULL: not under way */
     } wave;                             /* for a wave of the barrier */
@@ -138,7 +138,7 @@ void consume_end(struct consume *c, int status);
 void consume_free(struct consume *c);
 /* True if only a publish can make it go on. */
 bool consume_is_waiting(const struct consume *c);
-/* Drop the question of a wave of the barrier. */
+/* Drop the request of a wave of the barrier. */
 void consume_check_drop(struct consume *c);
 
 /* --- consume_here.c --- */
@@ -187,17 +187,17 @@ bool consume_watch_ending(const struct consume *c);
 void consume_wait_for_writer(struct consume *c);
 void consume_writer_gone(struct consume *c);
 
-/* --- consume_settle.c --- */
+/* --- consume_node_writers.c --- */
 
 /* True if another node may write the file that is here. */
-bool consume_must_settle(const struct consume *c);
-/* Handle the answer of `settle`, as of dht_settle_fn. Returns the status with which the
- * consume ends; or EOWNERDEAD: the writer is gone, and a newer version is to be looked
+bool consume_must_ask_writers(const struct consume *c);
+/* Handle the answer of `ask_writers`, as of dht_writing_ask_fn. Returns the status with
+ * which the consume ends; or EOWNERDEAD: the writer is gone, and a newer version is to be looked
  * up. */
-int consume_settle_ruling(struct consume *c, int status, uint32_t by,
-                          const struct dyad_version *version);
-/* Text that says what `settle` waits for; static buffer of the loop's thread. */
-const char *consume_settle_says(const struct consume *c);
+int consume_writers_ruling(struct consume *c, int status, uint32_t by,
+                           const struct dyad_version *version);
+/* Text that says what `ask_writers` waits for; static buffer of the loop's thread. */
+const char *consume_writers_say(const struct consume *c);
 /* The file was published in our storage, and is not seen here. True: look at it again. */
 bool consume_await_sight(struct consume *c);
 
@@ -219,11 +219,11 @@ void consume_say_alone(struct consume *c);
 /* --- consume_writers.c --- */
 
 /* Ask all nodes which process has the file open for writing. fn is called later, once,
- * with a text that names it, or "": none that answers has it. Only one such question at a
+ * with a text that names it, or "": none that answers has it. Only one such request at a
  * time. 0 or -1 ENOMEM. */
 int consume_writers_ask(struct consume *c,
                         void (*fn)(struct consume *c, const char *writer));
-/* Cancel the question; fn is not called any more. */
+/* Cancel the request; fn is not called any more. */
 void consume_writers_stop(struct consume *c);
 
 /* --- consume_wave.c: the functions of struct member_waits, also for its test --- */

@@ -86,7 +86,8 @@ static const char *say_where(const struct consume *c, char *to, size_t size)
 static bool is_unpublished(const struct consume *c)
 {
     return c->state != CONSUME_FETCH && c->state != CONSUME_OWNER &&
-           c->state != CONSUME_SIGHT && c->here.writer <= 0 && !c->settle && !c->lost.since;
+           c->state != CONSUME_SIGHT && c->here.writer <= 0 && !c->ask_writers &&
+           !c->lost.since;
 }
 
 /* `writer`: names the process that has it open elsewhere; "": none that answers. */
@@ -100,8 +101,8 @@ static void say_why(const struct consume *c, const char *writer, char *to, size_
     } else if (c->here.writer > 0) {
         snprintf(to, size, "process %d of this node has it open for writing",
                  (int)c->here.writer);
-    } else if (c->settle) {
-        snprintf(to, size, "%s", consume_settle_says(c));
+    } else if (c->ask_writers) {
+        snprintf(to, size, "%s", consume_writers_say(c));
     } else if (c->state == CONSUME_SIGHT) {
         snprintf(to, size,
                  "rank %u on node %s has published it in this storage, where it is not "
@@ -170,8 +171,8 @@ void consume_say_late(const struct consume *c)
             c->upath, timeout, member_describe(c->member, c->lost.owner));
     else
         log_error("\"%s\" was not published within DYAD_TIMEOUT=%g s%s%s", c->upath,
-                  timeout, c->settle ? ": " : "",
-                  c->settle            ? consume_settle_says(c)
+                  timeout, c->ask_writers ? ": " : "",
+                  c->ask_writers       ? consume_writers_say(c)
                   : c->here.writer > 0 ? ": it is still being written on this node"
                                        : "");
 }

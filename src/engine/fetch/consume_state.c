@@ -19,9 +19,9 @@ void consume_enter(struct consume *c, enum consume_state state)
     if (c->ancestor)
         ancestor_stop(c->ancestor);
     c->ancestor = NULL;
-    if (c->settle)
-        dht_node_settle_cancel(c->member->dht, c->settle);
-    c->settle = NULL;
+    if (c->ask_writers)
+        dht_node_ask_writers_cancel(c->member->dht, c->ask_writers);
+    c->ask_writers = NULL;
     if (c->link)
         consume_cancel(c->link);
     c->link = NULL;
@@ -43,9 +43,9 @@ bool consume_is_waiting(const struct consume *c)
     case CONSUME_LOOK_UP:
         waits = true;
         break;
-    case CONSUME_SETTLE:
+    case CONSUME_WRITERS:
     case CONSUME_LAST_LOOK:
-        waits = !c->settle || dht_settle_writer(c->settle) != DYAD_RANK_NONE;
+        waits = !c->ask_writers || dht_writing_ask_writer(c->ask_writers) != DYAD_RANK_NONE;
         break;
     case CONSUME_OWNER: /* and for longer than a server on its node needs */
         waits = c->member->ring && c->lost.interval >= CONSUME_LOOK_AGAIN;
@@ -63,9 +63,9 @@ bool consume_is_waiting(const struct consume *c)
  * does not count as quiet, whatever is answered then. */
 void consume_check_drop(struct consume *c)
 {
-    if (c->wave.settle_check) {
-        dht_node_settle_cancel(c->member->dht, c->wave.settle_check);
-        c->wave.settle_check = NULL;
+    if (c->wave.writers_check) {
+        dht_node_ask_writers_cancel(c->member->dht, c->wave.writers_check);
+        c->wave.writers_check = NULL;
         OWN(c->member, waits)->checks--;
     }
     if (c->wave.expected) {

@@ -118,15 +118,15 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
         boot_wave_confirmed(member->wave, OWN(member, waits)->checking);
 }
 
-static void settle_checked(void *arg, int status, uint32_t by,
-                           const struct dyad_version *version)
+static void writers_checked(void *arg, int status, uint32_t by,
+                            const struct dyad_version *version)
 {
     struct consume *c = arg;
     struct member *member = c->member;
 
     (void)by;
     (void)version;
-    c->wave.settle_check = NULL;
+    c->wave.writers_check = NULL;
     OWN(member, waits)->checks--;
     if (status != EBUSY) /* the news is on its way, or not known */
         exit_barrier_activity(member);
@@ -173,7 +173,8 @@ static void find_kinds(struct member *member)
             c->wave.kind = CONSUME_PROBE;
             continue;
         }
-        c->wave.kind = c->here.writer > 0 || c->settle ? CONSUME_EXPECTED : CONSUME_OTHER;
+        c->wave.kind =
+            c->here.writer > 0 || c->ask_writers ? CONSUME_EXPECTED : CONSUME_OTHER;
         if (c->wave.kind == CONSUME_EXPECTED || asked++ >= EXPECTED_MAX)
             continue;
         c->wave.expected = consume_probe_start(member, c->upath, is_expected, c);
@@ -222,10 +223,10 @@ bool consume_confirm(struct member *member, uint64_t number)
             continue;
         if (c->ancestor)
             ancestor_check(c->ancestor);
-        if (c->settle) {
-            c->wave.settle_check =
-                dht_node_settle(member->dht, c->upath, false, settle_checked, c);
-            if (c->wave.settle_check)
+        if (c->ask_writers) {
+            c->wave.writers_check =
+                dht_node_ask_writers(member->dht, c->upath, false, writers_checked, c);
+            if (c->wave.writers_check)
                 OWN(member, waits)->checks++;
             else
                 exit_barrier_activity(member);
@@ -296,14 +297,14 @@ static void nobody_left(struct consume *c, int status)
                        : ENOENT);
 }
 
-static void settle_confirmed(void *arg, int status, uint32_t by,
-                             const struct dyad_version *version)
+static void writers_confirmed(void *arg, int status, uint32_t by,
+                              const struct dyad_version *version)
 {
     struct consume *c = arg;
 
     (void)by;
     (void)version;
-    c->settle = NULL;
+    c->ask_writers = NULL;
     if (status == 0)
         consume_end(c, 0);
     else
@@ -325,7 +326,7 @@ static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 static void fail(struct consume *c, bool away, bool by_choice)
 {
     struct member *member = c->member;
-    bool settles = c->state == CONSUME_SETTLE;
+    bool asks_writers = c->state == CONSUME_WRITERS;
 
     /* Told again while the last look is under way: it goes on, with its own bound. */
     if (c->state == CONSUME_LAST_LOOK)
@@ -334,12 +335,13 @@ static void fail(struct consume *c, bool away, bool by_choice)
     consume_enter(c, CONSUME_LAST_LOOK);
     c->last.away = away;
     c->last.by_choice = by_choice;
-    if (settles)
-        c->settle = dht_node_settle(member->dht, c->upath, false, settle_confirmed, c);
+    if (asks_writers)
+        c->ask_writers =
+            dht_node_ask_writers(member->dht, c->upath, false, writers_confirmed, c);
     else
         c->lookup =
             dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, confirmed, c);
-    if (!c->settle && !c->lookup)
+    if (!c->ask_writers && !c->lookup)
         consume_end(c, ENOMEM);
 }
 

@@ -9,7 +9,7 @@
  * process has the file open for writing, or the record has changed since it was copied. The
  * asker judges only what is not, and twice (tools/dump_check.c).
  *
- * The same way is gone by the question who has a file open for writing now
+ * The same way is gone by the request for who has a file open for writing now
  * (NET_DUMP_WRITER): what the marks of the node say of the inode that has the name there.
  */
 #include <errno.h>

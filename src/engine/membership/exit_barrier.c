@@ -258,7 +258,7 @@ static void say_still_serving(struct exit_barrier *b)
 
 /* The process that started this rank is dead, and so the job is: other ranks may be
  * killed or stopped at any point, and the barrier may never come. True: we leave. */
-static bool orphaned(struct exit_barrier *b)
+static bool launcher_gone(struct exit_barrier *b)
 {
     struct member *member = b->member;
 
@@ -311,7 +311,7 @@ static void exit_barrier_look(struct exit_barrier *b)
     }
     /* Where no launcher was, a shell that ends before what it started is nothing special.
      */
-    if (!b->member->identity->solo && getppid() != b->launcher && orphaned(b))
+    if (!b->member->identity->solo && getppid() != b->launcher && launcher_gone(b))
         return;
     state = present_state(b, &look_again);
     if ((state & BOOT_WAVE_EXITING) && !b->leave_at &&
@@ -410,7 +410,7 @@ void exit_barrier_activity(struct member *member)
     b->activity++;
     b->pause = LOOK_FIRST;
     b->looks = 0;
-    /* The barrier learns it now, not at the look: a question that arrives in between would
+    /* The barrier learns it now, not at the look: a request that arrives in between would
      * be answered with what was true before. Busy, so no verdict can come from inside; the
      * look may find otherwise. */
     b->state = 0;

@@ -308,7 +308,7 @@ static bool wave_received(struct member *member, const struct net_msg *msg, void
 
 /* Tell PMIx which ranks are there: an address that a server has kept may be a dead
  * rank's. */
-static void links_disclaim(struct member *member)
+static void links_void_promises(struct member *member)
 {
     for (uint32_t r = 0;
          member->pmix && member->worker && member->dht && r < member->job->nranks; r++)
@@ -325,5 +325,5 @@ const struct member_module links_module = {
             {NET_MSG_WAVE, wave_received},
             {0},
         },
-    .disclaim = links_disclaim,
+    .void_promises = links_void_promises,
 };

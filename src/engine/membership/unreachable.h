@@ -41,7 +41,7 @@ void unreachable_heard(struct member *member, uint32_t rank);
 /* True if a connection begun at `begun`, which failed now, failed since nobody listens.
  */
 bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t begun);
-/* The rank did not answer our question whether it lives. */
+/* The rank did not answer our request whether it lives. */
 void unreachable_unanswered(struct member *member, uint32_t rank);
 /* True for DYAD_JOIN_TIMEOUT: the rank may be in exec, or beyond a cut. */
 bool unreachable_may_return(const struct member *member, uint32_t rank);

@@ -134,7 +134,7 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     return true;
 }
 
-/* --- the question --- */
+/* --- the request --- */
 
 struct list_name {
     UT_hash_handle hh;

@@ -296,7 +296,7 @@ static void look_done(void *arg)
     takeover_watch_found(
         a); /* may ask for another look: the next, and not beside this one */
     DYAD_CRASH_POINT("takeover-begin");
-    takeover_renames_settle(a);
+    takeover_renames_decide(a);
     take_next(a);
 }
 

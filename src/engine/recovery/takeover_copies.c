@@ -30,7 +30,7 @@
 #define CHECKS_PAUSE_MAX (60 * UTIL_NSEC_PER_SEC)
 
 struct check {
-    struct question question;
+    struct retry retry;
     enum engine_role role;
     struct dyad_version version;
     uint64_t begun;
@@ -38,18 +38,18 @@ struct check {
 };
 
 struct takeover_copies {
-    struct retry_queue *questions; /* NULL: there was none yet */
+    struct retry_queue *retries; /* NULL: there was none yet */
 };
 
 /* --- looking them up --- */
 
 /* Still the copy that it was. */
-static bool is_wanted(const struct question *question)
+static bool is_wanted(const struct retry *retry)
 {
-    const struct check *c = (const struct check *)question;
-    const struct member *member = retry_queue_arg(question);
+    const struct check *c = (const struct check *)retry;
+    const struct member *member = retry_queue_arg(retry);
     const struct store_record *record =
-        store_journal_find(member->dmd[c->role].journal, question->upath);
+        store_journal_find(member->dmd[c->role].journal, retry->upath);
 
     return record && record->kind == STORE_RECORD_COPY &&
            dyad_version_cmp(&record->entry.version, &c->version) == 0;
@@ -59,10 +59,10 @@ static bool is_wanted(const struct question *question)
  * it again: all ranks that knew it may have left at once, and in a launch that joins as a
  * whole a home may be up before the owner has restored the file. True: the homes are
  * believed. */
-static bool is_sure(struct check *c, struct question_pause *pause)
+static bool is_sure(struct check *c, struct retry_pause *pause)
 {
     if (!c->unknown.since)
-        c->question.pause = 0;
+        c->retry.pause = 0;
     pause->first = CHECKS_SOON;
     pause->most = seconds_ns(MEMBER_ASK_AGAIN);
     if (unknown_version_is_sure(&c->unknown))
@@ -73,9 +73,9 @@ static bool is_sure(struct check *c, struct question_pause *pause)
 
 /* That nobody could be asked is no answer. It is asked for on, ever less often once the
  * first look does not wait for it any more (startup_validation.c). */
-static void nobody_answers(struct check *c, struct question_pause *pause)
+static void nobody_answers(struct check *c, struct retry_pause *pause)
 {
-    const struct member *member = retry_queue_arg(&c->question);
+    const struct member *member = retry_queue_arg(&c->retry);
     uint64_t bound =
         seconds_ns(member->config->join_timeout) + seconds_ns(UNKNOWN_VERSION_BOUND);
 
@@ -85,18 +85,17 @@ static void nobody_answers(struct check *c, struct question_pause *pause)
         pause->most = CHECKS_PAUSE_MAX;
 }
 
-static enum question_next answered(struct question *question, int status,
-                                   const struct dyad_entry *entry,
-                                   struct question_pause *pause)
+static enum retry_next answered(struct retry *retry, int status,
+                                const struct dyad_entry *entry, struct retry_pause *pause)
 {
-    struct check *c = (struct check *)question;
-    struct member *member = retry_queue_arg(question);
+    struct check *c = (struct check *)retry;
+    struct member *member = retry_queue_arg(retry);
     int order = entry ? dyad_version_cmp(&entry->version, &c->version) : -1;
     /* An older one is what homes say that have not heard of it again yet. */
     bool known =
         (status == 0 && order >= 0) || (entry && entry->state == DYAD_ENTRY_WITHDRAWN);
 
-    if (!is_wanted(question))
+    if (!is_wanted(retry))
         return QUESTION_OVER;
     if (!known && status != 0 && status != ENOENT) {
         nobody_answers(c, pause);
@@ -107,7 +106,7 @@ static enum question_next answered(struct question *question, int status,
     if (order > 0)
         produce_invalidate(member, entry, 0);
     else if (status != 0 || order != 0)
-        unknown_version_drop(member, question->upath, &c->version);
+        unknown_version_drop(member, retry->upath, &c->version);
     return QUESTION_OVER;
 }
 
@@ -120,7 +119,7 @@ static void stepped(void *arg)
     startup_validation_step(member);
 }
 
-static const struct questions_ops ops = {
+static const struct retry_queue_ops ops = {
     .size = sizeof(struct check),
     .window = 64,
     .flags = NET_LOOKUP_COPY,
@@ -136,9 +135,9 @@ void takeover_check_copy(struct member *member, enum engine_role role,
     struct takeover_copies *all = OWN(member, takeover_copies);
     struct check *c;
 
-    if (!all->questions)
-        all->questions = retry_queue_create(member, &ops, member);
-    if (!(c = retry_queue_add(all->questions, record->entry.upath))) {
+    if (!all->retries)
+        all->retries = retry_queue_create(member, &ops, member);
+    if (!(c = retry_queue_add(all->retries, record->entry.upath))) {
         log_error("out of memory: \"%s\" is not compared with what is published",
                   record->entry.upath);
         return;
@@ -146,33 +145,32 @@ void takeover_check_copy(struct member *member, enum engine_role role,
     c->role = role;
     c->version = record->entry.version;
     c->begun = util_clock_now();
-    retry_queue_go_on(all->questions);
+    retry_queue_go_on(all->retries);
 }
 
 bool takeover_copies_undecided(const struct member *member, const char *upath)
 {
-    const struct retry_queue *copies = OWN(member, takeover_copies)->questions;
+    const struct retry_queue *copies = OWN(member, takeover_copies)->retries;
 
     return upath ? retry_queue_find(copies, upath) != NULL : retry_queue_any(copies);
 }
 
 void takeover_hurry(struct member *member, const char *upath)
 {
-    struct question *question =
-        retry_queue_find(OWN(member, takeover_copies)->questions, upath);
+    struct retry *retry = retry_queue_find(OWN(member, takeover_copies)->retries, upath);
 
-    if (question)
-        question_hurry(question);
+    if (retry)
+        retry_hurry(retry);
 }
 
 bool takeover_copies_pending(struct member *member)
 {
-    return retry_queue_asking(OWN(member, takeover_copies)->questions);
+    return retry_queue_asking(OWN(member, takeover_copies)->retries);
 }
 
 static void takeover_copies_destroy(struct member *member)
 {
-    retry_queue_destroy(OWN(member, takeover_copies)->questions);
+    retry_queue_destroy(OWN(member, takeover_copies)->retries);
 }
 
 const struct member_module takeover_copies_module = {

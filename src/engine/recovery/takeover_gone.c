@@ -42,8 +42,8 @@
 #define STEPS 4
 
 struct gone {
-    struct question question;
-    struct gone *prev, *next; /* utlist: settling */
+    struct retry retry;
+    struct gone *prev, *next; /* utlist: withdrawing */
     struct member *member;
     enum engine_role role;
     struct dyad_version version; /* the dead rank's */
@@ -51,13 +51,13 @@ struct gone {
 };
 
 struct takeover_gone {
-    struct retry_queue *questions;
-    struct gone *settling; /* not all homes have the tombstone yet */
+    struct retry_queue *retries;
+    struct gone *withdrawing; /* not all homes have the tombstone yet */
 };
 
 static const struct store_record *own_record(const struct gone *gone)
 {
-    return store_journal_find(gone->member->dmd[gone->role].journal, gone->question.upath);
+    return store_journal_find(gone->member->dmd[gone->role].journal, gone->retry.upath);
 }
 
 /* True if this rank has published or withdrawn a newer version since. */
@@ -66,7 +66,7 @@ static bool is_ours(const struct gone *gone)
     const struct store_record *own = own_record(gone);
 
     return (own && dyad_version_cmp(&own->entry.version, &gone->version) > 0) ||
-           produce_pending(gone->member, gone->question.upath);
+           produce_pending(gone->member, gone->retry.upath);
 }
 
 /* It is withdrawn, or need not be: nobody need find it in our journal. */
@@ -76,8 +76,8 @@ static void gone_end(struct gone *gone)
 
     if (own && own->kind == STORE_RECORD_ORIGINAL &&
         dyad_version_cmp(&own->entry.version, &gone->version) == 0 &&
-        !produce_pending(gone->member, gone->question.upath))
-        store_journal_delete(gone->member->dmd[gone->role].journal, gone->question.upath);
+        !produce_pending(gone->member, gone->retry.upath))
+        store_journal_delete(gone->member->dmd[gone->role].journal, gone->retry.upath);
     free(gone);
 }
 
@@ -85,7 +85,7 @@ static void gone_end(struct gone *gone)
 static bool withdraw(const struct gone *gone)
 {
     struct dyad_entry entry = {
-        .upath = gone->question.upath,
+        .upath = gone->retry.upath,
         .state = DYAD_ENTRY_WITHDRAWN,
         .owner = gone->member->self.rank,
         .version = gone->version,
@@ -97,7 +97,7 @@ static bool withdraw(const struct gone *gone)
     if (dht_node_restore(gone->member->dht, &entry) == 0)
         return true;
     log_error("out of memory: \"%s\", which was removed, is not withdrawn",
-              gone->question.upath);
+              gone->retry.upath);
     return false;
 }
 
@@ -106,28 +106,27 @@ static void table_changed(struct member *member)
     struct takeover_gone *all = OWN(member, takeover_gone);
     struct gone *gone;
 
-    for (int i = 0; i < STEPS && (gone = all->settling); i++) {
-        DL_DELETE(all->settling, gone);
+    for (int i = 0; i < STEPS && (gone = all->withdrawing); i++) {
+        DL_DELETE(all->withdrawing, gone);
         if (dht_node_is_publishing(member->dht,
-                                   gone->question.upath)) /* the others have their turn */
-            DL_APPEND(all->settling, gone);
+                                   gone->retry.upath)) /* the others have their turn */
+            DL_APPEND(all->withdrawing, gone);
         else
             gone_end(gone);
     }
 }
 
-static enum question_next answered(struct question *question, int status,
-                                   const struct dyad_entry *entry,
-                                   struct question_pause *pause)
+static enum retry_next answered(struct retry *retry, int status,
+                                const struct dyad_entry *entry, struct retry_pause *pause)
 {
-    struct gone *gone = (struct gone *)question;
+    struct gone *gone = (struct gone *)retry;
 
     (void)pause;
     if (status != 0 && status != ENOENT && !is_ours(gone))
         return QUESTION_PUT_OFF;
     if (status == 0 && dyad_version_cmp(&entry->version, &gone->version) == 0 &&
         !is_ours(gone) && withdraw(gone))
-        DL_APPEND(OWN(gone->member, takeover_gone)->settling, gone);
+        DL_APPEND(OWN(gone->member, takeover_gone)->withdrawing, gone);
     else
         gone_end(gone);
     return QUESTION_KEPT;
@@ -139,7 +138,7 @@ static void stepped(void *arg)
         exit_barrier_activity(arg);
 }
 
-static const struct questions_ops ops = {
+static const struct retry_queue_ops ops = {
     .size = sizeof(struct gone),
     .window = 64,
     .tick = UTIL_NSEC_PER_SEC / 4,
@@ -155,9 +154,9 @@ static struct gone *add(struct member *member, enum engine_role role,
     struct takeover_gone *all = OWN(member, takeover_gone);
     struct gone *gone;
 
-    if (!all->questions)
-        all->questions = retry_queue_create(member, &ops, member);
-    if (!(gone = retry_queue_add(all->questions, found->entry.upath))) {
+    if (!all->retries)
+        all->retries = retry_queue_create(member, &ops, member);
+    if (!(gone = retry_queue_add(all->retries, found->entry.upath))) {
         log_error("out of memory: \"%s\", which is not here any more, is not withdrawn",
                   found->entry.upath);
         return NULL;
@@ -181,7 +180,7 @@ int takeover_gone_add(struct member *member, enum engine_role role,
     own = own_record(gone);
     if (!own || dyad_version_cmp(&own->entry.version, &gone->version) < 0)
         rc = store_journal_put(member->dmd[role].journal, found); /* was logged */
-    retry_queue_go_on(OWN(member, takeover_gone)->questions);
+    retry_queue_go_on(OWN(member, takeover_gone)->retries);
     return rc;
 }
 
@@ -194,17 +193,17 @@ void takeover_gone_lost(struct member *member, enum engine_role role,
         "\"%s\" is withdrawn: who had published it was killed, and what is here is "
         "not what it was",
         found->entry.upath);
-    retry_queue_go_on(OWN(member, takeover_gone)->questions);
+    retry_queue_go_on(OWN(member, takeover_gone)->retries);
 }
 
 static void homes_changed(struct member *member)
 {
-    retry_queue_again(OWN(member, takeover_gone)->questions);
+    retry_queue_again(OWN(member, takeover_gone)->retries);
 }
 
 bool takeover_gone_pending(struct member *member)
 {
-    return retry_queue_asking(OWN(member, takeover_gone)->questions);
+    return retry_queue_asking(OWN(member, takeover_gone)->retries);
 }
 
 static void takeover_gone_destroy(struct member *member)
@@ -212,8 +211,8 @@ static void takeover_gone_destroy(struct member *member)
     struct takeover_gone *all = OWN(member, takeover_gone);
     struct gone *gone, *tmp;
 
-    retry_queue_destroy(all->questions);
-    DL_FOREACH_SAFE(all->settling, gone, tmp)
+    retry_queue_destroy(all->retries);
+    DL_FOREACH_SAFE(all->withdrawing, gone, tmp)
     {
         free(gone);
     }

@@ -100,7 +100,7 @@ void takeover_watch_stop(struct takeover *a);
 /* Part of the look: read the renames of dead processes into a->renames. */
 void takeover_renames_look(struct takeover *a, enum engine_role role);
 /* Handle these, on the loop, after the look. */
-void takeover_renames_settle(struct takeover *a);
+void takeover_renames_decide(struct takeover *a);
 /* Parts of takeover_pending() and takeover_stop(). */
 bool takeover_renames_pending(const struct member *member);
 void takeover_renames_stop(struct takeover *a);

@@ -57,7 +57,7 @@ struct rename_left {
 };
 
 struct takeover_renames {
-    struct rename_left *settling; /* utlist */
+    struct rename_left *deciding; /* utlist */
 };
 
 struct look {
@@ -165,7 +165,7 @@ static void left_end(struct rename_left *left, int status)
         store_renames_give_back(marks, left->place);
         again_later(OWN(member, takeover));
     }
-    DL_DELETE(OWN(member, takeover_renames)->settling, left);
+    DL_DELETE(OWN(member, takeover_renames)->deciding, left);
     left_free(left);
     exit_barrier_activity(member);
 }
@@ -189,7 +189,7 @@ static void left_start(struct rename_left *left)
     struct member *member = left->member;
     int rc = 0;
 
-    DL_APPEND(OWN(member, takeover_renames)->settling, left);
+    DL_APPEND(OWN(member, takeover_renames)->deciding, left);
     if (left->done) {
         log_info("\"%s\" got its name from a process that was killed: it is published",
                  left->to);
@@ -204,7 +204,7 @@ static void left_start(struct rename_left *left)
         left_end(left, errno);
 }
 
-void takeover_renames_settle(struct takeover *a)
+void takeover_renames_decide(struct takeover *a)
 {
     struct rename_left *left, *tmp, *found = a->renames;
 
@@ -221,7 +221,7 @@ void takeover_renames_settle(struct takeover *a)
 
 bool takeover_renames_pending(const struct member *member)
 {
-    return OWN(member, takeover_renames)->settling != NULL;
+    return OWN(member, takeover_renames)->deciding != NULL;
 }
 
 static void give_back(struct member *member, struct rename_left *list)
@@ -240,8 +240,8 @@ void takeover_renames_stop(struct takeover *a)
     struct member *member = a->member;
 
     give_back(member, a->renames);
-    give_back(member, OWN(member, takeover_renames)->settling);
-    a->renames = OWN(member, takeover_renames)->settling = NULL;
+    give_back(member, OWN(member, takeover_renames)->deciding);
+    a->renames = OWN(member, takeover_renames)->deciding = NULL;
     if (a->renames_timer)
         net_timer_destroy(a->renames_timer);
 }

@@ -299,7 +299,7 @@ static void consume_begin(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
     uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER |
-                                  NET_CONSUME_SETTLE | NET_CONSUME_UPDATE);
+                                  NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE);
 
     if ((flags & NET_CONSUME_WRITER) || is_probe(guest))
         flags &= (uint8_t)~NET_LOOKUP_WAIT;
@@ -411,7 +411,7 @@ static int serve_consume(struct guest *guest)
         return -1;
     }
     guest->pending++;
-    if ((msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_SETTLE)) != NET_LOOKUP_WAIT)
+    if ((msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_UNWRITTEN)) != NET_LOOKUP_WAIT)
         guest_consume(guest, 0);
     else
         startup_validation_wait(guest->member, &request_of(guest)->look, msg->entry.upath,

@@ -14,7 +14,7 @@
 #define DYAD_VISIBLE __attribute__((visibility("default")))
 
 DYAD_VISIBLE void plugin_tell(int fd);
-DYAD_VISIBLE void plugin_settle(const struct boot_loading *loading);
+DYAD_VISIBLE void plugin_visit(const struct boot_loading *loading);
 DYAD_VISIBLE void *plugin_open(const char *path, int fd);
 DYAD_VISIBLE void plugin_close(void *handle);
 
@@ -53,9 +53,9 @@ void plugin_tell(int fd)
 #ifndef OPENED
 /* Not as the last thing, which the compiler makes a jump: the loader takes the name space
  * of whoever is returned to. */
-void plugin_settle(const struct boot_loading *loading)
+void plugin_visit(const struct boot_loading *loading)
 {
-    boot_modules_settle(loading);
+    boot_modules_visit(loading);
     __asm__ volatile("" ::: "memory");
 }
 

@@ -16,7 +16,7 @@
 
 #include "client/client_loading.h"
 
-enum { APART = 1, SETTLE = 2, OPEN = 4, FORK = 8, OPEN_UCX = 16, HAD_UCX = 32 };
+enum { APART = 1, VISIT = 2, OPEN = 4, FORK = 8, OPEN_UCX = 16, HAD_UCX = 32 };
 
 static void *plugin(void *handle, const char *name)
 {
@@ -32,17 +32,17 @@ static void child(int how, int fd)
     void *had = how & HAD_UCX ? dlopen(UCX_PLUGIN, RTLD_NOW) : NULL;
     void *handle = how & APART ? dlmopen(LM_ID_NEWLM, PLUGIN, RTLD_NOW)
                                : dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND);
-    void (*tell)(int fd), (*settle)(const struct boot_loading *loading);
+    void (*tell)(int fd), (*visit)(const struct boot_loading *loading);
     void *(*open_other)(const char *path, int fd);
     int status = 0;
 
     if (!handle || (how & HAD_UCX && !had))
         _exit(2);
     *(void **)&tell = plugin(handle, "plugin_tell");
-    *(void **)&settle = plugin(handle, "plugin_settle");
+    *(void **)&visit = plugin(handle, "plugin_visit");
     *(void **)&open_other = plugin(handle, "plugin_open");
-    if (how & SETTLE)
-        settle(&client_loading);
+    if (how & VISIT)
+        visit(&client_loading);
     if (how & OPEN && !open_other(OPENED_PLUGIN, fd))
         _exit(4);
     if (how & OPEN_UCX && !open_other(UCX_PLUGIN, fd))
@@ -77,12 +77,12 @@ static int destructors(int how)
     return n;
 }
 
-static void test_settled(void **state)
+static void test_visited(void **state)
 {
     (void)state;
     assert_int_equal(destructors(APART), 1); /* what there would be */
-    assert_int_equal(destructors(APART | SETTLE), 0);
-    assert_int_equal(destructors(APART | SETTLE | FORK), 0);
+    assert_int_equal(destructors(APART | VISIT), 0);
+    assert_int_equal(destructors(APART | VISIT | FORK), 0);
     assert_int_equal(destructors(APART | FORK), 1);
 }
 
@@ -91,25 +91,25 @@ static void test_opened(void **state)
 {
     (void)state;
     assert_int_equal(destructors(APART | OPEN), 0);
-    assert_int_equal(destructors(APART | SETTLE | OPEN), 0);
-    assert_int_equal(destructors(APART | SETTLE | OPEN | FORK), 0);
+    assert_int_equal(destructors(APART | VISIT | OPEN), 0);
+    assert_int_equal(destructors(APART | VISIT | OPEN | FORK), 0);
 }
 
 /* Nothing of it where the program's name space is used, */
 static void test_not_apart(void **state)
 {
     (void)state;
-    assert_int_equal(destructors(SETTLE), 1);
-    assert_int_equal(destructors(SETTLE | OPEN), 1);
+    assert_int_equal(destructors(VISIT), 1);
+    assert_int_equal(destructors(VISIT | OPEN), 1);
 }
 
 /* but for UCX, unless the program had it. */
 static void test_ucx(void **state)
 {
     (void)state;
-    assert_int_equal(destructors(SETTLE | OPEN_UCX), 0);
-    assert_int_equal(destructors(SETTLE | OPEN_UCX | FORK), 0);
-    assert_int_equal(destructors(SETTLE | OPEN_UCX | HAD_UCX), 1);
+    assert_int_equal(destructors(VISIT | OPEN_UCX), 0);
+    assert_int_equal(destructors(VISIT | OPEN_UCX | FORK), 0);
+    assert_int_equal(destructors(VISIT | OPEN_UCX | HAD_UCX), 1);
     assert_int_equal(destructors(APART | OPEN_UCX | HAD_UCX), 0);
 }
 
@@ -132,7 +132,7 @@ static void *open_slow(void *arg)
 static void open_meanwhile(int how, const int fds[2])
 {
     static struct opening opening;
-    void (*settle)(const struct boot_loading *loading);
+    void (*visit)(const struct boot_loading *loading);
     void *handle;
     pthread_t thread;
     char number[16], byte;
@@ -144,9 +144,9 @@ static void open_meanwhile(int how, const int fds[2])
     if (!handle)
         _exit(2);
     opening.fd = fds[1];
-    *(void **)&settle = plugin(handle, "plugin_settle");
+    *(void **)&visit = plugin(handle, "plugin_visit");
     *(void **)&opening.open_other = plugin(handle, "plugin_open");
-    settle(&client_loading);
+    visit(&client_loading);
     if (pthread_create(&thread, NULL, open_slow, &opening) != 0 ||
         read(fds[0], &byte, 1) != 1) /* it is being constructed */
         _exit(3);
@@ -205,17 +205,17 @@ static void fork_while_closing(const int fds[2])
 {
     void *handle = dlopen(PLUGIN, RTLD_NOW | RTLD_DEEPBIND),
          *(*open_other)(const char *, int);
-    void (*settle)(const struct boot_loading *loading);
+    void (*visit)(const struct boot_loading *loading);
     struct closing closing;
     pthread_t thread;
     char bytes[3] = "";
 
     if (!handle)
         _exit(2);
-    *(void **)&settle = plugin(handle, "plugin_settle");
+    *(void **)&visit = plugin(handle, "plugin_visit");
     *(void **)&open_other = plugin(handle, "plugin_open");
     *(void **)&closing.close_other = plugin(handle, "plugin_close");
-    settle(&client_loading);
+    visit(&client_loading);
     closing.opened = open_other(SLOW_END_PLUGIN, fds[1]);
     if (!closing.opened || pthread_create(&thread, NULL, close_slow, &closing) != 0 ||
         read(fds[0], bytes, 1) != 1) /* it is being destructed */
@@ -247,7 +247,7 @@ static void test_fork_while_closing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settled),        cmocka_unit_test(test_opened),
+        cmocka_unit_test(test_visited),        cmocka_unit_test(test_opened),
         cmocka_unit_test(test_not_apart),      cmocka_unit_test(test_ucx),
         cmocka_unit_test(test_fork_meanwhile), cmocka_unit_test(test_fork_while_closing),
     };

@@ -102,7 +102,7 @@ static int join(struct member *m, uint32_t rank, const char *node, uint32_t rank
     m->d = session_dir_create(dir, NULL, &id);
     assert_non_null(m->d);
     if (session_dir_open(m->d, ranks) == 0 &&
-        session_dir_claim(m->d, &m->slot, &m->inc) == 0)
+        session_dir_take_slot(m->d, &m->slot, &m->inc) == 0)
         return 0;
     error = errno;
     session_dir_destroy(m->d);
@@ -376,9 +376,9 @@ static void test_namespaces(void **state)
     assert_int_equal(session_dir_open(a, 8), 0);
     assert_int_equal(session_dir_open(b, 9), 0);
     assert_string_not_equal(session_dir_id(a), session_dir_id(b));
-    assert_int_equal(session_dir_claim(a, &slot, &inc), 0);
+    assert_int_equal(session_dir_take_slot(a, &slot, &inc), 0);
     assert_int_equal(slot, 0);
-    assert_int_equal(session_dir_claim(b, &slot, &inc), 0);
+    assert_int_equal(session_dir_take_slot(b, &slot, &inc), 0);
     assert_int_equal(slot, 0);
     assert_int_equal(session_dir_ranks(b), 9);
     session_dir_destroy(a);
@@ -653,7 +653,7 @@ static void test_sleeper(void **state)
     assert_int_equal(b.inc, 2);
     assert_int_equal(count("slot.00000.1"), 0);
     fd = session_dir_enter(sleeper.d);
-    assert_int_equal(create_claim(sleeper.d, fd, 0, 1), 1);
+    assert_int_equal(create_slot(sleeper.d, fd, 0, 1), 1);
     close(fd);
     assert_int_equal(session_dir_list(sleeper.d), 0);
     assert_int_equal(session_dir_slots(sleeper.d)[0].link, 2); /* so it gives way */

@@ -161,7 +161,7 @@ static void test_told_behind_own(void **state)
     struct result own = {0};
 
     (void)state;
-    assert_false(dht_node_is_told(a->node));
+    assert_false(dht_node_is_invalidating(a->node));
     s.net->refuse = false; /* it is silent */
     s.net->cut[s.a][s.homes[1]] = s.net->cut[s.homes[1]][s.a] = true;
     fake_publish(s.net, s.a, 0, 7, PUB, &own);
@@ -170,11 +170,11 @@ static void test_told_behind_own(void **state)
     fake_net_run(s.net, 10 * MSEC);
     assert_int_equal(own.calls, 0);
     assert_int_equal(a->ninvalidated, 0);
-    assert_true(dht_node_is_told(a->node));
+    assert_true(dht_node_is_invalidating(a->node));
     assert_true(fake_net_run_until(s.net, &own.calls, 10 * SEC));
     fake_net_run(s.net, MSEC);
     assert_true(a->ninvalidated > 0);
-    assert_false(dht_node_is_told(a->node));
+    assert_false(dht_node_is_invalidating(a->node));
     fake_net_destroy(s.net);
 }
 

@@ -44,12 +44,12 @@ static void writes(struct fake_net *net, uint32_t rank, enum dht_writing what)
     assert_int_equal(a.status, 0);
 }
 
-static struct dht_settle *asks(struct fake_net *net, uint32_t rank, bool wait,
-                               struct answer *a)
+static struct dht_writing_ask *asks(struct fake_net *net, uint32_t rank, bool wait,
+                                    struct answer *a)
 {
     *a = (struct answer){0};
-    struct dht_settle *settle =
-        dht_node_settle(net->rank[rank].node, fake_key(KEY), wait, settled, a);
+    struct dht_writing_ask *settle =
+        dht_node_ask_writers(net->rank[rank].node, fake_key(KEY), wait, settled, a);
     assert_non_null(settle);
     assert_int_equal(a->calls, 0);
     return settle;
@@ -106,10 +106,10 @@ static void test_begin_end(void **state)
             writes(net, w, DHT_WRITING_BEGIN);
             is(net, r, EBUSY, w);
             is(net, w, 0, DYAD_RANK_NONE); /* nobody waits for himself */
-            struct dht_settle *settle = asks(net, r, true, &a);
+            struct dht_writing_ask *settle = asks(net, r, true, &a);
             fake_net_run(net, 1 * SEC);
             assert_int_equal(a.calls, 0);
-            assert_int_equal(dht_settle_writer(settle), w);
+            assert_int_equal(dht_writing_ask_writer(settle), w);
             assert_true(net->rank[w].nwanted[KEY] >= 2);
             writes(net, w, DHT_WRITING_END);
             assert_true(fake_net_run_until(net, &a.calls, 10 * MSEC));
@@ -134,9 +134,9 @@ static void test_two_writers(void **state)
     fake_net_run(net, 1 * SEC);
     assert_true(net->rank[1].nwanted[KEY] > wanted); /* does it live, that one? */
     asks(net, 5, true, &a);
-    struct dht_settle *cancelled = asks(net, 6, true, &b);
+    struct dht_writing_ask *cancelled = asks(net, 6, true, &b);
     fake_net_run(net, 1 * SEC);
-    dht_node_settle_cancel(net->rank[6].node, cancelled);
+    dht_node_ask_writers_cancel(net->rank[6].node, cancelled);
     writes(net, 1, DHT_WRITING_END);
     fake_net_run(net, 20 * SEC);
     assert_int_equal(a.calls, 0);

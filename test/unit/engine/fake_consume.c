@@ -112,29 +112,29 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
     return 0;
 }
 
-struct dht_settle *dht_node_settle(struct dht_node *node, const char *upath, bool wait,
-                                   dht_settle_fn fn, void *arg)
+struct dht_writing_ask *dht_node_ask_writers(struct dht_node *node, const char *upath,
+                                             bool wait, dht_writing_ask_fn fn, void *arg)
 {
-    static char settle;
+    static char ask_writers;
 
     (void)node;
     (void)upath;
-    fake->settle_waits = wait;
-    fake->settle = fn;
-    fake->settle_arg = arg;
-    return (struct dht_settle *)(void *)&settle;
+    fake->writers_wait = wait;
+    fake->ask_writers = fn;
+    fake->writers_arg = arg;
+    return (struct dht_writing_ask *)(void *)&ask_writers;
 }
 
-void dht_node_settle_cancel(struct dht_node *node, struct dht_settle *settle)
+void dht_node_ask_writers_cancel(struct dht_node *node, struct dht_writing_ask *ask_writers)
 {
     (void)node;
-    (void)settle;
-    fake->settle = NULL;
+    (void)ask_writers;
+    fake->ask_writers = NULL;
 }
 
-uint32_t dht_settle_writer(const struct dht_settle *settle)
+uint32_t dht_writing_ask_writer(const struct dht_writing_ask *ask_writers)
 {
-    (void)settle;
+    (void)ask_writers;
     return DYAD_RANK_NONE;
 }
 

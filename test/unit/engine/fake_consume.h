@@ -35,9 +35,9 @@ struct fake_consume {
     void *above_arg;
     bool is_below;
     struct transfer_wait *transfer; /* of a fetch; NULL: none is waited for */
-    dht_settle_fn settle;           /* of who asks whether another node writes it */
-    void *settle_arg;
-    bool settle_waits;
+    dht_writing_ask_fn ask_writers; /* of who asks whether another node writes it */
+    void *writers_arg;
+    bool writers_wait;
 };
 
 extern struct fake_consume *fake;

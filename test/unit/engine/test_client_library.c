@@ -36,11 +36,11 @@
 
 /* What the case is. */
 struct world {
-    const char *libc;  /* its version */
-    bool uses_ucx;     /* the program does */
-    bool no_namespace; /* dlmopen() fails; */
-    unsigned after;    /* ... after so many times that it did not */
-    unsigned wrecks;   /* so many members end themselves */
+    const char *libc;        /* its version */
+    bool uses_ucx;           /* the program does */
+    bool no_namespace;       /* dlmopen() fails; */
+    unsigned after;          /* ... after so many times that it did not */
+    unsigned aborted_copies; /* so many members end themselves */
 };
 
 /* What came of it. */
@@ -161,7 +161,7 @@ static int run(struct member *member, int *claim_fd)
 {
     (void)member;
     (void)claim_fd;
-    return seen->runs <= world->wrecks ? MEMBER_WRECKED : 0;
+    return seen->runs <= world->aborted_copies ? MEMBER_ABORTED : 0;
 }
 
 static void destroy(struct member *member)
@@ -255,7 +255,7 @@ static void test_no_namespace(void **state)
 /* Each with another copy; the last one is told that it is the last. */
 static void test_comes_back(void **state)
 {
-    struct seen s = member_in(&(struct world){.libc = "2.36", .wrecks = 3});
+    struct seen s = member_in(&(struct world){.libc = "2.36", .aborted_copies = 3});
 
     (void)state;
     assert_int_equal(s.rc, 0);
@@ -271,8 +271,11 @@ static void test_comes_back(void **state)
 /* Never with the copy that is a wreck. */
 static void test_cannot_come_back(void **state)
 {
-    struct seen s = member_in(&(struct world){
-        .libc = "2.36", .uses_ucx = true, .no_namespace = true, .after = 1, .wrecks = 2});
+    struct seen s = member_in(&(struct world){.libc = "2.36",
+                                              .uses_ucx = true,
+                                              .no_namespace = true,
+                                              .after = 1,
+                                              .aborted_copies = 2});
 
     (void)state;
     assert_int_equal(s.rc, -1);

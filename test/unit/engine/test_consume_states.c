@@ -45,14 +45,14 @@ static void fetched(int status)
 }
 
 /* As told by the homes. */
-static void settled(int status, uint64_t counter)
+static void writers_answered(int status, uint64_t counter)
 {
     struct dyad_version version = {.counter = counter};
-    dht_settle_fn fn = fake->settle;
+    dht_writing_ask_fn fn = fake->ask_writers;
 
     assert_non_null(fn);
-    fake->settle = NULL;
-    fn(fake->settle_arg, status, 3, &version);
+    fake->ask_writers = NULL;
+    fn(fake->writers_arg, status, 3, &version);
 }
 
 /* It can end before the loop has come to it. */
@@ -174,9 +174,9 @@ static void test_late_and_written(void **state)
     assert_true(c->deadline.late);
     scratch_write(fake->scratch, "g", "x");
     fetched(0);
-    assert_int_equal(c->state, CONSUME_SETTLE);
-    assert_false(fake->settle_waits);
-    settled(EBUSY, 0);
+    assert_int_equal(c->state, CONSUME_WRITERS);
+    assert_false(fake->writers_wait);
+    writers_answered(EBUSY, 0);
     assert_int_equal(fake->status, ETIMEDOUT);
 }
 
@@ -201,7 +201,7 @@ static void test_gives_way_to_nothing(void **state)
     find(c, 1);
     scratch_write(fake->scratch, "f", "x");
     fetched(EEXIST);
-    assert_int_equal(c->state, CONSUME_SETTLE); /* complete */
+    assert_int_equal(c->state, CONSUME_WRITERS); /* complete */
 }
 
 /* A look-up looks once more now and then. What it finds is fetched in peace. */
@@ -213,8 +213,8 @@ static void test_timer_of_look_up(void **state)
     (void)state;
     scratch_write(fake->scratch, "g", "x");
     c = begin("g", NET_LOOKUP_WAIT, 0);
-    assert_int_equal(c->state, CONSUME_SETTLE);
-    settled(EOWNERDEAD, 1);
+    assert_int_equal(c->state, CONSUME_WRITERS);
+    writers_answered(EOWNERDEAD, 1);
     assert_int_equal(c->state, CONSUME_LOOK_UP);
     net_timer_start(c->again, when);
     find(c, 2);
@@ -267,7 +267,7 @@ static void test_writer_killed_in_close(void **state)
     assert_int_equal(fake->status, -1);
     store_marks_clear(marks, mark); /* taken over */
     fake_run_until(util_clock_now() + CONSUME_LOOK_AGAIN + UTIL_NSEC_PER_MSEC);
-    assert_int_equal(c->state, CONSUME_SETTLE); /* it is complete */
+    assert_int_equal(c->state, CONSUME_WRITERS); /* it is complete */
 }
 
 int main(void)

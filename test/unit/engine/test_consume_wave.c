@@ -89,7 +89,7 @@ static void test_seen_and_gone(void **state)
                 0);
     close(fd);
     fake_look_again(fake->consume);
-    assert_non_null(fake->consume->settle); /* it is seen; does anybody write it? */
+    assert_non_null(fake->consume->ask_writers); /* it is seen; does anybody write it? */
     assert_int_equal(fake->consume->unseen_since, 0);
     assert_false(consume_is_waiting(fake->consume));
 }

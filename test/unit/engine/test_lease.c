@@ -100,7 +100,7 @@ void dht_node_forgotten(struct dht_node *node, uint32_t rank)
     (void)rank;
 }
 
-bool dht_node_is_told(const struct dht_node *node)
+bool dht_node_is_invalidating(const struct dht_node *node)
 {
     (void)node;
     return invalidating;

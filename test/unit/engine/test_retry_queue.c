@@ -27,36 +27,35 @@
 #define MANY   20
 
 struct mine {
-    struct question question;
+    struct retry retry;
     unsigned nanswers;
     bool wanted;
 };
 
 static struct member member;
-static struct retry_queue *questions;
+static struct retry_queue *retries;
 static struct mine *mine[MANY];
 static char name[MANY][16];
 static unsigned nfreed, nsteps;
-static enum question_next next;
+static enum retry_next next;
 static uint64_t by, least; /* 0: as it is */
 static int status;         /* of the last answer */
 static bool counter_is_enough;
 
-static bool is_wanted(const struct question *question)
+static bool is_wanted(const struct retry *retry)
 {
-    return ((const struct mine *)question)->wanted;
+    return ((const struct mine *)retry)->wanted;
 }
 
-static enum question_next answered(struct question *question, int s,
-                                   const struct dyad_entry *entry,
-                                   struct question_pause *pause)
+static enum retry_next answered(struct retry *retry, int s, const struct dyad_entry *entry,
+                                struct retry_pause *pause)
 {
-    struct mine *m = (struct mine *)question;
+    struct mine *m = (struct mine *)retry;
 
-    assert_ptr_equal(retry_queue_arg(question), &member);
-    assert_null(question->lookup);
+    assert_ptr_equal(retry_queue_arg(retry), &member);
+    assert_null(retry->lookup);
     assert_int_equal(pause->first, FIRST);
-    assert_ptr_not_equal(retry_queue_find(questions, question->upath), question);
+    assert_ptr_not_equal(retry_queue_find(retries, retry->upath), retry);
     m->nanswers++;
     status = s;
     if (by)
@@ -68,10 +67,10 @@ static enum question_next answered(struct question *question, int s,
     return next;
 }
 
-static void freed(struct question *question)
+static void freed(struct retry *retry)
 {
     for (unsigned i = 0; i < MANY; i++)
-        if (mine[i] == (struct mine *)question)
+        if (mine[i] == (struct mine *)retry)
             mine[i] = NULL;
     nfreed++;
 }
@@ -82,7 +81,7 @@ static void stepped(void *arg)
     nsteps++;
 }
 
-static const struct questions_ops ops = {
+static const struct retry_queue_ops ops = {
     .size = sizeof(struct mine),
     .window = WINDOW,
     .flags = NET_LOOKUP_COPY,
@@ -104,15 +103,15 @@ static int setup(void **state)
     next = QUESTION_PUT_OFF;
     by = least = 0;
     counter_is_enough = false;
-    questions = retry_queue_create(&member, &ops, &member);
-    assert_non_null(questions);
+    retries = retry_queue_create(&member, &ops, &member);
+    assert_non_null(retries);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    retry_queue_destroy(questions);
+    retry_queue_destroy(retries);
     assert_int_equal(fake_lookups_out(), 0);
     fake_clock_end();
     for (unsigned i = 0; i < MANY; i++)
@@ -124,23 +123,23 @@ static void add(unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         snprintf(name[i], sizeof(name[i]), "f%u", i);
-        mine[i] = retry_queue_add(questions, name[i]);
+        mine[i] = retry_queue_add(retries, name[i]);
         assert_non_null(mine[i]);
         assert_int_equal(mine[i]->nanswers, 0);
         mine[i]->wanted = true;
     }
-    retry_queue_go_on(questions);
+    retry_queue_go_on(retries);
 }
 
 static void test_answered(void **state)
 {
     (void)state;
-    assert_false(retry_queue_any(questions));
+    assert_false(retry_queue_any(retries));
     add(2);
     assert_int_equal(fake_nlookups, 2);
     assert_string_equal(fake_lookup[0].upath, "f0");
     assert_int_equal(fake_lookup[0].flags, NET_LOOKUP_COPY);
-    assert_true(retry_queue_asking(questions));
+    assert_true(retry_queue_asking(retries));
     next = QUESTION_OVER;
     fake_lookup_answer(0, 0, 5);
     assert_null(mine[0]);
@@ -149,14 +148,14 @@ static void test_answered(void **state)
     fake_lookup_answer(1, EHOSTUNREACH, 0);
     assert_int_equal(status, EHOSTUNREACH);
     assert_int_equal(nsteps, 2);
-    assert_false(retry_queue_asking(questions)); /* it is not what somebody waits for */
-    assert_true(retry_queue_any(questions));
+    assert_false(retry_queue_asking(retries)); /* it is not what somebody waits for */
+    assert_true(retry_queue_any(retries));
     next = QUESTION_OVER;
     fake_clock_pass(FIRST + TICK);
     assert_int_equal(nsteps, 3);
-    assert_true(retry_queue_asking(questions));
+    assert_true(retry_queue_asking(retries));
     fake_lookup_answer(2, ENOENT, 0);
-    assert_false(retry_queue_any(questions));
+    assert_false(retry_queue_any(retries));
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, 3);
     assert_int_equal(nfreed, 2);
@@ -208,7 +207,7 @@ static void test_pauses(void **state)
     fake_lookup_answer(11, EHOSTUNREACH, 0);
     fake_clock_step(UINT64_MAX);
     assert_int_equal(fake_now, by - 1000 * SEC + MOST);
-    mine[0]->question.pause = 0; /* by its user */
+    mine[0]->retry.pause = 0; /* by its user */
     fake_lookup_answer(12, EHOSTUNREACH, 0);
     pause = fake_now;
     fake_clock_step(UINT64_MAX);
@@ -258,13 +257,13 @@ static void test_all_again(void **state)
     assert_int_equal(fake_nlookups, 12);
     fake_lookup_answer(9, EHOSTUNREACH, 0);
     fake_lookup_answer(10, EHOSTUNREACH, 0);
-    retry_queue_again(questions);
+    retry_queue_again(retries);
     assert_int_equal(fake_nlookups, 14); /* not that which is under way */
     for (unsigned i = 11; i < 14; i++)
         fake_lookup_answer(i, EHOSTUNREACH, 0);
     fake_clock_pass(FIRST + TICK);
     assert_int_equal(fake_nlookups, 17);
-    retry_queue_again(questions);
+    retry_queue_again(retries);
     assert_int_equal(fake_nlookups, 17);
 }
 
@@ -274,10 +273,10 @@ static void test_one_again(void **state)
     (void)state;
     add(2);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
-    question_again(&mine[0]->question);
-    question_again(&mine[1]->question);
+    retry_again(&mine[0]->retry);
+    retry_again(&mine[1]->retry);
     assert_int_equal(fake_nlookups, 2);
-    retry_queue_go_on(questions);
+    retry_queue_go_on(retries);
     assert_int_equal(fake_nlookups, 3);
     fake_lookup_answer(2, EHOSTUNREACH, 0); /* and its pauses begin anew */
     fake_clock_pass(FIRST + TICK);
@@ -289,7 +288,7 @@ static void test_one_again(void **state)
     assert_int_equal(nfreed, 0);
     fake_lookup_answer(4, 0, 5);
     assert_int_equal(nfreed, 1);
-    question_again(&mine[0]->question);
+    retry_again(&mine[0]->retry);
     mine[0]->wanted = false;
     fake_lookup_answer(3, 0, 5);
     assert_int_equal(nfreed, 2);
@@ -300,12 +299,12 @@ static void test_hurry(void **state)
 {
     (void)state;
     add(MANY);
-    question_hurry(retry_queue_find(questions, "f19"));
-    question_hurry(retry_queue_find(questions, "f0")); /* is under way already */
+    retry_hurry(retry_queue_find(retries, "f19"));
+    retry_hurry(retry_queue_find(retries, "f0")); /* is under way already */
     assert_int_equal(fake_nlookups, WINDOW);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
     assert_string_equal(fake_lookup[WINDOW].upath, "f19");
-    question_hurry(retry_queue_find(questions, "f0"));
+    retry_hurry(retry_queue_find(retries, "f0"));
     next = QUESTION_OVER;
     for (unsigned i = 1; i < MANY; i++)
         fake_lookup_answer(i, 0, 5);
@@ -313,26 +312,26 @@ static void test_hurry(void **state)
     fake_clock_pass(0);
     assert_int_equal(fake_nlookups, MANY + 1);
     fake_lookup_answer(MANY, 0, 5);
-    assert_null(retry_queue_find(questions, "f0"));
+    assert_null(retry_queue_find(retries, "f0"));
 }
 
 /* Of two with one name that one which somebody can hurry. */
 static void test_find(void **state)
 {
-    struct question *first, *second;
+    struct retry *first, *second;
 
     (void)state;
     assert_null(retry_queue_find(NULL, "f0"));
     add(WINDOW + 1);
-    first = &mine[0]->question;
-    second = retry_queue_add(questions, "f0");
+    first = &mine[0]->retry;
+    second = retry_queue_add(retries, "f0");
     ((struct mine *)second)->wanted = true;
-    assert_ptr_equal(retry_queue_find(questions, "f0"), second);
+    assert_ptr_equal(retry_queue_find(retries, "f0"), second);
     fake_lookup_answer(0, EHOSTUNREACH, 0); /* f4 is under way */
     fake_lookup_answer(1, EHOSTUNREACH, 0); /* the second f0 is */
-    assert_ptr_equal(retry_queue_find(questions, "f0"), first);
-    assert_ptr_equal(retry_queue_find(questions, "f4"), &mine[4]->question);
-    assert_null(retry_queue_find(questions, "f5"));
+    assert_ptr_equal(retry_queue_find(retries, "f0"), first);
+    assert_ptr_equal(retry_queue_find(retries, "f4"), &mine[4]->retry);
+    assert_null(retry_queue_find(retries, "f5"));
 }
 
 /* In each of its states. The place of what was under way is another's. */
@@ -340,14 +339,14 @@ static void test_drop(void **state)
 {
     (void)state;
     add(WINDOW + 2);
-    question_drop(&mine[0]->question);
+    retry_drop(&mine[0]->retry);
     assert_false(fake_lookup[0].is_out);
     assert_int_equal(fake_nlookups, WINDOW + 1);
     assert_int_equal(nfreed, 1);
-    question_drop(&mine[5]->question);
+    retry_drop(&mine[5]->retry);
     assert_int_equal(fake_nlookups, WINDOW + 1);
     fake_lookup_answer(1, EHOSTUNREACH, 0);
-    question_drop(&mine[1]->question);
+    retry_drop(&mine[1]->retry);
     assert_int_equal(nfreed, 3);
     fake_clock_pass(1000 * SEC);
     assert_int_equal(fake_nlookups, WINDOW + 1);
@@ -384,11 +383,11 @@ static void test_kept(void **state)
     kept = mine[0];
     next = QUESTION_KEPT;
     fake_lookup_answer(0, 0, 5);
-    assert_false(retry_queue_any(questions));
+    assert_false(retry_queue_any(retries));
     assert_int_equal(nfreed, 0);
-    assert_string_equal(kept->question.upath, "f0");
-    retry_queue_destroy(questions);
-    questions = NULL;
+    assert_string_equal(kept->retry.upath, "f0");
+    retry_queue_destroy(retries);
+    retries = NULL;
     assert_int_equal(nfreed, 0);
     free(kept);
     mine[0] = NULL;
@@ -401,8 +400,8 @@ static void test_destroy(void **state)
     add(MANY);
     fake_lookup_answer(0, EHOSTUNREACH, 0);
     assert_int_equal(fake_lookups_out(), WINDOW);
-    retry_queue_destroy(questions);
-    questions = NULL;
+    retry_queue_destroy(retries);
+    retries = NULL;
     assert_int_equal(fake_lookups_out(), 0);
     assert_int_equal(nfreed, MANY);
     fake_clock_end();
@@ -425,7 +424,7 @@ static void test_no_memory(void **state)
     assert_int_equal(fake_nlookups, 4);
     next = QUESTION_OVER;
     fake_lookups_refused = 1;
-    mine[4] = retry_queue_add(questions, "f4");
+    mine[4] = retry_queue_add(retries, "f4");
     mine[4]->wanted = true;
     fake_lookup_answer(0, 0, 5);
     assert_null(mine[4]);

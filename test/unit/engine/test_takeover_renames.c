@@ -137,7 +137,7 @@ void takeover_look(struct member *m)
     assert_ptr_equal(m, member);
     nlooks++;
     takeover_renames_look(&takeover, ENGINE_CONSUMER);
-    takeover_renames_settle(&takeover);
+    takeover_renames_decide(&takeover);
 }
 
 static int setup(void **state)

@@ -207,12 +207,12 @@ static void test_there(void **state)
     links_up(2);
     links_up(ASKED);
     links_down(ASKED);
-    links_module.disclaim(links_member);
+    links_module.void_promises(links_member);
     assert_false(links_rank[1].there);
     assert_true(links_rank[2].there);
     assert_false(links_rank[ASKED].there);
     links_pong(1);
-    links_module.disclaim(links_member);
+    links_module.void_promises(links_member);
     assert_true(links_rank[1].there);
     links_member->pmix = NULL;
 }

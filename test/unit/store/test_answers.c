@@ -136,24 +136,24 @@ static void test_told(void **state)
     struct store_answers *a = open_as(*state, "s"), *b = open_as(*state, "s");
     uint64_t now;
 
-    assert_int_equal(store_answers_told_at(a, "x", true), 0);
+    assert_int_equal(store_answers_heard_at(a, "x", true), 0);
     put(a, "x", 5); /* not published */
     now = util_clock_now();
-    store_answers_told(b, "x", now, false);
+    store_answers_heard(b, "x", now, false);
     assert_int_equal(get(b, "x"), 5);
-    store_answers_told(b, "x", now, true);
-    assert_int_equal(store_answers_told_at(a, "x", true), now);
-    store_answers_told(a, "x", now - 1, true);
-    assert_int_equal(store_answers_told_at(a, "x", true), now);
+    store_answers_heard(b, "x", now, true);
+    assert_int_equal(store_answers_heard_at(a, "x", true), now);
+    store_answers_heard(a, "x", now - 1, true);
+    assert_int_equal(store_answers_heard_at(a, "x", true), now);
     assert_int_equal(get(a, "x"), -1);
     assert_int_equal(get(b, "x"), -1);
     put(a, "x", 10);
     assert_int_equal(get(b, "x"), 10);
 
     put(a, "y", 6); /* published */
-    store_answers_told(b, "y", util_clock_now(), true);
+    store_answers_heard(b, "y", util_clock_now(), true);
     assert_int_equal(get(b, "y"), 6);
-    store_answers_told(b, "y", util_clock_now(), false);
+    store_answers_heard(b, "y", util_clock_now(), false);
     assert_int_equal(get(b, "y"), -1);
     assert_int_equal(get(b, "x"), 10);
     store_answers_destroy(a);

@@ -169,13 +169,13 @@ static void two_writers_of_one_file(void **state)
     (void)state;
     int fd1 = open_marked("f", O_WRONLY, &one), fd2 = open_marked("f", O_RDWR, &two);
     id = identify("f");
-    assert_true(store_marks_adopt(marks, fd1) == one);
-    assert_true(store_marks_adopt(marks, fd2) == two);
+    assert_true(store_marks_of_fd(marks, fd1) == one);
+    assert_true(store_marks_of_fd(marks, fd2) == two);
     int copy = dup(fd1), other = open(scratch_path(scratch, "f"), O_RDWR);
-    assert_true(store_marks_adopt(marks, copy) == one);
-    assert_true(store_marks_adopt(marks, other) == 0);
+    assert_true(store_marks_of_fd(marks, copy) == one);
+    assert_true(store_marks_of_fd(marks, other) == 0);
     int reader = open_to_ask("f");
-    assert_true(store_marks_adopt(marks, reader) == 0);
+    assert_true(store_marks_of_fd(marks, reader) == 0);
     close(reader);
     close(other);
     close(fd1);
@@ -294,7 +294,7 @@ static void locks_of_the_program(void **state)
     fd = open_marked("f", O_RDWR, &mark);
     int ask = open_to_ask("f");
     assert_false(store_marks_rule(marks, mark, ask));
-    assert_true(store_marks_adopt(marks, fd) == mark);
+    assert_true(store_marks_of_fd(marks, fd) == mark);
     close(fd);
     assert_true(closed_by_name(marks, mark, scratch->dir, "f", false));
     store_marks_clear(marks, mark);
@@ -315,7 +315,7 @@ static void inherited_by_exec(void **state)
     int fd = open_marked("f", O_WRONLY, &mark);
     pid_t pid = fork();
     if (pid == 0) { /* the child has the description, as after exec, and writes last */
-        CHILD_CHECK(store_marks_adopt(marks, fd) == mark);
+        CHILD_CHECK(store_marks_of_fd(marks, fd) == mark);
         CHILD_CHECK(write(fd, "x", 1) == 1);
         close(fd);
         _exit(closed_by_name(marks, mark, scratch->dir, "f", false) ? 3 : 4);
@@ -343,7 +343,7 @@ static void mapping_outlives_close(void **state)
     /* The old description still has its lock: the slot's next use must not meet it. */
     fd = open_marked("f", O_RDWR, &next);
     assert_int_equal(next & 0xffff, mark & 0xffff);
-    assert_true(store_marks_adopt(marks, fd) == next);
+    assert_true(store_marks_of_fd(marks, fd) == next);
     close(fd);
     assert_true(closed_by_name(marks, next, scratch->dir, "f", false));
     store_marks_clear(marks, next);
@@ -783,7 +783,7 @@ static void held_by_an_orphan(void **state)
             char byte;
             close(done[1]);
             CHILD_CHECK(read(done[0], &byte, 1) == 0);
-            CHILD_CHECK(store_marks_adopt(marks, fd) == mark);
+            CHILD_CHECK(store_marks_of_fd(marks, fd) == mark);
             struct store_mark_info info;
             struct stat st;
             CHILD_CHECK(fstat(fd, &st) == 0);

@@ -216,8 +216,8 @@ static void test_adopt_and_limits(void **state)
 
     (void)state;
     reset();
-    assert_int_equal(wrapper_fd_adopt(fd, 3, ENGINE_PRODUCER), 0);
-    assert_int_equal(wrapper_fd_adopt(other, 3, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_inherit(fd, 3, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_inherit(other, 3, ENGINE_PRODUCER), 0);
     assert_int_equal(wrapper_fd_close_real(fd), 0);
     assert_int_equal(atomic_load(&closed[3]), 0);
     wrapper_fd_close_all(0, UINT32_MAX);

@@ -1,8 +1,8 @@
 /*
- * consume_settle.c - a consume on storage that other nodes see, and may write to
+ * consume_node_writers.c - a consume on storage that other nodes see, and may write to
  *
  * The file here may be half written by another node, whose marks we do not see: the homes
- * are asked (dht/node_writing_ask.c), and keep the question until no rank writes the
+ * are asked (dht/node_writing_ask.c), and keep the request until no rank writes the
  * file, or its writer is gone. And a published file may not be seen here yet.
  */
 #include <errno.h>
@@ -15,14 +15,14 @@
 #include "util/log.h"
 
 /* As for the node's own marks, an open for writing does not wait. */
-bool consume_must_settle(const struct consume *c)
+bool consume_must_ask_writers(const struct consume *c)
 {
     return c->here.regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
            shared_storage(c->member, ENGINE_CONSUMER);
 }
 
-int consume_settle_ruling(struct consume *c, int status, uint32_t by,
-                          const struct dyad_version *version)
+int consume_writers_ruling(struct consume *c, int status, uint32_t by,
+                           const struct dyad_version *version)
 {
     if (status != EOWNERDEAD)
         return status;
@@ -40,10 +40,10 @@ int consume_settle_ruling(struct consume *c, int status, uint32_t by,
 }
 
 /* Static buffer of the loop's thread. */
-const char *consume_settle_says(const struct consume *c)
+const char *consume_writers_say(const struct consume *c)
 {
     static char text[400];
-    uint32_t writer = dht_settle_writer(c->settle);
+    uint32_t writer = dht_writing_ask_writer(c->ask_writers);
 
     if (writer == DYAD_RANK_NONE)
         return "its homes do not say whether another node writes it";
