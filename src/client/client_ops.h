@@ -115,7 +115,7 @@ struct engine_ops {
      * close only to opens that come after it. Not needed after consume(). 0, or -1 with
      * errno as consume(). */
     int (*read_begin)(enum engine_role role, const char *upath);
-    /* The real open of upath returned fd (a regular file). 0: it is complete, or
+    /* The real open of upath returned fd, of any type. 0: it is complete, or
      * DYAD_WAIT does not wait for it. 1: another process is writing it; close fd, call
      * consume() and open again. */
     int (*read_check)(enum engine_role role, const char *upath, int fd);

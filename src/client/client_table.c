@@ -94,7 +94,8 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
     int dirty = 0;
 
     if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_NLINK | STATX_INO | STATX_BTIME,
-              &stx) == 0) {
+              &stx) == 0 &&
+        S_ISREG(stx.stx_mode)) {
         uint64_t btime =
             stx.stx_mask & STATX_BTIME
                 ? (uint64_t)stx.stx_btime.tv_sec * 1000000000ull + stx.stx_btime.tv_nsec

@@ -21,8 +21,7 @@
 
 static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
 {
-    return upath && wrapper_open_is_regular(fd) &&
-           ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
+    return upath && ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
 }
 
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)

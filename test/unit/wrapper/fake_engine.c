@@ -156,7 +156,8 @@ static int read_check(enum engine_role role, const char *upath, int fd)
     struct stat st;
     int rc;
 
-    (void)fd;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
     snprintf(dirty, sizeof(dirty), "%s/.dirty-%s", remote, upath);
     rc = remote[0] && stat(dirty, &st) == 0;
     say("read_check %s %s %d", side_name[role], upath, rc);
