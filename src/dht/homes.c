@@ -1,29 +1,13 @@
 /*
  * dht/homes.c - which ranks keep a key
  *
- * Double hashing: probe_j = (a + j*b) mod N. The step b is drawn from N/4 .. 3N/4 and
- * raised until it has no factor in common with N, which makes the order visit every rank
- * once. N-1 always qualifies, so the search ends; for 32-bit N at most 39 numbers in a row
- * share a factor with it (Jacobsthal's function at 9 primes), and 1.6 gcds are made on
- * average over all N.
- *
- * Why not from 1 .. N-1: launchers number ranks in blocks per node, and small steps (or
- * steps near N, which are small steps back) stay in one block: with 2 nodes of 64 ranks one
- * key in ten would have both homes on one node. A quarter of the ring or more leaves every
- * block of up to half the ranks in two steps, and with ranks dealt out in turn the
- * wrap-around moves on.
- *
- * The ranks on distinct nodes are sought among the first 4R live ranks of the order only,
- * so a key's homes do not depend on ranks far down its order, and a job of one node stops
- * looking. The dead do not count: of a session directory's slots only few may be live, and
- * the first 4R slots of an order then hold no two of them. (With all ranks live these are
- * the first 4R probes.) If that does not give R homes, those found are kept and the first
- * others of these fill the gap. When most ranks are dead the walk goes on to the end of the
- * order at one addition and one look at the rank per probe, without divisions.
- *
- * Where it is known who the few live ones are (`few`), their places in the order are
- * computed instead: j = (rank - a) * b^-1 mod N. The result is the same; it costs one
- * division for each and some for the inverse, 0.2 us for 2 of 4,096 where the walk takes 6.
+ * Double hashing: probe_j = (a + j*b) mod N visits every rank once, in an order that
+ * follows from the key alone. The homes are the first R live ranks of that order, on
+ * distinct nodes if the first 4R live ranks have them. So each rank computes the same
+ * homes without a message, as long as ranks agree on who is live; until they do, they
+ * compute different ones (docs/dht.md, "While ranks come and go"). walk_start() says how
+ * the step b is drawn, dht_homes_find() how the nodes are chosen, and sort_few() what is
+ * done where few ranks are live.
  */
 #include "dht/homes.h"
 
@@ -46,6 +30,16 @@ static uint32_t gcd(uint32_t a, uint32_t b)
     return a;
 }
 
+/* The step b is drawn from N/4 .. 3N/4 and raised until it has no factor in common with
+ * N, which makes the order visit every rank once. N-1 always qualifies, so the search
+ * ends; for 32-bit N at most 39 numbers in a row share a factor with it (Jacobsthal's
+ * function at 9 primes), and 1.6 gcds are made on average over all N.
+ *
+ * Why not from 1 .. N-1: launchers number ranks in blocks per node, and small steps (or
+ * steps near N, which are small steps back) stay in one block: with 2 nodes of 64 ranks
+ * one key in ten would have both homes on one node. A quarter of the ring or more leaves
+ * every block of up to half the ranks in two steps, and with ranks dealt out in turn the
+ * wrap-around moves on. */
 static void walk_start(struct walk *walk, uint32_t nranks, const struct dht_key *key)
 {
     walk->nranks = nranks;
@@ -82,7 +76,10 @@ static uint32_t inverse(uint32_t b, uint32_t n)
     return (uint32_t)(x < 0 ? x + n : x);
 }
 
-/* The ranks of ring->few in the order of probes. */
+/* The ranks of ring->few in the order of probes. Where it is known who the few live ones
+ * are, their places in the order are computed: j = (rank - a) * b^-1 mod N. The result is
+ * the same as the walk's; it costs one division for each and some for the inverse, 0.2 us
+ * for 2 of 4,096 where the walk takes 6. */
 static void sort_few(const struct dht_ring *ring, const struct walk *start,
                      uint32_t order[DHT_FEW_LIVE])
 {
@@ -114,6 +111,14 @@ uint32_t dht_homes_probe(const struct dht_ring *ring, const struct dht_key *key,
     return (uint32_t)((walk.at + (uint64_t)j * walk.step) % ring->nranks);
 }
 
+/* The ranks on distinct nodes are sought among the first 4R live ranks of the order only,
+ * so a key's homes do not depend on ranks far down its order, and a job of one node stops
+ * looking. The dead do not count: of a session directory's slots only few may be live,
+ * and the first 4R slots of an order then hold no two of them. (With all ranks live these
+ * are the first 4R probes.) If that does not give R homes, those found are kept and the
+ * first others of these fill the gap. When most ranks are dead the walk goes on to the
+ * end of the order at one addition and one look at the rank per probe, without divisions.
+ */
 unsigned dht_homes_find(const struct dht_ring *ring, const struct dht_key *key,
                         uint32_t homes[DHT_REPLICAS_MAX])
 {

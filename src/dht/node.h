@@ -1,19 +1,14 @@
 /*
  * dht/node.h - one rank's part in the table: it keeps a shard, and it asks the others
  *
- * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of old
- * copies before it acknowledges a newer version. As a client: publishes to the homes of a
- * key, looks up with retry at the next home, registers again after the death of a home,
- * republishes what a change of membership moved, and lets all homes know of each copy
- * that was looked up with COPY. A node knows no network: it is given a function that
+ * As a home: serves PUBLISH, LOOKUP, LOOKUP_CANCEL; notifies waiters; tells holders of
+ * old copies before it acknowledges a newer version. As a client: publishes to the homes
+ * of a key, looks up with retry at the next home, registers again after the death of a
+ * home, republishes what a change of membership moved, and lets all homes know of each
+ * copy that was looked up with COPY. A node knows no network: it is given a function that
  * sends a message to a rank, so 100,000 nodes run in one process. Not thread-safe:
- * belongs to the loop.
- *
- * Callbacks (completions and ops->invalidate) come from dht_node_receive() and
- * dht_node_tick() only; when one is due the timer is set to now. They may start and
- * cancel operations.
- *
- * Allocation failures inside an operation end that operation as a silent home would.
+ * belongs to the loop. Allocation failures inside an operation end that operation as a
+ * silent home would.
  */
 #ifndef DYAD_DHT_NODE_H
 #define DYAD_DHT_NODE_H
@@ -49,6 +44,9 @@ struct dht_node_config {
                                 * ours again); 0: none */
 };
 
+/* Callbacks (completions and ops->invalidate) come from dht_node_receive() and
+ * dht_node_tick() only; when one is due the timer is set to now. They may start and
+ * cancel operations. */
 struct dht_node_ops {
     /* Send to another rank (never self). 0 or -1 with errno; failure counts as a silent
      * home. The reply comes back by dht_node_receive(), never from inside. source and
@@ -77,9 +75,9 @@ struct dht_node_ops {
     /* Answers that the members of this node share (store/cache_table.h). All five may be
      * NULL; they return at once. get: the answer to upath that another member keeps and
      * that counts at `now`; never one that a dead member kept. put: share this answer;
-     * returns its number, or 0. drop: after it, no get that begins finds that put. told:
+     * returns its number, or 0. drop: after it, no get that begins finds that put. heard:
      * the homes have said at `now` that upath is published, or is not; from then on no
-     * get finds an answer that says otherwise and began before. told_at: when a home last
+     * get finds an answer that says otherwise and began before. heard_at: when a home last
      * said so to any member of the node. */
     bool (*answer_get)(void *arg, const char *upath, uint64_t now,
                        struct dyad_answer *answer);

@@ -8,30 +8,8 @@
  * know, and ask each of the others to note us as well: by a LOOKUP that it answers when
  * it has that version, at once or (EAGAIN, then NOTIFY) as soon as the version reaches
  * it. A home that has a newer one says so instead, and we take that for the INVALIDATE
- * that we have missed.
- *
- * That begins with the answer for which the copy is fetched, and goes on beside the
- * fetch. Nothing waits for it. Meanwhile a newer version may reach a home that does not
- * know us yet: it says so when our LOOKUP comes, some message times later. The home that
- * answered first knows us all the while, and a publisher that finds it stopped waits for
- * it for longer than that; only if it is killed in these milliseconds the newer version
- * may be acknowledged before we hear of it.
- *
- * When a home has died, or a rank that joins takes its place, the new home is asked in
- * the same way. The walk over the copies costs some 0.1 us each and is done in portions;
- * messages are sent only for those whose homes have changed. A home that is silent, or
- * cannot note us, is asked again every retry interval, a bounded number of times after the
- * last change of membership or new copy; under the same id, so that it keeps one waiter for
- * us, and what it says late counts. The waiter of a copy that is gone is cancelled.
- *
- * A home that waits for our version sends us a newer one as to a holder
- * (node_invalidate.c), so it counts for a lease, unless it may have missed a newer
- * version: then it is asked again.
- *
- * A version that is sent to us twice does no harm: the second time nothing older is here.
- *
- * If there is no memory for a note the copy is as if that home had never known of it: that
- * is logged, or tried again.
+ * that we have missed. When a home has died, or a rank that joins takes its place, the
+ * new home is asked in the same way. Nothing waits for any of this.
  */
 #include "dht/node_copies.h"
 
@@ -44,6 +22,8 @@
 #include "dht/node_tentative.h"
 #include "util/log.h"
 
+/* Copies looked at in one step of a walk (some 0.1 us each), and how often homes that did
+ * not answer are asked again: copies_try_again(). */
 #define REVIEW_BUDGET 4096
 #define TRIES_MAX     12
 
@@ -86,6 +66,9 @@ struct copies {
     struct timer timer;
 };
 
+/* A home that is silent, or cannot note us, is asked again every retry interval, a
+ * bounded number of times after the last change of membership or new copy; under the same
+ * id, so that it keeps one waiter for us, and what it says late counts. */
 static void copies_try_again(struct dht_node *node)
 {
     if (!node->copies->timer.active && node->copies->tries < TRIES_MAX)
@@ -121,7 +104,8 @@ static void note_free(struct dht_node *node, struct note *note)
     free(note);
 }
 
-/* The home may keep a waiter for it, also one that has not answered. */
+/* The copy is gone, or the rank is no home of it any more. The home may keep a waiter for
+ * the note, also a home that has not answered. */
 static void note_cancel(struct dht_node *node, struct note *note)
 {
     struct net_msg msg = {.type = NET_MSG_LOOKUP_CANCEL, .id = note->id};
@@ -153,6 +137,8 @@ static struct note *note_find(struct copy *copy, uint32_t rank)
     return note;
 }
 
+/* If there is no memory for a note the copy is as if that home had never known of it;
+ * copies_try_again() makes another try. */
 static struct note *note_create(struct dht_node *node, struct copy *copy, uint32_t rank)
 {
     struct note *note = calloc(1, sizeof(*note));
@@ -274,6 +260,8 @@ static bool copy_tell_homes(struct dht_node *node, struct copy *copy, bool bound
     return true;
 }
 
+/* Look at all copies, in portions (copies_step()); messages are sent only for those whose
+ * homes have changed. */
 static void copies_walk(struct dht_node *node)
 {
     if (node->copies->by_upath == NULL)
@@ -304,6 +292,12 @@ static struct copy *copy_create(struct dht_node *node, const char *upath)
     return copy;
 }
 
+/* The other homes are asked from the answer on for which the copy is fetched, beside the
+ * fetch. Meanwhile a newer version may reach a home that does not know us yet: that home
+ * says so when our LOOKUP comes, some message times later. The home that answered first
+ * knows us all the while, and a publisher that finds it stopped waits for it for longer
+ * than that; only if it is killed in these milliseconds the newer version may be
+ * acknowledged before we hear of it. */
 void copies_note(struct dht_node *node, const char *upath,
                  const struct dyad_version *version, uint32_t home)
 {
@@ -332,6 +326,8 @@ void copies_note(struct dht_node *node, const char *upath,
     copy_tell_homes(node, copy, false);
 }
 
+/* All homes that know of a copy send the newer version. That does no harm: the second
+ * time nothing older is here. */
 void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
     struct copy *copy = copy_find(node, newer->upath);
@@ -355,6 +351,9 @@ void copies_drop(struct dht_node *node, const char *upath)
     copy_free(node, copy);
 }
 
+/* An answer to a note's LOOKUP. A home that waits for our version (EAGAIN) sends us a
+ * newer one as to a holder (node_invalidate.c), so it counts for a lease, unless it may
+ * have missed a newer version (UNSURE): then it is asked again. */
 static bool copies_reply(struct dht_node *node, const struct net_msg *msg)
 {
     const struct dyad_entry *entry = &msg->entry;

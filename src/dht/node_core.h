@@ -5,14 +5,9 @@
  * Messages to self and completions go through one queue, which is emptied at the end of
  * dht_node_receive() and in dht_node_tick(), so no callback runs inside the call that
  * started its operation and no state machine is entered twice. Work that a callback
- * starts joins the queue; one round is bounded, so that the loop gets its turn.
- *
- * Requests carry an id that starts at incarnation << 40, so an answer to an earlier member
- * of this rank matches nothing. An answer counts only from a rank that was asked under that
- * id and has not answered.
- *
- * Liveness is kept as the number of each rank's last death. An acknowledgement is valid
- * as long as its home has not died since: a death costs no walk over our entries.
+ * starts joins the queue; one round is bounded, so that the loop gets its turn. An answer
+ * may come late, from an earlier life or for another request: node_next_id() says why it
+ * matches nothing.
  */
 #ifndef DYAD_DHT_NODE_CORE_H
 #define DYAD_DHT_NODE_CORE_H
@@ -86,7 +81,9 @@ struct dht_node {
     struct dht_shard *shard;
     struct dht_node_stats stats;
 
-    /* Liveness: NULL until the first death; [rank] = number of that death << 1 | dead. */
+    /* Liveness, kept as the number of each rank's last death. An acknowledgement is valid
+     * as long as its home has not died since: a death costs no walk over our entries. NULL
+     * until the first death; [rank] = number of that death << 1 | dead. */
     uint32_t *death;
     uint32_t epoch;                    /* deaths so far */
     uint32_t nlive, few[DHT_FEW_LIVE]; /* live ranks; listed if no more than that */
@@ -144,6 +141,9 @@ void node_rearm(struct dht_node *node);
 void node_run(struct dht_node *node);
 void node_run_timers(struct dht_node *node);
 
+/* Requests carry an id that starts at incarnation << 40, so an answer to an earlier
+ * member of this rank matches nothing. An answer counts only from a rank that was asked
+ * under that id and has not answered. */
 uint64_t node_next_id(struct dht_node *node);
 /* Send to any rank; to self through the queue. 0 or -1. */
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);

@@ -3,26 +3,14 @@
  *
  * A home takes a version that is above its highest and refuses any other with that
  * highest, so all homes end with the same version whatever the order of arrival. A
- * tombstone is an entry like any other and stays for the session. A version that comes
- * again from its owner is acknowledged, and brings the owner's fields up to date; one
- * that comes from another rank, of the same storage, makes that rank the owner: it is the
- * same file on the same disk, and its former owner has died (engine/recovery/takeover.c).
- * Holders are not notified of that: a rank that cannot reach the old owner asks again.
+ * tombstone is an entry like any other and stays for the session. A rank that was given
+ * an entry to copy, or keeps an answer, is a holder. When a newer version is taken,
+ * INVALIDATE goes to the holders and the superseded owner, waiters get a NOTIFY, and the
+ * publisher gets its answer when the holders have answered or been given up
+ * (node_invalidate.c).
  *
- * Coherence: a rank that was given an entry to copy is a holder of it. When a newer
- * version is taken, INVALIDATE goes to the holders and the superseded owner, and the
- * publisher gets its answer when they have answered or been given up (node_invalidate.c).
- *
- * A rank that keeps an answer (NET_LOOKUP_KEEP), be it an entry or "not published", is a
- * holder, too: it gets the next version in the same way, before that is acknowledged
- * (node_record.c).
- *
- * A rank that we take for dead may ask all the same: it has just joined, and we do not
- * know that yet. It would get no INVALIDATE, so it is not noted, and the answer says so.
- *
- * That waiting cannot go round in a circle: a rank delays its answer only while a publish
- * of its own with a LOWER version is under way (node_incoming.c), which itself waits for
- * lower ones.
+ * A holder that is not noted would go on using what is superseded: one that cannot be
+ * noted gets an error (no memory), or an answer that says so.
  */
 #include "dht/node_home_answers.h"
 
@@ -122,7 +110,11 @@ static void owner_set(struct dht_node *node, struct dht_record *record,
         log_warn("out of memory: a holder of %s is forgotten", record->upath);
 }
 
-/* The version that is here came again. */
+/* The version that is here came again. From its owner it is acknowledged, and brings the
+ * owner's fields up to date. From another rank, of the same storage, it makes that rank
+ * the owner: it is the same file on the same disk, and its former owner has died
+ * (engine/recovery/takeover.c). Holders are not notified of that: a rank that cannot
+ * reach the old owner asks again. */
 static void publish_again(struct dht_node *node, struct dht_record *record,
                           const struct net_msg *msg)
 {
@@ -144,6 +136,9 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
         node_reply_publish(node, msg->source, msg->id, 0, &record->entry);
 }
 
+/* The publisher waits until holders have answered. That waiting cannot go round in a
+ * circle: a rank delays its answer only while a publish of its own with a LOWER version
+ * is under way (node_incoming.c), which itself waits for lower ones. */
 bool home_publish(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
@@ -193,6 +188,13 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
+/* A rank that keeps the answer (NET_LOOKUP_KEEP), be it an entry or "not published", is a
+ * holder, too: it gets the next version in the same way, before that is acknowledged
+ * (node_record.c).
+ *
+ * A rank that we take for dead may ask all the same: it has just joined, and we do not
+ * know that yet. It would get no INVALIDATE, so it is not noted, and the answer says so.
+ */
 static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
 {
     struct net_msg reply = {.type = NET_MSG_LOOKUP_REPLY, .status = ENOENT, .id = msg->id};

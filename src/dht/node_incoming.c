@@ -2,17 +2,12 @@
  * dht/node_incoming.c - another rank's newer version: the INVALIDATE, from the home's
  * message to the engine and back
  *
- * If an INVALIDATE comes while a publish of ours is under way: if it names a version
- * below ours we are ahead and say so; if above, ours may yet be raised over it, so the
- * answer waits until ours has ended or has been raised. So only lower versions are waited
- * for, never in a circle. A relay of another rank's entry does not count as a publish of
- * ours.
- *
- * No home sends this rank an INVALIDATE for its own withdrawal, nor need it: its program
- * has removed the file. But a copy of the version before may have been on its way, and
- * get the name after that. So the engine is called as for an INVALIDATE when the homes
- * know, and the withdrawal ends when the copy is gone: later no home would ever notify
- * this rank, which counts as no holder any more.
+ * An INVALIDATE first brings this rank's own records up to date: the lookup cache, the
+ * shard, the copies, the entries that it has published. Then the engine removes the older
+ * file, and the home gets its answer. If a publish of ours is under way the answer may
+ * have to wait for its end (incoming_route()). Two ranks that wait for each other would
+ * be the danger, and a copy that gets its name after a withdrawal of our own
+ * (incoming_withdrawn()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +143,13 @@ static void shard_newer(struct dht_node *node, const struct dyad_entry *newer)
         home_publish(node, &msg); /* no operation has its id: the reply says nothing */
 }
 
-/* Answer, put off, or pass on to the engine. */
+/* Answer, put off, or pass on to the engine.
+ *
+ * If an INVALIDATE comes while a publish of ours is under way: if it names a version
+ * below ours we are ahead and say so; if above, ours may yet be raised over it, so the
+ * answer waits until ours has ended or has been raised. So only lower versions are waited
+ * for, never in a circle. A relay of another rank's entry does not count as a publish of
+ * ours. */
 static void incoming_route(struct dht_node *node, struct incoming *in)
 {
     struct own *own;
@@ -240,6 +241,11 @@ static void incoming_missed(struct dht_node *node, const struct dyad_entry *newe
         incoming_route(node, in);
 }
 
+/* No home sends this rank an INVALIDATE for its own withdrawal, nor need it: its program
+ * has removed the file. But a copy of the version before may have been on its way, and
+ * get the name after that. So the engine is called as for an INVALIDATE when the homes
+ * know, and the withdrawal ends when the copy is gone: later no home would ever notify
+ * this rank, which counts as no holder any more. */
 static void incoming_withdrawn(struct dht_node *node, struct publish *op)
 {
     struct incoming *in = incoming_new(node, &op->entry);

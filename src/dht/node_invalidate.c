@@ -2,25 +2,15 @@
  * dht/node_invalidate.c - the home role: INVALIDATE to holders of older versions, or to
  * others of their node
  *
- * Holders that got an INVALIDATE for an earlier version, and still owe an answer, get
- * another for the new one: an acknowledgement means that no node uses an older version,
+ * When a home takes a version, the holders of older ones get an INVALIDATE, and the
+ * publisher is acknowledged when they have answered: then no node uses an older version,
  * however fast versions follow each other. No answer is waited for longer than
  * invalidate_timeout.
  *
  * A holder's copy lies on its node, where others read it, also when the holder is dead,
- * or silent because it is stopped. So a live rank of the same node is asked in its place
- * (NET_INVALIDATE_NODE), and removes that copy before it answers: for a dead holder at
- * once, for a silent one when half of the time has passed. If the neighbour is silent as
- * well, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all. A
- * neighbour's answer does not shorten the wait for a silent holder: a holder may use
- * answers that it keeps (node_lookup_cache.c) for as long as that.
- *
- * For a holder that is taken for dead, but may live, there may be no rank to ask, and it
- * may use its copies until its lease ends (node_lease.c): the home waits for that.
- *
- * A neighbour's late answer, for a version before the last, does no harm: each request
- * has the newest version of the home at that moment, and the neighbour checks whether the
- * holder has an older one.
+ * or silent because it is stopped: then a live rank of its node is asked in its place
+ * (invalidation_instead()). If nobody there confirms in time the older copy may be read
+ * on; that is logged.
  */
 #include "dht/node_invalidate.h"
 
@@ -181,6 +171,14 @@ static uint32_t neighbour_next(struct dht_node *node, struct invalidation *inv,
 }
 
 /* Ask the next of its neighbours in its place. False: the holder is not to be waited for.
+ *
+ * The neighbour (NET_INVALIDATE_NODE) removes the holder's copy before it answers. It is
+ * asked for a dead holder at once, for a silent one when half of the time has passed. If
+ * the neighbour is silent as well, or sees another disk, the next one is asked,
+ * DHT_INSTEAD_MAX in all. A neighbour's answer does not shorten the wait for a silent
+ * holder: a holder may use answers that it keeps (node_lookup_cache.c) for as long as
+ * that. For a holder that is taken for dead, but may live, there may be no rank to ask,
+ * and it may use its copies until its lease ends (node_lease.c): the home waits for that.
  */
 static bool invalidation_instead(struct dht_node *node, struct invalidation *inv,
                                  struct stale_holder *holder)
@@ -275,7 +273,9 @@ static int take_waiters(struct dht_record *record, const struct dyad_entry *newe
     return rc;
 }
 
-/* Move the ranks that hold an older version from the record to inv->holders. */
+/* Move the ranks that hold an older version from the record to inv->holders. Holders that
+ * got an INVALIDATE for an earlier version, and still owe an answer, get another for the
+ * new one. */
 void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
                                const struct net_msg *msg)
 {
@@ -323,7 +323,9 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
             log_warn("out of memory: a holder of %s is forgotten", record->upath);
 }
 
-/* Somebody has answered in the place of a holder. */
+/* Somebody has answered in the place of a holder. A neighbour's late answer, for a
+ * version before the last, does no harm: each request has the newest version of the home
+ * at that moment, and the neighbour checks whether the holder has an older one. */
 static void invalidation_instead_reply(struct dht_node *node, struct invalidation *inv,
                                        const struct net_msg *msg)
 {

@@ -4,22 +4,10 @@
  * A rank uses its copies without asking as long as all their homes have answered it
  * within config.lease (engine/coherence/copy_lease.c asks them). A home that has noted
  * the holder waits for it longer than that (invalidate_timeout) before a newer version
- * counts, so by then the holder has got its INVALIDATE, or its lease is over. In two
- * cases nobody waits anyway, since a rank is taken for dead that may be beyond a cut with
- * a lease that lasts:
- * - The home takes the holder for dead (node_invalidate.c). It sends no INVALIDATE, but
- *   waits until config.lease after the moment in which the holder was lost: all answers
- *   to it were sent before that moment.
- * - The publisher takes all homes for dead (node_publish.c): their stand-ins do not know
- *   the holder. If it is beyond the same cut, its homes give it no more answers as soon
- *   as they know that they are on the minority; on our side, it gets none of theirs. So
- *   such a publish does not end before config.lease after the loss of its homes. (One
- *   home that answers is enough: each knows every holder.) A rank that is known to be
- *   gone has no lease, and grants none.
- *
- * The holder itself checks which ranks are homes of its copies, and whether a home knows
- * each copy (node_copies.c). And a home tells it how often it was given up there: it got
- * no INVALIDATE at such a time, though it may know nothing of the loss.
+ * counts, so by then the holder has got its INVALIDATE, or its lease is over. But where a
+ * rank is taken for dead nobody waits, and it may be beyond a cut with a lease that
+ * lasts. There are two such cases, lease_may_last() and lease_of_home_may_last(): without
+ * a wait in them an older copy would be used after a newer version counts.
  */
 #include "dht/node_lease.h"
 
@@ -38,6 +26,14 @@ static void lease_rank_lost(struct dht_node *node, uint32_t rank)
         node->lost_at[rank] = node->ops->now(node->arg);
 }
 
+/* The home takes the holder for dead (node_invalidate.c). It sends no INVALIDATE, but
+ * waits until config.lease after the moment in which the holder was lost: all answers to
+ * it were sent before that moment. A rank that is known to be gone has no lease, and
+ * grants none.
+ *
+ * The holder itself checks which ranks are homes of its copies, and whether a home knows
+ * each copy (node_copies.c). And a home tells it how often it was given up there: it got
+ * no INVALIDATE at such a time, though it may know nothing of the loss. */
 bool lease_may_last(const struct dht_node *node, uint32_t rank)
 {
     return node->lost_at != NULL && !node_rank_live(node, rank) &&
@@ -45,6 +41,11 @@ bool lease_may_last(const struct dht_node *node, uint32_t rank)
            node->ops->now(node->arg) < node->lost_at[rank] + node->config.lease;
 }
 
+/* The publisher takes all homes for dead (node_publish.c): their stand-ins do not know
+ * the holder. If it is beyond the same cut, its homes give it no more answers as soon as
+ * they know that they are on the minority; on our side, it gets none of theirs. So such a
+ * publish does not end before config.lease after the loss of its homes. (One home that
+ * answers is enough: each knows every holder.) */
 bool lease_of_home_may_last(const struct dht_node *node, const struct dht_key *key,
                             struct asks *asks)
 {

@@ -2,47 +2,15 @@
  * dht/node_leave.c - passing records on to other homes: at a handoff, to a newcomer, for
  * dead owners, and those that we stand in for
  *
- * When a home dies its shard is lost: the owners publish its entries again, and until
- * then the other homes answer. With one replica there is no other home, and entries whose
- * owner has gone are not published again. So a rank that leaves in order first hands its
- * shard off: from dht_node_hand_over() on it does not count itself as a home, which moves
- * its own entries (as any change of membership does), and passes every record of its
- * shard on to the homes that follow, a window of them at a time, with those that are
- * published here meanwhile. It goes on answering, for its records are still true.
+ * When a home dies its shard is lost, and the owners publish its entries again. This
+ * module sees to the records that no owner would bring to the homes that follow. Names of
+ * the shard are chosen (struct choice) and collected in one buffer (struct relay); each
+ * is published again, in its owner's name, a window of them at a time.
  *
- * When all of that has been acknowledged, dht_node_retire() is called: requests to us as
- * a home are refused from then on, so publishers and askers turn to the homes that have
- * all records. An entry that was acknowledged is found at any moment, in whatever order
- * the others learn that we are gone.
- *
- * A newcomer gets what belongs to it from the owners; but entries whose owner has gone (a
- * launch that has ended), and tombstones whose writer has, it gets from the homes that
- * were: dht_node_pass_on(). What a rank removed it does not know any more when it comes
- * back as another process (it does know what it had published: that lies on its disk). So
- * its tombstones count as those of one that is gone; of what it removed since then, too,
- * which costs a message that says nothing new.
- *
- * The same entries (orphans) are not brought to new homes by an owner when a home dies,
- * or when their publisher, itself a home, dies. So the homes that stay do: else after two
- * deaths far apart the third rank of the order would answer with what it knew from a time
- * in which it stood in, perhaps a file that was removed since. Tombstones are passed on
- * soon after a death (TIMER_AGAIN: many deaths, one walk over the shard); published
- * entries with the sweep, a second later, since as a rule another rank of their node has
- * taken them over by then, and publishes them. Entries that no rank has taken over by
- * then are of a node where no rank lives, or not in the dead rank's journal, which could
- * not be written; any rank of that node serves them all the same
- * (engine/fetch/serve_absent_owner.c).
- *
- * A rank that gets a version while any rank is missing or owes its RESYNCED, and that is
- * no home of it as far as it knows, stands in for a home that the publisher has lost and
- * that is there: it passes the version on. Else that home, with which we have no resync,
- * would answer "not published" if the publisher is stopped before it finds that home
- * again. (If no rank is missing this would be a death that we have not heard of yet.)
- *
- * Waiters are not passed on (they register anew when they learn that we are gone), nor
- * are holders of copies. A home does not notify a holder that it does not know; the
- * holder gets newer versions from the homes that stay, or makes itself known to the new
- * ones, as after a death (node_copies.c).
+ * If a record were not passed on, a home that has only an older one, or none, would
+ * answer with that after some more deaths. Waiters are not passed on, for they register
+ * anew when they learn that we are gone; nor are holders of copies
+ * (dht_node_hand_over()).
  */
 #include "dht/node_leave.h"
 
@@ -76,7 +44,9 @@ struct choice {
     uint32_t since;              /* deaths until then have been seen to */
 };
 
-/* The rank that would publish it again is not there, or does not know of it. */
+/* An orphan: the rank that would publish it again is not there, or does not know of it.
+ * The tombstones of a rank that is another process than it was (reborn) count as those of
+ * one that is gone: leave_rank_back(). */
 static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entry)
 {
     if (entry->state == DYAD_ENTRY_PUBLISHED)
@@ -85,6 +55,10 @@ static bool is_orphan(const struct dht_node *node, const struct dyad_entry *entr
            (node->leave->reborn != NULL && node->leave->reborn[entry->version.rank]);
 }
 
+/* What a rank removed it does not know any more when it comes back as another process.
+ * (It does know what it had published: that lies on its disk.) So its tombstones are
+ * passed on as if it were gone; those of what it removed since then, too, which costs a
+ * message that says nothing new. */
 static void leave_rank_back(struct dht_node *node, uint32_t rank)
 {
     if (node->death[rank] >> 1 == 0 || /* it has never been there before */
@@ -178,6 +152,9 @@ static int pass_start(struct dht_node *node, const struct choice *choice)
     return -1;
 }
 
+/* A newcomer gets what belongs to it from the owners; but entries whose owner has gone (a
+ * launch that has ended), and tombstones whose writer has, it gets from the homes that
+ * were. */
 int dht_node_pass_on(struct dht_node *node, uint32_t newcomer)
 {
     const struct choice choice = {.node = node, .fn = is_newcomers, .newcomer = newcomer};
@@ -187,6 +164,17 @@ int dht_node_pass_on(struct dht_node *node, uint32_t newcomer)
     return rc;
 }
 
+/* When a home dies, or when a publisher that is itself a home dies, no owner brings the
+ * orphans to the new homes. So the homes that stay do: else after two deaths far apart
+ * the third rank of the order would answer with what it knew from a time in which it
+ * stood in, perhaps a file that was removed since.
+ *
+ * Tombstones are passed on soon after a death (TIMER_AGAIN: many deaths, one walk over
+ * the shard); published entries with the sweep, a second later, since as a rule another
+ * rank of their node has taken them over by then, and publishes them. Entries that no
+ * rank has taken over by then are of a node where no rank lives, or are not in the dead
+ * rank's journal, which could not be written; any rank of that node serves them all the
+ * same (engine/fetch/serve_absent_owner.c). */
 static void pass_orphans(struct dht_node *node, enum dyad_entry_state state,
                          uint32_t *since)
 {
@@ -210,6 +198,16 @@ void leave_orphans_published(struct dht_node *node)
     pass_orphans(node, DYAD_ENTRY_PUBLISHED, &node->leave->published_since);
 }
 
+/* The handoff. With one replica there is no other home when one dies, and entries whose
+ * owner has gone are not published again. So a rank that leaves in order does not count
+ * itself as a home from here on, which moves its own entries (as any change of membership
+ * does), and passes every record of its shard on to the homes that follow, with those
+ * that are published here meanwhile (leave_note()). It goes on answering, for its records
+ * are still true.
+ *
+ * Holders of copies are not passed on. A home does not notify a holder that it does not
+ * know; the holder gets newer versions from the homes that stay, or makes itself known to
+ * the new ones, as after a death (node_copies.c). */
 int dht_node_hand_over(struct dht_node *node)
 {
     const struct choice choice = {.node = node, .fn = is_any};
@@ -258,6 +256,11 @@ static void leave_step(struct dht_node *node)
     }
 }
 
+/* A rank that gets a version while any rank is missing or owes its RESYNCED, and that is
+ * no home of it as far as it knows, stands in for a home that the publisher has lost and
+ * that is there: it passes the version on. Else that home, with which we have no resync,
+ * would answer "not published" if the publisher is stopped before it finds that home
+ * again. (If no rank is missing this would be a death that we have not heard of yet.) */
 void leave_note(struct dht_node *node, const struct dht_record *record, uint32_t source)
 {
     bool stands_in = source != node->config.self && !tentative_all_synced(node) &&
@@ -289,6 +292,10 @@ void dht_node_joined(struct dht_node *node)
     node->joining = false;
 }
 
+/* Called when all that was handed over has been acknowledged. From then on requests to us
+ * as a home are refused (leave_refuses()), so publishers and askers turn to the homes
+ * that have all records. An entry that was acknowledged is found at any moment, in
+ * whatever order the others learn that we are gone. */
 void dht_node_retire(struct dht_node *node)
 {
     node->leave->retired = node->leaving;

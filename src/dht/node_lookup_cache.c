@@ -1,51 +1,16 @@
 /*
- * dht/node_lookup_cache.c - answers of look-ups, kept as long as they are true
+ * dht/node_lookup_cache.c - the lookup cache: answers of homes, kept as long as they are
+ * true
  *
- * A program that polls (`while [ ! -f x ]`, os.path.exists in a loop) asks its member
- * thousands of times a second; the member asks the homes once, tells them that it keeps the
- * answer (NET_LOOKUP_KEEP), and answers by itself from then on. Each home that was asked
- * sends the next version by INVALIDATE, as to the holder of a copy, and acknowledges that
- * version to its publisher only when we have answered. So what was acknowledged before a
- * look-up began is seen by that look-up, from the homes or from here.
+ * A program that polls (`while [ ! -f x ]`) asks its member thousands of times a second.
+ * The member asks the homes once, tells them that it keeps the answer (NET_LOOKUP_KEEP),
+ * and answers by itself from then on. Each home that was asked sends the next version by
+ * INVALIDATE, as to a holder, and acknowledges that version to its publisher only when we
+ * have answered. So a look-up sees what was acknowledged before it began, from the homes
+ * or from here. Other members of the node use our answers, too.
  *
- * An answer is dropped, and one that is on its way is not kept, when an INVALIDATE comes
- * for it, while a publish of our own is under way (its homes strike the publisher from
- * their lists, and what comes after it may be acknowledged before it is), when any rank
- * dies or returns (homes may have moved), and when keep_time has passed since it was
- * asked for: a home that found us silent, or that was replaced before we heard of it, does
- * not count us any more. Answers that were pieced together while a home was passed over are
- * not kept at all.
- *
- * The place is taken when the look-up begins, so an INVALIDATE that overtakes the answer
- * finds something to drop. CACHE_MAX bounds the number; the oldest goes first.
- *
- * Answers of the node. An answer that is kept here is also shared with the other members
- * of this node, which look there before they ask (ops->answer_put), and withdrawn when it
- * is dropped here. The homes notify its keeper, not its users; so for each way in which
- * the homes may come to acknowledge a newer version, the answer must be gone by then:
- *   - They notified the keeper: it withdraws the answer before it answers them.
- *   - The keeper publishes itself and is not notified: it withdraws it when it begins.
- *   - The keeper has died, so the homes do not wait for it: get finds no answer of a dead
- *     member, and it knows of a death before any other node can (store/cache_table.c).
- *   - The keeper is silent (stopped), and the homes do not wait for it any more after
- *     invalidate_timeout: the answer's time, counted from before the homes counted it, is
- *     no longer than that. The same if it is stopped between its answer and the put.
- *   - The homes that the keeper asked are no homes any more, or were made anew, and the
- *     publisher and we know it while the keeper does not: we use an answer only if it
- *     comes from the homes that we would ask, and was asked for after the last death or
- *     return that we know of. So we rely on no other home than for an answer of our own.
- *   - A home that has lost its connection to a keeper that lives takes it for dead. Only
- *     keep_time bounds this case, for users as for the keeper. One home, and its keepers,
- *     may have a publish before another home. A process that has learned of it from the
- *     first must not learn the contrary afterwards from a kept answer of the second, here
- *     or by a neighbour (mkdir says EEXIST, and stat ENOENT). So each member that gets an
- *     answer notes it for the node (ops->answer_heard), and answers that say otherwise and
- *     were asked for before are not used. If the node has no table, a rank does so only
- *     for the answers that it keeps itself (cache_answered()). Between nodes this is not
- *     promised before the publish is acknowledged.
- *
- * While we publish a name we ask the homes about it. A user of an answer does not keep
- * it, and does not put it again: it gets it anew each time.
+ * An answer that outlives its truth would be the error: struct cached says when one is
+ * dropped, cache_of_node() when one of another member counts.
  */
 #include "dht/node_lookup_cache.h"
 
@@ -56,9 +21,18 @@
 #include "dht/node_module.h"
 #include "dht/node_own.h"
 
+/* How many answers are kept; the oldest goes first. */
 #define CACHE_MAX 1024
 
-/* An answer that is in the cache, or (lookup != 0) will be. */
+/* An answer that is in the cache, or (lookup != 0) will be.
+ *
+ * An answer is dropped, and one that is on its way is not kept,
+ * - when an INVALIDATE comes for it;
+ * - while a publish of our own is under way: its homes strike the publisher from their
+ *   lists, and what comes after it may be acknowledged before it is;
+ * - when any rank dies or returns, for homes may have moved;
+ * - when keep_time has passed since it was asked for: a home that found us silent, or
+ *   that was replaced before we heard of it, does not count us any more. */
 struct cached {
     UT_hash_handle hh;          /* by upath */
     struct cached *prev, *next; /* the oldest first */
@@ -97,7 +71,14 @@ static struct cached *cache_get(struct dht_node *node, const char *upath)
     return cached;
 }
 
-/* True if a process of this node may have got the contrary answer since. */
+/* True if a process of this node may have got the contrary answer since.
+ *
+ * One home, and the keepers of its answers, may have a publish before another home has
+ * it. A process that has learned of the publish from the first must not learn the
+ * contrary afterwards from a kept answer of the second, here or by a neighbour (mkdir
+ * says EEXIST, and stat ENOENT). So each member that gets an answer notes it for the node
+ * (ops->answer_heard), and answers that say otherwise and were asked for before are not
+ * used. Between nodes this is not promised before the publish is acknowledged. */
 static bool is_contradicted(struct dht_node *node, const struct cached *cached)
 {
     return node->ops->answer_heard_at != NULL &&
@@ -117,6 +98,8 @@ static const struct cached *cache_find(struct dht_node *node, const char *upath)
     return NULL;
 }
 
+/* The answer that is kept may say otherwise and be older. If the node has no table of
+ * answers (is_contradicted()), a rank drops at least the one that it keeps itself. */
 void cache_answered(struct dht_node *node, const struct dht_lookup *l)
 {
     struct cached *cached;
@@ -160,6 +143,28 @@ static bool homes_are_ours(struct dht_node *node, const struct dht_key *key,
     return true;
 }
 
+/* An answer that another member of this node keeps. The homes notify its keeper, not its
+ * users. So for each way in which the homes may come to acknowledge a newer version, the
+ * answer must be gone by then:
+ * - They notified the keeper: it withdraws the answer before it answers them.
+ * - The keeper publishes itself and is not notified: it withdraws the answer when it
+ *   begins.
+ * - The keeper has died, so the homes do not wait for it: answer_get() finds no answer of
+ *   a dead member, and it knows of a death before any other node can
+ *   (store/cache_table.c).
+ * - The keeper is silent (stopped), and the homes do not wait for it any more after
+ *   invalidate_timeout: the answer's time, counted from before the homes counted it, is
+ *   no longer than that (cache_share()). The same holds if the keeper is stopped between
+ *   its answer and the put.
+ * - The homes that the keeper asked are no homes any more, or were made anew, and the
+ *   publisher and we know it while the keeper does not: we use an answer only if it comes
+ *   from the homes that we would ask, and was asked for after the last death or return
+ *   that we know of. So we rely on no other home than for an answer of our own.
+ * - A home that has lost its connection to a keeper that lives takes it for dead. Only
+ *   keep_time bounds this case, for users as for the keeper.
+ *
+ * While we publish a name we ask the homes about it. A user of an answer does not keep
+ * it, and does not put it again: it gets the answer anew each time. */
 static bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
                           struct dyad_answer *answer)
 {
@@ -168,7 +173,8 @@ static bool cache_of_node(struct dht_node *node, const struct dht_lookup *l,
            answer->since > node->cache->floor && homes_are_ours(node, &l->key, answer);
 }
 
-/* Let the other members of the node have it. */
+/* Let the other members of the node have it (ops->answer_put), until it is dropped here.
+ */
 static void cache_share(struct dht_node *node, struct cached *cached,
                         const struct dht_lookup *l)
 {
@@ -194,6 +200,8 @@ static void cache_share(struct dht_node *node, struct cached *cached,
     cached->put = node->ops->answer_put(node->arg, cached->upath, &answer);
 }
 
+/* The place is taken when the look-up begins, so an INVALIDATE that overtakes the answer
+ * finds something to drop. */
 void cache_expect(struct dht_node *node, const struct dht_lookup *l)
 {
     struct cached *cached = cache_get(node, l->upath);
@@ -218,6 +226,8 @@ void cache_expect(struct dht_node *node, const struct dht_lookup *l)
         DL_APPEND(node->cache->order, cached);
 }
 
+/* An answer that is not `whole` was pieced together while a home was passed over, and is
+ * not kept: that home would not tell us of the next version. */
 void cache_fill(struct dht_node *node, const struct dht_lookup *l, bool whole)
 {
     struct cached *cached;

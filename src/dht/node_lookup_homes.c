@@ -1,30 +1,14 @@
 /*
  * dht/node_lookup_homes.c - whom a look-up asks, and what the answers amount to
  *
- * The first home in probe order is asked, or this rank itself where it is one of the homes:
- * every live home has every acknowledged entry, and ourselves costs no message. A positive
- * answer ends the lookup. A negative one, which only comes without WAIT or for a tombstone,
- * is checked with all other homes at once; the highest version of all answers counts. A
- * silent or dead home is passed over and the next of the probe order takes its place. What
- * takes its place may know nothing yet: when a negative answer is believed, and what
- * happens until then, node_negative.c says.
- *
- * With WAIT the first home keeps a waiter. No wait is lost for longer than retry_interval,
- * once ranks agree on who is dead (until then, see below): (1) A publish reaches every home
- * that the publisher believes alive, at once or, where a home was silent or has come back,
- * by the review in node_republish.c. (2) When our home dies we register at the next at
- * once. (3) Every retry_interval we ask the first home again, with WAIT, so a waiter that a
- * home lost with its shard is renewed, and every other home without: whatever the home that
- * keeps the waiter has missed, another one has. (4) Ranks that disagree about the dead may
- * compute disjoint homes: each believes ranks dead that the other uses. So the round also
- * asks the homes that 2R replicas would have, among which are those of a publisher that
- * wrongly skipped up to R of ours; a rank that is really dead and that we still believe
- * alive is passed over by its silence, and what takes its place is where the publisher
- * went.
- *
- * One id serves all messages of a lookup, so a home that is asked again renews its waiter
- * instead of adding one, and a notice that overtakes the answer to the LOOKUP is
- * understood.
+ * The first home in probe order is asked, or this rank itself where it is one of the
+ * homes: every live home has every acknowledged entry, and ourselves costs no message. A
+ * positive answer ends the lookup. A negative one, which only comes without WAIT or for a
+ * tombstone, is checked with all other homes at once; the highest version of all answers
+ * counts. A silent or dead home is passed over and the next of the probe order takes its
+ * place. What takes its place may know nothing yet: node_negative.c says when a negative
+ * answer is believed, and what happens until then. With WAIT the first home keeps a
+ * waiter, which may get lost with that home's shard: lookup_round() renews it.
  */
 #include "dht/node_lookup_homes.h"
 
@@ -103,6 +87,9 @@ static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
     lookup_finish(node, l, negative == NEGATIVE_SURE ? ENOENT : EHOSTUNREACH);
 }
 
+/* One id serves all messages of a lookup, so a home that is asked again renews its waiter
+ * instead of adding one, and a notice that overtakes the answer to the LOOKUP is
+ * understood. */
 int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank, bool wait)
 {
     struct net_msg msg = {.type = NET_MSG_LOOKUP,
@@ -243,7 +230,20 @@ static void lookup_timeout(struct dht_node *node, struct timer *timer)
         node_timer_start(node, &l->timer, TIMER_LOOKUP);
 }
 
-/* Ask all homes again (see above). */
+/* Every retry_interval, ask all homes again. No wait is lost for longer than that, once
+ * ranks agree on who is dead (until then (4) helps):
+ *
+ * - (1) A publish reaches every home that the publisher believes alive, at once or, where
+ *   a home was silent or has come back, by the review in node_republish.c.
+ * - (2) When our home dies we register at the next at once.
+ * - (3) Here we ask the first home again, with WAIT, so a waiter that a home lost with
+ *   its shard is renewed, and every other home without: whatever the home that keeps the
+ *   waiter has missed, another one has.
+ * - (4) Ranks that disagree about the dead may compute disjoint homes: each believes
+ *   ranks dead that the other uses. So the round also asks the homes that 2R replicas
+ *   would have, among which are those of a publisher that wrongly skipped up to R of
+ *   ours; a rank that is really dead and that we still believe alive is passed over by
+ *   its silence, and what takes its place is where the publisher went. */
 void lookup_round(struct dht_node *node, struct dht_lookup *l)
 {
     uint32_t homes[2 * DHT_REPLICAS_MAX], first;

@@ -2,33 +2,15 @@
  * dht/node_proxy.c - the publisher's part: holders of older versions that no home can
  * know
  *
- * The homes know the holders of older versions (node_invalidate.c). A home may be a
- * holder, too; then it is noted by itself and by the other home (node_copies.c). If it is
- * stopped when that other home dies, no live home has the note: it cannot renew it, and
- * the homes that follow never had it. Its copy lies on its node all the same, where
- * others read it.
- *
- * So the publisher counts a home that did not acknowledge, or would be a home if it could
- * be reached, as a holder: when the other homes have the new version a live rank of its
- * node, its proxy, is asked to remove older copies there (NET_INVALIDATE_NODE), as homes
- * ask one in the place of a silent holder. The publish ends when the proxy has answered.
- * If it is silent, or sees another disk, the next one is asked, DHT_INSTEAD_MAX in all,
- * in invalidate_timeout. Not so for a home that is known to be dead: its neighbours take
- * its files over, and compare them with the table.
- *
- * The same holds for any other holder that is stopped: its homes have noted it
- * (node_copies.c), and when these are lost the notes are, until the holder renews them.
- * So if a rank that was or would be a home of the name has been lost since we know it,
- * every missing rank counts as a holder. (Not covered: a stopped rank that does not count
- * as missing yet; and notes of a home whose place another has taken by joining.)
- *
- * That is one message more for each stopped rank, if one of the name's homes was lost or
- * is itself such a rank, and none if no rank of its node can be reached, or no rank is
- * lost.
- *
- * As in node_incoming.c, only lower versions are waited for: a rank that is asked puts
- * its answer off as long as a publish of its own with a lower version is under way, and
- * the ranks which that one asks are ahead of it.
+ * The homes know the holders of older versions and invalidate them (node_invalidate.c).
+ * But a holder may be stopped when the homes that have noted it are lost. Its copy lies
+ * on its node all the same, where others read it. So when the other homes have the new
+ * version, the publisher asks a live rank of that holder's node, its proxy, to remove
+ * older copies there (NET_INVALIDATE_NODE), as homes ask one in the place of a silent
+ * holder. The publish ends when the proxy has answered. If it is silent, or sees another
+ * disk, the next one is asked, DHT_INSTEAD_MAX in all, in invalidate_timeout. If none
+ * confirms, the older copy may be read on; that is logged. Who counts as such a holder is
+ * said at proxy_add_missing() and proxy_see_to().
  */
 #include "dht/node_proxy.h"
 
@@ -66,7 +48,9 @@ static uint32_t neighbour_next(const struct dht_node *node, const struct proxied
     return r == node->config.self ? dht_node_neighbour(node, proxied->rank, r) : r;
 }
 
-/* Ask the next of its neighbours. */
+/* Ask the next of its neighbours. As in node_incoming.c, only lower versions are waited
+ * for: a rank that is asked puts its answer off as long as a publish of its own with a
+ * lower version is under way, and the ranks which that one asks are ahead of it. */
 static void proxy_ask(struct dht_node *node, struct publish *op, struct proxied *proxied)
 {
     uint32_t r;
@@ -91,6 +75,8 @@ static void proxy_ask(struct dht_node *node, struct publish *op, struct proxied 
     }
 }
 
+/* Not for a rank that is known to be dead: its neighbours take its files over, and
+ * compare them with the table. */
 static void proxy_add(struct dht_node *node, struct publish *op, uint32_t rank)
 {
     struct proxied *proxied;
@@ -131,6 +117,11 @@ static unsigned notes_lost(const struct dht_node *node, const struct publish *op
     return n;
 }
 
+/* Any holder may be stopped. Its homes have noted it (node_copies.c), and when these are
+ * lost the notes are, until the holder renews them. So if a rank that was or would be a
+ * home of the name has been lost since we know it, every missing rank counts as a holder.
+ * (Not covered: a stopped rank that does not count as missing yet; and notes of a home
+ * whose place another has taken by joining.) */
 static void proxy_add_missing(struct dht_node *node, struct publish *op)
 {
     const uint32_t *at = node->config.node;
@@ -153,6 +144,15 @@ static void proxy_add_missing(struct dht_node *node, struct publish *op)
     }
 }
 
+/* A home may be a holder, too; then it is noted by itself and by the other home
+ * (node_copies.c). If it is stopped when that other home dies, no live home has the note:
+ * the holder cannot renew it, and the homes that follow never had it. So the publisher
+ * counts a home that did not acknowledge, or would be a home if it could be reached, as a
+ * holder; proxy_add_missing() adds others.
+ *
+ * That is one message more for each stopped rank, if one of the name's homes was lost or
+ * is itself such a rank, and none if no rank of its node can be reached, or no rank is
+ * lost. */
 bool proxy_see_to(struct dht_node *node, struct publish *op)
 {
     uint32_t homes[DHT_REPLICAS_MAX];

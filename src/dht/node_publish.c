@@ -3,28 +3,14 @@
  *
  * Operations on one upath run one after the other, so their versions rise in the order of
  * the calls and no two of them share a version. Each goes to all homes at once. A refusal
- * names a higher version: the next above it goes to all homes again, under a new request
- * id, so an old answer is not taken for a new one. Of writers in a race the one with the
- * highest version in flight is refused nowhere, so at least one of them ends at every
- * round.
+ * names a higher version: the next above it goes to all homes again. A home that is
+ * silent or dead is passed over: the homes are found again without it, and new ones among
+ * them are asked. The operation ends when all that could be asked have acknowledged.
  *
- * Counters are a hybrid logical clock (Kulkarni, Demirbas, Madappa, Avva, Leone: Logical
- * Physical Clocks, OPODIS 2014) folded into one number: above all that is known of the
- * upath, and not below the wall clock. Where homes answer, the first half decides and
- * clocks do not matter. Where no home can be asked that knows the version before (it is
- * beyond a cut, or stopped; or this rank has come back with an empty shard and knows
- * neither what it published nor what it withdrew) the second half puts the later change
- * above the earlier one, as far as the nodes' clocks agree.
- *
- * A home that is silent or dead is passed over: the homes are found again without it, and
- * new ones among them are asked. It gets the version later (node_republish.c), and others
- * of its node remove older copies that it holds (node_proxy.c).
- *
- * An owner that is refused in a republication has been superseded while it was out of
- * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
- * (node_incoming.c). Then it passes that entry on to all homes, for if its publisher has
- * died, nobody else will, and homes that took our older entry for the newest would go on
- * saying so. In a job in which ranks have died it does so at every INVALIDATE.
+ * A home that was passed over has missed the version. It gets it later
+ * (node_republish.c), and others of its node remove older copies that it holds
+ * (node_proxy.c). An owner that is refused in a republication has been superseded:
+ * superseded().
  */
 #include "dht/node_publish.h"
 
@@ -137,6 +123,11 @@ bool publish_relay_record(struct dht_node *node, const char *upath)
            publish_relay(node, &record->entry);
 }
 
+/* An owner that is refused in a republication has been superseded while it was out of
+ * reach: it looks up by whom and treats the answer as the INVALIDATE that it missed
+ * (node_incoming.c). Then it passes that entry on to all homes, for if its publisher has
+ * died, nobody else will, and homes that took our older entry for the newest would go on
+ * saying so. In a job in which ranks have died it does so at every INVALIDATE. */
 static void superseded(void *arg, int status, const struct dyad_entry *entry)
 {
     struct dht_node *node = arg;
@@ -247,7 +238,8 @@ static void publish_advance(struct dht_node *node, struct publish *op)
     publish_finish(node, op, EHOSTUNREACH);
 }
 
-/* To all homes, with a new id. Those that were silent stay passed over. */
+/* To all homes, with a new id, so that an old answer is not taken for a new one. Those
+ * that were silent stay passed over. */
 static void publish_send(struct dht_node *node, struct publish *op)
 {
     unsigned left = 0;
@@ -270,6 +262,16 @@ static void publish_send(struct dht_node *node, struct publish *op)
         publish_advance(node, op);
 }
 
+/* Of writers in a race the one with the highest version in flight is refused nowhere, so
+ * at least one of them ends at every round.
+ *
+ * Counters are a hybrid logical clock (Kulkarni, Demirbas, Madappa, Avva, Leone: Logical
+ * Physical Clocks, OPODIS 2014) folded into one number: above all that is known of the
+ * upath, and not below the wall clock. Where homes answer, the first half decides and
+ * clocks do not matter. Where no home can be asked that knows the version before (it is
+ * beyond a cut, or stopped; or this rank has come back with an empty shard and knows
+ * neither what it published nor what it withdrew) the second half puts the later change
+ * above the earlier one, as far as the nodes' clocks agree. */
 static void publish_next_version(struct dht_node *node, struct publish *op)
 {
     struct own *own = op->own;

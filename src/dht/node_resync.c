@@ -4,26 +4,12 @@
  *
  * Each end of a link that was broken and is whole again asks the other (RESYNC). The
  * other answers (RESYNCED) when a review of its own entries, begun after it knew of us
- * again, is over and every entry of which we are a home has been acknowledged. Until then
- * we answer with NET_LOOKUP_UNSURE (node_tentative.c). Reviews have numbers: many ranks
- * ask, one after the other, and each waits for the end of the review that begins next,
- * whatever begins after that.
- *
- * A rank that joins when others have published before (a new image, or one that comes
- * into a session) has an empty shard: there, too, each rank owes a RESYNCED
- * (dht_node_set_unsynced()). A rank that goes without having sent it, and comes back, is
- * asked then, as whichever incarnation (OWED_LATER): others may have joined anew
- * meanwhile as well, and then the files on its disk are known nowhere else.
- *
- * Nothing waits for a RESYNCED without end. It is asked for again every retry interval; a
- * rank that is known to be gone, has left, or comes as another incarnation owes nothing
- * to a rank that has had its RESYNCED before (its entries are here); one that is missing
- * again owes it only if we are, or were, on the minority. And a lookup asks for
- * request_timeout at most. No RESYNCED is sent before the entries of earlier incarnations
- * have been restored (dht_node_restored()).
- *
- * RESYNC has as its id the number of the death that the asker counted, so an answer from
- * before another loss is not taken for one from after it.
+ * again, is over and every entry of which we are a home has been acknowledged. A rank
+ * that joins when others have published before (a new image, or one that comes into a
+ * session) has an empty shard: there, too, each rank owes a RESYNCED. Until then we
+ * answer with NET_LOOKUP_UNSURE (node_tentative.c). A RESYNCED that came too early would
+ * make us say "not published" of what is; one that never comes must not keep answers
+ * tentative for ever: resync_timer(), resync_rank_lost().
  */
 #include <stdlib.h>
 
@@ -32,7 +18,9 @@
 #include "dht/node_own.h"
 #include "dht/node_tentative.h"
 
-/* A rank that has asked us. */
+/* A rank that has asked us. Reviews have numbers: many ranks ask, one after the other,
+ * and each waits for the end of the review that begins next, whatever begins after that.
+ */
 struct resync {
     struct resync *prev, *next;
     uint32_t rank;
@@ -51,6 +39,8 @@ struct resyncs {
     bool restoring; /* dht_node_restored() has not been called */
 };
 
+/* RESYNC has as its id the number of the death that the asker counted, so an answer from
+ * before another loss is not taken for one from after it. */
 static void resync_ask(struct dht_node *node, uint32_t rank, uint8_t flags)
 {
     struct net_msg msg = {
@@ -70,6 +60,9 @@ static void ask_all(struct dht_node *node)
                        (tentative_owed(node, r) & OWED_BACK) != 0 ? 0 : NET_RESYNC_TOO);
 }
 
+/* Nothing waits for a RESYNCED without end: it is asked for again every retry interval,
+ * and a lookup asks for request_timeout at most. What else ends a debt:
+ * resync_rank_lost(). */
 static void resync_timer(struct dht_node *node, struct timer *timer)
 {
     (void)timer;
@@ -129,6 +122,9 @@ static void resync_missing_changed(struct dht_node *node, uint32_t rank,
         resync_drop(node, rank);
 }
 
+/* A rank that went without having sent its RESYNCED, and comes back, is asked now, as
+ * whichever incarnation (OWED_LATER): others may have joined anew meanwhile as well, and
+ * then the files on its disk are known nowhere else. */
 static void resync_rank_back(struct dht_node *node, uint32_t rank)
 {
     struct resync *s = resync_find(node, rank);
@@ -147,6 +143,9 @@ static void resync_rank_back(struct dht_node *node, uint32_t rank)
         resync_ask(node, rank, 0);
 }
 
+/* A rank that is known to be gone, has left, or comes as another incarnation owes nothing
+ * to a rank that has had its RESYNCED before (its entries are here). One that is missing
+ * again owes it only if we are, or were, on the minority. */
 static void resync_rank_lost(struct dht_node *node, uint32_t rank)
 {
     bool was = tentative_is(node);
@@ -256,6 +255,8 @@ static bool resync_is_over(struct dht_node *node, struct resync *s)
     return s->until > 0 && own_published(node, s->until - 1);
 }
 
+/* No RESYNCED is sent before the entries of earlier incarnations have been restored
+ * (dht_node_restored()). */
 static void resync_step(struct dht_node *node)
 {
     struct resync *s, *tmp;

@@ -5,23 +5,12 @@
  * A home answers from its shard, which has the entries that publishers could bring.
  * Entries that a rank published while it took us for dead are not there before it has
  * published them again: until it has said so (RESYNCED: node_resync.c) we answer with
- * NET_LOOKUP_UNSURE, and lookups do not believe the "no" (node_negative.c).
+ * NET_LOOKUP_UNSURE, and lookups do not believe the "no" (node_negative.c). So do we
+ * while we may be on the minority: dht_node_set_partition().
  *
- * While a rank is missing its side of the cut and ours differ. Both cannot say "unknown"
- * of every name for as long as that lasts: a job that has lost a node for good must go
- * on. The majority goes on; a rank that may be on the minority is tentative
- * (dht_node_set_partition(): the user knows the nodes). It has missed entries of every
- * missing rank, not only of those that come back first: so each rank that is missing
- * while we are on the minority owes a RESYNCED, also after the first of them have come
- * back and we are on the majority again. Not for ever: it may have died meanwhile. When
- * our side has been the majority for long (dht_node_partition_lasts()), a rank that is
- * still missing counts as lost on this side. Live homes have passed on what they had from
- * it before their own RESYNCED.
- *
- * Entries of a rank that died beyond the cut, whose homes there are lost, too, are not
- * brought: docs/dht.md. The state is one byte for each rank, made when the first one
- * comes back, and counters: if no rank was lost a lookup costs one comparison, and no
- * message.
+ * If a debt were forgotten a home would deny a file that is there; if one stayed for ever
+ * no wait would end. Entries of a rank that died beyond the cut, whose homes there are
+ * lost, too, are not brought (docs/dht.md).
  */
 #include "dht/node_tentative.h"
 
@@ -30,6 +19,8 @@
 #include "dht/node_module.h"
 #include "util/log.h"
 
+/* The state is one byte for each rank, made when the first one comes back, and counters:
+ * if no rank was lost a lookup costs one comparison, and no message. */
 struct tentative {
     uint8_t *owed; /* NULL: nothing yet; [rank]: enum owed */
     uint32_t nowing, nasked, nmissing_short;
@@ -163,6 +154,13 @@ void dht_node_not_awaited(struct dht_node *node, uint32_t rank)
     node_rearm(node);
 }
 
+/* While a rank is missing its side of the cut and ours differ. Both cannot say "unknown"
+ * of every name for as long as that lasts: a job that has lost a node for good must go
+ * on. The majority goes on; a rank that may be on the minority is tentative (the user
+ * knows the nodes, and calls this). It has missed entries of every missing rank, not only
+ * of those that come back first: so each rank that is missing while we are on the
+ * minority owes a RESYNCED, also after the first of them have come back and we are on the
+ * majority again. */
 void dht_node_set_partition(struct dht_node *node, enum dht_partition side)
 {
     bool was = tentative_is(node);
@@ -180,6 +178,10 @@ void dht_node_set_partition(struct dht_node *node, enum dht_partition side)
     node_rearm(node);
 }
 
+/* A missing rank does not owe its RESYNCED for ever: it may have died meanwhile. When our
+ * side has been the majority for long, a rank that is still missing counts as lost on
+ * this side. Live homes have passed on what they had from it before their own RESYNCED.
+ */
 void dht_node_partition_lasts(struct dht_node *node)
 {
     bool was = tentative_is(node);

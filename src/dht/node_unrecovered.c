@@ -5,22 +5,10 @@
  * publish its entries there again. An owner that is beyond a cut or stopped does not: so
  * as long as a rank is missing, the successor of a dead home may lack entries of the
  * missing rank. With one home dead and the other missing, "not published" would come from
- * ranks that never got the entry. So the dead stay homes when a negative answer is judged
- * (node_homes_all()), as the missing do: those that died while any rank was missing,
- * however long after, for the entries of a missing owner do not reach the successor of a
- * missing home; and those that had died shortly before a rank was found missing, for a
- * cut is noticed late. They are forgotten when no rank is missing, and those that were
- * have sent RESYNCED (node_resync.c).
- *
- * A dead rank that comes back as another incarnation is a home with an empty shard. Its
- * negative answers are not believed as long as the missing ranks may be back soon; after
- * that they are, for with a node that is lost for good all of a job may have been
- * replaced.
- *
- * A home that stands in for such ranks says so in its answer (NET_LOOKUP_UNSURE): it may
- * know of a loss that the asker has not noticed.
- *
- * If no rank is missing the cost is an entry in a list for each rank that died lately.
+ * ranks that never got the entry. So these dead stay homes when a negative answer is
+ * judged (node_homes_all()), as the missing do. They are forgotten when no rank is
+ * missing, and those that were have sent RESYNCED (node_resync.c). If no rank is missing
+ * the cost is an entry in a list for each rank that died lately.
  */
 #include "dht/node_unrecovered.h"
 
@@ -72,6 +60,10 @@ static void drop_old(struct dht_node *node)
     memmove(u->recent, u->recent + old, u->nrecent * sizeof(*u->recent));
 }
 
+/* Those count that died while any rank was missing, however long after, for the entries
+ * of a missing owner do not reach the successor of a missing home. The others are noted:
+ * they count if a rank is found missing shortly after, for a cut is noticed late
+ * (one_more_missing()). */
 static void missing_died(struct dht_node *node, uint32_t rank)
 {
     struct unrecovered *u = node->unrecovered;
@@ -128,12 +120,18 @@ bool unrecovered_is(const struct dht_node *node, uint32_t rank)
     return node->unrecovered->n > 0 && node->unrecovered->is[rank];
 }
 
+/* A dead rank that comes back as another incarnation is a home with an empty shard. Its
+ * negative answers are not believed as long as the missing ranks may be back soon; after
+ * that they are, for with a node that is lost for good all of a job may have been
+ * replaced. */
 bool unrecovered_is_empty(const struct dht_node *node, uint32_t rank)
 {
     return unrecovered_is(node, rank) && node_rank_live(node, rank) &&
            tentative_may_end(node);
 }
 
+/* A home that stands in for such ranks says so in its answer (NET_LOOKUP_UNSURE): it may
+ * know of a loss that the asker has not noticed. */
 bool unrecovered_stands_in(const struct dht_node *node, const struct dht_key *key)
 {
     uint32_t homes[DHT_REPLICAS_MAX];

@@ -7,17 +7,8 @@
  * (ASK: node_writing_ask.c). This file is the writers' part; the homes' part is
  * node_writers.c: for each upath the ranks that write it, and the askers that wait.
  *
- * The homes' state is soft: a writer notifies its homes again when the membership
- * changes. A writer's death is seen in two ways. The homes know by themselves that a rank
- * is gone. If a process was killed while its rank's member lives only that member can
- * know, and it looks only if a rank waits: so each ASK that meets a writer, and each
- * BEGIN that meets another, is passed on to it (WANTED); askers ask anew every
- * retry_interval, so a lost END is found as well. A file is abandoned if its writer died
- * and no version was published since it began; a publish ends that, at each home before
- * it notifies waiters (node_home_answers.c), so a waiter that finds the file still
- * abandoned knows by the version whether that home is merely behind.
- *
- * Not covered: the moment in which a rank that comes or goes makes another rank a home
+ * A reader would get a half-written file if its home did not know of the writer. This is
+ * not covered in the moment in which a rank that comes or goes makes another rank a home
  * for the asker and not yet for the writer; with two replicas the other home knows.
  */
 #include "dht/node_writing.h"
@@ -185,6 +176,16 @@ static void writing_drop(struct dht_node *node, const char *upath)
     }
 }
 
+/* How a writer's end is learned of if it dies: the homes know by themselves that a rank
+ * is gone. If a process was killed while its rank's member lives only that member can
+ * know, and it looks only if a rank waits: so each ASK that meets a writer, and each
+ * BEGIN that meets another, is passed on to it (WANTED); askers ask anew every
+ * retry_interval, so a lost END is found as well.
+ *
+ * A file is abandoned if its writer died and no version was published since it began; a
+ * publish ends that, at each home before it notifies waiters (node_home_answers.c), so a
+ * waiter that finds the file still abandoned knows by the version whether that home is
+ * merely behind. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg)
 {
@@ -239,6 +240,8 @@ static bool writing_moved(struct dht_node *node, struct writing *writing, uint32
     return moved;
 }
 
+/* The homes' state is soft: a writer notifies its homes again when the membership
+ * changes. */
 static void writing_homes_changed(struct dht_node *node, uint32_t rank, bool live)
 {
     struct writing *writing, *wtmp;

@@ -1,23 +1,14 @@
 /*
  * dht/shard.c - the part of the table that one rank holds
  *
- * A tree node maps a bin to a child: the next node, or at the last level a leaf's chain of
- * records. Nodes adapt to how full they are, as in the adaptive radix tree (Leis, Kemper,
- * Neumann, ICDE 2013): a sorted list of bins with their children while few are taken, an
- * array of `bins` pointers once that is no larger. So memory follows the keys, not
- * bins^depth.
+ * A tree node maps a bin to a child: the next node, or at the last level a leaf's chain
+ * of records. A search takes the bins in turn. A bin that is missing ends it: no string
+ * was touched. In a leaf a record's full 64-bit hash is compared before its string, so
+ * strings are compared once for a key that is there and (but for a 2^-64 chance per
+ * record) never for one that is not.
  *
- * Memory for 10^6 keys in one shard: a record is 160 bytes + upath. The tree beside it,
- * measured by sim_dht: depth 2, 256 bins: 1 MB (257 full arrays); depth 3: 17 MB (65,536
- * nodes with some 15 children); depth 4: 37 MB (970,000 nodes of one child, 20 bytes each,
- * 32 with malloc's). More levels add one such node per key and level, with any number of
- * bins; plain arrays would take 2 KiB for each of them. The unit test holds this to its
- * word.
- *
- * A search takes the bins in turn. A bin that is missing ends it: no string was touched. In
- * a leaf a record's full 64-bit hash is compared before its string, so strings are compared
- * once for a key that is there and (but for a 2^-64 chance per record) never for one that
- * is not.
+ * Memory follows the keys, not bins^depth (struct tree_node). It may run out in the
+ * middle of an insert; then what is empty on the way is taken out again (tree_prune()).
  */
 #include "dht/shard.h"
 
@@ -29,6 +20,16 @@
 #include "dht/index.h"
 #include "net/msg.h"
 
+/* Nodes adapt to how full they are, as in the adaptive radix tree (Leis, Kemper, Neumann,
+ * ICDE 2013): a sorted list of bins with their children while few are taken, an array of
+ * `bins` pointers once that is no larger.
+ *
+ * Memory for 10^6 keys in one shard: a record is 160 bytes + upath. The tree beside it,
+ * measured by sim_dht: depth 2, 256 bins: 1 MB (257 full arrays); depth 3: 17 MB (65,536
+ * nodes with some 15 children); depth 4: 37 MB (970,000 nodes of one child, 20 bytes
+ * each, 32 with malloc's). More levels add one such node per key and level, with any
+ * number of bins; plain arrays would take 2 KiB for each of them. The unit test holds
+ * this to its word. */
 struct tree_node {
     uint32_t used; /* children that are there */
     uint32_t
