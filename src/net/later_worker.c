@@ -2,25 +2,15 @@
  * later_worker.c - a connection that follows another to the same peer comes from a later
  * UCX worker
  *
- * UCX counts a worker's endpoints to each other worker, and takes for the two ends of one
- * connection those that have the same number, in UCP and once more, by themselves, in TCP.
- * That is right as long as both ends always make as many. Ours do not: one asks five times
- * while the other is stopped, and an endpoint is made by UCX, too, where a request of the
- * peer finds none of its number. An endpoint of ours then is joined to one that the peer
- * has closed long since. Small messages go through on it; a large one, by rendezvous, is
- * addressed to that closed one, and dropped there without an error; so is the next
- * connection's, for the distance stays. In TCP it comes to use a socket that the peer has
- * half closed, or that still waits for the kernel's patience with a link that was cut.
+ * The first connection to a peer is made by the main worker, whose address all know, and
+ * each one after it by a later worker, that has made none to that peer. A later worker
+ * serves all peers: where a node is cut off, all of its ranks are asked from the same
+ * one, and then from the next. Only we send on its connections. The peer sends on
+ * connections of its own, to the main worker.
  *
- * Nothing is counted yet for a worker that is new. So the first connection to a peer is
- * made by the main worker, whose address all know, and each one after it by a later worker,
- * that has made none to it. A later worker serves all peers: where a node is cut off, all of
- * its ranks are asked from the same one, and then from the next. Only we send on its
- * connections. The peer sends on connections of its own, to the main worker.
- *
- * One of which no connection is left lingers before it goes. The peer's UCX may be about to
- * answer a request of it, and where it finds nobody at that address, it ends its process on
- * an assertion (ucp_request.c, "got REP message").
+ * A second connection from one worker would lose messages without an error
+ * (net_worker_later()), and a worker that went too early would end the peer's process
+ * (LINGER).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,6 +21,9 @@
 #include "util/log.h"
 #include "utlist.h"
 
+/* A later worker of which no connection is left lingers before it goes. The peer's UCX
+ * may be about to answer a request of it, and where it finds nobody at that address, it
+ * ends its process on an assertion (ucp_request.c, "got REP message"). */
 #define LINGER (30 * UTIL_NSEC_PER_SEC)
 
 static bool is_first(const struct peer *peer)
@@ -81,6 +74,17 @@ later_free:
     return NULL;
 }
 
+/* Why a second connection must not come from the same worker: UCX counts a worker's
+ * endpoints to each other worker, and takes for the two ends of one connection those that
+ * have the same number, in UCP and once more, by themselves, in TCP. That is right as
+ * long as both ends always make as many. Ours do not: one asks five times while the other
+ * is stopped, and an endpoint is made by UCX, too, where a request of the peer finds none
+ * of its number. An endpoint of ours then is joined to one that the peer has closed long
+ * since. Small messages go through on it; a large one, by rendezvous, is addressed to
+ * that closed one, and dropped there without an error; so is the next connection's, for
+ * the distance stays. In TCP it comes to use a socket that the peer has half closed, or
+ * that still waits for the kernel's patience with a link that was cut. Nothing is counted
+ * yet for a worker that is new. */
 int net_worker_later(struct net_worker *worker, struct peer *peer,
                      struct later_worker **later)
 {

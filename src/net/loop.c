@@ -2,26 +2,11 @@
  * loop.c - epoll, a heap of timers, a lock-free queue of posts and SIGURG as its doorbell
  *
  * One turn: notice if this thread stood still, run what was posted, fire the timers that
- * are due, call progress until it has nothing to do, arm it, sleep in epoll until an event
- * or the next timer, dispatch the events.
+ * are due, call progress until it has nothing to do, arm it, sleep in epoll until an
+ * event or the next timer, dispatch the events.
  *
- * Posts: a stack that posters push with compare-and-swap and the loop takes whole with one
- * exchange and turns round, which keeps each poster's order. The push is a release and the
- * exchange an acquire, so what the poster wrote is seen by fn; nothing is ever popped
- * singly, so there is no ABA. Whoever pushes on the empty stack rings. No wake-up is lost:
- * the loop looks at the stack before it sleeps; a push that it did not see found the stack
- * empty (or came after one that did), and that poster's SIGURG is either pending already,
- * which makes the signalfd readable and epoll return at once, or wakes it. A ring that
- * comes after its post has been taken costs one needless turn.
- *
- * The signal is blocked in the loop's thread, so the kernel keeps it whatever the program
- * has set for SIGURG (a blocked signal is not discarded even if it is ignored), and no
- * handler of the program runs, since tgkill names our thread. Two things could go wrong. A
- * signalfd also takes a signal that was sent to the whole process when every thread of the
- * program blocks it: such a one is passed on to the program's main thread. And
- * sigaction(SIGURG, SIG_IGN or SIG_DFL) makes the kernel discard a SIGURG that is pending
- * in any thread at that moment: who waits for a posted operation for long calls
- * net_loop_ring().
+ * A post that did not wake the loop would wait for ever: the section "posts" says why
+ * none is lost, and answer_doorbell() what the program can do to the signal.
  */
 #include "net/loop.h"
 
@@ -142,6 +127,17 @@ void net_loop_stop(struct net_loop *loop)
 
 /* --- posts --- */
 
+/* A stack that posters push with compare-and-swap and the loop takes whole with one
+ * exchange and turns round, which keeps each poster's order. The push is a release and
+ * the exchange an acquire, so what the poster wrote is seen by fn; nothing is ever popped
+ * singly, so there is no ABA.
+ *
+ * Whoever pushes on the empty stack rings. No wake-up is lost: the loop looks at the
+ * stack before it sleeps; a push that it did not see found the stack empty (or came after
+ * one that did), and that poster's SIGURG is either pending already, which makes the
+ * signalfd readable and epoll return at once, or wakes it. A ring that comes after its
+ * post has been taken costs one needless turn. */
+
 void net_loop_post(struct net_loop *loop, struct net_post *node, net_loop_fn fn, void *arg)
 {
     struct net_post *head = atomic_load_explicit(&loop->posts, memory_order_relaxed);
@@ -192,7 +188,16 @@ static void run_posts(struct net_loop *loop)
     }
 }
 
-/* Empty the doorbell. A signal that we did not send was meant for the program. */
+/* Empty the doorbell. A signal that we did not send was meant for the program.
+ *
+ * The signal is blocked in the loop's thread, so the kernel keeps it whatever the program
+ * has set for SIGURG (a blocked signal is not discarded even if it is ignored), and no
+ * handler of the program runs, since tgkill names our thread. Two things could go wrong.
+ * A signalfd also takes a signal that was sent to the whole process when every thread of
+ * the program blocks it: such a one is passed on to the program's main thread here. And
+ * sigaction(SIGURG, SIG_IGN or SIG_DFL) makes the kernel discard a SIGURG that is pending
+ * in any thread at that moment: who waits for a posted operation for long calls
+ * net_loop_ring(). */
 static void answer_doorbell(struct net_loop *loop)
 {
     struct signalfd_siginfo info;

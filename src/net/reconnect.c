@@ -1,30 +1,22 @@
 /*
  * reconnect.c - peers that were taken for dead and are not
  *
- * A connection breaks when a process dies, and also when a link is cut for longer than the
- * kernel is patient. Which of the two it was nobody can know, so one that is down is asked,
- * now and then (the user decides when: net_worker_probe()): HELLO on a connection of its
- * own, with NET_HELLO_ANSWER. What lives answers with HELLO, on a new connection too: those
- * from before a cut may be good for nothing, and the kernel tries them again only after a
- * time that doubles for as long as they are stuck.
+ * A connection breaks when a process dies, and also when a link is cut for longer than
+ * the kernel is patient. Which of the two it was nobody can know, so one that is down is
+ * asked, now and then (the user decides when: net_worker_probe()): HELLO on a connection
+ * of its own, with NET_HELLO_ANSWER. What lives answers with HELLO, on a new connection
+ * too.
  *
- * The two ends need not agree that there was a cut. But whoever counts a peer as dead
- * forgets what it had of it (waiters, copies, requests), and the peer must know that. So
- * HELLO says how often the sender has taken the receiver for dead; if that has grown, the
- * receiver's user is told peer_down and peer_up, as if it had noticed by itself.
- *
- * Both may ask at once: an answer has no NET_HELLO_ANSWER, so it ends there. Requests are
- * numbered, for connections keep no order between them: one that is older than what was
- * heard since must not take the new connection away again, and what was sent on it.
- *
- * A message that is not HELLO proves that its sender lived when it sent it, which may have
- * been just before its death: that is a reason to ask, no more.
+ * The two ends need not agree that there was a cut, and both may ask at once;
+ * net_worker_heard() says how each learns what the other has forgotten.
  */
 #include <errno.h>
 
 #include "net/worker_impl.h"
 #include "util/log.h"
 
+/* On a new connection: those from before a cut may be good for nothing, and the kernel
+ * tries them again only after a time that doubles for as long as they are stuck. */
 int net_worker_probe(struct net_worker *worker, uint32_t rank)
 {
     struct peer *peer = net_worker_find_peer(worker, rank);
@@ -40,6 +32,8 @@ int net_worker_probe(struct net_worker *worker, uint32_t rank)
     return net_worker_connect(worker, peer, true) ? 0 : -1;
 }
 
+/* A message that is not HELLO proves that its sender lived when it sent it, which may
+ * have been just before its death: that is a reason to ask, no more. */
 void net_worker_heard_dead(struct net_worker *worker, struct peer *peer)
 {
     if (!peer->conn && worker->ops->heard)
@@ -65,6 +59,14 @@ static void revive(struct net_worker *worker, struct peer *peer)
     worker->ops->peer_up(worker->arg, peer->info);
 }
 
+/* Whoever counts a peer as dead forgets what it had of it (waiters, copies, requests),
+ * and the peer must know that. So HELLO says how often the sender has taken the receiver
+ * for dead; if that has grown, the receiver's user is told peer_down and peer_up, as if
+ * it had noticed by itself.
+ *
+ * Both may ask at once: an answer has no NET_HELLO_ANSWER, so it ends there. Requests are
+ * numbered, for connections keep no order between them: one that is older than what was
+ * heard since must not take the new connection away again, and what was sent on it. */
 void net_worker_heard(struct net_worker *worker, struct peer *peer,
                       const struct net_msg *hello)
 {

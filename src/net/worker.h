@@ -4,21 +4,10 @@
  * Runs on the loop's thread only (UCS_THREAD_MODE_SINGLE). UCX installs neither signal
  * handlers nor memory hooks in the host program (see src/boot/environ.h for how it is
  * configured without touching the program's environment). Endpoints use
- * UCP_ERR_HANDLING_MODE_PEER.
+ * UCP_ERR_HANDLING_MODE_PEER: a broken connection shows as peer_down.
  *
- * A frame: version, flags (whose key), length, destination rank, message (net/msg.h), MAC
- * tag over all of this; DATA payload follows as the active message's data, not covered by
- * the MAC. A frame that cannot be verified is dropped and counted, without an answer.
- * Messages to one peer arrive in the order of their sending, but for DATA with a payload,
- * which may be overtaken.
- *
- * On a first contact HELLO goes out before anything else, so the peer can answer and later
- * send by itself without asking PMIx. A peer with another depth, bins, replicas or protocol
- * version is refused with a log line that names both values.
- *
- * Callbacks are made from the loop's progress, and from net_worker_set_peer() (peer_down,
- * peer_up) and net_worker_destroy() (net_send_fn); never from net_worker_send() or
- * net_worker_peer_down(). They may call any function here but net_worker_destroy().
+ * A frame is the message (net/msg.h) with a MAC tag; worker_impl.h has its layout. One
+ * that cannot be verified is dropped and counted, without an answer.
  */
 #ifndef DYAD_NET_WORKER_H
 #define DYAD_NET_WORKER_H
@@ -36,6 +25,9 @@
 
 struct net_worker;
 
+/* Callbacks are made from the loop's progress, and from net_worker_set_peer() (peer_down,
+ * peer_up) and net_worker_destroy() (net_send_fn); never from net_worker_send() or
+ * net_worker_peer_down(). They may call any function here but net_worker_destroy(). */
 struct net_worker_ops {
     /* A message from a verified peer, never HELLO. `payload` (DATA with length > 0; else
      * NULL) has msg->length bytes, is malloc'ed and becomes the callee's, to be freed with
@@ -99,7 +91,12 @@ void net_worker_abandon(struct net_worker *worker);
  * returns. 0, or -1 and fn is not called: EHOSTUNREACH (the peer is known to be down),
  * ENOMEM, EMSGSIZE (payload), ENOBUFS (4,096 messages wait for this peer's blob already),
  * EINVAL (bad rank, message or payload length). source and source_incarnation are filled
- * in. */
+ * in.
+ *
+ * Messages to one peer arrive in the order of their sending, but for DATA with a payload,
+ * which may be overtaken. On a first contact HELLO goes out before anything else, so the
+ * peer can answer and later send by itself without asking PMIx. A peer with another depth,
+ * bins, replicas or protocol version is refused with a log line that names both values. */
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
                     const void *payload, size_t payload_len, net_send_fn fn, void *arg);
 

@@ -2,16 +2,13 @@
  * net/worker_impl.h - private to worker.c, known_peers.c, endpoint.c, later_worker.c,
  * receive.c and reconnect.c
  *
- * worker.c: UCX itself, the turn of the loop, creation and destruction. known_peers.c: who
- * the peers are. endpoint.c: their connections, what is sent to them. receive.c: frames
- * that come in. reconnect.c: peers that were taken for dead and are not. later_worker.c:
- * UCX's workers for connections that follow others.
+ * worker.c: UCX itself, the turn of the loop, creation and destruction. known_peers.c:
+ * who the peers are. endpoint.c: their connections, what is sent to them. receive.c:
+ * frames that come in. reconnect.c: peers that were taken for dead and are not.
+ * later_worker.c: UCX's workers for connections that follow others.
  *
- * Everything belongs to the loop's thread. Callbacks of the user run from net_worker
- * progress (and from net_worker_set_peer and net_worker_destroy as the header says), never
- * from net_worker_send. UCX forbids progress inside its callbacks and must not see an
- * endpoint closed under its feet, so its callbacks only move things between lists;
- * net_worker_tidy() does the rest after progress.
+ * Everything belongs to the loop's thread. UCX forbids progress inside its callbacks and
+ * must not see an endpoint closed under its feet: net_worker_tidy().
  */
 #ifndef DYAD_NET_WORKER_IMPL_H
 #define DYAD_NET_WORKER_IMPL_H
@@ -22,7 +19,9 @@
 #include "net/auth.h"
 #include "net/worker.h"
 
-/* A frame: prefix, encoded message, tag. The tag covers prefix and message. */
+/* A frame: prefix, encoded message, tag. The tag covers prefix and message. DATA payload
+ * follows as the active message's data, not covered by the tag. The flags say whose key
+ * it is. */
 #define FRAME_VERSION 1
 #define FRAME_PREFIX_LEN \
     12 /* version u8, flags u8, zero u16, message length u32, destination rank u32 */
@@ -183,8 +182,11 @@ struct conn *net_worker_connect(struct net_worker *worker, struct peer *peer, bo
 void net_worker_fail(struct net_worker *worker, struct peer *peer, int error);
 /* Send now what waited for the peer to be known. */
 void net_worker_flush_queue(struct net_worker *worker, struct peer *peer);
-/* Close what has failed, complete what is done, tell what is to be told. Returns how much.
- */
+/* Close what has failed, complete what is done, tell what is to be told. Returns how
+ * much. UCX's callbacks only move things between lists; this does the rest after
+ * progress. So callbacks of the user run from net_worker progress (and from
+ * net_worker_set_peer and net_worker_destroy as net/worker.h says), never from
+ * net_worker_send. */
 unsigned net_worker_tidy(struct net_worker *worker);
 /* Every queued send completes with `error`. */
 void net_worker_cancel_queued(struct net_worker *worker, int error);
