@@ -2,16 +2,11 @@
  * call.c - a call into the engine, as signals and cancellation see it
  *
  * A handler that opens a file below a managed directory while its thread is inside the
- * engine would find records half changed, or wait for a lock of its own thread. So signals
- * are blocked for the time of the call, but for those that stand for a fault of the thread
- * itself and the two of libc's; and the thread is not cancelled half way. Two system calls,
- * some 0.2 us, where the call itself makes a dozen.
- *
- * When the engine blocks (a file that is awaited may come in hours) it says so: then the
- * program's mask is in force again and the guard is down, so a handler runs when it should,
- * and its own calls are full ones, nested in this. Nothing of the engine's is half done
- * then. Where the wait may end by cancellation, that is possible too. A handler that jumps
- * out of the wait leaves a connection behind, nothing more.
+ * engine would find records half changed, or wait for a lock of its own thread. So
+ * signals are blocked for the time of the call, but for those that stand for a fault of
+ * the thread itself and the two of libc's; and the thread is not cancelled half way. That
+ * costs two system calls, some 0.2 us, where the call itself makes a dozen. While the
+ * engine blocks all of that is undone: wrapper_call_waits().
  */
 #include "wrapper/call.h"
 
@@ -67,6 +62,11 @@ void wrapper_call_end(struct wrapper_call *call)
     wrapper_signals_restore(&call->mask);
 }
 
+/* When the engine blocks (a file that is awaited may come in hours) it says so: then the
+ * program's mask is in force again and the guard is down, so a handler runs when it
+ * should, and its own calls are full ones, nested in this. Nothing of the engine's is
+ * half done then. Where the wait may end by cancellation, that is possible too. A handler
+ * that jumps out of the wait leaves a connection behind, nothing more. */
 void wrapper_call_waits(bool begins, bool may_cancel)
 {
     struct wrapper_call *call = current;

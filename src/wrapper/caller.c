@@ -1,17 +1,16 @@
 /*
  * caller.c - for which function of a library a file is opened
  *
- * open(O_RDWR) says the same for a program that wants what another makes and for a library
- * that looks whether the file is there, to make it if not:
+ * open(O_RDWR) says the same for a program that wants what another makes and for a
+ * library that looks whether the file is there, to make it if not:
  *
- * H5Fcreate      opens each file so first, whatever the program asks for (HDF5, and
- * netCDF-4 above it), and then with O_CREAT MPI_File_open  one process makes the file and
- * keeps it open, the others open it so, when they were told that it is there h5copy, ...
- * HDF5's tools that add to a file or make it, by H5Fopen and then H5Fcreate
+ *   H5Fcreate      opens each file so first, whatever the program asks for (HDF5, and
+ *                  netCDF-4 above it), and then with O_CREAT
+ *   MPI_File_open  one process makes the file and keeps it open, the others open it so,
+ *                  when they were told that it is there
+ *   h5copy, ...    HDF5's tools that add to a file or make it, by H5Fopen, then H5Fcreate
  *
- * Which it is, the stack tells: the names that the libraries export. Some put a word of
- * their own before them (nc4_H5Fcreate, vtkhdf5_H5Fcreate, PMPI_File_open). In a program
- * that has HDF5 linked in statically nothing exports them.
+ * Which it is, the stack tells. Where it does not (functions[]), the open waits.
  */
 #include "wrapper/caller.h"
 
@@ -22,6 +21,9 @@
 
 #define FRAMES_MAX 48
 
+/* The names that the libraries export. Some put a word of their own before them
+ * (nc4_H5Fcreate, vtkhdf5_H5Fcreate, PMPI_File_open). In a program that has HDF5 linked
+ * in statically nothing exports them. */
 static const char *const functions[] = {"H5Fcreate", "MPI_File_open"};
 static const char *const tools[] = {"h5copy", "h5import", "h5mkgrp"};
 

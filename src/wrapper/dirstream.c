@@ -2,23 +2,12 @@
  * dirstream.c - directory streams: below a managed directory they show what is here and
  * what is published anywhere, each name once, and not our control directory
  *
- * A DIR is libc's own and stays so: dirfd() and code that no wrapper sees work on it. What
- * we add is kept beside it, in a table from DIR * to struct stream, that holds only streams
- * below a managed directory. Where there is none, readdir costs one load more.
+ * A DIR is libc's own and stays so: dirfd() and code that no wrapper sees work on it.
+ * What we add is kept beside it, in a table from DIR * to struct stream, that holds only
+ * streams below a managed directory. Where there is none, readdir costs one load more.
  *
- * Nothing is asked before the first readdir. Then the engine's list is read whole;
- * directories in it that are not here are made, so that they have a link count and can be
- * entered; and the local names go by, each of which is struck off the list. At the end of
- * the directory the rest of the list follows. So a file that is fetched or published
- * meanwhile is seen once, whichever of the two sees it. rewinddir begins anew.
- *
- * A position (telldir) in the rest is negative: LONG_MIN + index. The kernel's are not.
- *
- * The table: open addressing, no lock. A DIR has one entry, made before the program has the
- * pointer and taken out before libc frees it; slots in between may be taken and freed by
- * other threads, so a search goes on for `probes` slots, the farthest that an entry was
- * ever put from its place. An entry whose stream was closed behind our back is found out
- * when libc gives the same address again.
+ * Names come and go while a directory is read: next_of() says why each is seen once. And
+ * a stream may be closed behind our back: track().
  */
 #include "wrapper/dirstream.h"
 
@@ -71,6 +60,11 @@ static struct {
 static _Atomic unsigned streams, probes;
 
 /* --- the table ------------------------------------------------------------------------ */
+
+/* Open addressing, no lock. A DIR has one entry, made before the program has the pointer
+ * and taken out before libc frees it; slots in between may be taken and freed by other
+ * threads, so a search goes on for `probes` slots, the farthest that an entry was ever
+ * put from its place. */
 
 static unsigned place_of(const DIR *dir, unsigned probe)
 {
@@ -150,7 +144,8 @@ static void enter(DIR *dir, struct stream *s)
     free(s);
 }
 
-/* dir was just opened. Returns it. */
+/* dir was just opened. Returns it. An entry whose stream was closed behind our back is
+ * found out here, when libc gives the same address again. */
 static DIR *track(DIR *dir)
 {
     struct wrapper_path where;
@@ -337,6 +332,12 @@ static bool pass(struct stream *s, const char *name)
     return true;
 }
 
+/* Nothing is asked before the first readdir. Then the engine's list is read whole
+ * (list()); directories in it that are not here are made, so that they have a link count
+ * and can be entered; and the local names go by, each of which is struck off the list. At
+ * the end of the directory the rest of the list follows. So a file that is fetched or
+ * published meanwhile is seen once, whichever of the two sees it. rewinddir begins anew.
+ */
 static struct dirent *next_of(struct stream *s, DIR *dir)
 {
     struct dirent *entry;
@@ -444,6 +445,7 @@ void wrapped_rewinddir(DIR *dir)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* A position in the rest is negative: LONG_MIN + index. The kernel's are not. */
 long wrapped_telldir(DIR *dir)
 {
     struct stream *s = stream_of(dir);

@@ -2,23 +2,12 @@
  * fd.c - descriptor table
  *
  * table[fd] holds 1 + the index of a description, 0 for none. `refs` of a description
- * counts table entries and holders; 0 is free, SETTLING means that the last reference is
- * being given up by the one who swapped 1 for SETTLING: it alone talks to the engine about
- * the token, then frees the record.
+ * counts table entries and holders; the one who gives up the last reference talks to the
+ * engine about the token, around the real close, and then frees the record.
  *
- * An entry is taken out before the real close: afterwards another thread may own the
- * number. So a descriptor that two threads close at once is settled by the one that took
- * the entry.
- *
- * A holder (dup) raises refs before it looks whether the entry still names the record. If
- * the record was recycled in between, the entry names the new use, which is then what fd
- * is.
- *
- * Descriptors can vanish without us (a raw syscall, code inside libc): the entry is stale
- * then, and the number may come back as another file. So before fd is shown to the engine,
- * its device and inode are compared; a stale entry is settled with fd -1.
- *
- * Both arrays are in .bss: untouched pages cost nothing.
+ * Threads and signal handlers use the table without a lock, so an entry may change under
+ * each of them: desc_drop(), wrapper_fd_hold() and wrapper_fd_close() say why each end of
+ * a description is seen once. And descriptors can vanish without us: is_same_file().
  */
 #include "wrapper/fd.h"
 
@@ -37,6 +26,9 @@
 #include "wrapper/gate.h"
 #include "wrapper/real.h"
 
+/* Both arrays, descs and the table, are in .bss: untouched pages cost nothing.
+ *
+ * `refs` 0 is free. SETTLING: the last reference is being given up (desc_drop()). */
 #define NDESCS   65536 /* as many as the marks of a node */
 #define SETTLING (-1)
 
@@ -79,6 +71,9 @@ static struct wrapper_desc *desc_get_free(void)
     return NULL;
 }
 
+/* Descriptors can vanish without us (a raw syscall, code inside libc): the entry is stale
+ * then, and the number may come back as another file. So before fd is shown to the
+ * engine, its device and inode are compared; a stale entry is settled with fd -1. */
 static bool is_same_file(const struct wrapper_desc *desc, int fd)
 {
     struct stat st;
@@ -87,7 +82,8 @@ static bool is_same_file(const struct wrapper_desc *desc, int fd)
            st.st_ino == desc->ino;
 }
 
-/* Give up one reference, around closer(fd). */
+/* Give up one reference, around closer(fd). The one who swaps 1 for SETTLING gives up the
+ * last: it alone talks to the engine about the token, then frees the record. */
 static int desc_drop(struct wrapper_desc *desc, int fd, wrapper_closer *closer, void *arg)
 {
     const struct engine_ops *ops = wrapper_engine_loaded();
@@ -180,6 +176,9 @@ int wrapper_fd_inherit(int fd, engine_token token, enum engine_role role)
     return wrapper_fd_add(fd, token, role);
 }
 
+/* A holder (dup) raises refs before it looks whether the entry still names the record. If
+ * the record was recycled in between, the entry names the new use, which is then what fd
+ * is. */
 struct wrapper_desc *wrapper_fd_hold(int fd)
 {
     uint32_t entry = atomic_load(&wrapper_fd_table[fd]);
@@ -228,6 +227,9 @@ static int close_gated(int fd, void *arg)
     return rc;
 }
 
+/* The entry is taken out before the real close: afterwards another thread may own the
+ * number. So a descriptor that two threads close at once is settled by the one that took
+ * the entry. */
 int wrapper_fd_close(int fd, wrapper_closer *closer, void *arg)
 {
     struct gated_closer gated = {closer, arg};

@@ -1,20 +1,15 @@
 /*
  * member_thread.c - claim, member's thread, exit and exec
  *
- * `word` is (generation << 2 | state) and a futex. WAITING: the thread has started and
- * gives the program START_DELAY to exec; RUNNING: it is in, or about to enter,
- * member_run(); NONE: no thread, or one that will find another generation and end. The
- * compare-and-swap out of WAITING decides between the thread (or who hurries it) and exec.
- * leave() may be called in the instant before member_run() is entered, where it has nothing
- * to leave yet; so the one who leaves repeats it until the thread says that member_run()
- * has returned.
+ * A process that gets its rank's claim starts a thread, which gives the program a moment
+ * to exec and then enters member_run(). At exit and before exec the process has the
+ * thread leave; after an exec that failed it starts another. One futex word holds the
+ * state: the enum below.
  *
- * Until the engine unshares it, the thread has the program's descriptor table. So the
- * libraries, whose loading opens files, are loaded before by a short-lived thread that has
- * left that table (unshare_thread.h); dlopen() of what is loaded opens nothing.
- *
- * The claim is in the program's table only for the engine to take a copy, and to be handed
- * over by exec.
+ * What could go wrong: exec and the thread's start at once (the compare-and-swap out of
+ * WAITING decides), an exit in the instant before the thread has entered member_run()
+ * (leave()), and files that the thread opens in the program's descriptor table
+ * (member_main()).
  */
 #include "wrapper/member_thread.h"
 
@@ -49,9 +44,16 @@
 #define LEAVE_AGAIN_NS (20 * UTIL_NSEC_PER_MSEC)
 #define STACK_SIZE     (1024 * 1024)
 
+/* `word` is (generation << 2 | state) and a futex. WAITING: the thread has started and
+ * gives the program START_DELAY to exec; RUNNING: it is in, or about to enter,
+ * member_run(); NONE: no thread, or one that will find another generation and end. The
+ * compare-and-swap out of WAITING decides between the thread (or who hurries it) and
+ * exec. */
 enum { NONE = 0, WAITING, RUNNING, STATE_MASK = 3 };
 
 static _Atomic uint32_t word;
+/* The claim is in the program's table only for the engine to take a copy, and to be
+ * handed over by exec. */
 static _Atomic int claim = -1;
 static atomic_bool failed; /* to join: the claim is shut, and of no use to the next image */
 
@@ -79,6 +81,10 @@ static bool move(uint32_t from, uint32_t state)
     return true;
 }
 
+/* Until the engine unshares it, the thread has the program's descriptor table. So the
+ * libraries, whose loading opens files, are loaded before by a short-lived thread that
+ * has left that table (wrapper_engine_preload(), unshare_thread.h); dlopen() of what is
+ * loaded opens nothing. */
 static void *member_main(void *arg)
 {
     uint32_t waiting = (uint32_t)(uintptr_t)arg;
@@ -257,7 +263,9 @@ void wrapper_member_hurry(void)
 
 /* Until member_run() has returned, or cannot: the thread waits for the dynamic loader, in
  * wrapper_engine_preload() or in member_run(), and we hold its lock (a constructor of a
- * library ends the program). */
+ * library ends the program). ops->leave() may be called in the instant before
+ * member_run() is entered, where it has nothing to leave yet; so it is repeated until the
+ * thread says that member_run() has returned. */
 static void leave(enum engine_leave how)
 {
     const struct engine_ops *ops;

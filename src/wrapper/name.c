@@ -1,20 +1,12 @@
 /*
  * name.c - rename, unlink, remove, rmdir; chdir, chroot
  *
- * The real call first; then the engine hears what happened. If it cannot tell the others
- * the caller gets its error, as for close: the local part has been done.
+ * Before a rename, a link or a removal the engine is told what is about to happen, so
+ * that it is known if this process is killed between the two. Then comes the real call,
+ * and the engine hears what happened. If it cannot tell the others the caller gets its
+ * error, as for close: the local part has been done.
  *
- * Before a rename, a link or a removal the engine is told what is about to happen, so that
- * it is known if this process is killed between the two.
- *
- * What a name means that is published and not here:
- * - as a source (rename, link) it is brought here first;
- * - as something to remove it is withdrawn, if it is of the right kind;
- * - where it must not exist (mkdir, symlink, link, RENAME_NOREPLACE) it makes the call fail
- *   with EEXIST. Between two nodes that is looking before leaping, not atomic;
- * - as a directory above a new name it is made here, and the call made again;
- * - below a directory that is to be removed, or to be replaced by another, it makes the
- *   call fail with ENOTEMPTY.
+ * What a name means that is published and not here stands below.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +33,16 @@
 #define RENAME_WHITEOUT (1 << 2)
 #endif
 #define RENAME_KNOWN ((unsigned)(RENAME_EXCHANGE | RENAME_NOREPLACE | RENAME_WHITEOUT))
+
+/* --- names that are published and not here -------------------------------------------- */
+
+/* - As a source (rename, link) such a name is brought here first.
+ * - As something to remove it is withdrawn, if it is of the right kind.
+ * - Where it must not exist (mkdir, symlink, link, RENAME_NOREPLACE) it makes the call
+ *   fail with EEXIST. Between two nodes that is looking before leaping, not atomic.
+ * - As a directory above a new name it is made here, and the call made again.
+ * - Below a directory that is to be removed, or to be replaced by another, it makes the
+ *   call fail with ENOTEMPTY. */
 
 /* False: the whole call is none of ours. The managed directory itself is not renamed,
  * removed or made by us. */

@@ -2,19 +2,13 @@
  * path_find.c - from a path to a upath
  *
  * path_walk.c does what the kernel does, and the result is compared with the managed
- * directories (path_managed.c).
+ * directories (path_managed.c). Nearly all paths are elsewhere, and a walk costs half a
+ * microsecond a component. So it is remembered of directories, by the hash of their text,
+ * that they are elsewhere (path_known.c). A path whose directory is known costs a hash;
+ * one whose parent directory is known costs one readlink.
  *
- * Nearly all paths are elsewhere, and a walk costs half a microsecond a component. So it is
- * remembered of directories, by the hash of their text, that they are elsewhere:
- * wrapper_path_places, single words, in which a signal handler may read and write what a
- * thread is about to. A path whose directory is known costs a hash; one whose parent
- * directory is known costs one readlink. Remembered places are void after one to two
- * seconds, or as soon as this process makes a link or renames something: another process
- * may put a link in the place of a directory that we know.
- *
- * FAR: neither below a managed directory nor above one, so a plain directory in it is FAR
- * too. ABOVE: elsewhere, but a managed directory is somewhere in it. Nothing is remembered
- * of what is below. path_known.c has what is remembered.
+ * What is remembered may be out of date, since another process may put a link in the
+ * place of a directory that we know; the section below says for how long.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +25,14 @@
 #include "wrapper/pointer.h"
 
 /* --- directories that are known --- */
+
+/* wrapper_path_places are single words, in which a signal handler may read and write what
+ * a thread is about to. Remembered places are void after one to two seconds, or as soon
+ * as this process makes a link or renames something.
+ *
+ * FAR: neither below a managed directory nor above one, so a plain directory in it is FAR
+ * too. ABOVE: elsewhere, but a managed directory is somewhere in it. Nothing is
+ * remembered of what is below. */
 
 /* The place of directory path[len] (absolute, or relative to the directory that `seed`
  * stands for, whose place is `start`): remembered, or found by one readlink. Uses

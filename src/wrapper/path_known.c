@@ -2,32 +2,32 @@
  * path_known.c - what is remembered of directories, for a second or two
  *
  * path_find.c says why. All are single words, each of which is right by itself or out of
- * date.
- *
- * The text of a relative path means something only together with a directory: the
- * epoch of the working directory or of a descriptor is hashed with it. What is
- * kept of the working directory itself is one word, (epoch, place). A change of
- * directory by a wrapper of ours raises the epoch after the fact; who computed the
- * word from an older directory fails its compare-and-swap.
- *
- * A descriptor's directory has such a word, too, in wrapper_path_fds, with an epoch
- * that no other has. It is wiped when the descriptor is closed or replaced, and when a call
- * of ours returns the number anew, and is void after a second like all the rest: that is
- * for descriptors that change with no call of ours (raw system calls, threads with a
- * descriptor table of their own).
+ * date. The text of a relative path means something only together with a directory: the
+ * epoch of the working directory or of a descriptor is hashed with it. A word that
+ * outlives a change of directory would lead a path elsewhere: a change of ours raises an
+ * epoch or wipes the word; for other changes remembered places, and the words of
+ * descriptors, are void after a second or two.
  */
 #include <stdatomic.h>
 
 #include "wrapper/path_impl.h"
 #include "wrapper/phase.h"
 
+/* What is kept of the working directory itself is one word, (epoch, place). A change of
+ * directory by a wrapper of ours raises the epoch after the fact; who computed the word
+ * from an older directory fails its compare-and-swap. */
 _Atomic uint64_t wrapper_path_cwd;
 
 _Atomic uint64_t wrapper_path_places[PLACES];
 _Atomic uint32_t wrapper_path_epoch;
 
 /* By descriptor: | epoch: 40 | second: 22 | place: 2 |, the place UNKNOWN while it is
- * found out. 0: nothing. Generations below the floor are void. */
+ * found out. 0: nothing. Epochs below the floor are void.
+ *
+ * The epoch is one that no other word has. The word is wiped when the descriptor is
+ * closed or replaced, and when a call of ours returns the number anew, and is void after
+ * a second like all the rest: that is for descriptors that change with no call of ours
+ * (raw system calls, threads with a descriptor table of their own). */
 _Atomic uint64_t wrapper_path_fds[WRAPPER_PATH_FDS];
 static _Atomic uint64_t fd_epoch = 1, fd_floor;
 

@@ -1,22 +1,14 @@
 /*
  * pmix_optional.c - the program's PMIx_Get in a process where a member uses PMIx as well
  *
- * A client of PMIx 4.2.2 does not ask the server for a rank while it waits for an answer
- * about the same rank: one answer is to serve both. In looking for such a request it takes
- * the wildcard rank for equal to any rank; when the answer comes it does not. So a request
- * about the whole job (the wildcard rank) that is asked while a Get of a peer's address is
- * out is neither sent nor ever answered, and as long as it waits no other is sent. Open MPI
- * asks one in MPI_Init, for the node's topology: mpirun has told it at PMIx_Init, Slurm has
- * not, and MPI_Init hangs (PMIx_Get below opal_hwloc_base_get_topology).
+ * While the member asks for a peer's address, a request of the program about the whole
+ * job may wait for ever in PMIx 4.2.2 (is_in_our_way()). What a server knows of the whole
+ * job it tells at PMIx_Init. So, in a member's process, such a request about the own job
+ * is answered from that: asked with PMIX_OPTIONAL, it needs no server. Everything else
+ * passes through unchanged.
  *
- * What a server knows of the whole job it tells at PMIx_Init. So, in a member's process,
- * such a request about the own job is answered from that: asked with PMIX_OPTIONAL, it
- * needs no server. Everything else passes through unchanged.
- *
- * PMIx may be in nobody's scope but its caller's (Open MPI's plugins are opened
- * RTLD_LOCAL), so the real definition is looked for where the caller would have found it.
- *
- * No state but the two addresses, the same whoever stores them.
+ * There is no state but the two addresses of the real functions, which are the same
+ * whoever stores them.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -57,6 +49,9 @@ static void *find_in(const char *object, const char *name)
     return fn;
 }
 
+/* PMIx may be in nobody's scope but its caller's (Open MPI's plugins are opened
+ * RTLD_LOCAL), so the real definition is looked for where the caller would have found it.
+ */
 static void *find(_Atomic(void *) *cache, const char *name, const void *caller)
 {
     void *fn = atomic_load_explicit(cache, memory_order_relaxed);
@@ -82,7 +77,16 @@ static bool is_true(const pmix_info_t *info)
     return info->value.type == PMIX_UNDEF || info->value.data.flag;
 }
 
-/* Could the request wait for the answer to one of ours? */
+/* Could the request wait for the answer to one of ours?
+ *
+ * A client of PMIx 4.2.2 does not ask the server for a rank while it waits for an answer
+ * about the same rank: one answer is to serve both. In looking for such a request it
+ * takes the wildcard rank for equal to any rank; when the answer comes it does not. So a
+ * request about the whole job (the wildcard rank) that is asked while a Get of a peer's
+ * address is out is neither sent nor ever answered, and as long as it waits no other is
+ * sent. Open MPI asks one in MPI_Init, for the node's topology: mpirun has told it at
+ * PMIx_Init, Slurm has not, and MPI_Init hangs (PMIx_Get below
+ * opal_hwloc_base_get_topology). */
 static bool is_in_our_way(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo)
 {
     const char *job;

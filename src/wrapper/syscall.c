@@ -1,17 +1,12 @@
 /*
  * syscall.c - syscall() and vfork()
  *
- * syscall(): libuv closes with it, and others open. The calls that the wrapper knows go to
- * its functions, all others to libc's with their six arguments. (openat2, the at-forms of
- * stat, and whatever has no function of ours pass by.)
+ * syscall(): libuv closes with it, and others open. The calls that the wrapper knows go
+ * to its functions, all others to libc's with their six arguments. (openat2, the at-forms
+ * of stat, and whatever has no function of ours pass by.) The wrapper's own uses of
+ * syscall() must not come back here: the linker binds them to __wrap_syscall.
  *
- * The wrapper's own uses of syscall() are bound to __wrap_syscall by the linker: they must
- * not come back here.
- *
- * vfork() comes back twice, in the child on the same stack, and must find its caller's
- * frame on top: so it is a jump to libc's, not a call, after a note that what is open may
- * be held by two processes from here on. It is exported only for the machines that have the
- * code below.
+ * vfork() comes back twice, in the child on the same stack: see wrapper_vfork_target().
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -110,6 +105,10 @@ long wrapped_syscall(long number, ...)
 
 #ifdef WRAPPER_HAS_JUMPS
 
+/* vfork() comes back twice, in the child on the same stack, and must find its caller's
+ * frame on top: so it is a jump to libc's, not a call, after a note that what is open may
+ * be held by two processes from here on. It is exported only for the machines that have
+ * the code below. */
 void *wrapper_vfork_target(void);
 
 /* Where the jump goes. */
