@@ -1,35 +1,16 @@
 /*
  * copy_lease.c - until when this rank's copies may be opened without asking their homes
  *
- * (Gray, Cheriton: Leases, SOSP 1989.) The homes of a copy send us each newer version,
- * and wait for us before its writer's close returns; but not for longer than half of
- * DYAD_PEER_TIMEOUT if we do not answer, and not at all if a cut link loses the message.
- * So copies are used only as long as all their homes have answered a PING of ours that
- * was sent within `term`, which is less than that. A PONG comes after every INVALIDATE
- * that its home had sent before it.
+ * The homes of a copy send us each newer version, and wait for us before its writer's
+ * close returns; but not for longer than half of DYAD_PEER_TIMEOUT if we do not answer,
+ * and not at all if a cut link loses the message. So copies are used only as long as all
+ * their homes have answered a PING of ours that was sent within `term`, which is less
+ * than that. The time stands in the table of the marks (store/lease_table.h). The clock
+ * decides, not this loop: after a stop the time is over. docs/dht.md, "Leases" (Gray,
+ * Cheriton: Leases, SOSP 1989).
  *
- * On demand: the time stands in the table of the marks (store/lease_table.h). An open that
- * finds less than three quarters of it left says that it wants more, one that finds it over
- * asks (copy_lease_ask.c). With neither nothing is sent, and there is no timer. One PING to
- * each home of copies in half a term, at most one to each rank.
- *
- * Not renewed:
- * - by a home that takes us for dead;
- * - while all homes of a copy may have missed something themselves (NET_PONG_UNSURE: they
- *   may be of the minority, or others have not told them all yet);
- * - while we may be of the minority, no home of a copy would tell us of a newer version
- *   (dht/node_copies.c), copies are to be looked at again (revalidate.c), or one that is
- *   out of date has not been removed yet: it may wait for a publish of ours, for longer
- * than its home does (dht/node_incoming.c). A home that has taken us for dead meanwhile, of
- * which we may know nothing, has not told us what was published then. It says how often it
- * has: if that is not what it said last the lease is over, and its copies are looked up.
- *
- * Which ranks are homes is looked up again when what is known is an eighth of
- * member_lease() old. What was fetched since has homes that may not have been asked, but
- * they were when it was looked up: the term is an eighth less.
- *
- * The clock decides, not this loop: after a stop the time is over. Ranks may have another
- * DYAD_PEER_TIMEOUT (in a session directory): a PONG says how long the home waits.
+ * What could go wrong: nobody can tell us of a newer version (update()), or it has not
+ * been taken in yet (may_be_renewed()); a home has taken us for dead (lease_pong()).
  */
 #include "engine/coherence/copy_lease.h"
 #include "engine/coherence/copy_lease_impl.h"
@@ -59,7 +40,10 @@ bool lease_is_on(const struct member *member)
     return !lease->timer || util_clock_now() < lease->until;
 }
 
-/* Nothing is known to be missing that a home's answer does not say. */
+/* True if nothing is known to be missing that a home's answer does not say. The lease is
+ * not renewed while we may be of the minority, while copies are to be looked at again
+ * (revalidate.c), or while one that is out of date has not been removed yet: it may wait
+ * for a publish of ours, for longer than its home does (dht/node_incoming.c). */
 static bool may_be_renewed(struct member *member)
 {
     return (member->state == MEMBER_JOINED || member->state == MEMBER_EXITING) &&
@@ -78,7 +62,15 @@ static uint64_t oldest_answer(const struct lease *lease, uint64_t now)
     return oldest;
 }
 
-/* Compute the present lease from the answers. */
+/* Compute the present lease from the answers. A home that takes us for dead gives none
+ * (NET_PONG_UNKNOWN). The lease is not renewed either (`known` is false) while no home of
+ * a copy would tell us of a newer version (dht/node_copies.c), or while all homes of a
+ * copy may have missed something themselves (NET_PONG_UNSURE: they may be of the
+ * minority, or others have not told them all yet).
+ *
+ * Which ranks are homes is looked up again when what is known is an eighth of
+ * member_lease() old. What was fetched since has homes that may not have been asked, but
+ * they were when it was looked up: so the term is an eighth less. */
 static void update(struct lease *lease, uint64_t now)
 {
     struct member *member = lease->member;
@@ -100,6 +92,9 @@ static void update(struct lease *lease, uint64_t now)
         tell(lease, oldest + lease->term);
 }
 
+/* The lease is renewed on demand. An open that finds less than three quarters of it left
+ * says so in the table of the marks, one that finds it over asks (copy_lease_ask.c). With
+ * neither nothing is sent, and there is no timer. */
 static bool is_wanted(struct lease *lease, uint64_t now)
 {
     const struct member *member = lease->member;
@@ -112,6 +107,8 @@ static bool is_wanted(struct lease *lease, uint64_t now)
     return lease->wanted_at + lease->term > now;
 }
 
+/* One PING goes to each home of copies in half a term, and so at most one to each rank.
+ */
 static void renew(struct lease *lease, uint64_t now)
 {
     struct member *member = lease->member;
@@ -191,7 +188,9 @@ static void lease_joined(struct member *member)
     tell(lease, lease->until);
 }
 
-/* A home with less patience than ours has answered as if that were longer ago. */
+/* Ranks may have another DYAD_PEER_TIMEOUT (in a session directory): a PONG says how long
+ * its home waits. A home with less patience than ours has answered as if that were longer
+ * ago. */
 static uint64_t as_of(const struct lease *lease, const struct lease_home *home,
                       uint64_t length)
 {
@@ -200,6 +199,10 @@ static uint64_t as_of(const struct lease *lease, const struct lease_home *home,
     return home->sent > less ? home->sent - less : 0;
 }
 
+/* A PONG comes after every INVALIDATE that its home had sent before it. A home that has
+ * taken us for dead meanwhile, of which we may know nothing, has not told us what was
+ * published then. It says how often it has (`losses`): if that is not what it said last
+ * the lease is over, and its copies are looked up. */
 static bool lease_pong(struct member *member, const struct net_msg *msg, void **payload,
                        size_t len)
 {

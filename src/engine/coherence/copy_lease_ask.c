@@ -2,24 +2,15 @@
  * copy_lease_ask.c - opens of complete files, while a lease is over
  *
  * A process of the rank has found that leases of this node do not cover the file that it
- * opens (client_look.c). A record of our own decides at once: an original may be read, a
- * copy is covered by our lease or its homes are asked for a newer version
- * (DHT_LOOKUP_SURE). All homes that are not lost must answer that there is none, and we
- * must be on the majority: a home that is merely silent may be beyond a cut with a
- * publisher. If there is a newer version the copy is removed, and the open goes on to
- * fetch that.
+ * opens (client_look.c). If we have a record of the file it decides: an original may be
+ * read, a copy is covered by our lease or its homes are asked for a newer version
+ * (looks_up()). If not, another member of this node may have fetched the file: it is
+ * asked to renew its lease (tell()), or else its journal is read (reads()). If there is a
+ * newer version the copy is removed, and the open goes on to fetch that.
  *
- * If we have no record of the file, another member of this node whose lease is over may
- * have fetched it. As a rule it has not opened anything for a while: it gets a PING
- * (NET_PING_LEASE, to its claim), and renews its lease. Else (it is stopped, or its homes
- * cannot be reached) its journal is read. The homes of a copy in it are asked as for our
- * own, and it is removed in that member's place (node_files.c).
- *
- * While that is not known the open waits, for as long as it takes to find out which ranks
- * are lost (one home may be after the other) and on which side of a cut we are: as for a
- * file whose owner does not answer. (Time in which this process was stopped does not
- * count.) Then it fails with EHOSTUNREACH; sooner if that is known already. Without
- * memory to ask it fails, too.
+ * What could go wrong: a home, or a neighbour, does not answer. The open waits
+ * (lease_wait()), and then fails with EHOSTUNREACH; sooner if it is known already that
+ * the homes cannot be reached. Without memory to ask it fails, too.
  */
 #include <endian.h>
 #include <errno.h>
@@ -146,6 +137,9 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
     set_timer(member);
 }
 
+/* All homes that are not lost must answer that there is nothing newer (DHT_LOOKUP_SURE),
+ * and we must be on the majority: a home that is merely silent may be beyond a cut with a
+ * publisher. */
 static void looks_up(struct lease_wait *wait)
 {
     wait->asks = LEASE_LOOKS_UP;
@@ -217,6 +211,10 @@ static void told(void *arg)
     }
 }
 
+/* Another member of this node whose lease is over may have fetched the file. As a rule it
+ * has not opened anything for a while: it gets a PING (NET_PING_LEASE, to its claim), and
+ * renews its lease. Else (it is stopped, or its homes cannot be reached) its journal is
+ * read (go_on()). */
 static void tell(struct lease_wait *wait)
 {
     struct member *member = wait->member;
@@ -267,6 +265,8 @@ static void was_read(struct member *member, struct node_file *file)
     free(read);
 }
 
+/* The homes of a copy in another member's journal are asked as for our own, and the copy
+ * is removed in that member's place (invalidate_by_node()). */
 static void reads(struct lease_wait *wait)
 {
     size_t len = strlen(wait->upath);
@@ -326,6 +326,9 @@ static void tick(void *arg)
     set_timer(member);
 }
 
+/* The open waits for as long as it takes to find out which ranks are lost (one home may
+ * be after the other) and on which side of a cut we are: as for a file whose owner does
+ * not answer. Time in which this process was stopped does not count (resumed()). */
 void lease_wait(struct member *member, struct lease_wait *wait, const char *upath,
                 uint64_t timeout_ms, void (*fn)(void *arg, int error), void *arg)
 {

@@ -5,14 +5,10 @@
  * the other rank's close or unlink returns. In memory the record is removed at once; the
  * file by a pool thread, and only if it is still the one of the record. A directory is
  * removed if it was withdrawn, or was replaced by a file or link, and is empty. A file
- * that this node has made keeps its name until it is replaced (outdated.c). After that
- * the record is removed from the journal's file, too: until then a neighbour that looks
- * there (copy_lease_ask.c), or takes it over if this process is killed (takeover.c), must
- * not take the file for one that was never a copy.
+ * that this node has made keeps its name until it is replaced (outdated.c).
  *
- * Each home sends an INVALIDATE. The second finds no record any more, and would be
- * answered while the file is still there: so the homes of one name are answered in the
- * order in which they sent it.
+ * What could go wrong: somebody reads the journal before the file is gone
+ * (invalidate_forget()); a second home is answered before the first (invalidate_done()).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +114,10 @@ bool invalidate_pending(const struct member *member, const char *upath)
     return first_of(member, upath) != NULL;
 }
 
-/* Unless something new has been recorded there meanwhile. */
+/* After the file is removed the record is removed from the journal's file, too, unless
+ * something new has been recorded there meanwhile. Until then a neighbour that looks into
+ * the journal (copy_lease_ask.c), or takes it over if this process is killed
+ * (takeover.c), must not take the file for one that was never a copy. */
 void invalidate_forget(struct member *member, const char *upath)
 {
     for (int s = 0; s < 2; s++) {
@@ -152,6 +151,9 @@ static void invalidate_end(struct invalidate *inv)
     modules_invalidated(member);
 }
 
+/* Each home sends an INVALIDATE. The second finds no record any more, and would be
+ * answered while the file is still there: so the homes of one name are answered in the
+ * order in which they sent it. */
 static void invalidate_done(void *arg)
 {
     struct invalidate *inv = arg;

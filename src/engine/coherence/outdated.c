@@ -1,39 +1,16 @@
 /*
  * outdated.c - a file that is out of date is removed, or superseded until it is replaced
  *
- * A copy is removed. Programs expect to find the files that their node has made, so such
+ * A copy is removed. Programs expect to find the files that their node has made: so such
  * a file keeps its name until the newer version has been brought (refetch.c), and is
- * superseded meanwhile: calls through the library treat it as not there. So is a file
- * that a process has open for writing: its close publishes a still newer version, or
- * leaves it superseded. A file that cannot be marked so (no hard links) is removed.
+ * superseded meanwhile, which means that calls through the library treat it as not there
+ * (docs/engine.md has the mark). A file that somebody has open for writing is superseded,
+ * too. An empty directory goes when it was withdrawn. What lies in the new version's
+ * storage stays.
  *
- * This may be done in place of the rank that had the file and does not answer the homes:
- * it is stopped, cut off from them, in exec, or dead. Another rank of its node reads its
- * journal (node_files.c), while the rank may go on, or its journal be taken over, at any
- * moment.
- *
- * - The file that is removed is the one that the journal names, if it is older than the
- *   published version: of that inode, birth time, size, mtime and mode, and with no
- *   writer. A newer file under that name differs in one of these: a fetch, a rename and
- *   most writers make another inode; a process that writes in place leaves a mark until
- *   it has published; chmod and utimens, which are published without a mark, change a
- *   compared field. So it does no harm that the journal lags behind the rank's publishes.
- * - Between that look and the removal the name may pass to another file: the file that was
- *   moved aside is looked at, and put back; so it is if somebody writes to it by then
- *   (store_fetch_discard_unless()), or has done so and published it.
- * - In the same time a file that is to be marked superseded may be written and published,
- *   by a process that has looked for that mark before. So the file is looked at once more
- *   when it is marked: a process that has not written it by then finds the mark when it
- *   publishes, and removes it.
- * - When the rank goes on it has a record without a file, like one whose file was removed
- *   by its INVALIDATE; the INVALIDATE itself, late, or what it hears from the homes when it
- *   finds them again, removes that. If it is killed first, who takes its journal over finds
- *   a file that is gone, and withdraws a version that is no longer the newest.
- * - It may be in the midst of putting an outdated fetch into place. Then it does so when it
- *   goes on, and takes it away again when the INVALIDATE comes: milliseconds later.
- *
- * A directory goes when it was withdrawn and nothing is in it. What lies in the storage in
- * which the new version is stays.
+ * What could go wrong: the journal that names the file lags behind (judge()); the file is
+ * replaced, or written, between the look and the removal (judge_same()); the rank that
+ * had the file may go on at any moment (outdated_discard()).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,6 +59,10 @@ static bool must_stay(void *arg)
     return is_written(arg) || is_changed(arg);
 }
 
+/* True if the file keeps its name, superseded. Besides the files that this node has made
+ * this is one that a process has open for writing: its close publishes a still newer
+ * version, or leaves the file superseded. A file that cannot be marked so (no hard links)
+ * is removed. */
 static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
 {
     struct member_dmd *dmd = o->dmd;
@@ -101,6 +82,14 @@ static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
 
 enum outdated { NONE, KEPT, REMOVED };
 
+/* The file was the one of the record when judge() looked.
+ * - Before it is removed its name may pass to another file. The file that was moved aside
+ *   is looked at (store_fetch_discard_unless()), and put back if it is another one, or if
+ *   somebody writes to it by then, or has done so and published it.
+ * - Before it is marked as superseded it may be written and published, by a process that
+ *   has looked for that mark earlier. So the file is looked at once more when it is
+ *   marked: a process that has not written it by then finds the mark when it publishes,
+ *   and removes it. */
 static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry *newer)
 {
     struct member_dmd *dmd = o->dmd;
@@ -120,6 +109,12 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
     return NONE;
 }
 
+/* Only the file that the journal names is touched: of that inode, birth time, size, mtime
+ * and mode, and with no writer. A newer file under that name differs in one of these: a
+ * fetch, a rename and most writers make another inode; a process that writes in place
+ * leaves a mark until it has published; chmod and utimens, which are published without a
+ * mark, change a compared field. So it does no harm that the journal lags behind the
+ * rank's publishes. */
 static enum outdated judge(struct member_dmd *dmd, const struct dyad_entry *newer,
                            const struct store_record *record)
 {
@@ -165,6 +160,18 @@ static void discard_directory(struct member_dmd *dmd, const struct dyad_entry *n
         store_dir_rmdir(dmd->dir, newer->upath);
 }
 
+/* This is done in place of the rank that had the file and does not answer the homes,
+ * because it is stopped, cut off from them, in exec, or dead. We are another rank of its
+ * node, and have read its journal (node_files.c), while the rank may go on, or its
+ * journal be taken over, at any moment.
+ * - When the rank goes on it has a record without a file, like one whose file was removed
+ *   by its INVALIDATE; the INVALIDATE itself, late, or what the rank hears from the homes
+ *   when it finds them again, removes that record. If the rank is killed first, the
+ *   member that takes its journal over finds a file that is gone, and withdraws a version
+ *   that is no longer the newest.
+ * - The rank may be in the midst of putting an outdated fetch into place. Then it does so
+ *   when it goes on, and takes the file away again when the INVALIDATE comes:
+ *   milliseconds later. */
 void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,
                       const struct store_record *record)
 {

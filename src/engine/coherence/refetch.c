@@ -2,8 +2,12 @@
  * refetch.c - files that this node made and another has published anew are brought again
  *
  * A producer that lists its directory at the end finds its files, in their newest
- * version.
- * The old file keeps its name meanwhile (outdated.c), so there is no hurry:
+ * version. The old file keeps its name meanwhile (outdated.c), so there is no hurry.
+ * Until the new one has come, or the name is withdrawn, the homes count this rank among
+ * those who have a copy (dht_node_stays()). All of it belongs to the loop's thread.
+ *
+ * What could go wrong: the file cannot be brought (FAILED; exiting(), refetch_pending());
+ * it is written again and again (refetch_want()).
  *
  *   state   until                            then
  *   DUE     nothing newer was heard of for   BRING
@@ -11,20 +15,6 @@
  *   BRING   consume_start() has ended        forgotten; or, if it could not be, FAILED
  *   FAILED  a pause that doubles, or the     BRING
  *           program's end
- *
- * A newer version makes it DUE again (the transfer of the older one ends by itself), so of
- * what is written again and again in short intervals not every version is fetched. A fetch
- * that an open asks for meanwhile is as good: then there is nothing left to be brought.
- *
- * Until it has come, or the name is withdrawn, the homes count this rank among those who
- * have a copy (dht_node_stays()).
- *
- * At the program's end what has FAILED is tried once more: all that kept it may have been a
- * descriptor that the program had open. The exit barrier, and DYAD_LINGER for
- * DYAD_JOIN_TIMEOUT, wait for what is DUE or in BRING, and not for what fails then: that is
- * named when it fails, and again at the end.
- *
- * All of it belongs to the loop's thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -221,6 +211,10 @@ static void stop(struct item *item)
         dht_node_cancel(item->refetch->member->dht, item->lookup);
 }
 
+/* A newer version makes the file DUE again (the transfer of the older one ends by
+ * itself), so of what is written again and again in short intervals not every version is
+ * fetched. A fetch that an open asks for meanwhile is as good: then there is nothing left
+ * to be brought. */
 void refetch_want(struct member *member, const char *upath)
 {
     struct item *item = find(member, upath);
@@ -282,6 +276,9 @@ void refetch_forget(struct member *member, const char *upath)
     exit_barrier_activity(member);
 }
 
+/* The exit barrier, and DYAD_LINGER for DYAD_JOIN_TIMEOUT, wait for what is DUE or in
+ * BRING, and not for what fails then: that is named when it fails (failed()), and again
+ * at the end. */
 static bool refetch_pending(struct member *member)
 {
     uint64_t now = util_clock_now();
@@ -295,6 +292,8 @@ static bool refetch_pending(struct member *member)
     return false;
 }
 
+/* At the program's end what has FAILED is tried once more: all that kept it may have been
+ * a descriptor that the program had open. */
 static void exiting(struct member *member, bool soon)
 {
     struct refetch *r = OWN(member, refetch);

@@ -1,33 +1,16 @@
 /*
- * revalidate.c - copies whose homes have changed
+ * revalidate.c - copies whose homes have changed are compared with what is published
  *
  * A home sends a newer version to the holders of copies. When a home is lost, its
  * successor does not know the holders; while this rank was beyond a cut, it got no
  * message. So for each rank that was lost or came back, the copies of which it is (or
- * was) a home are looked up again, a little later (owners need a moment to publish to new
- * homes; losses come in crowds): that makes us a holder there, and a newer version is
- * handled as if its INVALIDATE had come.
+ * was) a home are looked up again, a little later: that makes us a holder there, and a
+ * newer version is handled as if its INVALIDATE had come. Until that is over no lease is
+ * renewed (copy_lease.c): when the lease has run out an open asks the homes itself.
  *
- * A look-up that brings a version below ours, or nothing, has asked homes that have not
- * heard of ours (yet), and did not make us a holder; nor did one that reached nobody. Such
- * a copy is looked up on and on (retry_queue.c), after pauses that double from FIRST_PAUSE:
- * a home that cannot say anything now may be able to without any rank being lost or found,
- * as when another rank has told it what it had missed (dht/node_resync.c). The next change
- * of one of its homes makes it due at once. It ends when the copy is no more, or has been
- * compared.
- *
- * Or when homes that do know what is published have not known of our version for so long
- * that its owner would have told them (the rule of takeover_copies.c), and that owner lives
- * and has been heard of since (it is asked to say something: PING): it has nothing to tell.
- * Then the copy goes. If the owner is dead, it died together with all homes, and the copy
- * is all that is left of the file: it stays, and is not looked up any more, for the homes
- * tell us of what comes (dht/node_copies.c).
- *
- * A change that comes while a look-up is under way makes it begin once more behind it: its
- * answer may be from before.
- *
- * Until then no lease is renewed (copy_lease.c): once it is over an open asks the homes
- * itself.
+ * What could go wrong: the homes that are asked know less than we do (answered()), or
+ * never get to know more (unknown_ends()); the answer is from before the last change
+ * (want()).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -43,6 +26,7 @@
 #include "engine/membership/unreachable.h"
 #include "util/log.h"
 
+/* Owners need a moment to publish to new homes, and losses come in crowds. */
 #define FIRST_PAUSE (1 * UTIL_NSEC_PER_SEC)
 
 struct item {
@@ -117,8 +101,14 @@ static bool owner_is_gone(struct member *member, uint32_t owner)
                                             !dht_node_is_live(member->dht, owner));
 }
 
-/* The homes could be asked, and do not know of `copies`. True: they never will, and it is
- * not asked again. */
+/* The homes could be asked, and do not know of `copies`. True: they never will, and they
+ * are not asked again. That is so when homes that do know what is published have not
+ * known of our version for so long that its owner would have told them (the rule of
+ * takeover_copies.c), and that owner lives and has been heard of since (it is asked to
+ * say something: PING): it has nothing to tell. Then the copy goes. If the owner is dead,
+ * it died together with all homes, and the copy is all that is left of the file: it
+ * stays, and is not looked up any more, for the homes tell us of what comes
+ * (dht/node_copies.c). */
 static bool unknown_ends(struct item *item, const struct copies *copies)
 {
     struct revalidate *re = retry_queue_arg(&item->retry);
@@ -136,6 +126,13 @@ static bool unknown_ends(struct item *item, const struct copies *copies)
     return true;
 }
 
+/* A look-up that brings a version below ours, or nothing, has asked homes that have not
+ * heard of ours (yet), and did not make us a holder; nor did one that reached nobody.
+ * Such a copy is looked up on and on (retry_queue.c), after pauses that double from
+ * FIRST_PAUSE: a home that cannot say anything now may be able to without any rank being
+ * lost or found, as when another rank has told it what it had missed (dht/node_resync.c).
+ * The next change of one of its homes makes the copy due at once. The questions end when
+ * the copy is no more, or has been compared, or by unknown_ends(). */
 static enum retry_next answered(struct retry *retry, int status,
                                 const struct dyad_entry *entry, struct retry_pause *pause)
 {
@@ -197,7 +194,8 @@ static const struct retry_queue_ops ops = {
     .stepped = stepped,
 };
 
-/* False: ENOMEM. */
+/* Have the copy looked up. A change that comes while a look-up is under way makes it
+ * begin once more behind it: its answer may be from before. False: ENOMEM. */
 static bool want(struct revalidate *re, const char *upath)
 {
     struct item *item;

@@ -1,16 +1,18 @@
 /*
  * consume.c - make a file present and complete on this node, or say why not
  *
- * step() looks at what is here (consume_here.c), at the beginning and when something has
- * come of a state. Complete: the end; but WRITERS on storage that nodes share. A link
- * above it: the end, ESTALE, for its name is to be resolved again. Not here, or written, or
- * abandoned: the state goes on if it is one from LINK to SIGHT, or else it is LOOK_UP, for
- * a version above the last one seen, so it cannot spin. Beside LOOK_UP there is a watch
- * over a writer here (consume_local_writer.c), and the directories above are looked up,
- * too.
+ * step() looks at what is here, at the beginning and when something has come of a state;
+ * step_on() goes on from there. The table says what goes on in a state, and what comes of
+ * it. LOOK_UP and WRITERS end also by DYAD_TIMEOUT, by their process's death, or by the
+ * verdict of the exit barrier.
+ *
+ * What could go wrong: the owner is gone (OWNER); what is published is not seen here
+ * (SIGHT); nobody is left who could publish it (LAST_LOOK). In a session directory there
+ * is no verdict, and a file whose owner has gone is waited for like one that nobody has
+ * published.
  *
  *   state      what goes on                        what comes of it
- *   HERE       nothing: it is looked at once       as above
+ *   HERE       nothing: it is looked at once       as step_on() says
  *   LOOK_UP    the homes are asked; if it is       found in a storage that we see: HERE,
  *              waited for they say when it is      and SIGHT if it is not here; in another:
  *              published                           PARENTS, FETCH. Not: ABOVE, or the end
@@ -27,12 +29,6 @@
  *              node write it? The homes are asked  for a newer version
  *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
  *              (consume_wave.c): a last look-up    the end
- *
- * LOOK_UP and WRITERS end also by DYAD_TIMEOUT, by their process's death, or by the
- * verdict; in a session directory there is none, and a file whose owner has gone is waited
- * for like one that nobody has published.
- *
- * The files of the states answer consume.c, or get a function to call; they do not call it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -46,6 +42,8 @@
 #include "util/clock.h"
 #include "util/log.h"
 
+/* The files of the states answer consume.c, or get a function to call; they do not call
+ * it. (Only consume_wave.c does: consume_found().) */
 static void step(struct consume *c);
 static void step_in_sight(struct consume *c);
 
@@ -353,7 +351,12 @@ static void look_later(struct consume *c)
     net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
-/* `here`: consume_look_here(). */
+/* `here` is what consume_look_here() has found. A complete file: the end; but WRITERS on
+ * storage that nodes share. A link above it: the end, ESTALE, for its name is to be
+ * resolved again. Not here, or written, or abandoned: the state goes on if it is one from
+ * LINK to SIGHT (goes_on()), or else it is LOOK_UP, for a version above the last one
+ * seen, so it cannot spin. Beside LOOK_UP there is a watch over a writer here
+ * (consume_local_writer.c), and the directories above are looked up, too. */
 static void step_on(struct consume *c, int here)
 {
     struct member *member = c->member;

@@ -3,18 +3,14 @@
  * boot/wave.h)
  *
  * A rank whose processes are all blocked in waits will publish nothing, so it is quiet.
- * When a wave asks it once more, each wait is looked up anew at all homes, beside the
- * look-up that waits: a notify, or an answer to that one, may be under way still. And when
- * the verdict is that nobody is left, a wait ends only after one more look that does not
- * wait.
+ * When a wave asks it once more, each wait is looked up anew at all homes
+ * (consume_confirm()). When the verdict is that nobody is left, waits are chosen to end
+ * (consume_fail_chosen()), and each ends only after one more look that does not wait
+ * (LAST_LOOK: fail()). docs/engine.md, "Termination detection".
  *
- * Who goes on without what it waited for may write what others wait for. So a verdict ends
- * all waits of the job that look like probes; if there are none, those that are like one
- * that has ended so; and else those for one single name; then the rest is judged anew. It
- * is, if possible, not one of what a rank could still write that waits itself (a series
- * goes on, or a file is open), and of those the one that began last: the job has stood
- * still since. Each rank offers its own best one as a number (kind and age), and the wave
- * takes the lowest.
+ * What could go wrong: a notify is still under way (consume_confirm()); one of those that
+ * wait would write what the others wait for, so not all may be ended
+ * (consume_candidate()).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -195,6 +191,13 @@ static uint64_t name_of(const struct consume *c)
     return XXH3_64bits(c->upath, strlen(c->upath));
 }
 
+/* Who goes on without what it waited for may write what others wait for. So a verdict
+ * ends all waits of the job that look like probes; if there are none, those that are like
+ * one that has ended so; and else those for one single name; then the rest is judged
+ * anew. That name is, if possible, not one of what a rank could still write that waits
+ * itself (a series goes on, or a file is open), and of those the one whose wait began
+ * last: the job has stood still since. Each rank offers its own best wait as a number
+ * (kind and age), and the wave takes the lowest. */
 uint64_t consume_candidate(struct member *member, uint64_t *name)
 {
     uint64_t now = util_clock_now(), lowest = BOOT_WAVE_NONE;
@@ -211,6 +214,8 @@ uint64_t consume_candidate(struct member *member, uint64_t *name)
     return lowest;
 }
 
+/* Each wait is looked up anew, beside the look-up that waits: a notify, or an answer to
+ * that one, may be under way still. */
 bool consume_confirm(struct member *member, uint64_t number)
 {
     struct consume *c;

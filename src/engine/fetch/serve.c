@@ -2,18 +2,14 @@
  * serve.c - the owner's end of a fetch: one chunk per GET
  *
  * The file is opened anew for each chunk (a few microseconds against a megabyte), so no
- * state is kept for a consumer that may die. Before and after the read it must be the file
- * that was published, and nobody may be writing it; else the answer is ESTALE and the
- * consumer looks up again. At most MEMBER_SERVE_BUFFERS chunks are in memory; more GETs
- * wait in `served`, first come first served.
+ * state is kept for a consumer that may die. At most MEMBER_SERVE_BUFFERS chunks are in
+ * memory; more GETs wait in `served`, first come first served. What another rank of our
+ * node has published we serve in its place, if it is dead, or does not answer
+ * (serve_absent_owner.c).
  *
- * What another rank of our node has published we serve in its place, if it is dead, or does
- * not answer (serve_absent_owner.c).
- *
- * A consumer that was refused waits for a newer version, so one must come. A writer that
- * has the file open publishes it when it closes, but only if it has changed it: the thread
- * of a `watch` waits for it and sees. A file that was changed without leaving a mark (by a
- * program that is not preloaded) is published anew.
+ * What could go wrong: the file is not the one that was published, or is being written,
+ * before or after the read. Then the answer is ESTALE, and the consumer looks up again
+ * (serve_work(), publish_if_same()).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -269,8 +265,12 @@ static void watch_start(struct member *member, enum engine_role role, const char
     DL_APPEND(OWN(member, serve)->watches, w);
 }
 
-/* The version that was refused is still the last one: publish the file anew once nobody has
- * it open for writing. `why`: for people, if it is so now. */
+/* A consumer that was refused waits for a newer version, so one must come. A writer that
+ * has the file open publishes it when it closes, but only if it has changed it: the
+ * thread of a `watch` waits for it and sees. If the version that was refused is still the
+ * last one, and nobody has the file open for writing, it was changed without leaving a
+ * mark (by a program that is not preloaded), and is published anew. `why`: for people, if
+ * it is so now. */
 static void publish_if_same(struct member *member, enum engine_role role, const char *upath,
                             const struct dyad_version *version, const char *why)
 {

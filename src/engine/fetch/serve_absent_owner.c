@@ -6,13 +6,7 @@
  * if it is still that file, with its size and times, and nobody writes it (serve.c).
  * Nothing is taken over for that; files of dead ranks are taken over in takeover.c.
  *
- * The file may be in no journal, if that could not be written (a full disk, a limit on
- * the process: journal_retry.c). Then it must have the size, mtime and mode that the
- * homes know (local_file_left()). If its rank is dead the file is then taken over, or
- * withdrawn: the event `wanted`.
- *
- * A version is always the same file. The last few are remembered, since each chunk is
- * asked for by itself.
+ * What could go wrong: the file is in no journal (look_work()).
  */
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
@@ -31,6 +25,8 @@
 
 #define FOUND_MAX 16
 
+/* A version is always the same file. The last few are remembered, since each chunk is
+ * asked for by itself. */
 struct found {
     char *upath;
     struct member_dmd *dmd;
@@ -83,7 +79,10 @@ static void record_found(struct node_file *file, struct member_dmd *dmd, uint32_
     s->record = *record;
 }
 
-/* No journal has it: what lies there itself is looked at. */
+/* No journal has the file, because that could not be written (a full disk, a limit on the
+ * process: journal_retry.c). What lies there itself is looked at: it must have the size,
+ * mtime and mode that the homes know (local_file_left()). If its rank is dead the file is
+ * then taken over, or withdrawn: the event `wanted` (look_done()). */
 static void look_work(void *arg)
 {
     struct search *s = arg;

@@ -1,24 +1,15 @@
 /*
  * transfer.c - the bytes of one file to this node
  *
- * One transfer per upath and member; a fetch of another member of this node holds the
- * temporary file's lock, and we wait for that in the kernel. Two ways: an owner on this
- * node (same node name, and its DMD is reachable under its path with the storage id it
- * told) is copied from directly (transfer_copy.c); any other is asked for chunks with GET
- * (transfer_chunks.c), `chunks` of them in memory at a time, whether on the way or being
- * written, so memory stays flat whatever the size. Chunks are written by pool threads,
- * those of small files by the loop (local_file_job()).
+ * There is one transfer per upath and member. An owner on this node (same node name, and
+ * its DMD is reachable under its path with the storage id it told) is copied from
+ * directly (transfer_copy.c); any other is asked for chunks with GET (transfer_chunks.c),
+ * and a promoted guest fetches by itself (guest_fetched()). transfer_end.c puts the file
+ * into place.
  *
- * The file lies on a node, and any member there can serve it (serve_absent_owner.c). So
- * where its owner is dead, in exec, or silent, another of its node is asked in its place,
- * at once.
- *
- * Who asks decides who fetches: for a promoted guest its own process does (promoted.h), and
- * gives us the complete temporary file, from where on it is a fetch like any other; if that
- * fails in whatever way we begin ourselves.
- *
- * A transfer that is invalidated (a newer version was published) never commits
- * (transfer_end.c).
+ * What could go wrong: another member of this node fetches the file (wait_for_other());
+ * the owner is dead, in exec, or silent (rank_choose()); a newer version is published
+ * meanwhile: a transfer that is invalidated never commits (transfer_end.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,8 +35,8 @@ static void begin_work(void *arg)
         t->status = errno;
 }
 
-/* Another member of this node fetches it: wait until it has, then look at the directory
- * again. */
+/* Another member of this node fetches it, and holds the temporary file's lock: wait for
+ * that in the kernel, then look at the directory again. */
 struct other_fetch { /* freed by the pool if the member is gone first */
     struct engine_io io;
     struct member *member;
@@ -118,7 +109,9 @@ static void transfer_begin(struct transfer *t)
     transfer_job(t, begin_work, begin_done);
 }
 
-/* A promoted guest has fetched it, or has not. */
+/* Who asks decides who fetches: for a promoted guest its own process does (promoted.h),
+ * and gives us the complete temporary file, from where on it is a fetch like any other;
+ * if that fails in whatever way we begin ourselves. */
 static void guest_fetched(void *arg, int status, int fd)
 {
     struct transfer *t = arg;
@@ -141,7 +134,9 @@ static void guest_fetched(void *arg, int status, int fd)
         transfer_begin(t);
 }
 
-/* The owner, if it is there as far as we know; or if nobody else is. */
+/* Ask the owner, if it is there as far as we know; or if nobody else is. The file lies on
+ * a node, and any member there can serve it (serve_absent_owner.c). So where its owner is
+ * dead, in exec, or silent, another of its node is asked in its place, at once. */
 static void rank_choose(struct transfer *t)
 {
     struct member *member = t->member;

@@ -204,7 +204,10 @@ static void source_lost(struct transfer *t, const char *why)
     }
 }
 
-/* Ask for what may be asked for; end if all is here. */
+/* Ask for what may be asked for; end if all is here. DYAD_CHUNKS chunks at most are in
+ * memory at a time, whether on the way or being written, so memory stays flat whatever
+ * the size. Chunks are written by pool threads, those of small files by the loop
+ * (local_file_job()). */
 void transfer_ask_chunks(struct transfer *t)
 {
     if (t->stale) {

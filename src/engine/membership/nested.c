@@ -1,25 +1,16 @@
 /*
  * nested.c - launches that were started by a member: `dyad-run sh -c "mpirun ..."`
  *
- * In a session directory a launch within another shares files with it. The outer member is
- * busy until its script has ended, and that waits for the launcher, which waits for its
- * ranks: these must not linger for it (exit_barrier.c), nor for one another's.
+ * In a session directory a launch within another shares files with it. The outer member
+ * is busy until its script has ended, and that waits for the launcher, which waits for
+ * its ranks: these must not linger for it (exit_barrier.c), nor for one another's. A rank
+ * looks for its outer member when it is at its exit (outer()). If that member is of this
+ * node and has the same directories, it serves what we leave (takeover.c), and we need
+ * not linger (nested_is_served()). Else we linger as usual, but not for busy outer
+ * members (nested_has_inner()).
  *
- * A rank looks for its outer member when it is at its exit. The outer member is one of
- * its ancestors (mpirun starts the ranks of its node itself), or DYAD_GUEST_OF names it,
- * which srun passes on with the rest of the environment, or another variable does, which
- * mpirun passes on if it was preloaded (boot/identity.h). The rank notifies that member
- * (NESTED), and the member all ranks of that launch, also later ones: on other nodes they
- * cannot see it. If no rank of a launch runs on the node of its launcher, and the
- * launcher passes nothing on, the outer member is not found.
- *
- * - If the outer member is of this node and has the same directories, it serves what we
- *   leave (takeover.c), and we need not linger.
- * - Else we linger as usual, but not for busy outer members: these say BOOT_WAVE_OUTER as
- *   long as a rank lives of a launch that is nested in them.
- *
- * Once a launch is known to be nested in us this is never wrong: names of launches are not
- * given twice.
+ * What could go wrong: the outer member is not found (is_outer()). Once a launch is known
+ * to be nested in us this is never wrong: names of launches are not given twice.
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -93,6 +84,8 @@ static bool is_inner(const struct member *member, const struct net_peer *peer)
     return inner != NULL;
 }
 
+/* A member says BOOT_WAVE_OUTER as long as a rank lives of a launch that is nested in it:
+ * ranks that linger do not wait for it, though it is busy. */
 bool nested_has_inner(struct member *member)
 {
     const struct net_peer *peer;
@@ -151,6 +144,9 @@ static void set_outer(struct member *member, uint32_t slot)
     exit_barrier_look_soon(member);
 }
 
+/* NESTED goes from a rank that has found its outer member to that one, and from there to
+ * all ranks of the launch, also later ones, which on other nodes cannot find that member
+ * themselves. */
 static bool nested_receive(struct member *member, const struct net_msg *msg, void **payload,
                            size_t len)
 {
@@ -190,6 +186,11 @@ static bool is_of_this_host(const struct member *member, const struct net_peer *
     return strncmp(peer->launch, name, strlen(name)) == 0;
 }
 
+/* The outer member is one of our ancestors (mpirun starts the ranks of its node itself),
+ * or DYAD_GUEST_OF names it, which srun passes on with the rest of the environment, or
+ * another variable does, which mpirun passes on if it was preloaded (boot/identity.h). If
+ * no rank of a launch runs on the node of its launcher, and the launcher passes nothing
+ * on, the outer member is not found. */
 static bool is_outer(const struct member *member, const struct net_peer *peer,
                      const pid_t *pids, size_t n)
 {

@@ -1,33 +1,16 @@
 /*
  * partition.c - whether this rank is on the majority or the minority of a partition
  *
- * The minority must not answer "not published", the majority must be able to: a job that
- * has lost a node goes on (dht/node_tentative.c). A rank cannot see a cut, only which
- * ranks are missing (unreachable.c). Nodes are counted: those of which a rank is missing
- * and none has been heard of since the last loss, against those that were heard of since,
- * with our own. Unless the latter are more we may be on the minority. Half and half is no
- * majority: of two nodes neither knows its side.
+ * The minority must not answer "not published"; the majority must be able to, because a
+ * job that has lost a node goes on (dht/node_tentative.c). A rank cannot see a cut, only
+ * which ranks are missing (unreachable.c). Nodes are counted (weigh()): those of which a
+ * rank is missing and none has been heard of since the last loss, against those that were
+ * heard of since, with our own. Unless the latter are more we may be on the minority. If
+ * no rank is lost nothing is done and nothing sent.
  *
- * As a rule the messages that come anyway decide. If not, ranks of other nodes get a
- * PING, a few at a time. As long as their answers can change the result the side is
- * unknown: so the first loss of a cut does not count as that of a single rank, and a
- * single one not as a cut. A rank that does not answer the PING is lost in the end, and
- * the nodes are counted again. A dead rank is missing until it is asked (unreachable.c),
- * which is not done sooner for this purpose: it may be on its way through exec, and the
- * entries of which it is a home are not here before it, or the owners, have brought them.
- *
- * A member that was stopped does not know which links were cut meanwhile, or which ranks
- * have taken it for dead: until it has heard again from more than half of the nodes that
- * it was in touch with, its own included, its side is unknown, too. Ranks that have lost
- * it say so when they hear from it.
- *
- * The same holds for a member that has followed another of its rank, and does not find a
- * rank which that one knew.
- *
- * When our side has been the majority for DYAD_JOIN_TIMEOUT after it was not, the table
- * is notified: ranks that have not come back by then are not waited for.
- *
- * If no rank is lost nothing is done and nothing sent.
+ * What could go wrong: the first loss of a cut counts as that of a single rank, or a
+ * single one as a cut (weigh()); we were stopped, or joined anew, and do not know whom we
+ * have lost (begin_anew()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +64,8 @@ static void set(struct member *member, enum dht_partition is)
     dht_node_set_partition(member->dht, is);
 }
 
+/* When our side has been the majority for DYAD_JOIN_TIMEOUT after it was not, the table
+ * is notified: ranks that have not come back by then are not waited for. */
 static void tell_if_it_lasts(struct member *member)
 {
     struct partition *side = of(member);
@@ -166,6 +151,14 @@ static void have_them_speak(struct member *member)
     }
 }
 
+/* Half and half is no majority: of two nodes neither knows its side. As a rule the
+ * messages that come anyway decide. If not, ranks of other nodes get a PING, a few at a
+ * time. As long as their answers can change the result the side is unknown: so the first
+ * loss of a cut does not count as that of a single rank, and a single one not as a cut. A
+ * rank that does not answer the PING is lost in the end, and the nodes are counted again.
+ * A dead rank is missing until it is asked (unreachable.c), which is not done sooner for
+ * this purpose: it may be on its way through exec, and the entries of which it is a home
+ * are not here before it, or the owners, have brought them. */
 static void weigh(void *arg)
 {
     struct member *member = arg;
@@ -205,7 +198,12 @@ void partition_lost(struct member *member, uint32_t rank)
     partition_changed(member);
 }
 
-/* Nothing that was known of the others need hold any more. */
+/* Nothing that was known of the others need hold any more. A member that was stopped does
+ * not know which links were cut meanwhile, or which ranks have taken it for dead: until
+ * it has heard again from more than half of the nodes that it was in touch with, its own
+ * included, its side is unknown, too. Ranks that have lost it say so when they hear from
+ * it. The same holds for a member that has followed another of its rank, and does not
+ * find a rank which that one knew (partition_joined_anew()). */
 static void begin_anew(struct member *member)
 {
     struct partition *side = of(member);

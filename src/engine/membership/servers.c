@@ -3,18 +3,13 @@
  *
  * In a session directory such a member stays while processes of its node come and go. It
  * takes over what they leave, as any member of the node would (takeover.c), so that the
- * others need not stay:
+ * others need not stay (servers_serve_us()). A server is not in the exit barrier, where
+ * it would always be busy: no rank counts it (wave_live() in links.c), so nobody lingers
+ * for it.
  *
- * - A member at its exit leaves at once if a server of its node has its directories
- *   (exit_barrier.c). Its shard goes to the homes that follow before it says LEAVE
- *   (dht/node_leave.c), as ever. The server looks when that process has ended, and
- * publishes its files as the new owner. An open that needs one of them in between finds its
- * owner gone, and looks again soon (consume_owner.c); it does not count as a wait that
- * nobody will end.
- * - A server is not in the barrier, where it would always be busy: no rank counts it
- *   (wave_live() in links.c), so nobody lingers for it. A rank that knows only the slot
- *   of a server counts it, as busy, until the connection that it makes for the barrier
- *   shows that it is a server.
+ * What could go wrong: an open needs a file between its owner's end and the takeover
+ * (servers_serve_us()); a rank that knows only the slot counts a server as busy, for a
+ * moment (servers_peer_up()).
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -61,6 +56,12 @@ bool servers_has_ours(const struct member *member, const struct net_peer *peer)
            covers(self->storage_consumer, peer->storage_consumer);
 }
 
+/* A member at its exit leaves at once if a server of its node has its directories
+ * (exit_barrier.c). Its shard goes to the homes that follow before it says LEAVE
+ * (dht/node_leave.c), as ever. The server looks when that process has ended, and
+ * publishes its files as the new owner. An open that needs one of them in between finds
+ * its owner gone, and looks again soon (consume_owner.c); it does not count as a wait
+ * that nobody will end. */
 bool servers_serve_us(struct member *member)
 {
     const struct net_peer *peer;
@@ -83,6 +84,8 @@ bool servers_have(struct member *member, const uint8_t storage[DYAD_STORAGE_ID_L
     return false;
 }
 
+/* A rank that knows only the slot of a server counts it, as busy, until the connection
+ * that it makes for the barrier shows that it is a server. */
 static void servers_peer_up(struct member *member, const struct net_peer *peer)
 {
     if (!peer->serves || !member->ring)

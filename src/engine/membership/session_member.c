@@ -1,29 +1,16 @@
 /*
  * session_member.c - a member that meets the others in a session directory
  *
- * Its rank is a slot of a ring (boot/session.h). Differences from a PMIx launch:
+ * Its rank is a slot of a ring (boot/session.h). Differences from a PMIx launch: the slot
+ * is known late (session_ready()); who joins asks those who are there for the entries of
+ * which it is now a home (ask_all()); the directory, messages and connections say who
+ * lives (see "liveness"); who leaves for good hands its shard over first
+ * (session_leave()).
  *
- * Joining. The slot must be known before the journals are opened, whose name holds it; so
- * the disk comes after ready(). Once our blob is in the directory, found() has been
- * called for all members that were there before, and each of them gets JOIN. It answers
- * (JOINED) when we have acknowledged every entry of its own for which we are a home now;
- * until then a look-up of ours could miss a published file. A member that dies or is
- * silent for DYAD_PEER_TIMEOUT is not waited for; the table notes that it owes us its
- * entries (dht_node_set_unsynced()), and asks when the member is there. Of two that join
- * at once at least one finds the other, as each reads the directory after its own entry
- * is there; no JOIN waits for the receiver to have joined.
- *
- * Liveness. A member is live if found() says so, or a HELLO came; dead if its connection
- * broke or could not be made, or after LEAVE or gone(). We report a death that we see to
- * the directory, and gone() follows if it is certain. A member whose entry cannot be read
- * counts as missing: files that only it knows do not count as unpublished, and the entry
- * is read again. A member whose connection broke becomes live again not by its entry, but
- * by its own message: of a higher incarnation, or of the same one, which was beyond a cut
- * (unreachable.c).
- *
- * Leaving. For good, not for exec: the shard goes to the homes that follow
- * (dht/node_leave.c), LEAVE goes to all, and only then does the loop end; bounded by
- * LEAVE_BOUND. If all members are at exit no rank is left to hand over to.
+ * What could go wrong: a member dies, or is silent, before it has brought us its entries
+ * (ask_all()); an entry in the directory cannot be read (session_blob()); a slot whose
+ * member is dead still has its entry (member_session_peer_down()); we were found dead
+ * ourselves, and our place is another's (session_gone()).
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -108,7 +95,14 @@ static void answered(struct member *member, uint32_t slot)
         joined(member);
 }
 
-/* Send JOIN to all live members: they bring us the entries of which we are a home. */
+/* Our blob is in the directory, and session_found() has been called for all members that
+ * were there before: each of them gets JOIN. It answers (JOINED) when we have
+ * acknowledged every entry of its own for which we are a home now; until then a look-up
+ * of ours could miss a published file. A member that dies or is silent for
+ * DYAD_PEER_TIMEOUT is not waited for; the table notes that it owes us its entries
+ * (dht_node_set_unsynced()), and asks when the member is there. Of two that join at once
+ * at least one finds the other, as each reads the directory after its own entry is there;
+ * no JOIN waits for the receiver to have joined. */
 static void ask_all(struct member *member)
 {
     struct member_session *s = member->ring;
@@ -131,6 +125,8 @@ static void ask_all(struct member *member)
         joined(member);
 }
 
+/* The slot must be known before the journals are opened, whose name holds it; so the disk
+ * comes here, and not earlier. */
 static void session_ready(void *arg, const struct boot_session_place *place, int error)
 {
     struct member *member = arg;
@@ -186,6 +182,11 @@ static void session_committed(void *arg, int status)
 
 /* --- liveness --- */
 
+/* A member is live if session_found() says so, or a HELLO came; dead if its connection
+ * broke or could not be made, or after LEAVE or session_gone(). We report a death that we
+ * see to the directory, and session_gone() follows if it is certain. A member whose
+ * connection broke becomes live again not by its entry, but by its own message: of a
+ * higher incarnation, or of the same one, which was beyond a cut (unreachable.c). */
 static void session_found(void *arg, uint32_t slot, uint32_t incarnation)
 {
     struct member *member = arg;
@@ -233,6 +234,8 @@ static void session_gone(void *arg, uint32_t slot, uint32_t incarnation)
     answered(member, slot);
 }
 
+/* A member whose entry cannot be read counts as missing: files that only it knows do not
+ * count as unpublished, and the entry is read again. */
 static void session_blob(void *arg, uint32_t slot, const void *blob, size_t len, int error)
 {
     struct member *member = arg;
@@ -446,6 +449,10 @@ static void leave_end(struct member *member)
     member_stop(member);
 }
 
+/* A member that leaves for good, not for exec, gives its shard to the homes that follow
+ * (dht/node_leave.c: handoff); LEAVE goes to all, and only then does the loop end. That
+ * is bounded by LEAVE_BOUND. If all members are at exit (`job_ended`) no rank is left to
+ * hand over to. */
 static bool session_leave(struct member *member, bool for_good)
 {
     struct member_session *s = member->ring;

@@ -5,27 +5,12 @@
  * off (boot/pmix.c). The first never joins if its program is static or was started
  * without the library: it is waited for once, for DYAD_JOIN_TIMEOUT, and then counts as
  * never joined. The second may have published what we do not know: it is lost
- * (unreachable.c), so it is missing, as one whose connection broke.
+ * (unreachable.c), so it is missing, as one whose connection broke. silence_counts()
+ * tells the one from the other.
  *
- * - A rank of this node has never joined: our own server answers for it.
- * - A member that follows another of its rank may join on a node that is cut off by then.
- *   Our server knows the others' earlier addresses, as a rule, so they are found and lost
- *   as any rank is. For those that nobody of this node had asked for, or got an answer
- *   about, "no answer" counts only if the network has been seen to work since they were
- *   asked for: if a rank of another node was heard of. Known ranks have been asked to
- *   speak (run.c when they were found, and here).
- * - If no rank of another node is known at all, all of them may be ones that never join,
- *   and must not be waited for at each exec. So they count as never joined, which is
- *   wrong if the cut came just before anybody of this node had got an answer.
- * - The first member of a rank was started over the network a moment ago. So there
- *   silence counts, unless half of the nodes is known to be missing (partition.c).
- *
- * An address that the server has kept may be that of an earlier member: the rank is asked
- * for until the newest has come, and a refusal there does not prove that nobody lives
- * (unreachable.c).
- *
- * A rank that is lost in this way is asked for again, with the pauses of unreachable.c,
- * and judged again: it joins, or, once the network works again, counts as never joined.
+ * What could go wrong: no rank of another node is known. Then nobody can tell, and all
+ * count as never joined, which is wrong if the cut came very early. An address may be
+ * that of an earlier member (unjoined_ask()).
  */
 #include "engine/core/member_impl.h"
 #include "engine/membership/partition.h"
@@ -48,7 +33,20 @@ static bool is_elsewhere(const struct member *member, uint32_t rank)
     return member->job->node[rank] != member->job->node[member->self.rank];
 }
 
-/* True if the network has been seen to work since the rank was asked for. */
+/* True if "no answer" about the rank means that it has never joined, because the network
+ * has been seen to work since the rank was asked for.
+ * - A rank of this node has never joined: our own server answers for it.
+ * - A member that follows another of its rank may join on a node that is cut off by then.
+ *   Our server knows the others' earlier addresses, as a rule, so they are found and lost
+ *   as any rank is. For those that nobody of this node had asked for, or got an answer
+ *   about, "no answer" counts only if a rank of another node was heard of since they were
+ *   asked for. Known ranks have been asked to speak (run.c when they were found, and
+ *   unjoined_ask_again()).
+ * - If no rank of another node is known at all, all of them may be ones that never join,
+ *   and must not be waited for at each exec. So they count as never joined, which is
+ *   wrong if the cut came just before anybody of this node had got an answer.
+ * - The first member of a rank was started over the network a moment ago. So there
+ *   silence counts, unless half of the nodes is known to be missing (partition.c). */
 static bool silence_counts(const struct member *member, uint32_t rank)
 {
     bool known = false;
@@ -76,12 +74,18 @@ uint64_t unjoined_patience(const struct member *member)
     return half < PATIENCE_MAX ? half : PATIENCE_MAX;
 }
 
+/* An address that the server has kept may be that of an earlier member: the rank is asked
+ * for until the newest has come, and a refusal there does not prove that nobody lives
+ * (unreachable.c). */
 int unjoined_ask(struct member *member, uint32_t rank)
 {
     return boot_pmix_get(member->pmix, rank,
                          member->self.incarnation > 0 ? BOOT_PMIX_BOTH : BOOT_PMIX_ANY);
 }
 
+/* A rank that is lost because nobody can say whether it has joined is asked for again,
+ * with the pauses of unreachable.c, and judged again: it joins, or, once the network
+ * works again, counts as never joined. */
 void unjoined_ask_again(struct member *member, uint32_t rank)
 {
     unsigned left = AT_ONCE;

@@ -1,38 +1,16 @@
 /*
  * unreachable.c - which ranks cannot be reached, for how long; asking whether that is so
  *
- * A rank whose connection broke has died, is on its way through exec, or is beyond a cut
- * link; one that is silent may be stopped. What is done about it:
+ * A rank whose connection broke has died, is in exec, or is beyond a cut link; one that
+ * is silent may be stopped. A rank that leaves a request unanswered becomes suspect
+ * (suspect()), and unreachable if it is silent for as long again. An unreachable rank is
+ * asked on a new connection, with growing pauses (ask()); a connection that is refused at
+ * once proves that it is gone (unreachable_unanswered()). One that is lost and not gone
+ * is missing, for however long. docs/reliability.md, "Deaths, cuts, stops".
  *
- * - Silence: a request that was not answered in DYAD_PEER_TIMEOUT makes its rank suspect.
- * It gets a PING; if nothing at all comes from it in the same time again it is taken for
- *   dead, as if its connection had broken. So what it was home to moves, and requests do
- * not wait for it one by one. Our own stop must not be taken for its silence: after one
- * the time begins anew.
- * - Two fetches in a row without a byte from a rank that does answer a PING: the two ends
- *   do not agree which of their connections is the one that lives, and small messages
- *   arrive while large ones do not. The rank is taken for dead and asked, and both ends
- *   make new connections.
- *   A fetch of less that was served in between proves nothing about the larger ones.
- * - A lost rank may return for DYAD_JOIN_TIMEOUT, and counts as busy in the exit barrier
- *   until then. After that the job goes on without it.
- * - It is asked (net_worker_probe()) after a second, then after pauses that double up to
- *   ASK_MAX, at most ASK_AT_ONCE ranks in ASK_SPACE; and when somebody needs it. So a rank
- *   that is cut off costs each other one 4 packets a minute, and a healed link is found by
- *   whichever end asks first.
- * - If the connection is refused at once nobody listens at its address: the rank is gone
- *   for good, or comes back as another incarnation, which introduces itself. It is not
- *   asked again. (Not so if it is on another node and we have no interface that is up:
- *   then it is this node that is cut off.)
- * - If the address of a rank is not known, or may be out of date (we have joined anew
- *   beyond a cut), the launcher is asked (unjoined.c). A refusal at such an address
- *   proves nothing.
- * - A rank that is lost and not gone is missing, for however long: the table does not
- *   believe negative answers that only its stand-ins give (dht/node_negative.c), and no
- *   wait ends with "nobody is left who could publish" while a rank is missing that could.
- *   Which side of a cut has more ranks does not matter here; both may be wrong about what
- *   the other has. (It does for "not published": partition.c.)
- * - When one comes back the others are asked again soon: it may have been the same cut.
+ * What could go wrong: our own stop looks like the others' silence (resumed()); a rank
+ * answers, and sends no bytes (unreachable_unserved()); our node is the one that is cut
+ * off (unreachable_refused()); a rank's address is out of date (ask()).
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -47,6 +25,10 @@
 #include "engine/membership/unreachable.h"
 #include "util/log.h"
 
+/* A lost rank is asked (net_worker_probe()) ASK_FIRST after its loss, then after pauses
+ * that double up to ASK_MAX, at most ASK_AT_ONCE ranks in ASK_SPACE; and when somebody
+ * needs it (unreachable_ask()). So a rank that is cut off costs each other one 4 packets
+ * a minute, and a healed link is found by whichever end asks first. */
 #define ASK_FIRST   (1 * UTIL_NSEC_PER_SEC) /* at a job's end all is over by then */
 #define ASK_MAX     (16 * UTIL_NSEC_PER_SEC)
 #define ASK_SPACE   (250 * UTIL_NSEC_PER_MSEC)
@@ -123,6 +105,8 @@ static bool interface_is_up(void)
     return up;
 }
 
+/* If the address of the rank is not known, or may be out of date (`kept`: we have joined
+ * anew beyond a cut), the launcher is asked, too (unjoined.c). */
 static void ask(struct member *member, uint32_t rank, uint64_t now)
 {
     struct lost_rank *l = &of(member)->rank[rank];
@@ -160,6 +144,8 @@ void unreachable_heard(struct member *member, uint32_t rank)
     due(of(member), soon);
 }
 
+/* A refusal does not count if the rank is on another node and we have no interface that
+ * is up: then it is this node that is cut off. */
 bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t begun)
 {
     const struct net_peer *peer = net_worker_peer(member->worker, rank);
@@ -168,6 +154,10 @@ bool unreachable_refused(const struct member *member, uint32_t rank, uint64_t be
            ((peer && strcmp(peer->node, member->self.node) == 0) || interface_is_up());
 }
 
+/* A connection that is refused at once says that nobody listens at the rank's address:
+ * the rank is gone for good, or comes back as another incarnation, which introduces
+ * itself. So it is not asked again. A refusal at an address that may be out of date
+ * proves nothing. */
 void unreachable_unanswered(struct member *member, uint32_t rank)
 {
     struct lost_rank *l = &of(member)->rank[rank];
@@ -186,6 +176,9 @@ void unreachable_unanswered(struct member *member, uint32_t rank)
 
 /* --- time --- */
 
+/* A suspect rank from which nothing at all comes in `patience` is taken for dead, as if
+ * its connection had broken. So what it was home to moves, and requests do not wait for
+ * it one by one. */
 static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
 {
     struct unreachable *lost = of(member);
@@ -205,6 +198,8 @@ static void tick_suspect(struct member *member, uint32_t rank, uint64_t now)
     lost->nsuspect--;
 }
 
+/* A lost rank may return for DYAD_JOIN_TIMEOUT, and counts as busy in the exit barrier
+ * until then. After that (`over`) the job goes on without it. */
 static void tick_lost(struct member *member, uint32_t rank, uint64_t now, unsigned *asked)
 {
     struct unreachable *lost = of(member);
@@ -250,6 +245,8 @@ static void tick(void *arg)
     lost->ask_all = false;
 }
 
+/* We were stopped: that must not be taken for the silence of the others, so their time
+ * begins anew. */
 static void resumed(struct member *member, uint64_t ns)
 {
     struct unreachable *lost = of(member);
@@ -268,6 +265,7 @@ static void resumed(struct member *member, uint64_t ns)
 
 /* --- news --- */
 
+/* Send the rank a PING. False: it is lost or suspect already, or cannot be asked. */
 static bool suspect(struct member *member, uint32_t rank, uint64_t patience)
 {
     struct unreachable *lost = of(member);
@@ -320,6 +318,11 @@ bool unreachable_prove(struct member *member, uint32_t rank)
     return suspect(member, rank, 2 * seconds_ns(member->config->peer_timeout));
 }
 
+/* Two fetches in a row that bring no byte from a rank that does answer a PING show that
+ * the two ends do not agree which of their connections is the one that lives: small
+ * messages arrive while large ones do not. The rank is taken for dead and asked, and both
+ * ends make new connections. A fetch of less that was served in between proves nothing
+ * about the larger ones (unreachable_served()). */
 void unreachable_unserved(struct member *member, uint32_t rank, uint64_t size)
 {
     struct lost_rank *l;
@@ -390,6 +393,7 @@ void unreachable_found(struct member *member, const struct net_peer *peer)
             l->stranger || peer->incarnation == l->incarnation ? DHT_MISSING : DHT_GONE);
 }
 
+/* The others that are missing are asked again soon: it may have been the same cut. */
 void unreachable_back(struct member *member, uint32_t rank)
 {
     struct unreachable *lost = of(member);
@@ -449,6 +453,11 @@ uint64_t unreachable_since(const struct member *member, uint32_t rank)
     return rank < member->job->nranks ? of(member)->rank[rank].since : 0;
 }
 
+/* A rank that is lost and not gone is missing, for however long. Meanwhile the table does
+ * not believe negative answers that only its stand-ins give (dht/node_negative.c), and no
+ * wait ends with "nobody is left who could publish" if the rank could. Which side of a
+ * cut has more ranks does not matter here, because both may be wrong about what the other
+ * has. (It does for "not published": partition.c.) */
 bool unreachable_is_missing(const struct member *member, uint32_t rank)
 {
     const struct lost_rank *l = &of(member)->rank[rank];

@@ -2,21 +2,15 @@
  * unsynced.c - a member that follows another one of its rank, with an empty table
  *
  * exec takes a rank's part of the table with it. The owners of what was in it bring it to
- * the new image as soon as they hear of that; but somebody else may have heard of it before
- * and ask it, and where all homes of a name have become others at the same time (every rank
- * is a script that ends in exec) nobody else would contradict. So from the start on the
- * table is told that everybody's word is missing (dht_node_set_unsynced()): each rank is
- * asked, and until it has said that all it owns is with us we are unsure.
+ * the new image as soon as they hear of that. But somebody else may have heard of it
+ * before and ask the new image; and where all homes of a name have become others at the
+ * same time (every rank is a script that ends in exec) nobody else would contradict. So
+ * from the start on the table is told that everybody's word is missing
+ * (dht_node_set_unsynced()): each rank is asked, and until it has said that all it owns
+ * is with us we are unsure.
  *
- * Not for long of those who do not answer at all, neither by PMIx nor by a message: ranks
- * that never join, or have ended, or that are on their way through exec as we were. They
- * are asked when they come, and nobody is told meanwhile that nobody is left who could
- * publish, for they count as busy (exit_barrier.c). (A second member in one process, after
- * a fault in UCX, waits for all: that happens when links fail.)
- *
- * In a session directory who joins is told by JOINED (session_member.c). In jobs of more
- * than PREFETCH_RANKS a rank does not make itself known to all others, and does not ask
- * them.
+ * What could go wrong: a rank does not answer at all (over()); in jobs of more than
+ * PREFETCH_RANKS ranks nobody is asked (unsynced_start()).
  */
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
@@ -26,6 +20,10 @@ struct unsynced {
     struct net_timer *timer; /* NULL: nobody need be asked */
 };
 
+/* We are not unsure for long because of those who do not answer at all, neither by PMIx
+ * nor by a message: ranks that never join, or have ended, or that are on their way
+ * through exec as we were. They are asked when they come, and nobody is told meanwhile
+ * that nobody is left who could publish, for they count as busy (exit_barrier.c). */
 static void over(void *arg)
 {
     struct member *member = arg;
@@ -36,6 +34,10 @@ static void over(void *arg)
             dht_node_not_awaited(member->dht, r);
 }
 
+/* In a session directory a member that joins is told by JOINED (session_member.c). In
+ * jobs of more than PREFETCH_RANKS a rank does not make itself known to all others, and
+ * does not ask them. A second member in one process, after a fault in UCX (`table_own`),
+ * waits for all without a timer: that happens when links fail. */
 static int unsynced_start(struct member *member)
 {
     if (member->ring || member->self.incarnation == 0 ||

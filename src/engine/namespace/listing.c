@@ -1,17 +1,13 @@
 /*
  * listing.c - the names that are published directly below a directory
  *
- * Each shard knows which of its records lie below which directory (dht/index.h). A listing
- * asks every live rank, some at a time, page by page, and drops what another home has told
- * already. An index at one home for each directory would need one message for a listing,
- * but one more for every publish, and make one rank the home of all names in a directory
- * that a whole job writes to. Here a publish pays nothing; see docs/dht.md.
+ * Each shard knows which of its records lie below which directory (dht/index.h). A
+ * listing asks every live rank, some at a time, page by page, and drops what another home
+ * has told already (list_note()). A publish pays nothing for that; docs/dht.md,
+ * "Listings", says why there is no index at one home for each directory.
  *
- * What could be missed: an entry whose homes all died or were silent during the listing. As
- * each has `replicas` homes, that takes so many ranks; the listing then fails. Ranks that
- * were known to be dead before are no homes: what they had kept is elsewhere. Where some
- * turn out to be dead meanwhile (an exec is a death, too) the others are asked again, as a
- * listing would that begins now.
+ * What could go wrong: an entry is missed, because its homes all died or were silent
+ * during the listing (is_partial()).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -228,7 +224,10 @@ static void list_failed(void *arg, uint32_t rank, int error)
         count_missing(list, rank, error == ETIMEDOUT ? "does not answer" : "is gone");
 }
 
-/* So many did not tell what they have that an entry may have been missed. */
+/* True if so many did not tell what they have that an entry may have been missed: as each
+ * has `replicas` homes, that takes so many ranks. The listing then fails (list_done()).
+ * Ranks that were known to be dead before are no homes: what they had kept is elsewhere.
+ */
 static bool is_partial(const struct list_request *list)
 {
     const struct member *member = list->member;
@@ -268,7 +267,8 @@ static bool list_waits(struct list_request *list)
     return true;
 }
 
-/* Where some died meanwhile what they had is with others by now. */
+/* Where some turn out to be dead meanwhile (an exec is a death, too) what they had is
+ * with others by now: the others are asked again, as a listing would that begins now. */
 static bool list_done(void *arg)
 {
     struct list_request *list = arg;

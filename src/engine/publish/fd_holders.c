@@ -1,22 +1,14 @@
 /*
- * fd_holders.c - a walk over /proc
+ * fd_holders.c - which processes have a file open for writing: a walk over /proc
  *
- * A link's text is looked at before the file behind it is: a stat of a file on a dead
- * network file system would hang. The pidfd is opened before the process is looked at, so
- * what it stands for is what was seen, or dead.
+ * A process that has the file open is ours, foreign, or a child before its exec
+ * (kind_of()). A link's text is looked at before the file behind it is: a stat of a file
+ * on a dead network file system would hang. The pidfd is opened before the process is
+ * looked at, so what it stands for is what was seen, or dead.
  *
- * A process counts as ours by what its image was started with, until its main, which may
- * overwrite that (setproctitle); by then the library is mapped. Exec shows neither for the
- * moment in which it makes the image: that is waited for. Who dies in it counts as ours,
- * which says that the file may be half of it.
- *
- * A child before its exec may execute, or end, while it is looked at. kcmp() says of it
- * that it shares no memory any more only when its exec has closed what it was to close (it
- * waits for that). So who was such a child before its descriptors were looked at, and does
- * not have the file afterwards, held it as a child only, however it goes on.
- *
- * Can go wrong: a process whose /proc/PID/fd may not be read (another user's, one that is
- * not dumpable, one in the midst of its exec) is not found.
+ * What could go wrong: a process is in the midst of its exec, or ends, while it is looked
+ * at (kind_of_image(), kind_of()). A process whose /proc/PID/fd may not be read (another
+ * user's, one that is not dumpable, one in the midst of its exec) is not found.
  */
 #include "engine/publish/fd_holders.h"
 
@@ -180,8 +172,12 @@ static struct image image_of(pid_t pid)
     return image;
 }
 
-/* Find out whether the process's image settles its descriptors. If it is exiting, an
- * image with the wrapper would have settled them before, unless it was killed. */
+/* Find out whether the process's image settles its descriptors. A process counts as ours
+ * by what its image was started with, until its main, which may overwrite that
+ * (setproctitle); by then the library is mapped. Exec shows neither for the moment in
+ * which it makes the image: that is waited for. Who dies in it counts as ours, which says
+ * that the file may be half of it. If the process is exiting, an image with the wrapper
+ * would have settled its descriptors before, unless it was killed. */
 static enum holder_kind kind_of_image(pid_t pid, int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -199,7 +195,11 @@ static enum holder_kind kind_of_image(pid_t pid, int pidfd)
     return HOLDER_OURS;
 }
 
-/* Of one that has just been seen to have it open. */
+/* The process has just been seen to have the file open. A child before its exec may
+ * execute, or end, while it is looked at. kcmp() says of it that it shares no memory any
+ * more only when its exec has closed what it was to close (it waits for that). So who was
+ * such a child before its descriptors were looked at, and does not have the file
+ * afterwards, held it as a child only, however it goes on. */
 static enum holder_kind kind_of(pid_t pid, int pidfd, bool was_before_exec,
                                 const struct stat *st, const char *below)
 {

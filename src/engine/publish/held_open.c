@@ -2,28 +2,15 @@
  * held_open.c - files that their writer has closed, and that others still hold
  *
  * The last close of a description publishes. Whether a close is the last tells the
- * description's lock, and that counts every holder: also a child between its birth and its
- * exec, and a program without the wrapper, which close without a word. So who closes, and
- * finds that another holds the file, tells us; we look who that is, sleep in a thread until
- * the lock is free, and see:
- *  - the mark is not DIRTY any more: the other has settled it, as a process of ours does;
- *  - one that was to settle it is dead, and so are all like it: killed. ABANDONED, with a
- *    message: what is in the file may be half of it;
- *  - else the holders let go without a word, and the file is complete: we take the mark
- *    over, as any closer would (one wins), and publish.
- * A holder of ours that lives gets SETTLE_MSEC to settle by itself first: its close returns
- * when the publish has been acknowledged, and ours would not make it wait. How a foreign
- * program ended cannot be seen; its file is published as it is.
+ * description's lock, and that counts every holder: also a child between its birth and
+ * its exec, and a program without the wrapper, which close without a word. So a process
+ * that closes, and finds that another holds the file, tells us; we look who that is
+ * (look_work()), sleep in a thread until the lock is free, and settle the mark if nobody
+ * else does (wait_work()). docs/engine.md, "Files that others still hold".
  *
- * The closer waits for our answer if nobody but such children holds the file: it was its
- * own close that ended the writing. Else it is answered when that is known. Bounded by
- * ANSWER_NS, should such a child be stopped.
- *
- * A watch does not count as work for the exit barrier, but for the milliseconds in which a
- * closer waits, and those from the end of the last holder to the publish. The rank's own
- * descendants are waited for there anyway; a holder that has left the rank's tree (a daemon
- * that inherited the descriptor) may live for ever, and what it still has open when the job
- * ends is not published, as a warning says then.
+ * What could go wrong: a holder was killed (judge()); a child is stopped while the closer
+ * waits (answer()); a holder lives for ever (held_open_pending()). How a foreign program
+ * ended cannot be seen; its file is published as it is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,6 +86,9 @@ static void io_close(struct held_io *io)
     close(io->fd);
 }
 
+/* The closer waits for our answer if nobody but children before their exec hold the file:
+ * it was its own close that ended the writing. Else it is answered when that is known
+ * (look_done()). The wait is bounded by ANSWER_NS, should such a child be stopped. */
 static void answer(struct held_open *o)
 {
     struct held_wait *wait = o->waits, *next;
@@ -160,7 +150,15 @@ static int judge(const struct held_io *io)
     return !any ? -1 : living ? 0 : 1;
 }
 
-/* Second step: until the lock is free. */
+/* Second step: wait until the lock is free, and see:
+ * - the mark is not DIRTY any more: the other has settled it, as a process of ours does;
+ * - one that was to settle it is dead, and so are all like it: killed. ABANDONED, with a
+ *   message: what is in the file may be half of it;
+ * - else the holders let go without a word, and the file is complete (`left`): we take
+ *   the mark over, as any closer would (one wins: take_over()), and publish.
+ *
+ * A holder of ours that lives gets SETTLE_MSEC to settle by itself first: its close
+ * returns when the publish has been acknowledged, and ours would not make it wait. */
 static void wait_work(void *arg)
 {
     struct held_io *io = arg;
@@ -366,6 +364,11 @@ error:
     return -1;
 }
 
+/* A watch does not count as work for the exit barrier, but for the milliseconds in which
+ * a closer waits, and those from the end of the last holder to the publish. The rank's
+ * own descendants are waited for there anyway; a holder that has left the rank's tree (a
+ * daemon that inherited the descriptor) may live for ever, and what it still has open
+ * when the job ends is not published, as a warning says then (held_open_destroy()). */
 static bool held_open_pending(struct member *member)
 {
     const struct held_open *o;

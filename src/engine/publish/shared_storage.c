@@ -4,23 +4,12 @@
  * If the managed directory is one storage for several nodes nothing is copied, but the
  * order must be kept: an open for reading of a file that another node writes waits for
  * its close. A node's marks are not seen by other nodes, so while a mark lives the homes
- * of its name know that this rank writes (dht/node_writing.c).
+ * of its name know that this rank writes (dht/node_writing.c). docs/engine.md, "One
+ * storage for several nodes".
  *
- * A storage is shared if DYAD_SHARED_STORAGE says so; or if its file system is none of
- * those that one kernel has for itself (store/dmd.c); or if a peer on another node shows
- * the same storage id. The last finds what the first two do not, as a node that exports
- * its disk to the others; it is known only when the peer is, and written into the table
- * of marks, so that every process of the node knows it at once after that.
- *
- * A file may have several marks, from processes of this rank; the homes are notified of
- * the first and of the last. The lock of a killed writer shows that it is dead, but the
- * lock is watched only if a reader or another writer asks for the file (shared_wanted()):
- * then a thread sleeps until the mark ends, and if it is abandoned the homes are
- * notified. Marks that the member does not know (an earlier image of this process was the
- * member) are ended by their closers, which name the file.
- *
- * A rename by a process of another node of a file which this node has open is not seen. A
- * rename on this node is, a moment after it.
+ * What could go wrong: a writer is killed, and nobody says that it does not write any
+ * more (shared_wanted()). A rename by a process of another node of a file which this node
+ * has open is not seen. A rename on this node is (shared_renamed()), a moment after it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +33,8 @@ struct shared_mark {
     store_mark_t mark;
 };
 
+/* A file may have several marks, from processes of this rank; the homes are notified of
+ * the first and of the last. */
 struct shared_file {
     UT_hash_handle hh; /* by key */
     struct member *member;
@@ -63,6 +54,9 @@ static bool same_dmds(const struct member *member)
     return member->dmd[0].dir == member->dmd[1].dir;
 }
 
+/* A storage is shared if DYAD_SHARED_STORAGE says so; or if its file system is none of
+ * those that one kernel has for itself (store/dmd.c); or if a peer on another node shows
+ * the same storage id (shared_peer_up()). */
 bool shared_storage(const struct member *member, enum engine_role role)
 {
     const struct member_dmd *s = &member->dmd[role];
@@ -72,6 +66,9 @@ bool shared_storage(const struct member *member, enum engine_role role)
     return store_dir_shared(s->dir) || store_marks_shared(s->marks);
 }
 
+/* The storage id of a peer finds what the other two signs do not, as a node that exports
+ * its disk to the others. It is known only when the peer is, and written into the table
+ * of marks, so that every process of the node knows it at once after that. */
 static void shared_peer_up(struct member *member, const struct net_peer *peer)
 {
     static const uint8_t none[DYAD_STORAGE_ID_LEN];
@@ -261,6 +258,8 @@ static void mark_end(struct shared_file *file, struct shared_mark *mark, bool ab
     file_free(file);
 }
 
+/* Marks that the member does not know (an earlier image of this process was the member)
+ * are ended by their closers, which name the file. */
 void shared_end(struct member *member, enum engine_role role, const char *upath,
                 store_mark_t mark, bool abandoned, produce_fn fn, void *arg)
 {
@@ -435,6 +434,9 @@ static void watch_start(struct shared_file *file)
     file->watch = watch;
 }
 
+/* The lock of a killed writer shows that it is dead, but the lock is watched only if a
+ * reader or another writer asks for the file: then a thread sleeps until the mark ends,
+ * and if it is abandoned the homes are notified (watch_done()). */
 static void shared_wanted(void *arg, const char *upath)
 {
     struct member *member = arg;

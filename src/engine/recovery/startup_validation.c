@@ -6,22 +6,11 @@
  * takeover.c does when a member has joined: the journals of dead ranks are taken over,
  * and each copy, of theirs or of an earlier member of this rank, is compared with its
  * homes. A copy that is out of date is removed. As long as that is not over the rank's
- * processes ask
- * before they open a complete file (client_look.c), and such a request is held here until
- * this one file is decided: the journals have been read, its own comparison is done, and a
- * file that had to go is gone. When all are decided the processes are told by the line in
- * the table of the marks (store/looked.h), and ask no more.
+ * processes ask before they open a complete file (client_look.c), and are held here
+ * (startup_validation_wait()).
  *
- * Another member of the node may have been quicker to take a dead rank's journal: then our
- * own look finds nothing, and the copies wait for its comparisons. So our look is over when
- * no other of our session is in the midst of its own (OTHERS_AGAIN: there is no event that
- * tells, and it is rare); nobody waits for those who wait only for others. If that one is
- * killed, takeover.c sees its death and looks again, which begins before the line is free
- * of it or a moment later; nothing of it is ours to wait for then, but that look.
- *
- * Bounded from its beginning, whatever it waits for: if homes cannot be reached, by what an
- * open may take to find that out (DYAD_JOIN_TIMEOUT) beside what a name takes that they do
- * not know. Then copies are as good as those beyond a cut.
+ * What could go wrong: another member has taken the journal, and is not through with it
+ * (is_decided()); the homes cannot be reached (begin()).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +43,16 @@ static const struct member_dmd *consumer_dmd(const struct startup_validation *lo
     return &look->member->dmd[ENGINE_CONSUMER];
 }
 
-/* upath NULL: anything. */
+/* True if this one file (upath NULL: each) is decided: the journals have been read, its
+ * own comparison is done, and a file that had to go is gone.
+ *
+ * Another member of the node may have been quicker to take a dead rank's journal: then
+ * our own look finds nothing, and the copies wait for its comparisons. So our look is
+ * over when no other of our session is in the midst of its own (OTHERS_AGAIN: there is no
+ * event that tells, and it is rare); nobody waits for those who wait only for others
+ * (STORE_LOOKED_OWN). If that other member is killed, takeover.c sees its death and looks
+ * again; the look begins before the dead member's line is free, or a moment later, and
+ * only that look is ours to wait for then. */
 static bool is_decided(const struct startup_validation *look, const char *upath)
 {
     struct member *member = look->member;
@@ -105,6 +103,8 @@ static void waits_look(struct startup_validation *look, uint64_t now)
     }
 }
 
+/* When all files are decided the rank's processes are told by the line in the table of
+ * the marks (store/looked.h), and ask no more. */
 void startup_validation_step(struct member *member)
 {
     struct startup_validation *look = OWN(member, startup_validation);
@@ -146,7 +146,10 @@ static void look_again(void *arg)
     startup_validation_step(arg);
 }
 
-/* We are about to look at what was left on this node. */
+/* We are about to look at what was left on this node. That is bounded from its beginning,
+ * whatever it waits for: if homes cannot be reached, by what an open may take to find
+ * that out (DYAD_JOIN_TIMEOUT) beside what a name takes that they do not know. Then
+ * copies are as good as those beyond a cut. */
 static void begin(struct member *member)
 {
     struct startup_validation *look = OWN(member, startup_validation);

@@ -1,52 +1,16 @@
 /*
- * takeover.c - what the dead of this node have left: their files are served on, their
- * copies are checked
+ * takeover.c - a member goes on publishing what dead ranks of its node have left
  *
- * A rank's journal says what it has published and fetched; it lies in the DMD, where every
- * member of the node sees it, and names the rank's claim (its label). A rank is certainly
- * dead if its journal is not open in any process, and nobody holds its claim. A rank in the
- * midst of exec holds it. Both are looked at with the journal's lock in hand, so of several
- * who see a death exactly one takes over, and a new member of that rank, should one come
- * (boot/member_claim.h), waits for the lock before it reads what is left for it.
+ * A rank's journal says what the rank has published and fetched; every member of the node
+ * sees it, in the DMD. A look (takeover_look.c, on a pool thread) reads those of our
+ * session whose rank is dead, and compares each record with the disk. Then the loop takes
+ * the records over, some at a time (take_item()), and the journal is emptied
+ * (empty_work()). takeover_watch.c hears of deaths, takeover_renames.c sees to renames
+ * that a death has cut short. docs/engine.md, "Takeover". What the homes ask (INVALIDATE
+ * for what a dead or silent rank has) does not wait for any of this: node_files.c.
  *
- * A look (on a pool thread) reads the journals of our session that are left alone and
- * compares each record with the disk. Then, on the loop, some records at a time:
- * - published there, and still that file: into our journal, and to the table with ourselves
- *   as the owner, version unchanged (dht_node_restore());
- * - published there, and removed (who removed it died before it said so): a tombstone, and
- *   into our journal until the homes have it (takeover_gone.c);
- * - published there, or about to be when its rank was killed (the journal has it before the
- *   homes are told), with the mark of a close that was cut short: the same, for all of it
- *   was written;
- * - being written by a process that lives: that one publishes it. (It may be the dead rank
- *   itself, which has let go of its journal and its claim and ends just now: it is looked
- * at again.)
- * - something else: half of a version, its writer killed in the midst of it, or what a
- *   program without the wrapper has made of it. The version that was published is nowhere
- *   any more. With a launcher an open fails for that, with a line that names the dead owner
- *   (EHOSTUNREACH). In a session directory it would wait for somebody of this node to serve
- *   it, for ever: so there it is withdrawn, too, and an open waits for somebody to write
- * it. (Not on storage that nodes share, where somebody of another may be writing it.)
- * - a copy: into our journal, and the homes are asked whether it is still the newest; that
- *   makes us a holder who is told. If it is not, it goes.
- * Only then is the journal emptied, in one step. Killed before that, somebody takes over
- * both journals, and finds the same; what is taken twice is taken once. The file itself
- * stays: it has the count of the rank's members.
- *
- * A journal that could not be written (journal_retry.c) may not know what was published
- * last. So who is asked for such a file (serve_absent_owner.c), or finds it here with a
- * dead writer's mark, has it looked at in the same way, by the entry in place of a record
- * (the event `wanted`).
- *
- * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
- * rank, unless all homes of a name die at one moment (dht/node_leave.c). A record that was
- * withdrawn is gone from the journal, so nothing comes back to life.
- *
- * takeover_look.c is the look, takeover_watch.c hears of deaths, takeover_copies.c checks
- * copies, takeover_renames.c sees to renames that a death has cut short.
- *
- * What the homes ask (INVALIDATE for what a dead or silent rank has) does not wait for any
- * of this: node_files.c.
+ * What could go wrong: we are killed in the midst of it (empty_work()); no journal knows
+ * a file (takeover_wanted()); a published version is nowhere any more (take_item()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +138,30 @@ static void item_later(struct takeover *a, const struct left *left, const struct
     LL_APPEND(a->later, asked);
 }
 
+/* What becomes of a record, by what the look has found on the disk (find_out()):
+ * - SAME, an original: it goes into our journal, and to the table with ourselves as the
+ *   owner, version unchanged (dht_node_restore()). A file with the mark of a close that
+ *   was cut short counts as the same, also if it was only about to be published when its
+ *   rank was killed (the journal has it before the homes are told): all of it was
+ *   written.
+ * - SAME, a copy: it goes into our journal, and the homes are asked whether it is still
+ *   the newest (takeover_copies.c); that makes us a holder who is told. If it is not the
+ *   newest, the copy is removed.
+ * - GONE, an original: who removed the file died before it said so. The homes get a
+ *   tombstone, and our journal has the record until they have it (takeover_gone.c).
+ * - WRITTEN: a process that lives writes the file, and publishes it. If that is the dead
+ *   rank itself, which ends just now, the file is looked at again (item_later()).
+ * - LOST, CHANGED, an original: half of a version, whose writer was killed in the midst
+ *   of it, or what a program without the wrapper has made of the file. The version that
+ *   was published is nowhere any more. With a launcher (CHANGED) an open fails for that,
+ *   with a line that names the dead owner (EHOSTUNREACH). In a session directory (LOST)
+ *   an open would wait for ever for somebody of this node to serve the file; so it is
+ *   withdrawn, too, and an open waits for somebody to write it. (Not on storage that
+ *   nodes share, where somebody of another node may be writing it.)
+ *
+ * Withdrawals are not in a journal. The homes keep the tombstones, also those of a dead
+ * rank, unless all homes of a name die at one moment (dht/node_leave.c). A record that
+ * was withdrawn is gone from the journal, so nothing comes back to life. */
 static void take_item(struct takeover *a, struct left *left, const struct item *item)
 {
     const struct store_record *found = item->record, *own;
@@ -226,6 +214,10 @@ static void look_end(struct takeover *a)
     startup_validation_step(a->member);
 }
 
+/* The journal is emptied when all its records were taken over, and in one step. If we are
+ * killed before that, another member takes over both journals, and finds the same; what
+ * is taken twice is taken once. The journal's file stays, because it has the count of the
+ * rank's members. */
 static void empty_work(void *arg)
 {
     struct takeover *a = arg;
@@ -337,6 +329,10 @@ void takeover_look(struct member *member)
         look_start(a);
 }
 
+/* The event `wanted`. A journal that could not be written (journal_retry.c) may not know
+ * what was published last. So a member that is asked for such a file
+ * (serve_absent_owner.c), or finds the file here with a dead writer's mark (consume.c),
+ * has it looked at in the same way, by the entry in place of a record. */
 static void takeover_wanted(struct member *member, const struct dyad_entry *entry)
 {
     const struct store_record record = {.kind = STORE_RECORD_ORIGINAL, .entry = *entry};

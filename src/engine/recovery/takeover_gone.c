@@ -2,28 +2,14 @@
  * takeover_gone.c - withdrawing files that a dead rank had published and that were
  * removed
  *
- * The process that removed the file died before it had reported that. The tombstone's
- * version is the next after the one that the dead rank had published, which we know from
- * its journal, and so is below all later ones, as long as the homes knew that version: a
- * later publish is raised above the versions that they know. If they have died meanwhile
- * they may not, and then a newer file may have a lower version; the tombstone would
- * withdraw it. So the homes are asked first, and the file is withdrawn only if exactly
- * that version is in force. If none is, or another, the dead rank's entry is not in
- * force, and no rank is left that would publish it again.
+ * The process that removed the file died before it had reported that. The homes are
+ * asked, and the file is withdrawn only if exactly the dead rank's version is in force
+ * (answered()). As long as no home can be reached they are asked again (retry_queue.c),
+ * and when a rank was lost or is back (revalidate.c). In a session directory the same is
+ * done about what is here, but not as it was published (takeover_gone_lost()).
  *
- * Between the answer and the tombstone a rank may publish: at homes that know the dead
- * version, so above the tombstone, which they refuse. It could withdraw a newer file only
- * if all of them died at that moment, as any owner's republication could (docs/dht.md).
- *
- * As long as no home can be reached it is asked again (retry_queue.c), and when a rank was
- * lost or is back (revalidate.c). Meanwhile the dead rank's record is in our journal,
- * as it was, until all homes have the tombstone or it turns out that none is needed. So
- * if we die, too, the member that takes our journal over finds a record without a file,
- * and does the same; so does the next member of this rank (restore_start()), which also
- * finds there the files that an earlier one had no time to withdraw.
- *
- * In a session directory the same is done about what is here, but not as it was published
- * (takeover.c), without a record: that would say that it can be served.
+ * What could go wrong: the tombstone withdraws a newer file (withdraw()); we die before
+ * all homes have it (takeover_gone_add()).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -81,7 +67,17 @@ static void gone_end(struct gone *gone)
     free(gone);
 }
 
-/* Withdraw it. False: no memory. */
+/* Withdraw it. The tombstone's version is the next after the one that the dead rank had
+ * published, which we know from its journal. It is below all later ones, as long as the
+ * homes knew that version: a later publish is raised above the versions that they know.
+ * If the homes have died meanwhile they may not know it, and then a newer file may have a
+ * lower version, which the tombstone would withdraw. That is why the homes are asked
+ * before.
+ *
+ * Between their answer and the tombstone a rank may publish: at homes that know the dead
+ * version, so above the tombstone, which they refuse. It could withdraw a newer file only
+ * if all of them died at that moment, as any owner's republication could (docs/dht.md).
+ * False: no memory. */
 static bool withdraw(const struct gone *gone)
 {
     struct dyad_entry entry = {
@@ -116,6 +112,8 @@ static void table_changed(struct member *member)
     }
 }
 
+/* If no version is in force, or another, the dead rank's entry is not, and no rank is
+ * left that would publish it again: nothing need be withdrawn. */
 static enum retry_next answered(struct retry *retry, int status,
                                 const struct dyad_entry *entry, struct retry_pause *pause)
 {
@@ -168,6 +166,11 @@ static struct gone *add(struct member *member, enum engine_role role,
     return gone;
 }
 
+/* The dead rank's record is in our journal, as it was, until all homes have the tombstone
+ * or it turns out that none is needed (gone_end()). So if we die, too, the member that
+ * takes our journal over finds a record without a file, and does the same; so does the
+ * next member of this rank (restore_start()), which also finds there the files that an
+ * earlier one had no time to withdraw. */
 int takeover_gone_add(struct member *member, enum engine_role role,
                       const struct store_record *found)
 {
@@ -184,6 +187,8 @@ int takeover_gone_add(struct member *member, enum engine_role role,
     return rc;
 }
 
+/* The file is here, but not as it was published (take_item() in takeover.c). It gets no
+ * record: that would say that it can be served. */
 void takeover_gone_lost(struct member *member, enum engine_role role,
                         const struct store_record *found)
 {

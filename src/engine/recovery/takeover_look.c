@@ -91,7 +91,12 @@ static void neighbour_take(struct takeover *a, int fd)
     a->neighbour = peer_pid(fd);
 }
 
-/* store_journal_open(): nobody has it open. Is its rank dead? */
+/* True if the journal's rank is dead. store_journal_open() asks when no process has the
+ * journal open, and with its lock in hand. The rank is certainly dead if nobody holds its
+ * claim, either, which the journal names (its label); a rank in the midst of exec holds
+ * it. Since both are looked at under the lock, exactly one of several members who see a
+ * death takes over; and a new member of that rank, should one come (boot/member_claim.h),
+ * waits for the lock before it reads what is left for it. */
 static bool is_left(const char *label, void *arg)
 {
     struct takeover *a = arg;

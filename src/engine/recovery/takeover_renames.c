@@ -4,27 +4,13 @@
  * A process that renames, links or removes a file notes that in the table of the marks
  * before (store/renames.h), and clears the note when all homes know. The member of the
  * node that looks first handles the notes of a dead process of our session: it takes the
- * place in the table, and if it dies the next member takes it from there.
+ * place in the table, and if it dies the next member takes it from there. The inode shows
+ * what has happened, and so what is published and withdrawn (left_start()).
  *
- * The inode shows what has happened. If the new name has it, the rename was done: the new
- * name is published as if it had just been reported (publish_rename.c), and the old one
- * withdrawn, a directory with all that is below it; after an exchange both are published.
- * If it was not done both names are unchanged, except by others, which have reported
- * that. Only an old name that does not exist here any more may still be published (the
- * file was renamed again, or removed): it is withdrawn if it is. Some time may have
- * passed, and another node may have published the old name since: so it is withdrawn only
- * if the homes say that it lies here. All of this may be done twice, and beside the
- * takeover of the dead process's journal.
- *
- * Not seen: that it was a copy of a file of another node whose name was taken away, which
- * stays published; and the names below a directory that was exchanged with another one,
- * which only one of the two has.
- *
- * A guest's death is noticed by the connection that it makes before it renames, which
- * ends without a request (takeover_watch()). If no home can be reached, or there is no
- * memory, the place is given back, and the next look takes it again: any member's, and
- * one of ours after pauses that double, and when a rank was lost or is back
- * (revalidate.c).
+ * What could go wrong: the homes cannot be told (again_later()). Not seen: that it was a
+ * copy of a file of another node whose name was taken away, which stays published; and
+ * the names below a directory that was exchanged with another one, which only one of the
+ * two has.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -101,6 +87,8 @@ static bool look_at(const struct store_rename *rename, store_rename_t place, voi
     return true;
 }
 
+/* Part of a look. A guest's death is noticed by the connection that it makes before it
+ * renames, which ends without a request (takeover_watch()). */
 void takeover_renames_look(struct takeover *a, enum engine_role role)
 {
     const struct member *member = a->member;
@@ -122,7 +110,10 @@ static void look_again(void *arg)
     takeover_look(a->member);
 }
 
-/* Something was given back, and nobody else may come to look for it. */
+/* If no home can be reached, or there is no memory, the place is given back, and the next
+ * look takes it again: any member's, and, because nobody else may come to look for it,
+ * one of ours after pauses that double, and when a rank was lost or is back
+ * (homes_changed(), an event of revalidate.c). */
 static void again_later(struct takeover *a)
 {
     if (!a->renames_timer &&
@@ -184,6 +175,15 @@ static void stepped(void *arg, int status)
     left_end(left, status);
 }
 
+/* If the new name has the inode, the rename was done: the new name is published as if it
+ * had just been reported (publish_rename.c), and the old one withdrawn, a directory with
+ * all that is below it; after an exchange both are published. If the rename was not done
+ * both names are unchanged, except by others, which have reported that. Only an old name
+ * that does not exist here any more may still be published (the file was renamed again,
+ * or removed): it is withdrawn if it is. Some time may have passed, and another node may
+ * have published the old name since: so it is withdrawn only if the homes say that it
+ * lies here. All of this may be done twice, and beside the takeover of the dead process's
+ * journal. */
 static void left_start(struct rename_left *left)
 {
     struct member *member = left->member;
