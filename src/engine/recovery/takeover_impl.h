@@ -61,7 +61,6 @@ struct takeover {
     struct asked *asked, *answering; /* since the look began; before that */
     struct asked *later;             /* for the look when the timer expires */
     struct net_timer *later_timer;
-    uint64_t later_pause;
     struct left *left;           /* being taken over: the first */
     struct rename_left *renames; /* found by the look, utlist */
     bool looked_before;
