@@ -1,20 +1,15 @@
 /*
  * dump_check.c - ask all ranks, and ask again for what looks wrong
  *
- * The first pass has two questions, answered by ranks at different times: what do you keep
- * (NET_DUMP_ENTRIES), and what have you published and is it on your disk (NET_DUMP_CHECK).
- * In between files are published, so it only tells which names are suspicious. Each of
- * these is asked for alone, in rounds (NET_DUMP_KEY | NET_DUMP_CHECK): a round begins when
- * the one before has been answered by all.
+ * The first pass has two questions: what do you keep (NET_DUMP_ENTRIES), and what have
+ * you published and is it on your disk (NET_DUMP_CHECK). It only tells which names are
+ * suspicious. Each of these is asked for alone, in rounds (NET_DUMP_KEY |
+ * NET_DUMP_CHECK): a round begins when the one before has been answered by all, and what
+ * several rounds show in the same way is wrong.
  *
- * Two rounds that show the same are proof, as far as publishes go. A publish that is under
- * way is seen as "pending" at its owner, or, if the owner had answered before it began, as
- * a version at the owner in the next round that is not the one of this round. If the owner
- * says in the first round that version V is published and nothing is pending, then all
- * homes had acknowledged V before the second round began, and a home without V in that
- * round has lost it. No clock is involved; SAME_ROUNDS more than two are for what is not
- * one step for the owner: between a program's unlink() or chmod() and the message that
- * tells the member of it there is no mark.
+ * What could go wrong: ranks answer at different times, and in between files are
+ * published. confirm() says why a publish that is under way is not taken for a loss. No
+ * clock is involved.
  */
 #include "dump_check.h"
 
@@ -108,6 +103,16 @@ static int round_once(dump_check_ask_fn ask, void *arg, const char *upath,
     return verdict;
 }
 
+/* Two rounds that show the same are proof, as far as publishes go. A publish that is
+ * under way is seen as "pending" at its owner, or, if the owner had answered before it
+ * began, as a version at the owner in the next round that is not the one of this round.
+ * If the owner says in the first round that version V is published and nothing is
+ * pending, then all homes had acknowledged V before the second round began, and a home
+ * without V in that round has lost it.
+ *
+ * SAME_ROUNDS is more than two because of what is not one step for the owner: between a
+ * program's unlink() or chmod() and the message that notifies the member of it there is
+ * no mark. */
 static int confirm(dump_check_ask_fn ask, void *arg, const char *upath,
                    struct dump_finding *f)
 {

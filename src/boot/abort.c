@@ -2,18 +2,15 @@
  * abort.c - siglongjmp in place of SIGABRT
  *
  * The jump leaves the frames of UCX, and the locks it held, as they are; they are never
- * entered again, so that is all the cleaning there is. What could still come to them is
- * UCX's async thread, if it has one: it may look at what is half changed, or find that
- * its descriptors are closed, which it takes for a reason to abort(). Once a catch has
- * happened such a thread is put to sleep: all signals of the program's are blocked in it,
- * it holds nothing of ours, and the process ends over it. That concerns one copy of these
- * libraries: another that is opened in a name space of its own (client/client_member.c) has
- * its own copy of this file.
+ * entered again, so that is all the cleaning there is. This concerns one copy of these
+ * libraries: another that is opened in a name space of its own (client/client_member.c)
+ * has its own copy of this file.
  *
- * With sanitizers there is no RTLD_DEEPBIND, nor where the program had loaded UCX before
- * us and cannot have it apart from us (glibc before 2.34): then UCX finds libc's abort.
- * libc's own (assert, a broken heap) does not come here either, and should not: it is the
- * program's heap.
+ * What could go wrong: UCX's async thread comes to what is half changed (abort()); UCX
+ * finds libc's abort, and the process ends: with sanitizers there is no RTLD_DEEPBIND,
+ * nor where the program had loaded UCX before us and cannot have it apart from us (glibc
+ * before 2.34). libc's own abort (assert, a broken heap) does not come here either, and
+ * should not: it is the program's heap.
  */
 #include "boot/abort.h"
 
@@ -54,6 +51,10 @@ int boot_abort_catch(void (*fn)(void *arg), void *arg)
     return 0;
 }
 
+/* After a catch UCX's async thread, if it has one, may look at what is half changed, or
+ * find that its descriptors are closed, which it takes for a reason to abort(). Such a
+ * thread is put to sleep: all signals of the program's are blocked in it, it holds
+ * nothing of ours, and the process ends over it. */
 __attribute__((noreturn)) DYAD_VISIBLE void abort(void)
 {
     sigjmp_buf *to = catcher;

@@ -1,19 +1,16 @@
 /*
  * environ.c - getenv and its family over a copy that the program does not see
  *
- * libucs reads its configuration in a constructor, before any function of ours can run; so
- * the copy is made at the first call, whoever makes it, of what the front keeps: not of
- * `environ`, which the program's threads may be rearranging (bash also frees it), nor of
- * the strings that the kernel gave to this program, which it may have overwritten with a
- * title (setproctitle).
- *
- * Who finds these definitions: with RTLD_DEEPBIND the objects loaded with libdyad_member.so
- * look there first, so UCX and PMIx (and libevent below it) do, unless the program had
- * loaded them before us. Nobody else does; without DEEPBIND (sanitizers) nobody at all,
+ * The copy is made at the first call, whoever makes it, of what libdyad.so.1 keeps
+ * (given()). With RTLD_DEEPBIND, or in a name space of their own, the objects loaded with
+ * libdyad_member.so look for these functions in it first: so UCX and PMIx (and libevent
+ * below it) find them, unless the program had loaded UCX or PMIx before us. Nobody else
+ * does; in the program's name space and without DEEPBIND (sanitizers) nobody at all,
  * which is harmless.
  *
- * Strings that were handed out are never freed: getenv's callers keep pointers.
- * One mutex; statically initialised, as the first call comes from a constructor.
+ * What could go wrong: the first call comes from a constructor, before any function of
+ * ours can run, so the one mutex is statically initialised. Callers of getenv keep
+ * pointers, so strings that were handed out are never freed.
  */
 #include "boot/environ.h"
 
@@ -128,8 +125,13 @@ static int set(const char *name, const char *value)
     return 0;
 }
 
-/* The front is in the program's name space, this perhaps in another: but there is one
- * loader. This thread may be within its dlopen(), which may be nested. */
+/* What the client keeps of the environment. libucs reads its configuration in a
+ * constructor; the copy is not made of `environ`, which the program's threads may be
+ * rearranging (bash also frees it), nor of the strings that the kernel gave to this
+ * program, which it may have overwritten with a title (setproctitle).
+ *
+ * The client is in the program's name space, this library perhaps in another: but there
+ * is one loader. This thread may be within its dlopen(), which may be nested. */
 static char *const *given(void)
 {
     void *front = dlmopen(LM_ID_BASE, BOOT_ENVIRON_FROM, RTLD_NOW | RTLD_NOLOAD);
@@ -211,6 +213,8 @@ DYAD_VISIBLE char *secure_getenv(const char *name)
     return getauxval(AT_SECURE) ? NULL : getenv(name);
 }
 
+/* UCX and PMIx write to the environment. A setenv on the program's would race with its
+ * threads. */
 DYAD_VISIBLE int setenv(const char *name, const char *value, int replace)
 {
     int rc = 0;

@@ -1,17 +1,16 @@
 /*
  * boot/environ.h - a private environment for UCX and PMIx
  *
- * libucs installs signal handlers and memory hooks when it is loaded unless the environment
- * says otherwise, PMIx needs gds=hash, and both write to the environment. The program's
- * environment is not ours to change (bash has a getenv and setenv of its own, and setenv
- * races with the program's threads). So libdyad_member.so defines getenv, secure_getenv,
- * setenv, putenv, unsetenv and clearenv over a private copy, and is opened with
- * RTLD_DEEPBIND, which makes UCX and PMIx, loaded as its dependencies, find these first.
- * So they do where libdyad_member.so has a name space of its own (a program with MPI or
- * UCX, Python: client/client_library.c). Where the program's copies have to be shared
- * (before glibc 2.34, sanitizers), their configuration is the program's: no override is
- * made. environ.c is an object library of its own
- * (dyad_boot_environ): only in libdyad_member.so.
+ * libucs installs signal handlers and memory hooks when it is loaded unless the
+ * environment says otherwise, PMIx needs gds=hash, and both write to the environment,
+ * which is not ours to change (docs/launchers.md). So libdyad_member.so defines getenv,
+ * secure_getenv, setenv, putenv, unsetenv and clearenv over a private copy, and is opened
+ * with RTLD_DEEPBIND or in a name space of its own (client/client_library.c): either
+ * makes UCX and PMIx, loaded as its dependencies, find these first.
+ *
+ * What could go wrong: the program's copies have to be shared (before glibc 2.34,
+ * sanitizers). Then their configuration is the program's: no override is made. environ.c
+ * is an object library of its own (dyad_boot_environ), only in libdyad_member.so.
  */
 #ifndef DYAD_BOOT_ENVIRON_H
 #define DYAD_BOOT_ENVIRON_H

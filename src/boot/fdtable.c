@@ -1,27 +1,15 @@
 /*
  * fdtable.c - close_range(CLOSE_RANGE_UNSHARE), guards, and a thread that stays behind
  *
- * close_range() with UNSHARE copies only what is below 3: not one descriptor of the
- * program's is duplicated and closed again, which could flush a file of a network file
- * system. The descriptors to keep are then fetched from the program's table through a
- * pidfd
- * (pidfd_getfd, Linux 5.6; a process may always do so to itself). The pidfd stands for the
- * first thread, which has the program's table unless it has ended already. Where the kernel
- * lacks either call, unshare(CLONE_FILES) copies the whole table and what is not kept is
- * closed: correct too (POSIX locks belong to the table), only slower.
+ * The calling thread leaves the program's table, fetches from it the descriptors to keep,
+ * and puts guards at the low numbers and a marker above them; threads that it creates
+ * share its table. System calls are made directly: the libc names may be interposed.
  *
- * The table of a thread is recognised by a marker, a memfd at a number just above the
- * guards: a thread is ours if its descriptor of that number is that file. So threads that
- * libraries create need no registration.
- *
- * A library that has aborted may have left threads in the private table, which keep it,
- * and all descriptors in it, open. So boot_fdtable_move() leaves a thread behind, which
- * empties it; the descriptors that have to stay are in the caller's copy by then.
- *
- * Once a thread has unshared there is no way back, so a thread that will have the program's
- * table is created before (the host thread); it only sleeps, and creates others on request.
- *
- * System calls are made directly: the libc names may be interposed.
+ * What could go wrong: a kernel lacks a call, or a container forbids it
+ * (unshare_keeping(), boot_fdtable_move()); once a thread has unshared there is no way
+ * back, so a thread that will have the program's table is created before (the host
+ * thread: it only sleeps, and creates others on request); threads of a library that has
+ * aborted keep the private table, and what is open in it (boot_fdtable_move()).
  */
 #include "boot/fdtable.h"
 
@@ -63,8 +51,11 @@
 #define OLD_KERNEL_FDS 65536
 #define HOST_STACK     (64 * 1024)
 
-/* The marker. Written once, before any other thread of the private table exists; number is
- * last, with release order, as threads of the program may look at any time. */
+/* The marker, by which the table of a thread is recognised: a memfd at a number just
+ * above the guards. A thread is ours if its descriptor of that number is that file, so
+ * threads that libraries create need no registration. The marker is written once, before
+ * any other thread of the private table exists; `number` is last, with release order, as
+ * threads of the program may look at any time. */
 static struct {
     dev_t dev;
     ino_t ino;
@@ -199,7 +190,9 @@ static int close_others(const int keep[], size_t n)
     return 0;
 }
 
-/* Fetch keep[] out of the program's table, into numbers of floor or above. */
+/* Fetch keep[] out of the program's table, into numbers of floor or above: through a
+ * pidfd (pidfd_getfd, Linux 5.6; a process may always do so to itself). The pidfd stands
+ * for the first thread, which has the program's table unless it has ended already. */
 static int fetch_kept(int keep[], size_t n, int lowest)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -229,6 +222,11 @@ static bool have_pidfd_getfd(void)
            syscall(SYS_pidfd_open, -1, 0) < 0 && errno == EINVAL;
 }
 
+/* close_range() with UNSHARE copies only what is below 3: not one descriptor of the
+ * program's is duplicated and closed again, which could flush a file of a network file
+ * system. Where the kernel lacks that call or pidfd_getfd, unshare(CLONE_FILES) copies
+ * the whole table and what is not kept is closed: correct too (POSIX locks belong to the
+ * table), only slower. */
 static int unshare_keeping(int keep[], size_t n, int lowest, bool copy)
 {
     if (!copy && have_pidfd_getfd() &&
@@ -342,6 +340,11 @@ void boot_fdtable_close_all(void)
 }
 
 /* --- from one private table to the next --- */
+
+/* A library that has aborted may have left threads in the private table, which keep it,
+ * and all descriptors in it, open. So boot_fdtable_move() leaves a thread behind, which
+ * empties the table; the descriptors that have to stay are in the caller's copy by then.
+ */
 
 struct emptier {
     sem_t go;

@@ -1,21 +1,14 @@
 /*
  * boot/identity.h - which rank of which job this process belongs to
  *
- * Read from the environment that the launcher gave (PMIX_NAMESPACE, PMIX_RANK), DYAD_NODE
- * and the host. No PMIx call, no I/O but uname, the boot id and, without a launcher, when
- * this process began. Links libc only: the wrapper uses it in every process.
+ * The identity is read from the environment that the launcher gave (PMIX_NAMESPACE,
+ * PMIX_RANK), DYAD_NODE and the host. There is no PMIx call, and no I/O but uname, the
+ * boot id and, without a launcher, when this process began. It links libc only: the
+ * wrapper uses it in every process.
  *
- * A program that starts another with an environment of its own drops the launcher's
- * variables. The wrapper then sets a variable of ours that names the rank whose guest the
- * new process is; that is not enough to join, and is ignored if the launcher's are set.
- *
- * With DYAD_SESSION_DIR and without a launcher a process is rank 0 of a launch of its own,
- * "solo", named after it; host, process and the time of its start keep that name unique,
- * and the same over exec. Its descendants get the same variable, and may become the
- * member in its place, since no launcher's variables are needed for that.
- *
- * A launcher that such a process starts may pass that variable on to its ranks, which
- * have PMIx's, too: so they know the launch in which theirs was started.
+ * What could go wrong: a program starts another with an environment of its own, and drops
+ * the launcher's variables (BOOT_GUEST_OF). There is no launcher, but DYAD_SESSION_DIR:
+ * the process is then rank 0 of a launch of its own (BOOT_SOLO).
  */
 #ifndef DYAD_BOOT_IDENTITY_H
 #define DYAD_BOOT_IDENTITY_H
@@ -25,7 +18,9 @@
 
 #define BOOT_NSPACE_MAX 255
 
-/* "DYAD_GUEST_OF=RANK@NAMESPACE" */
+/* "DYAD_GUEST_OF=RANK@NAMESPACE": the wrapper sets it where a program starts another
+ * without the launcher's variables. It names the rank whose guest the new process is;
+ * that is not enough to join, and is ignored if the launcher's variables are set. */
 #define BOOT_GUEST_OF "DYAD_GUEST_OF"
 /* The begin of its value in processes that a launcher starts and that are no ranks
  * (boot/launcher.h): guests of no rank; the rest, if any, names the launcher's own rank.
@@ -43,7 +38,13 @@
 /* Set by `dyad-run --serve` for itself alone. */
 #define BOOT_SERVES "DYAD_SERVES"
 
-/* The begin of the name of a solo launch. */
+/* The begin of the name of a solo launch: with DYAD_SESSION_DIR and without a launcher a
+ * process is rank 0 of a launch of its own, named after it; host, process and the time of
+ * its start keep that name unique, and the same over exec. Its descendants get
+ * BOOT_GUEST_OF, too, and may become the member in its place, since no launcher's
+ * variables are needed for that. A launcher that such a process starts may pass that
+ * variable on to its ranks, which have PMIx's, too: so they know the launch in which
+ * theirs was started (`outer`). */
 #define BOOT_SOLO "solo."
 
 struct boot_identity {

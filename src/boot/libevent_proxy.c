@@ -1,21 +1,15 @@
 /*
  * libevent_proxy.c - libevent for PMIx, with two descriptor tables in one process
  *
- * A program may load MPI (python: import mpi4py) and call MPI_Init while a PMIx session of
- * ours is on, whose progress thread and descriptors are those of the private table.
- * PMIx_Init then only counts, and all that MPI asks of PMIx ends in event_active(), which
- * wakes the progress thread by writing to a descriptor: by number, in the wrong table. It
- * never wakes, and MPI_Init hangs (measured). So, for PMIx alone, libevent's functions that
- * may wake a loop are defined here (found first because of RTLD_DEEPBIND, see environ.c): a
- * call from a thread with the program's table, for a base that was made with the private
- * one, is made by a thread of ours with the private table instead, while the caller waits.
+ * For PMIx alone, libevent's functions that may wake a loop are defined here (found first
+ * because of RTLD_DEEPBIND, see environ.c): a call from a thread with the program's
+ * table, for a base that was made with the private one, is made by a thread of ours with
+ * the private table instead (the proxy), while the caller waits.
  *
- * The thread (the proxy) is started by event_base_new() in the private table, and stays. It
- * must not be the session's thread, which may be inside PMIx, waiting for what the caller
- * holds.
- *
- * A PMIx library that the program had loaded before us binds to libevent itself; sessions
- * then run in the program's table and none of this is needed (pmix.c).
+ * What could go wrong: without the proxy MPI_Init hangs (call()); the proxy hangs if it
+ * is a thread that may wait in PMIx (proxy_main()). A PMIx library that the program had
+ * loaded before us binds to libevent itself; sessions then run in the program's table and
+ * none of this is needed (pmix.c).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -115,6 +109,9 @@ static int perform(const struct request *r)
     return -1;
 }
 
+/* The proxy is started by event_base_new() in the private table, and stays. It must not
+ * be the session's thread, which may be inside PMIx, waiting for what the caller holds.
+ */
 static void *proxy_main(void *arg)
 {
     (void)arg;
@@ -160,6 +157,11 @@ DYAD_VISIBLE struct event_base *event_base_new(void)
     return base;
 }
 
+/* A program may load MPI (python: import mpi4py) and call MPI_Init while a PMIx session
+ * of ours is on, whose progress thread and descriptors are those of the private table.
+ * PMIx_Init then only counts, and all that MPI asks of PMIx ends in event_active(), which
+ * wakes the progress thread by writing to a descriptor: by number, in the wrong table.
+ * The progress thread never wakes, and MPI_Init hangs (measured). */
 static int call(struct request *request)
 {
     struct event_base *base;

@@ -1,17 +1,15 @@
 /*
  * member_claim.c - the abstract socket that makes a process the member of its rank
  *
- * The kernel refuses a second bind of a name while a descriptor of the first socket exists
- * anywhere, so the claim is exclusive and dies with the last holder, however it dies. A
- * forked child holds a copy: the engine closes it there (engine_ops.fork_child), else the
- * child would keep a dead member's name and let connections queue for ever.
+ * The kernel refuses a second bind of a name while a descriptor of the first socket
+ * exists anywhere, so the claim is exclusive and dies with the last process that has it,
+ * however it dies. The system calls are made directly: in the wrapper the libc names are
+ * our own interposed symbols.
  *
- * Between bind and listen a connect is refused although a member is being made. A caller
- * that is refused tries to bind next, gets EADDRINUSE, and connects again.
- *
- * The system calls are made directly: in the shim the libc names are our own interposed
- * symbols. The socket has a low number for an instant, before main, when the process has
- * one thread.
+ * What could go wrong: a forked child has a copy of the descriptor. The engine closes it
+ * there (engine_ops.fork_child), else the child would keep a dead member's name and let
+ * connections queue for ever. A connect is refused although a member is being made
+ * (boot_member_claim_bind()).
  */
 #include "boot/member_claim.h"
 
@@ -117,6 +115,9 @@ static int move_up(int fd)
     return moved;
 }
 
+/* Between bind and listen a connect is refused although a member is being made. A caller
+ * that is refused tries to bind next, gets EADDRINUSE, and connects again. The socket has
+ * a low number for an instant, before main, when the process has one thread. */
 int boot_member_claim_bind(const struct sockaddr_un *address, socklen_t len)
 {
     int fd =

@@ -1,28 +1,16 @@
 /*
  * modules.c - destructors that must not run, and libraries in a name space of their own
  *
- * A program may fork while our threads are in the midst of UCX, whose state is then half
- * changed in the child, and whose locks are held there by nobody. The child never calls
- * UCX, but its exit would: libucs's destructors walk through that state, and end the child
- * by abort() or SIGSEGV (a shell's subshell, one in some hundreds while UCX starts and
- * connects), after it has done all its work. So the destructors of UCX are taken out of its
- * objects' dynamic sections, where the loader reads them, as soon as an object is loaded,
- * for the child and for this process. Nothing is lost: at the end of a process they would
- * free memory. A UCX that was there before us is the program's, and left alone.
+ * The destructors of UCX (of all objects, where the engine is apart from the program:
+ * client/client_library.c) are taken out of the objects' dynamic sections, where the
+ * loader reads them, as soon as an object is loaded, for a forked child and for this
+ * process. Nothing is lost: at the end of a process they would free memory. PMIx and UCX
+ * find the dlopen and dlclose below as they find getenv (environ.c). Forks wait while our
+ * libraries load others or give them back (client/client_loading.c).
  *
- * Forks wait while our libraries load others or give them back (client/client_loading.c).
- *
- * Where the engine is apart from the program (client/client_library.c), two things go wrong
- * in glibc, and are put right here, in the name space.
- *
- * PMIx opens its components with RTLD_GLOBAL. In a name space that dlmopen() made there is
- * no global scope, and the loader dereferences its null pointer (add_to_global_resize,
- * glibc 2.36). A component finds PMIx's symbols by its own dependency on libpmix, so the
- * flag is dropped. PMIx and UCX find the dlopen below as they find getenv (environ.c).
- *
- * fork() prepares the program's libc for the child, and not ours, whose locks threads of
- * ours may hold at that moment, and the loader runs the destructors of all name spaces. So
- * there the destructors of all objects are taken out.
+ * What could go wrong: a child is forked whose exit runs destructors (visit() says what
+ * happens then); glibc's dlopen with RTLD_GLOBAL ends the process where there is no
+ * global scope (dlopen()).
  */
 #include "boot/modules.h"
 #include "util/loader.h"
@@ -91,8 +79,19 @@ static bool is_ucx(const char *name)
            (name[6] == '.' || name[6] == '_');
 }
 
-/* In the order of loading, so behind our own object are those that came with us or later.
- * The loader holds its lock meanwhile: no object goes away. */
+/* A program may fork while our threads are in the midst of UCX, whose state is then half
+ * changed in the child, and whose locks are held there by nobody. The child never calls
+ * UCX, but its exit would: libucs's destructors walk through that state, and end the
+ * child by abort() or SIGSEGV (a shell's subshell, one in some hundreds while UCX starts
+ * and connects), after it has done all its work. So UCX's destructors are taken out; a
+ * UCX that was there before us is the program's, and left alone.
+ *
+ * Where the engine is apart, those of all objects are taken out: fork() prepares the
+ * program's libc for the child, and not ours, whose locks threads of ours may hold at
+ * that moment, and the loader runs the destructors of all name spaces.
+ *
+ * The objects come in the order of loading, so behind our own object are those that came
+ * with us or later. The loader holds its lock meanwhile: no object goes away. */
 static int visit(struct dl_phdr_info *info, size_t size, void *behind_us)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -162,8 +161,13 @@ void boot_modules_visit(const struct boot_loading *by)
     loading_end();
 }
 
-/* Called by libraries only: their run paths are not searched for a bare name, which none of
- * them opens. */
+/* Called by libraries only: their run paths are not searched for a bare name, which none
+ * of them opens.
+ *
+ * PMIx opens its components with RTLD_GLOBAL. In a name space that dlmopen() made there
+ * is no global scope, and the loader dereferences its null pointer (add_to_global_resize,
+ * glibc 2.36). A component finds PMIx's symbols by its own dependency on libpmix, so the
+ * flag is dropped. */
 DYAD_VISIBLE void *dlopen(const char *path, int mode)
 {
     void *handle;

@@ -2,29 +2,15 @@
  * pmix.c - sessions with the launcher's PMIx server
  *
  * A session is PMIx_Init, some calls, PMIx_Finalize, on a thread that lives as long. It
- * begins when something is asked and ends when boot_pmix_release() was called and nothing
- * is pending. pmix_ask.c says how one asks.
+ * begins when something is asked (pmix_ask.c says how) and ends when boot_pmix_release()
+ * was called and nothing is pending. Callbacks of PMIx run on its progress thread and
+ * only note the answer; results reach the loop by a post (pmix_result.c). struct
+ * boot_pmix says what its lock guards.
  *
- * One PMIx library, two sides. If the program uses MPI, both share one PMIx, initialised
- * and finalised by count. What was measured with PMIx 4.2.2 and Open MPI 4.1.4:
- * - PMIx wakes its progress thread by writing to a descriptor, by number. So all threads
- * that call PMIx, and its progress thread, must use one descriptor table: with our private
- * table in between, MPI_Init (or our Put, if MPI_Init was first) hangs. In an MPI program a
- * session's thread therefore uses the program's table (boot_fdtable_host_thread). A program
- * that loads MPI later, while a session is on, is caught by libevent_proxy.c.
- * - With the default store (ds21), MPI_Init after a PMIx_Finalize of ours aborts ("getting
- * local rank failed"), and a second session of ours finds no key of another rank. So in an
- * MPI program, or where the store is not "hash" (environ.c), a session lasts until
- * boot_pmix_destroy().
- * - The last PMIx_Finalize frees the class tables after it has dropped PMIx's lock. It is
- * another reason not to end a session while MPI may begin.
- * - PMIx_Init and PMIx_Finalize of several threads at once are serialised by PMIx's own
- * lock.
- *
- * Locking: everything in struct boot_pmix below `lock` is guarded by it. It is never held
- * across a PMIx call. Callbacks of PMIx run on its progress thread and only note the
- * answer. Results reach the loop by one post at a time, whose node is part of the struct,
- * which also holds a reference.
+ * What could go wrong: a program that uses MPI shares one PMIx with us, initialised and
+ * finalised by count, and either side hangs or aborts if ours is used from another
+ * descriptor table (program_shares()) or ended at the wrong time (may_end()). A PMIx call
+ * does not return: boot_pmix_destroy() waits for DESTROY_BOUND_NS.
  */
 #include "boot/pmix_impl.h"
 
@@ -108,7 +94,14 @@ static void wait_until(struct boot_pmix *pmix, uint64_t when)
 
 bool boot_pmix_shared; /* boot/libevent_proxy.h */
 
-/* True if the program uses PMIx as well, or may do so at any moment. See the top. */
+/* True if the program uses PMIx as well, or may do so at any moment. The session's thread
+ * then uses the program's table (boot_fdtable_host_thread()): PMIx wakes its progress
+ * thread by writing to a descriptor, by number, so all threads that call PMIx, and its
+ * progress thread, must use one descriptor table. With our private table in between,
+ * MPI_Init (or our Put, if MPI_Init was first) hangs (measured with PMIx 4.2.2 and Open
+ * MPI 4.1.4). A program that loads MPI later, while a session is on, is caught by
+ * libevent_proxy.c. PMIx_Init and PMIx_Finalize of several threads at once are serialised
+ * by PMIx's own lock. */
 static bool program_shares(void)
 {
     return (boot_libs_before_us() & (BOOT_LIBS_MPI | BOOT_LIBS_PMIX)) ||
@@ -116,9 +109,16 @@ static bool program_shares(void)
            __atomic_load_n(&boot_pmix_shared, __ATOMIC_RELAXED);
 }
 
-/* True if the session may end, and another begin. With ds21 the second one of a process
- * finds no key of others, nor does MPI. This getenv is the one that PMIx uses, with
- * environ.c or without. */
+/* True if the session may end, and another begin. In an MPI program, or where the store
+ * is not "hash" (environ.c), a session lasts until boot_pmix_destroy():
+ *
+ * - With the default store (ds21), MPI_Init after a PMIx_Finalize of ours aborts
+ *   ("getting local rank failed"), and a second session of ours finds no key of another
+ *   rank (PMIx 4.2.2, Open MPI 4.1.4).
+ * - The last PMIx_Finalize frees the class tables after it has dropped PMIx's lock:
+ *   another reason not to end a session while MPI may begin.
+ *
+ * This getenv is the one that PMIx uses, with environ.c or without. */
 static bool may_end(void)
 {
     const char *store = getenv("PMIX_MCA_gds");

@@ -1,35 +1,15 @@
 /*
  * pmix_ask.c - Gets of other ranks' blobs
  *
- * Gets are PMIx_Get_nb with a deadline of our own: PMIX_TIMEOUT does not work
- * across nodes, and a Get of a rank that never joins never returns. An answer of "not
- * found" is asked again after 1 ms, 2 ms, ...: the default store says so when the answer
- * races with the owner's commit, and a server does when the rank had committed something
- * else before (MPI's keys), so those are asked with PMIX_GET_REFRESH_CACHE.
+ * Each rank whose blob is wanted has a struct pmix_ask, with a deadline of our own:
+ * PMIX_TIMEOUT does not work across nodes, and a Get of a rank that never joins never
+ * returns. The session's thread sends the Gets (PMIx_Get_nb) that are due; got() takes
+ * the answers. Where the newest blob does not come, one that this node's server has kept
+ * may do (give_kept()).
  *
- * A Get says nothing of why it is pending: a rank that never joins, and one whose node is
- * cut off, look alike. But the server of this node keeps what it has got once, and answers
- * an ordinary Get with that, whoever of its clients had asked before (seen with Open MPI
- * 4.1.4 and Slurm 22.05; what was asked for beyond a cut they answer, too, some 5 s after
- * it is over). So whoever follows another member of its rank is told by its own server who
- * was there, and where, also beyond a cut (BOOT_PMIX_BOTH). That may be out of date by as
- * much as the other has executed since; so it is only a second best, for when the newest
- * does not come.
- *
- * A rank must not end while its server waits for what a Get of it has asked another node's
- * server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up its
- * reference to each such request, and uses it all the same when the answer comes: its
- * thread then waits for ever for a lock in memory that was freed, the orted of that node
- * (Open MPI 4.1.4) waits for that thread before it ends, and mpirun for the orted
- * (docs/launchers.md). So a member that leaves waits for its answers first. They take
- * milliseconds, unless the link was cut: then the request is sent again some time after
- * that is over. Not waited for is what no server answers, now or later: the Get of a rank
- * that has not joined. Nor does one answer for a rank that was the last of its node and has
- * ended, hence a bound.
- *
- * Finalize drops pending Gets without calling back, if it is the last; else the callback
- * may come at any later time. So a pending Get is a ticket that holds a reference to struct
- * boot_pmix.
+ * What could go wrong: an answer of "not found" is premature (got()); a callback comes
+ * after the session or never (struct pmix_ticket, send_get()); this rank ends while its
+ * server waits for an answer, which hangs the launcher (boot_pmix_answers_until()).
  */
 #include "boot/pmix_impl.h"
 
@@ -94,7 +74,12 @@ static bool has_cache(const struct boot_pmix *pmix, uint32_t rank)
            pmix->job.node[rank] != pmix->job.node[pmix->self.rank];
 }
 
-/* A Get was answered: on PMIx's progress thread. The value stays PMIx's. */
+/* A Get was answered: on PMIx's progress thread. The value stays PMIx's.
+ *
+ * An answer of "not found" is asked again after 1 ms, 2 ms, ...: the default store says
+ * so when the answer races with the owner's commit, and a server does when the rank had
+ * committed something else before (MPI's keys), so the Get is repeated with
+ * PMIX_GET_REFRESH_CACHE. */
 static void got(pmix_status_t status, pmix_value_t *value, void *arg)
 {
     struct pmix_ticket *ticket = arg;
@@ -137,8 +122,12 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
     boot_pmix_unref_unlock(pmix);
 }
 
-/* Send the Get of `rank`. The lock is held, and dropped meanwhile: the caller must look at
- * the table anew. */
+/* Send the Get of `rank`. The lock is held, and dropped meanwhile: the caller must look
+ * at the table anew.
+ *
+ * Finalize drops pending Gets without calling back, if it is the last; else the callback
+ * may come at any later time. So a pending Get is a ticket that holds a reference to
+ * struct boot_pmix. */
 static void send_get(struct boot_pmix *pmix, struct pmix_ask *ask)
 {
     struct pmix_ticket *ticket = calloc(1, sizeof(*ticket));
@@ -170,7 +159,16 @@ static void send_get(struct boot_pmix *pmix, struct pmix_ask *ask)
     pthread_mutex_lock(&pmix->lock);
 }
 
-/* The newest has not come. Lock held. */
+/* The newest has not come. Lock held.
+ *
+ * A Get says nothing of why it is pending: a rank that never joins, and one whose node is
+ * cut off, look alike. But the server of this node keeps what it has got once, and
+ * answers an ordinary Get with that, whoever of its clients had asked before (seen with
+ * Open MPI 4.1.4 and Slurm 22.05; what was asked for beyond a cut they answer, too, some
+ * 5 s after it is over). So a member that follows another one of its rank is told by its
+ * own server who was there, and where, also beyond a cut (BOOT_PMIX_BOTH). That may be
+ * out of date by as much as the other has executed since; so it is only a second best,
+ * for when the newest does not come. */
 static void give_kept(struct boot_pmix *pmix, struct pmix_ask *ask)
 {
     log_debug("rank %u: what the launcher's server on this node has kept of it", ask->rank);
@@ -222,6 +220,16 @@ uint64_t boot_pmix_asks_serve(struct boot_pmix *pmix, bool *idle)
     return wake;
 }
 
+/* A rank must not end while its server waits for what a Get of it has asked another
+ * node's server. When the last rank of a node has ended, the server (PMIx 4.2.2) gives up
+ * its reference to each such request, and uses it all the same when the answer comes: the
+ * launcher then never ends (docs/launchers.md). So a member that leaves waits for its
+ * answers first. They take milliseconds, unless the link was cut: then the request is
+ * sent again some time after that is over.
+ *
+ * Not waited for is what no server answers, now or later: the Get of a rank that has not
+ * joined. Nor does a server answer for a rank that was the last of its node and has
+ * ended, hence a bound. */
 uint64_t boot_pmix_answers_until(const struct boot_pmix *pmix, uint64_t left)
 {
     const struct pmix_ticket *ticket;

@@ -54,6 +54,9 @@ struct pmix_result {
     size_t len;
 };
 
+/* Everything below `lock` is guarded by it; it is never held across a PMIx call. Results
+ * reach the loop by one post at a time, whose node is part of the struct and which also
+ * holds a reference. */
 struct boot_pmix {
     struct net_loop *loop;
     const struct boot_pmix_ops *ops;

@@ -1,32 +1,14 @@
 /*
  * pmix_init.c - PMIx_Init against a server that does not listen
  *
- * A PMIx 4.2.2 server sometimes never reads the first request of a client that connects
- * while another client's connection is being closed (measured under mpirun, 16 ranks on a
- * node, about one of 1,000 Inits that overlap with a Finalize; the 18 bytes are seen in its
- * receive queue). PMIx_Init then waits for ever. If its connection is cut it returns an
- * error, and may be called again. A thread beside it finds the connection by the address in
- * PMIX_SERVER_URI and cuts it.
+ * A PMIx server may never read the first request of a client, and PMIx_Init then waits
+ * for ever. If its connection is cut it returns an error, and may be called again. So a
+ * thread beside it (init_watch()) waits for INIT_BOUND_NS, finds the connection by the
+ * address in PMIX_SERVER_URI, and cuts it; PMIx_Init is called INIT_TRIES times at most.
  *
- * A connection on which the server has said nothing at all is another matter: it has more
- * to do, or is stopped, and will take it up. If it is cut, the server (mpirun 4.1.4) does
- * so in vain and answers that rank no more; nor does it end then. So it is left alone for
- * much longer, and what fails then is not tried again at once.
- *
- * A PMIx_Init that fails counts, and what undoes it depends on how far it came. After two
- * of the failures PMIx_Finalize ends the process with SIGSEGV (PMIx 4.2.2; the source of
- * 5.0.0 is alike):
- * - No connection (PMIX_ERR_UNREACH: the launcher has ended, or does not answer). Finalize
- *   takes apart two lists that Init makes only where there is no PMIX_NAMESPACE. There is
- *   nothing to tell a server that was never connected, so such an Init is held. One of a
- *   later session then connects, and does no more. Once it has, Finalize is right again:
- *   all are finalised, and Init begins anew.
- * - Its own parts could not be set up (a setting PMIX_MCA_... that names what is not
- *   there). Finalize, and another Init as well, would use what is not there. PMIx is then
- *   left alone as long as the process lives. It can be told by the name of the process,
- *   which Init gives as soon as its parts are set up.
- * After any other error, connected or cut, Finalize is right, and the launcher needs it if
- * the connection is still there.
+ * What could go wrong: the server is only slow, or stopped, and a cut does harm
+ * (cut_connection()). A PMIx_Init that fails counts all the same, and after some
+ * failures PMIx_Finalize ends the process with SIGSEGV (undo()).
  */
 #include "boot/pmix_init.h"
 
@@ -92,6 +74,16 @@ static bool has_spoken(int fd)
            info.tcpi_bytes_received > 0;
 }
 
+/* A PMIx 4.2.2 server sometimes never reads the first request of a client that connects
+ * while another client's connection is being closed (measured under mpirun, 16 ranks on a
+ * node, about one of 1,000 Inits that overlap with a Finalize; the 18 bytes are seen in
+ * its receive queue).
+ *
+ * A connection on which the server has said nothing at all is another matter: the server
+ * has more to do, or is stopped, and will take it up. If it is cut, the server (mpirun
+ * 4.1.4) takes it up in vain and answers that rank no more; nor does the server end then.
+ * So it is left alone for much longer (`also_silent`), and what fails then is not tried
+ * again at once. */
 static void cut_connection(bool also_silent)
 {
     DIR *dir = opendir("/proc/thread-self/fd");
@@ -158,7 +150,21 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned held;                         /* Inits that failed and were not finalised */
 static pmix_status_t unusable = PMIX_SUCCESS; /* why no call can be made any more */
 
-/* Init has failed with rc; see the top. */
+/* Init has failed with rc. A PMIx_Init that fails counts, and what undoes it depends on
+ * how far it came. After the first two of these failures PMIx_Finalize ends the process
+ * with SIGSEGV (PMIx 4.2.2; the source of 5.0.0 is alike):
+ *
+ * - No connection (PMIX_ERR_UNREACH: the launcher has ended, or does not answer).
+ *   Finalize takes apart two lists that Init makes only where there is no PMIX_NAMESPACE.
+ *   There is nothing to tell a server that was never connected, so such an Init is held.
+ *   An Init of a later session then connects, and does no more. Once it has, Finalize is
+ *   right again: all are finalised, and Init begins anew.
+ * - Its own parts could not be set up (a setting PMIX_MCA_... that names what is not
+ *   there). Finalize, and another Init as well, would use what is not there. PMIx is then
+ *   left alone as long as the process lives. This failure can be told by the name of the
+ *   process, which Init gives as soon as its parts are set up.
+ * - After any other error, connected or cut, Finalize is right, and the launcher needs it
+ *   if the connection is still there. */
 static void undo(pmix_status_t rc, const pmix_proc_t *self)
 {
     if (rc == PMIX_ERR_UNREACH || held)

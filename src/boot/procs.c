@@ -1,24 +1,14 @@
 /*
  * procs.c - reads /proc
  *
- * Descendants are found through /proc/PID/task/TID/children, or from the parent's number in
- * every /proc/PID/stat where the kernel was built without it. A process that lost its
- * parent belongs to init and is not seen. What a thread does is in
- * /proc/PID/task/TID/syscall: the number of the call it sleeps in and its arguments, or
- * "running". A call with a short time-out is not a sleep: a program that polls once a
- * second may do anything next.
+ * The live descendants of the member are listed, and each of their threads is found
+ * asleep or busy, twice (boot_procs_quiet() says why). What messages do is left to the
+ * two waves of boot/wave.h and the activity counters. Everything runs on the loop's
+ * thread; there is no state.
  *
- * Nothing here is atomic: processes come and go while we look, and a thread that was seen
- * asleep may be woken by the next before that one is looked at. So all is looked at twice.
- * If each thread sleeps both times and has not given up a processor in between (the kernel
- * counts that), it slept all the time from its first look to its second, and so there was a
- * moment, between the two rounds, at which all slept. A process that vanishes meanwhile is
- * busy. What messages do is left to the two waves of boot/wave.h and the activity counters.
- *
- * A thread that waits for us may be in a signal's handler, or on its way out since it was
- * cancelled: it must be asleep in our wait, or count as busy.
- *
- * Runs on the loop's thread; no state.
+ * What could go wrong: nothing here is atomic, processes come and go while we look. What
+ * cannot be read, and a process that vanishes meanwhile, count as busy. A process that
+ * lost its parent belongs to init, and is not seen.
  */
 #include "boot/procs.h"
 
@@ -112,6 +102,9 @@ static int each_number(const char *path, int (*fn)(void *arg, pid_t number), voi
 }
 
 /* --- children --- */
+
+/* Descendants are found through /proc/PID/task/TID/children, or from the parent's number
+ * in every /proc/PID/stat where the kernel was built without it. */
 
 struct child_walk {
     pid_t parent;
@@ -325,7 +318,8 @@ static int64_t until(int64_t ms, bool realtime)
 }
 
 /* True if the thread sleeps until another wakes it. `nr` and `arg`: as /proc shows them.
- */
+ * A call with a short time-out is not a sleep: a program that polls once a second may do
+ * anything next. */
 static bool is_asleep(pid_t pid, long nr, const uint64_t arg[6], bool *waits_for_child)
 {
     int64_t ms;
@@ -468,7 +462,11 @@ static int note_sleeps(struct look *look, pid_t tid)
     return 0;
 }
 
-/* 0: this thread does not hinder; 1: it is busy; 2: it waits for a child; 3: in a pipe. */
+/* 0: this thread does not hinder; 1: it is busy; 2: it waits for a child; 3: in a pipe.
+ * What it does is in /proc/PID/task/TID/syscall: the number of the call it sleeps in and
+ * its arguments, or "running". A thread that waits for us may be in a signal's handler,
+ * or on its way out since it was cancelled: it must be asleep in our wait, or count as
+ * busy. */
 static int look_at_thread(void *arg, pid_t tid)
 {
     struct look *look = arg;
@@ -569,6 +567,11 @@ static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *
     return is_quiet;
 }
 
+/* A thread that was seen asleep may be woken by another one before that one is looked at.
+ * So all is looked at twice. If each thread sleeps both times and has not given up a
+ * processor in between (the kernel counts that), it slept all the time from its first
+ * look to its second, and so there was a moment, between the two rounds, at which all
+ * slept. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
                       size_t nblocked, const pid_t *ignore, size_t nignore)
 {

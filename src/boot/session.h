@@ -1,15 +1,12 @@
 /*
  * boot/session.h - several launches, or none: members meet in a directory
  *
- * With DYAD_SESSION_DIR, ranks of all launches, and processes that no launcher started, are
- * one ring of a fixed number of *slots* (SESSION_RANKS of the directory). A process that
- * joins takes a slot, whose number is its rank in the table, in messages and in entries;
- * a free slot counts as dead. So the ring grows and shrinks in the same way as it
- * survives deaths. PMIx is not used.
- *
- * The directory is on a file system that all nodes see, and holds addresses and keys only.
- * It, and a subdirectory for each DYAD_KVS_NAMESPACE, belongs to the user and is closed to
- * all others (0700, files 0600). In the subdirectory:
+ * With DYAD_SESSION_DIR, ranks of all launches, and processes that no launcher started,
+ * are one ring of a fixed number of *slots* (SESSION_RANKS of the directory). A process
+ * that joins takes a slot, whose number is its rank in the table, in messages and in
+ * entries; a free slot counts as dead, so the ring grows and shrinks in the same way as
+ * it survives deaths. PMIx is not used. The directory is on a file system that all nodes
+ * see, and holds addresses and keys only, for each DYAD_KVS_NAMESPACE:
  *
  *   id                   symbolic link: the session's random id, 16 hexadecimal digits
  *   ranks                symbolic link: how many slots
@@ -20,12 +17,8 @@
  *   gone.NNNNN.I.H.J     one that has left, or was found dead
  *   new.NNNNN.I          an entry that is being written
  *
- * Each is created in one step (symlink, rename), so a killed process leaves nothing that
- * could be half read. The names alone say which members are there and on which node; a
- * blob is read when it is needed. Members learn of others by reading the directory at
- * their join and now and then (every `scan` seconds), and from each other, by HELLO.
- *
- * All file operations are made by a thread of its own: the file system may be slow.
+ * What could go wrong: a process is killed, but each name is created in one step (by
+ * symlink, rename), so none is half made. A slow file system holds up our thread only.
  */
 #ifndef DYAD_BOOT_SESSION_H
 #define DYAD_BOOT_SESSION_H
@@ -41,7 +34,10 @@
 #define BOOT_SESSION_ID_LEN 16 /* hexadecimal digits */
 
 /* Time between two looks at the directory while it changes (2 s); up to four times that
- * while it does not. Set before the first session only; tests shorten it. */
+ * while it does not. Members learn of others by reading the directory at their join and
+ * by these looks, and from each other, by HELLO. The names alone say which members are
+ * there and on which node; a blob is read when it is needed. Set before the first session
+ * only; tests shorten it. */
 extern uint64_t boot_session_scan_ns;
 
 struct boot_session;
@@ -74,12 +70,12 @@ struct boot_session_ops { /* all called on the loop's thread */
 };
 
 /* Start the thread: check or make the directory, take a slot (the one that this identity
- * had, if any; else one that was never taken; else one of a dead member). The claim of the
- * identity (boot/member_claim.h) must be held: without it others of this node take us for
- * dead. `dir`: absolute. `kvs`: DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the session
- * is new. The caller is an engine thread (own descriptor table, signals blocked). NULL with
- * errno.
- */
+ * had, if any; else one that was never taken; else one of a dead member). The directory,
+ * and a subdirectory of it for each DYAD_KVS_NAMESPACE, belongs to the user and is closed
+ * to all others (0700, files 0600). The claim of the identity (boot/member_claim.h) must
+ * be held: without it others of this node take us for dead. `dir`: absolute. `kvs`:
+ * DYAD_KVS_NAMESPACE or NULL. `ranks`: slots if the session is new. The caller is an
+ * engine thread (own descriptor table, signals blocked). NULL with errno. */
 struct boot_session *boot_session_create(struct net_loop *loop, const char *dir,
                                          const char *kvs, uint32_t ranks,
                                          const struct boot_identity *identity,

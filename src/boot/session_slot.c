@@ -7,13 +7,10 @@
  * removes them when its entry is there, so a kill leaves at worst some names that the
  * next holder removes.
  *
- * - A taker that was stopped between its look and its creation may create an I that
- * others have used and removed meanwhile: it looks again afterwards, and gives way to a
- * higher one. Those others began before that, so their names are there to be seen.
- * - NFS repeats a request whose answer was lost, and then says EEXIST of what it has just
- *   done (ENOENT for a rename): the text of a link has a random part, by which it is known,
- *   and a rename is judged by what is there.
- * - The clocks of the nodes differ; ages are told by the times that the server gives.
+ * What could go wrong: a taker was stopped, and its look is old
+ * (session_dir_take_slot()); NFS repeats a request, and says that it failed
+ * (create_slot(), move_name()); the clocks of the nodes differ, so ages are told by the
+ * times that the server gives.
  */
 #include "boot/session_dir.h"
 
@@ -100,7 +97,8 @@ bool session_dir_is_dead(struct session_dir *d, uint32_t slot)
     return dead;
 }
 
-/* `from` is `to` now, by whomever. */
+/* `from` is `to` now, by whomever. NFS repeats a request whose answer was lost, and then
+ * says ENOENT of what it has just done: a rename is judged by what is there. */
 static int move_name(int fd, const char *from, const char *to)
 {
     struct stat st;
@@ -229,7 +227,9 @@ static bool choose(struct session_dir *d, int fd, unsigned attempt, uint32_t *sl
     return false;
 }
 
-/* Ours was the creation of this incarnation? 1, 0: somebody else's; -1 with errno. */
+/* Ours was the creation of this incarnation? 1, 0: somebody else's; -1 with errno. NFS
+ * repeats a request whose answer was lost, and then says EEXIST of what it has just done:
+ * the text of a link has a random part, by which it is known. */
 static int create_slot(struct session_dir *d, int fd, uint32_t slot, uint32_t inc)
 {
     char name[NAME_CAP], text[TARGET_CAP];
@@ -272,6 +272,9 @@ static void unlink_slot(const struct session_dir *d, int fd)
         unlinkat(fd, name, 0);
 }
 
+/* A taker that was stopped between its look and its creation may create an I that others
+ * have used and removed meanwhile: it looks again afterwards, and gives way to a higher
+ * one. Those others began before that, so their names are there to be seen. */
 int session_dir_take_slot(struct session_dir *d, uint32_t *slot, uint32_t *incarnation)
 {
     int fd = -1, rc;
@@ -296,7 +299,7 @@ int session_dir_take_slot(struct session_dir *d, uint32_t *slot, uint32_t *incar
             continue;
         if (session_dir_list(d) < 0)
             goto unreadable;
-        if (d->slots[d->slot].link != d->inc) { /* see the top */
+        if (d->slots[d->slot].link != d->inc) { /* see above */
             unlink_slot(d, fd);
             continue;
         }

@@ -1,47 +1,16 @@
 /*
- * wave.c - reports go up the tree, a wave that confirms goes down and up, the verdict down
+ * wave.c - reports go up the tree, a confirming wave down and up, the verdict down
  *
- * The tree: wave_tree.h.
+ * Each rank reports to its parent in the tree (wave_tree.h) when its part of the tree is
+ * quiet. When all reports at the root are quiet, the root asks all ranks again by a wave.
+ * If the answers confirm the reports it sends the verdict. enum kind has the four
+ * messages.
  *
- * - REPORT, child to parent: state (AND, MISSING: OR), activity (sum) and count of its
- * part. Sent on each change while the part is quiet, and once when it becomes busy. Silence
- * means busy. Carries the highest number of a wave that the child has seen: the root may be
- * a newcomer, whose next wave must not have the number of one that others have judged.
- * - CONFIRM, parent to child: from the root, once all its reports are quiet; carries the
- *   number of the wave.
- * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else when all
- *   children answered and this rank's waits were looked up once more (ops->confirm).
- * - VERDICT, parent to child: with the lowest candidate that the answers had.
- *
- * Why two: the reports were made at different times. Activity counters only rise, and each
- * rank answers after the root had the last report. If count and sum of the answers are
- * those of the reports, no counter has moved between a rank's report and its answer; the
- * moment at which the root sent CONFIRM lies between the two for every rank, so at that
- * moment all were quiet at once. A stale report can therefore start a wave in vain, never
- * make a wrong verdict. Messages under way at that moment are not
- * counted. The one kind that matters tells a waiter of a publish; the publish had been
- * acknowledged by the homes when its publisher became quiet, so the look-up that each rank
- * makes after CONFIRM sees it.
- *
- * All ranks get NO_PRODUCER and stay quiet, except those whose waits it ends: these
- * become busy by themselves. The root does not try the same sums again; if the verdict
- * was lost on the way, the next kick does.
- *
- * A rank that has started a launch is busy until that has ended, and the launch's ranks
- * must not wait for it. So it says OUTER as long as there are any, and a wave of these
- * and of quiet ranks has a verdict of its own, by which only ranks of such launches
- * leave. If each rank that says OUTER also says QUIET the bit has no effect.
- *
- * A rank that is lost for long is passed over, though it may live. Only the ranks that
- * had to do with it know that. So MISSING is gathered with the reports, and is in the
- * verdict: no rank says "nobody is left" while another rank knows of a missing one.
- *
- * Losses: kick() repeats the report, and at the root the wave. A death is found by the
- * engine (rank_changed) or by a failed send. After ALL_EXIT a rank answers every message
- * with the verdict.
- *
- * The callbacks may call boot_wave_set() and boot_wave_rank_changed(): these only note the
- * change when called from inside, and work_off() takes another turn.
+ * What could go wrong: a verdict that is not true ends waits which a publish would have
+ * ended; wave_end() says why two rounds rule it out, judge() and boot_wave_set() what
+ * ranks do that are missing, or busy with a launch. A message is lost: boot_wave_kick()
+ * repeats. A rank dies: the engine finds that out (boot_wave_rank_changed()), or a failed
+ * send.
  */
 #include "boot/wave.h"
 
@@ -56,6 +25,17 @@
 
 #define KIND_SHIFT 8
 
+/* - REPORT, child to parent: state (AND, MISSING: OR), activity (sum) and count of its
+ *   part. It is sent on each change while the part is quiet, and once when the part
+ *   becomes busy. Silence means busy. It carries the highest number of a wave that the
+ *   child has seen: the root may be a newcomer, whose next wave must not have the number
+ *   of one that others have judged.
+ * - CONFIRM, parent to child: it comes from the root, once all its reports are quiet, and
+ *   carries the number of the wave.
+ * - ANSWER, child to parent, to CONFIRM: state 0 at once if the part is busy; else it is
+ *   sent when all children have answered and this rank's waits were looked up once more
+ *   (ops->confirm).
+ * - VERDICT, parent to child: it carries the lowest candidate that the answers had. */
 enum kind { KIND_REPORT = 1, KIND_CONFIRM, KIND_ANSWER, KIND_VERDICT };
 
 struct child { /* a rank that has sent something, or is a child */
@@ -180,7 +160,13 @@ static bool send_to(struct boot_wave *wave, uint32_t rank, enum kind kind, uint6
     return false;
 }
 
-/* Pass a verdict on, then take it. sum: of all ranks, or what the verdict said of it. */
+/* Pass a verdict on, then take it. sum: of all ranks, or what the verdict said of it.
+ *
+ * All ranks get NO_PRODUCER and stay quiet, except those whose waits it ends: these
+ * become busy by themselves. A rank that is lost for long is passed over, though it may
+ * live. Only the ranks that had to do with it know that. So MISSING is gathered with the
+ * reports, and is in the verdict: no rank says "nobody is left" while another rank knows
+ * of a missing one. */
 static void judge(struct boot_wave *wave, uint64_t number, const struct wave_sum *sum)
 {
     uint32_t state = sum->state;
@@ -246,6 +232,16 @@ static void wave_begin(struct boot_wave *wave, uint64_t number)
     wave->again = true; /* without children the answer is there */
 }
 
+/* Why two rounds: the reports were made at different times. Activity counters only rise,
+ * and each rank answers after the root had the last report. If count and sum of the
+ * answers are those of the reports, no counter has moved between a rank's report and its
+ * answer; the moment at which the root sent CONFIRM lies between the two for every rank,
+ * so at that moment all were quiet at once. A stale report can therefore start a wave in
+ * vain, never make a wrong verdict.
+ *
+ * Messages under way at that moment are not counted. The one kind that matters notifies a
+ * waiter of a publish; the publish had been acknowledged by the homes when its publisher
+ * became quiet, so the look-up that each rank makes after CONFIRM sees it. */
 static void wave_end(struct boot_wave *wave, struct wave_sum *sum)
 {
     uint64_t number = wave->wave;
@@ -267,6 +263,8 @@ static void wave_end(struct boot_wave *wave, struct wave_sum *sum)
     }
 }
 
+/* Do what is due. The root does not try the same sums again: if the verdict was lost on
+ * the way, the next kick does. */
 static void turn(struct boot_wave *wave)
 {
     static const struct wave_sum busy;
@@ -302,8 +300,10 @@ static void turn(struct boot_wave *wave)
     }
 }
 
-/* Take turns until nothing changes. Bounded: each further turn follows a message, a death
- * or a change of state. */
+/* Take turns until nothing changes. Their number is bounded: each further turn follows a
+ * message, a death or a change of state. The callbacks may call boot_wave_set() and
+ * boot_wave_rank_changed(): called from inside, these only note the change, and another
+ * turn is taken. */
 static void work_off(struct boot_wave *wave)
 {
     wave->again = true;
@@ -352,6 +352,10 @@ void boot_wave_destroy(struct boot_wave *wave)
     free(wave);
 }
 
+/* A rank that has started a launch is busy until that has ended, and the launch's ranks
+ * must not wait for it. So the rank says OUTER as long as there are any, and a wave of
+ * such ranks and of quiet ones has a verdict of its own, by which only ranks of such
+ * launches leave. If each rank that says OUTER also says QUIET the bit has no effect. */
 void boot_wave_set(struct boot_wave *wave, uint32_t state, uint64_t activity)
 {
     if (state & BOOT_WAVE_EXITING)
@@ -390,6 +394,7 @@ void boot_wave_confirmed(struct boot_wave *wave, uint64_t number)
     work_off(wave);
 }
 
+/* After ALL_EXIT a rank answers each REPORT and CONFIRM with the verdict. */
 void boot_wave_receive(struct boot_wave *wave, const struct net_msg *msg)
 {
     uint32_t from = msg->source, kind = msg->wave.state >> KIND_SHIFT;
@@ -475,6 +480,7 @@ void boot_wave_rank_changed(struct boot_wave *wave, uint32_t rank)
     work_off(wave);
 }
 
+/* Against losses: repeat the report and, at the root, the wave. */
 void boot_wave_kick(struct boot_wave *wave)
 {
     if (wave->tree.nfailed) {

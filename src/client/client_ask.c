@@ -1,19 +1,15 @@
 /*
  * client_ask.c - a request to the rank's member
  *
- * A request is one connection: connect, send, receive, close. It costs some 15 us more than
- * a kept connection would, and nothing can go wrong with it when a program forks, execs or
- * closes every descriptor. Only send, recv and poll are used on it: if another thread of
- * the program closes our number and opens a file that gets it, they fail with ENOTSOCK and
- * touch nothing (poll may wait in vain, for as long as its caller has patience).
+ * A request is one connection: connect, send, receive, close. It costs some 15 us more
+ * than a kept connection would, and nothing can go wrong with it when a program forks,
+ * execs or closes every descriptor.
  *
- * Who asks in a constructor of a library holds the dynamic loader's lock. If the member is
- * this process, and its thread waits for that lock (UCX and PMIx load libraries up to the
- * join; before, the thread loads the engine, and the member's state says nothing of it yet)
- * no answer can come before the constructor has ended: the request ends instead.
- *
- * One may be made before it is needed (client_connect()): it tells the member of this
- * process's end.
+ * What could go wrong: another thread of the program closes our number and opens a file
+ * that gets it. Only send, recv and poll are used on the connection, so they fail with
+ * ENOTSOCK and touch nothing (poll may wait in vain, for as long as its caller has
+ * patience). The member goes away in the midst of a request (ROUNDS), or waits for this
+ * very thread (await_answer()).
  */
 #include <endian.h>
 #include <errno.h>
@@ -130,9 +126,15 @@ static bool may_wait_for_us(const struct client *client, int fd)
 }
 
 /* Wait until there is something to receive. -1 with EDEADLK: nothing will come before the
- * constructor that this thread runs has ended. Where it waits in a constructor poll() does
- * not tell which handler has run: one that restarts ends the wait, too, if the program has
- * another that does not. */
+ * constructor that this thread runs has ended.
+ *
+ * A thread that asks in a constructor of a library holds the dynamic loader's lock. If
+ * the member is this process, and its thread waits for that lock (UCX and PMIx load
+ * libraries up to the join; before, the thread loads the engine, and the member's state
+ * says nothing of it yet), no answer can come before the constructor has ended: the
+ * request ends instead. Where this thread waits in a constructor poll() does not tell
+ * which handler has run: one that restarts ends the wait, too, if the program has another
+ * that does not. */
 static int await_answer(const struct client_asking *a, int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -410,6 +412,8 @@ int client_request_pages(struct client *client, const struct net_msg *request,
     return client_ask(&a);
 }
 
+/* A connection may be made before it is needed: it tells the member of this process's
+ * end. */
 int client_connect(struct client *client)
 {
     int saved = errno, fd = member_connect(client, false);

@@ -1,20 +1,20 @@
 /*
  * client_join.c - who opens a file for writing that another process writes
  *
- * What cannot make the file and may read it (O_RDWR, without O_CREAT, O_TRUNC and O_APPEND)
- * is a reader's open as well as one of several writers' that share a file. By what the
- * other has done:
+ * An open that cannot make the file and may read it (O_RDWR, without O_CREAT, O_TRUNC and
+ * O_APPEND) is a reader's as well as that of one of several writers that share a file.
+ * What the other process has done decides:
  *
- * began with a whole file   the open joins: both have it as POSIX says
- * makes the file anew       it waits for the close, as a reader would, unless it is of the
- *                           same process or an ancestor, or of the same program (executable
- *                           and arguments): ranks of one MPI program, forked workers
- * was killed over it        it waits, as a reader would, until somebody has written it
+ * began with a whole file  the open joins: both have the file as POSIX says
+ * makes the file anew      it waits for the close, as a reader would, unless the other is
+ *                          of the same process or an ancestor, or of the same program
+ *                          (executable and arguments): ranks of one MPI program, forked
+ *                          workers
+ * was killed over it       it waits, as a reader would, until somebody has written it
  *
- * All other opens for writing join whoever there is.
- *
- * It is asked twice: before the open, so that one which will wait leaves no trace, and, as
- * the file may have been made or emptied since, of the file that was opened.
+ * All other opens for writing join whoever there is. What could go wrong: the file is
+ * made or emptied between the look and the open, so the file is looked at twice
+ * (client_join_waits()).
  */
 #include "client/client_join.h"
 
@@ -30,6 +30,9 @@ static bool is_consumers(const struct client *client, enum engine_role role)
                                              client->dmd[ENGINE_CONSUMER].real) == 0;
 }
 
+/* The function is called twice: before the open, so that an open which will wait leaves
+ * no trace, and, as the file may have been made or emptied since, for the file that was
+ * opened. */
 bool client_join_waits(struct client *client, enum engine_role role, const char *upath,
                        int flags, const struct stat *st, store_mark_t own)
 {

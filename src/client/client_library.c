@@ -1,21 +1,16 @@
 /*
  * client_library.c - libdyad_member.so, in the process's name space or in one of its own
  *
- * UCX, PMIx and libevent have state that belongs to the process: an async thread, memory
- * hooks, a wake-up by descriptor number. A program that uses UCX or MPI itself shares that
- * state with whoever else uses the same copy of the libraries, and the engine cannot: its
- * descriptors are in another table (boot/fdtable.h), so UCX's async thread, which is one
- * for all, finds in its table half of the descriptors that it is given; and libucm, loaded
- * with the program's settings, writes over the code of mmap and brk while the program runs.
- * In such a program the engine therefore has copies of its own, libc included: the loader's
- * dlmopen() (glibc 2.34 or later: then threads work in the second libc). They share no
- * memory but what is passed by pointer and not freed by the other.
+ * The library is opened by dlopen(), or, where the program uses UCX or MPI itself or may
+ * do so, by the loader's dlmopen(): then the engine has copies of its own of UCX, PMIx
+ * and libevent, libc included. The two sides share no memory but what is passed by
+ * pointer and not freed by the other. What glibc does not do for a second name space is
+ * in boot/modules.c.
  *
- * What glibc does not do for a second name space is in boot/modules.c.
- *
- * A Python program may load MPI at any time (mpi4py), when it would be too late. A program
- * with a malloc of its own (jemalloc, a sanitizer's runtime) is left alone, too:
- * boot/libs.h says why.
+ * What could go wrong: both sides share one copy of the libraries, which the engine
+ * cannot (client_library_may_be_apart()). A Python program may load MPI at any time
+ * (mpi4py), when it would be too late: it counts as such a program. So does one with a
+ * malloc of its own (jemalloc, a sanitizer's runtime): boot/libs.h says why.
  */
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -51,6 +46,14 @@ bool client_library_may_be_here(void)
     return dlsym(RTLD_DEFAULT, "__tsan_init") == NULL;
 }
 
+/* UCX, PMIx and libevent have state that belongs to the process: an async thread, memory
+ * hooks, a wake-up by descriptor number. A program that uses UCX or MPI itself shares
+ * that state with whoever else uses the same copy of the libraries, and the engine
+ * cannot: its descriptors are in another table (boot/fdtable.h), so UCX's async thread,
+ * which is one for all, finds in its table half of the descriptors that it is given; and
+ * libucm, loaded with the program's settings, writes over the code of mmap and brk while
+ * the program runs. The engine can be apart with glibc 2.34 or later: then threads work
+ * in the second libc. */
 bool client_library_may_be_apart(void)
 {
     unsigned major = 0, minor = 0;

@@ -2,23 +2,14 @@
  * client_look.c - what is complete here, and may be out of date
  *
  * A complete file is opened without a message: the holder of a copy gets an INVALIDATE
- * for a newer version. Not so on a node where no member lives, or only ranks in exec. So
- * as
- * long as this rank's member has not looked at what was left (startup_validation.c), an
- * open of a complete regular file asks the member, as that of a missing one does, and waits
- * for the member to join. Afterwards it costs some loads (store/looked.h): a member that
- * dies, or leaves for exec, takes its word with it.
+ * for a newer version. That is not so on a node where no member lives, or only ranks in
+ * exec. So as long as this rank's member has not looked at what was left
+ * (startup_validation.c), an open of a complete regular file asks the member, as that of
+ * a missing one does, and waits for the member to join. Afterwards it costs some loads
+ * (store/looked.h): a member that dies, or leaves for exec, takes its word with it.
  *
- * Not asked about: what somebody is writing (read_check() and the marks know of that), what
- * DYAD_WAIT leaves out, and, in a launch without a session directory, anything as long as
- * no rank of the launch has recorded a file on this node. In a session others may have been
- * here before, and which records are its own is known in the directory only.
- *
- * Where the member cannot join, files are plain local ones, and nobody asks again. Where it
- * does not answer (it is stopped, or has bound the claim and is not there) the open goes on
- * after a time in which it would have; and at once, nearly, if the member is this process's
- * and cannot go on before this thread does (client_ask.c). That is for a file that is
- * still here: one that the member has removed is waited for as what is missing.
+ * What could go wrong: the member cannot join, does not answer, or cannot go on before
+ * this thread does. The open then goes on with the file as it is (look()).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -122,6 +113,18 @@ static int wait_ms(void *arg)
     return (int)((w->until - now) / UTIL_NSEC_PER_MSEC) + 1;
 }
 
+/* An open does not ask about what somebody is writing (read_check() and the marks know of
+ * that), about what DYAD_WAIT leaves out, nor, in a launch without a session directory,
+ * about anything as long as no rank of the launch has recorded a file on this node. In a
+ * session others may have been here before, and which records are the session's own is
+ * known in the directory only.
+ *
+ * Where the member cannot join, files are plain local ones, and nobody asks again. Where
+ * it does not answer (it is stopped, or has bound the claim and is not there) the open
+ * goes on after a time in which it would have; and at once, nearly, if the member is this
+ * process's and cannot go on before this thread does (client_ask.c). That is for a file
+ * that is still here: one that the member has removed is waited for as what is missing.
+ */
 static int look(struct client *client, const char *upath, uint8_t flags,
                 uint64_t timeout_ms)
 {

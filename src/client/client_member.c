@@ -1,20 +1,14 @@
 /*
  * client_member.c - when this process is its rank's member
  *
- * Opens dyad/libdyad_member.so beside libdyad.so.1 and runs it. `lock` guards the state
- * machine NONE -> STARTING -> RUNNING -> NONE; `changed` is signalled at each step.
- * client_member_leave() may come at any step, from exit or exec in any thread of the
- * program: it raises `leaving`, which the starting thread looks at before the member runs,
- * and waits for NONE.
+ * The process opens dyad/libdyad_member.so beside libdyad.so.1 and runs it. `lock` guards
+ * the state machine NONE -> STARTING -> RUNNING -> NONE; `changed` is signalled at each
+ * step.
  *
- * A member whose UCX has ended itself (engine/core/aborted.c) is followed by another one on
- * the same thread, with the same claim: for all others this rank was in exec. Its libraries
- * are a new copy, in a name space of its own, and share nothing with those of the dead one:
- * neither UCX and PMIx nor their libc. The old copy stays, with its memory, the threads of
- * UCX that sleep in abort(), and whatever lock it holds; nothing calls it. Name spaces are
- * few, and a UCX that fails at once must end, so this is done REJOINS_MAX times in a
- * process. Not guarded against: a UCX that calls abort() in a constructor, under the
- * dynamic loader's lock.
+ * What could go wrong: an exit or exec comes at any step, in any thread of the program
+ * (client_member_leave()); UCX ends itself in the member, and another member follows
+ * (client_member_run()), or none can (`lost`). Nothing guards against a UCX that calls
+ * abort() in a constructor, under the dynamic loader's lock.
  */
 #include <errno.h>
 #include <signal.h>
@@ -216,6 +210,13 @@ static void own_claim_close(void)
     own_claim = -1;
 }
 
+/* A member whose UCX has ended itself (engine/core/aborted.c) is followed by another one
+ * on the same thread, with the same claim: for all others this rank was in exec. The
+ * libraries of the next are a new copy, in a name space of its own, and share nothing
+ * with those of the dead one: neither UCX and PMIx nor their libc. The old copy stays,
+ * with its memory, the threads of UCX that sleep in abort(), and whatever lock it holds;
+ * nothing calls it. Name spaces are few, and a UCX that fails at once must end, so this
+ * is done REJOINS_MAX times in a process. */
 int client_member_run(struct client *client, int claim_fd)
 {
     struct member_params params = {
@@ -337,7 +338,11 @@ error:
     return -1;
 }
 
-/* An exit or exec in a constructor of a library has the dynamic loader's lock. A member
+/* A call may come at any step, from exit or exec in any thread of the program. It raises
+ * `leaving`, which the starting thread looks at before the member runs, and waits for
+ * NONE.
+ *
+ * An exit or exec in a constructor of a library has the dynamic loader's lock. A member
  * whose thread waits for that has shared nothing yet, and cannot leave. */
 void client_member_leave(enum member_leave how, bool image_ends)
 {

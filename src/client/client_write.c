@@ -2,21 +2,15 @@
  * client_write.c - from write-open to publish
  *
  * A token is the mark of the description with the role in its top bit. What this process
- * knows beside the mark (the name at the open) is kept in a table indexed by the
- * mark's slot: a slot belongs to one description, so threads that work on different
- * descriptions touch different records, and a fork copies the table as it is right. A
- * record is the description's as long as the mark is, and the mark may end by another
- * process's hand as soon as the descriptor is closed here: so closing empties the record,
- * and what closed needs travels in the caller's struct engine_closing.
+ * knows beside the mark (the name at the open) is in a table indexed by the mark's slot.
+ * Whether the file was written, the mark says (store/marks_written.c), to the process
+ * that closes it last, which publishes. A description that no open of ours made counts as
+ * written.
  *
- * Whether it was written, the mark says (store/marks_written.c), to who closes it last. A
- * description that no open of ours made counts as written.
- *
- * No malloc: a signal handler that writes a file may have interrupted the program's.
- *
- * The last holder: the mark's OFD lock goes with the description. It is tested through a
- * probe, a new description of the same inode that was opened by way of /proc/self/fd before
- * the close, so it is right whatever happened to the name.
+ * What could go wrong: another process ends the mark while this one still has a record of
+ * it (struct writing); the name has changed since the open, or another process holds the
+ * description (client_write_closing()). A signal handler that writes a file may have
+ * interrupted the program's malloc, so nothing here calls malloc.
  */
 #include "client/client_promoted.h"
 #include "client/client_write.h"
@@ -43,6 +37,11 @@
 #define TOKEN_PRODUCER ((engine_token)1 << 63)
 #define DELETED_MARK   " (deleted)"
 
+/* A slot belongs to one description, so threads that work on different descriptions touch
+ * different records, and a fork copies the table as it is right. A record is the
+ * description's as long as the mark is, and the mark may end by another process's hand as
+ * soon as the descriptor is closed here: so closing empties the record, and what
+ * client_write_closed() needs travels in the caller's struct engine_closing. */
 struct writing {
     engine_token token;
     char *first_upath; /* at the open; NULL: not known */
@@ -374,6 +373,9 @@ void client_write_stored(engine_token token)
     store_marks_set_written(token_marks(token), token & ~TOKEN_PRODUCER);
 }
 
+/* The last holder: the mark's OFD lock goes with the description. It is tested through a
+ * probe, a new description of the same inode that is opened here, by way of /proc, before
+ * the close; so it is right whatever happened to the name. */
 void client_write_closing(engine_token token, int fd, struct engine_closing *closing)
 {
     struct client *client = client_get();

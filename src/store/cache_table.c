@@ -1,52 +1,15 @@
 /*
  * cache_table.c - answers of look-ups that the members of a node share
  *
- * A table of fixed slots; a name (with its session) can be in ANSWERS_WAYS of them.  No
- * thread waits for a lock, and there is no system call after the start.
+ * The members of a node map one file, a table of fixed slots; a upath (with its session)
+ * can be in ANSWERS_WAYS of them. No thread waits for a lock, and there is no system call
+ * after the start. A change of a slot begins with a compare-and-swap of its word, which
+ * never has one value twice. An answer counts as long as its keeper, the member that has
+ * put it, lives, and as no home has said otherwise since.
  *
- * A slot is a word and data.  The word names one use of the slot: it never has one value
- * twice (the count in it rises with every change).
- *
- *   put   word: anything -> WRITING, by compare-and-swap; the data; word: -> FULL
- *   drop  word: this put's FULL -> empty, by compare-and-swap
- *   get   word is FULL; the data; word is still the same
- *
- * - Two that put at once: one swaps, the other finds WRITING and gives up, or another slot.
- * - Put during a get: data are stored with release and loaded with acquire, so a get that
- *   has loaded any of the new data then finds the new word, and returns no answer.
- * - Put against the drop of the answer before: whichever swaps first. If the put does,
- *   the drop fails, but that answer is gone: WRITING never goes back to the FULL before
- *   it.
- * - Killed in the midst of a put: WRITING stays, which no get takes.  The word says which
- *   keeper writes, so the next put takes the slot over once that keeper is dead; a dead one
- *   writes no more.  One that was stopped and goes on still has its slot.
- * - Killed in the midst of a drop: it is one swap.
- *
- * Keepers. A member that may keep answers takes an entry in `keepers` and holds the
- * robust mutex in it (store/life.h) as long as it lives. When it dies the kernel marks
- * the mutex before it closes the descriptors of the process: the mark is here before
- * another rank can see the death by a broken connection, and stops to wait for the
- * keeper. So a get looks at the mutex.
- *
- * An entry is used again: its generation says whose it is, a slot names the generation
- * that it belongs to, and none comes twice. A taker changes the generation first (odd:
- * being taken, by exactly one) and takes the mutex then, so nobody finds the old
- * generation with the new owner's mutex: alive() reads the generation before and after
- * the mutex. A
- * taker that is killed in between leaves an entry that is not used again.
- *
- * What homes said. An answer and its contradiction are both true while a publish is under
- * way: one home has it, and the keepers of the other have not heard of it. A process that
- * has seen the newer of the two must not see the other afterwards, nor must a process
- * that it has heard (mkdir says EEXIST, and stat that nothing is there). So each answer of
- * a home is noted with its time, for the whole node, and a kept one that says otherwise
- * counts only if it was asked for later. Names share places; that costs a request now
- * and then.
- *
- * The name of the file has the boot and the time namespace in it, since other nodes may see
- * the directory, and the clock must be the same to all who use the table.  It is made in
- * full under another name, and with all its blocks, as the table of the marks is
- * (marks_table.c says why).
+ * What could go wrong: a member is stopped or killed in the midst of a change ("answers"
+ * below says why nobody then reads a mixture); an answer outlives its keeper ("keepers");
+ * an answer contradicts what a process has seen (heard_of()).
  */
 #include "store/answers_table.h"
 
@@ -68,6 +31,19 @@
 #define PREFIX "answers-"
 
 /* ---- keepers ---- */
+
+/* A member that may keep answers takes an entry in `keepers`, and holds the robust mutex
+ * in it (store/life.h) as long as it lives. When the member dies the kernel marks the
+ * mutex before it closes the descriptors of the process: the mark is there before another
+ * rank can see the death by a broken connection, and stops waiting for the keeper. So a
+ * get looks at the mutex.
+ *
+ * An entry is used again. Its generation says whose it is, a slot names the generation
+ * that it belongs to, and no generation comes twice. A taker first changes the generation
+ * (odd: being taken, by exactly one process) and then takes the mutex, so nobody finds
+ * the old generation with the new owner's mutex: alive() reads the generation before and
+ * after the mutex. A taker that is killed in between leaves an entry that is not used
+ * again. */
 
 /* True if this generation of a keeper lives. */
 static bool alive(struct answer_keeper *keeper, uint64_t generation)
@@ -102,6 +78,26 @@ static bool take(struct store_answers *answers, unsigned i)
 }
 
 /* ---- answers ---- */
+
+/* A slot is a word and data. The word names one use of the slot: it never has one value
+ * twice, since the count in it rises with every change.
+ *
+ *   put   word: anything -> WRITING, by compare-and-swap; the data; word: -> FULL
+ *   drop  word: this put's FULL -> empty, by compare-and-swap
+ *   get   word is FULL; the data; word is still the same
+ *
+ * - Two puts at once: one swaps, the other finds WRITING and gives up, or takes another
+ *   slot.
+ * - A put during a get: data are stored with release and loaded with acquire, so a get
+ *   that has loaded any of the new data then finds the new word, and returns no answer.
+ * - A put against the drop of the answer before: whichever swaps first wins. If the put
+ *   does, the drop fails, but that answer is gone: WRITING never goes back to the FULL
+ *   before it.
+ * - A member that is killed in the midst of a put leaves WRITING, which no get takes. The
+ *   word says which keeper writes, so the next put takes the slot over once that keeper
+ *   is dead; a dead keeper writes no more. A keeper that was stopped and goes on still
+ *   has its slot.
+ * - Nobody can be killed in the midst of a drop: it is one swap. */
 
 static uint64_t hash_of(const struct store_answers *answers, const char *upath, size_t len)
 {
@@ -152,6 +148,15 @@ static bool read_slot(struct store_answers *answers, struct answer_slot *slot,
            alive(&answers->table->keepers[data->keeper], data->generation);
 }
 
+/* When a home last said that names of this hash are published, or that they are not.
+ *
+ * An answer and its contradiction are both true while a publish is under way: one home
+ * has it, and the keepers of the other have not heard of it. A process that has seen the
+ * newer of the two must not see the other afterwards, nor must a process to which it has
+ * talked (mkdir says EEXIST, and stat that nothing is there). So each answer of a home is
+ * noted with its time, for the whole node, and a kept answer that says otherwise counts
+ * only if it was asked for later. Names share places; this costs a request now and then.
+ */
 static _Atomic uint64_t *heard_of(const struct store_answers *answers, uint64_t hash,
                                   bool published)
 {
@@ -309,6 +314,9 @@ void store_answers_drop(struct store_answers *answers, uint64_t put)
 
 /* ---- the file ---- */
 
+/* The file is made in full under another name, and with all its blocks, as the table of
+ * the marks is (marks_table.c says why). */
+
 static bool is_whole(const void *map, const char *boot)
 {
     const struct answers_table *table = map;
@@ -370,7 +378,9 @@ static void made(const struct store_shared_new *file)
                             file->map);
 }
 
-/* Boot and time namespace (empty where the kernel has none). */
+/* The name of the file has the boot and the time namespace in it (empty where the kernel
+ * has none): other nodes may see the directory, and the clock must be the same to all who
+ * use the table. */
 static int file_name(char *name, size_t size, char boot[STORE_BOOT_LEN + 1])
 {
     char id[STORE_BOOT_LEN + 65];

@@ -1,17 +1,12 @@
 /*
  * store/cache_table.h - answers of look-ups that the members of a node share
  *
- * A table in `.dyad/`, `answers-BOOT`, mapped shared by every member of this node: a
+ * A table in `.dyad/`, `answers-BOOT`, is mapped shared by every member of this node: a
  * member that asked the homes of a name and may keep the answer puts it there, and the
  * others of its session look there before they ask. An answer lives no longer than the
  * member that put it: the death of the member, of whatever kind, makes its answers void
  * before anybody outside of the node can know of the death. The caller decides when an
- * answer is true (dht/node_lookup_cache.c).
- *
- * The functions of one object are for one thread, the one that made it: its end counts as
- * the member's. Different objects, of one process or of many, may be used at once; none
- * ever waits for another, wherever that one is stopped or killed. All functions keep
- * errno unless they fail.
+ * answer is true (dht/node_lookup_cache.c). All functions keep errno unless they fail.
  */
 #ifndef DYAD_STORE_CACHE_TABLE_H
 #define DYAD_STORE_CACHE_TABLE_H
@@ -26,6 +21,9 @@
 /* Longer upaths are not shared. */
 #define STORE_ANSWERS_UPATH_MAX 224
 
+/* The functions of one object are for one thread, the one that made it: its end counts as
+ * the member's. Different objects, of one process or of many, may be used at once; none
+ * ever waits for another, wherever that one is stopped or killed. */
 struct store_answers;
 
 /* Map the table of this node; make it if there is none. Members with the same `session`

@@ -1,23 +1,16 @@
 /*
  * journal.c - records in a file, and an index of the last one of each upath in memory
  *
- * A record is {length, kind, checksum over all the rest, fixed part, upath}. It is written
- * at the known end by one pwrite; if that fails half-way the end stays where it was and the
- * rest is cut off, now if possible, at the latest when it is opened again. The index is
- * changed only after the write, so file and memory never disagree in the direction of
- * forgetting. Numbers are of this machine: the file does not travel.
+ * A record is {length, kind, checksum over all the rest, fixed part, upath}
+ * (journal_impl.h), and is appended to the file (journal_write.c). The index gives up or
+ * replaces a record only after the write, so file and memory never disagree in the
+ * direction of forgetting. One process writes, which holds the lock of the file. Numbers
+ * are of this machine: the file does not travel.
  *
- * What could not be written (the disk is full, a limit on the process) is in memory all the
- * same, and in a list: these records are appended when that can be done again, which costs
- * one small write that fails until then. Only the last record of a upath counts, so their
- * order among others does not matter. A deletion that could not be written is a node of the
- * list that nobody finds. The label comes last, for it costs the whole file, unless that is
- * new.
- *
- * The writer's lock (store/lock.h) is on the file; after a rewrite it is on the new file
- * before that gets the name, and an opener checks after its lock that the file still has
- * the name. Others read the file while it is written to: journal_read.c says what keeps
- * that safe, which is the order of the writes here.
+ * What could go wrong: a write fails half-way (journal_append_quietly()); nothing can be
+ * written for a while (store_journal_put()); the file is rewritten or removed while
+ * another process opens it (open_held()), or written to while others read it
+ * (journal_read.c, which counts on the order of the writes here).
  */
 #include "store/journal.h"
 
@@ -53,7 +46,11 @@ void store_journal_on_behind(struct store_journal *journal, void (*fn)(void *arg
     journal_falls_behind(journal, !journal_has_all(journal));
 }
 
-/* The file of this name, locked. -1: ENOENT there is none; EBUSY. */
+/* The file of this name, locked. -1: ENOENT there is none; EBUSY.
+ *
+ * The writer's lock (store/lock.h) is on the file. After a rewrite it is on the new file
+ * before that gets the name, and an opener checks after its lock that the file still has
+ * the name. */
 static int open_held(const struct store_dir *dir, const char *name)
 {
     int owner = store_control_subdir(dir, "owner");
@@ -247,6 +244,10 @@ int store_journal_remove(struct store_journal *journal)
     return rc;
 }
 
+/* What could not be written (the disk is full, a limit on the process) is in memory all
+ * the same, and in a list: these records are appended when that can be done again, which
+ * costs one small write that fails until then. Only the last record of a upath counts, so
+ * their order among others does not matter. */
 int store_journal_put(struct store_journal *journal, const struct store_record *record)
 {
     const char *upath = record->entry.upath;
@@ -287,6 +288,7 @@ int store_journal_put(struct store_journal *journal, const struct store_record *
     return rc;
 }
 
+/* A deletion that could not be written is a node of the list that nobody finds. */
 int store_journal_delete(struct store_journal *journal, const char *upath)
 {
     struct journal_node *node = journal_find(journal, upath);

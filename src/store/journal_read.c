@@ -1,18 +1,13 @@
 /*
  * journal_read.c - the records of a journal's file
  *
- * Reading beside the writer (store_journal_look): the writer's lock keeps no reader off,
- * and none is needed. Between two rewrites the file only grows, a record at a time, and a
- * record counts if its checksum is right. So whatever the writer does meanwhile, what is
- * read is a beginning of what it has written: the state of some moment not before the call,
- * or, if it ends at a record of which a part was seen, one record earlier. A record that
- * could not be written is cut off, and another comes in its place; a mixture of the two has
- * a wrong checksum. After a rewrite we have the old file in hand, which stays as it was
- * last. Nothing is mapped, so no truncation can raise SIGBUS.
+ * A file is walked from its beginning up to the first record that is not whole: a record
+ * counts if its checksum is right. Nothing is mapped, so no truncation can raise SIGBUS.
  *
- * A writer without disk space knows more than its file says (store_journal_put()), and one
- * that is stopped may be about to write. So who reads here compares with the disk before it
- * acts.
+ * What could go wrong: the file is read while its writer writes; store_journal_look()
+ * says why the result is still the state of some moment. But a writer without disk space
+ * knows more than its file says (store_journal_put()), and one that is stopped may be
+ * about to write. So who reads beside a writer compares with the disk before it acts.
  */
 #include "store/journal_impl.h"
 
@@ -219,6 +214,13 @@ static int look_at(const struct disk_record *disk, void *arg)
     return 0;
 }
 
+/* Reading beside the writer: the writer's lock keeps no reader off, and none is needed.
+ * Between two rewrites the file only grows, a record at a time. So whatever the writer
+ * does meanwhile, what is read is a beginning of what it has written: the state of some
+ * moment not before the call, or, if it ends at a record of which a part was seen, one
+ * record earlier. A record that could not be written is cut off, and another comes in its
+ * place; a mixture of the two has a wrong checksum. After a rewrite the descriptor here
+ * is of the old file, which stays as it was last. */
 int store_journal_look(const struct store_dir *dir, const char *name,
                        struct store_look *looks, size_t n)
 {

@@ -1,7 +1,7 @@
 /*
  * journal_write.c - one pwrite at the known end, or a new file that is renamed into place
  *
- * journal.c says what is written when, and what if it cannot be.
+ * journal.c says what is written when, and what happens if it cannot be.
  */
 #include "store/journal_write.h"
 
@@ -207,7 +207,11 @@ out_buf:
     return rc;
 }
 
-/* `again`: it has been tried before, and the failure said. */
+/* `again`: it has been tried before, and the failure was logged.
+ *
+ * A record is written at the known end by one pwrite. If that fails half-way the end
+ * stays where it was and the rest is cut off, now if possible, at the latest when the
+ * file is opened again. */
 static int journal_append_quietly(struct store_journal *journal, uint32_t kind,
                                   const char *upath, const struct store_record *record,
                                   uint64_t counter, bool again)
@@ -284,6 +288,7 @@ static bool has_room(const struct store_journal *journal)
            (uint64_t)fs.f_bavail * fs.f_frsize > journal->live;
 }
 
+/* The label comes last, for it costs the whole file, unless that is new. */
 int journal_catch_up(struct store_journal *journal)
 {
     if (journal->label_behind && is_new(journal) && journal_label_write(journal, true) < 0)

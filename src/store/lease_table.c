@@ -1,17 +1,13 @@
 /*
  * lease_table.c - times in the table of the marks
  *
- * The header's page has four bytes left for each line, so a time is a number of 2^24 ns (17
- * ms), of 31 bits, compared as serial numbers are (it comes round after 417 days; a lease
- * lasts seconds). The lowest bit says that the lease is wanted. 0 is that of a member
- * without copies, so a table that knows of no leases has none that could be over.
+ * The header's page has four bytes left for each line, so a time is a number of 2^24 ns
+ * (17 ms), of 31 bits, compared as serial numbers are (it comes round after 417 days; a
+ * lease lasts seconds). The lowest bit says that the lease is wanted. 0 is the time of a
+ * member without copies, so a table that knows of no leases has none that could be over.
  *
- * The owner's store and a reader's "wanted" may meet. The reader's is a compare-and-swap
- * from what it saw, so it never brings a time back that is gone; one that is lost is said
- * again by the next open.
- *
- * Whose member is dead does not count: what it held is taken over by another, or served by
- * its next image, and the homes tell a neighbour in its place.
+ * What could go wrong: the owner's store and a reader's "wanted" meet
+ * (store_lease_holds()); a member is dead, and its lease does not count (is_live()).
  */
 #include "store/lease_table.h"
 
@@ -56,6 +52,8 @@ bool store_lease_wanted(const struct store_marks *marks, int line)
     return line >= 0 && (atomic_load(&marks->table->header.lease[line]) & WANTED) != 0;
 }
 
+/* The lease of a dead member does not count: what it held is taken over by another, or
+ * served by its next image, and the homes notify a neighbour in its place. */
 static bool is_live(const struct marks_line *line)
 {
     uint64_t rank = atomic_load(&line->rank);
@@ -83,6 +81,9 @@ bool store_lease_matters(const struct store_marks *marks)
     return any != 0;
 }
 
+/* The owner's store and a reader's "wanted" may meet. The reader's is a compare-and-swap
+ * from what it saw, so it never brings back a time that is gone; a "wanted" that is lost
+ * is said again by the next open. */
 bool store_lease_holds(const struct store_marks *marks, uint64_t rank, int except,
                        uint64_t now, uint64_t soon)
 {

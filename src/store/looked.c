@@ -1,21 +1,13 @@
 /*
  * looked.c - lines of the marks' table by which members tell the processes of their ranks
  *
- * A line is taken, held and lost as a keeper's entry is (cache_table.c): by the life in it
- * (store/life.h), held as long as the member's thread lives. To look at it is a load.
+ * A line is taken, held and lost as a keeper's entry is (cache_table.c): by the life in
+ * it (store/life.h), which the member's thread holds as long as it lives. To look at a
+ * line is a load.
  *
- * A line is used again. Nobody must find the rank of one that is dead beside the life of
- * the next: so a claimer first takes the rank out, by compare-and-swap from what it read
- * while nobody lived there, then takes the mutex, then puts its own rank in.
- * - Two that take at once: at most one has the mutex. The other's swap fails, or it was
- *   0 for 0 and its trylock fails.
- * - Killed in between: rank 0 under a mutex that the kernel has marked; free.
- * - A reader loads rank, life, state, rank. The rank is the same twice: then the life that
- *   it saw was not that of somebody else, who would have put 0 there before.
- * - The state is set to LOOKING before the rank is put in. Beside it, in one word, is the
- *   network namespace, which is written by the same thread only.
- * - Who begins holds its rank's claim, so nobody else puts that rank in: it is in no other
- *   line once they have been gone through.
+ * What could go wrong: a line is used again, and a reader finds the rank of a dead member
+ * beside the life of the next (take() and store_looked() say why this does not happen); a
+ * process loses its life without the kernel's noticing (take_back()).
  */
 #include "store/looked.h"
 
@@ -52,6 +44,16 @@ static uint32_t own_net(void)
     return net;
 }
 
+/* A line is used again. Nobody must find the rank of a dead member beside the life of the
+ * next: so a claimer first takes the rank out, by compare-and-swap from what it read
+ * while nobody lived there, then takes the mutex, then puts its own rank in.
+ *
+ * - Two that take at once: at most one has the mutex. The other's swap fails, or the swap
+ *   was from 0 to 0 and its trylock fails.
+ * - A process that is killed in between leaves rank 0 under a mutex that the kernel has
+ *   marked: the line is free.
+ * - The state is set to LOOKING before the rank is put in. Beside it, in one word, is the
+ *   network namespace, which is written by the same thread only. */
 static bool take(struct marks_header *header, uint32_t number, uint64_t rank,
                  uint32_t session)
 {
@@ -81,6 +83,8 @@ static void take_back(struct marks_header *header, uint64_t rank)
     }
 }
 
+/* The caller holds its rank's claim, so nobody else puts that rank in: the rank is in no
+ * other line once take_back() has gone through them. */
 int store_looked_begin(struct store_marks *marks, uint64_t rank, const char *session)
 {
     struct marks_header *header = &marks->table->header;
@@ -127,6 +131,8 @@ void store_looked_end(struct store_marks *marks, int line)
     store_life_end(&marks->table->header.lines[line].life);
 }
 
+/* A reader loads rank, life, state, rank. If the rank is the same twice, the life that it
+ * saw was not that of another member, which would have put 0 there before. */
 bool store_looked(const struct store_marks *marks, uint64_t rank)
 {
     const struct marks_header *header = &marks->table->header;

@@ -1,42 +1,16 @@
 /*
  * marks.c - the transitions of the slots
  *
- * All that may be changed by several processes is in atomics of the shared table; a slot's
- * `word` (state, pid, generation) decides, and each transition is one compare-and-swap on
- * it. Who may write the other fields: in OPENING the opener (and, once it is dead, a ruler:
- * `ino` by compare-and-swap from 0); in CLOSING the closer its own fields; in FREEING the
- * process that made it so; `detail` any opener. Readers take a field for what it is only if
- * the word was the same before and after.
+ * A process takes a slot before it opens a file for writing (OPENING) and makes it DIRTY
+ * after that; the last closer makes it CLOSING and, after the publish, FREE. A slot's
+ * `word` decides, and each transition is one compare-and-swap on it; struct marks_slot
+ * (marks_table.h) says who may write the other fields. An OFD lock on the file shows
+ * whether the description still exists.
  *
- * Killed at any point:
- *  - before `name` is stored in begin(): an OPENING slot without name and inode, harmless,
- * taken back by take_back() when slots are short. begin() had not returned, so no file was
- * opened.
- *  - between begin() and opened(): OPENING of a dead process. Nothing can have been
- * written, only truncated.
- *  - between the lock and DIRTY in opened(): the same, the lock died with the process.
- *  - DIRTY: the lock is gone, rule() abandons. If a forked child has the description the
- * lock is not gone.
- *  - after close, before the swap to CLOSING: the same. In CLOSING: rule() sees that the
- * closer is dead.
- *  - in FREEING: fields half cleared; they match nothing that is not there, take_back()
- * ends it. The filters stay one too high: they are raised before a slot can be found and lowered
- * after it cannot.
- *
- * Whether a process lives is looked up if it is of our pid namespace, else judged by how
- * long ago it came. Neither is in the word that is swapped. So `since` is written before
- * the swap, by each process that tries: for the winner it is right, and it does not make
- * the process before it seem older. `ns` is written after the swap, by the winner, and is
- * a hash of its namespace and of itself: as long as `ns` is that of the process before,
- * the winner counts as one of another namespace, which cannot be looked into. If it is
- * killed between the two it is found dead after STORE_PROC_FOREIGN_MAX. If all processes
- * that ever wrote to the table are of one pid namespace, as usual, none counts so: a
- * process of another one says so in the header before its first swap.
- *
- * Two last closers: each tests the lock after its own close, so the one whose close was the
- * last sees it free; both may, and the swap decides. A lock is taken before the slot shows
- * DIRTY, so rule() never finds a live description without one; what it can find is a closer
- * between its close and its swap, and that one wins from ABANDONED.
+ * What could go wrong: a process is killed between two steps (begin(),
+ * store_marks_opened(), begin_closing() and is_freed_by_the_dead() say what it leaves);
+ * two processes take themselves for the last closer (store_marks_closed()); a living
+ * process is taken for dead (marks_slot.c).
  */
 #include "store/marks_slot.h"
 
@@ -82,7 +56,12 @@ bool store_marks_shared(const struct store_marks *marks)
 }
 
 /* True if the process that set FREEING, a state of nanoseconds, is dead. It does not note
- * its pid namespace, so it counts as one of another namespace. */
+ * its pid namespace, so it counts as one of another namespace.
+ *
+ * A process that is killed in FREEING leaves fields that are half cleared. They match
+ * nothing that is not there, and take_back() ends the slot. The filters (`names` and
+ * `inodes` of the table) stay one too high: they are raised before a slot can be found,
+ * and lowered after it cannot be found any more. */
 static bool is_freed_by_the_dead(struct store_marks *marks, struct marks_slot *slot,
                                  uint64_t word)
 {
@@ -141,7 +120,13 @@ static void raise_to(_Atomic uint32_t *value, uint32_t least)
         ;
 }
 
-/* `heir`: MARKS_JOINS or 0. */
+/* `heir`: MARKS_JOINS or 0.
+ *
+ * A process that is killed before `name` is stored leaves an OPENING slot without name
+ * and inode. It is harmless, and take_back() takes it when slots are short: begin() had
+ * not returned, so no file was opened. A process that is killed between begin() and
+ * store_marks_opened() leaves OPENING of a dead process: nothing can have been written,
+ * only truncated. */
 static store_mark_t begin(struct store_marks *marks, const char *upath, uint64_t heir)
 {
     struct marks_table *table = marks->table;
@@ -263,6 +248,12 @@ static bool is_being_made(struct store_marks *marks, const struct store_identity
            info.state != STORE_MARK_ABANDONED;
 }
 
+/* The lock is taken before the slot shows DIRTY, so rule() never finds a living
+ * description without one. What it can find is a closer between its close and its swap,
+ * and that closer wins from ABANDONED. A process that is killed between the lock and
+ * DIRTY leaves OPENING, as before the lock, which died with the process. A process that
+ * is killed in DIRTY leaves no lock, and rule() abandons the mark; if a forked child has
+ * the description the lock is still there. */
 int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd, bool truncated)
 {
     struct marks_table *table = marks->table;
@@ -370,8 +361,10 @@ static bool is_held_elsewhere(const struct store_marks *marks, struct marks_slot
     return held > 0;
 }
 
-/* Another with our number may have been its closer, in another pid namespace: until ours is
- * there `closer` names nobody. */
+/* Another process with our number may have been its closer, in another pid namespace:
+ * until our number is there `closer` names nobody. A process that is killed after its
+ * close and before this swap leaves DIRTY without a lock, which rule() abandons. If it is
+ * killed in CLOSING rule() sees that the closer is dead. */
 static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, uint64_t word)
 {
     uint32_t ns;
@@ -391,6 +384,8 @@ static bool begin_closing(struct store_marks *marks, struct marks_slot *slot, ui
     return true;
 }
 
+/* Two last closers: each tests the lock after its own close, so the one whose close was
+ * the last sees that it is free. Both may see that, and the swap decides. */
 bool store_marks_closed(struct store_marks *marks, store_mark_t mark, int probe,
                         bool last_anyway)
 {

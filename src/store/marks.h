@@ -2,28 +2,15 @@
  * store/marks.h - dirty marks: files of this DMD that are being written, and their
  * writers
  *
- * A table in `.dyad/`, mapped shared by every process of this node that writes or reads
- * below the DMD. One slot per write-open file description. Lock-free (compare-and-swap on
- * the slot's state), so a process that is killed or stopped at any point blocks no other.
- * The kernel shows which marks are live: each description carries an OFD write lock on
- * one byte, STORE_MARK_LOCK_OFFSET + mark, of the file itself, which lasts exactly as
- * long as the description, through dup, fork, exec and death. A byte is never used twice,
- * so a mapping that outlives its mark does no harm. On a file system without OFD locks
- * (pid, start time) of the opener decides.
+ * A table in `.dyad/` is mapped shared by every process of this node that writes or reads
+ * below the DMD. It has one slot for each file description that is open for writing. The
+ * kernel shows which marks live: each description carries an OFD write lock on a byte of
+ * the file itself. The table is lock-free (compare-and-swap on the slot's state), so a
+ * process that is killed or stopped at any point blocks no other. All functions are
+ * thread-safe, safe between processes, and keep errno unless they fail.
  *
- * Life of a slot: FREE -> OPENING (before the real open; found by upath) -> DIRTY (the open
- * returned; found by inode) -> CLOSING (no process holds the description any more; exactly
- * one closer won the compare-and-swap and is publishing) -> FREE. ABANDONED: the member
- * ruled that no writer lives; it stays until the file is opened with truncation, or a later
- * writer of it ends well, or store_marks_forget(). A closer that was merely slow (its close
- * let the lock go, the ruling came before its compare-and-swap) still wins from ABANDONED
- * to CLOSING. A mark names one use of a slot: with one that is over, every function does
- * nothing.
- *
- * Keeps no descriptor: safe in a program that closes ours; opened, closed, adopt and rule
- * use one for the time of the call. All functions are thread-safe, safe between processes,
- * and keep errno unless they fail. A process forked off shares the mapping. Locks of the
- * program itself must not reach byte 2^62 (the wrapper cuts l_len = 0).
+ * What could go wrong: a writer dies, and the member rules its mark ABANDONED; a closer
+ * that was merely slow is ruled to be dead, and still wins (enum store_mark_state).
  */
 #ifndef DYAD_STORE_MARKS_H
 #define DYAD_STORE_MARKS_H
@@ -34,11 +21,20 @@
 
 #include "store/dmd.h"
 
+/* The OFD lock of a mark is on one byte, STORE_MARK_LOCK_OFFSET + mark, and lasts exactly
+ * as long as the description, through dup, fork, exec and death. A byte is never used
+ * twice, so a mapping that outlives its mark does no harm. On a file system without OFD
+ * locks (pid, start time) of the opener decides. Locks of the program itself must not
+ * reach byte 2^62 (the wrapper cuts l_len = 0). */
 #define STORE_MARK_LOCK_OFFSET ((off_t)1 << 62)
 
+/* It keeps no descriptor, so it is safe in a program that closes ours; a function that
+ * needs one has it for the time of the call. A process that is forked off shares the
+ * mapping. */
 struct store_marks;
 
-/* Names a slot and one use of it; 0 is none. The top bit is never set. */
+/* Names a slot and one use of the slot: with a use that is over, every function does
+ * nothing. 0 is none. The top bit is never set. */
 typedef uint64_t store_mark_t;
 
 /* How many descriptions may be open for writing at once on a node; and which of that many
@@ -49,6 +45,16 @@ static inline unsigned store_mark_slot(store_mark_t mark)
     return (unsigned)(mark & (STORE_MARK_SLOTS - 1));
 }
 
+/* Life of a slot: FREE -> OPENING -> DIRTY -> CLOSING -> FREE, or ABANDONED.
+ *
+ * - OPENING: before the real open; the mark is found by upath.
+ * - DIRTY: the open returned; the mark is found by inode.
+ * - CLOSING: no process holds the description any more; exactly one closer won the
+ *   compare-and-swap and is publishing. Then the slot is FREE.
+ * - ABANDONED: the member ruled that no writer lives. The mark stays until the file is
+ *   opened with truncation, or a later writer of it ends well, or store_marks_forget(). A
+ *   closer that was merely slow (its close let the lock go, and the ruling came before
+ *   its compare-and-swap) still wins from ABANDONED to CLOSING. */
 enum store_mark_state {
     STORE_MARK_FREE = 0,
     STORE_MARK_OPENING,

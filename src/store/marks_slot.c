@@ -110,6 +110,23 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     return true;
 }
 
+/* --- who lives --- */
+
+/* Whether a process lives is looked up if the process is of our pid namespace, and else
+ * judged by how long ago it came. Neither its namespace nor that time is in the word that
+ * is swapped.
+ *
+ * So `since` is written before the swap, by each process that tries: for the winner it is
+ * right, and it does not make the process before it seem older. `ns` is written after the
+ * swap, by the winner, and is a hash of its namespace and of itself: as long as `ns` is
+ * that of the process before, the winner counts as one of another namespace, which cannot
+ * be looked into. If the winner is killed between the two it is found dead after
+ * STORE_PROC_FOREIGN_MAX.
+ *
+ * If all processes that ever wrote to the table are of one pid namespace, as usual, none
+ * counts so: a process of another namespace says so in the header before its first swap
+ * (announce()). */
+
 bool marks_are_mixed(const struct store_marks *marks)
 {
     const struct marks_header *header = &marks->table->header;

@@ -3,8 +3,8 @@
  *
  * Private to the marks. marks.c: a writer's transitions of its own mark; marks_wait.c:
  * waiting for a writer, and finding out that it is dead; marks_closed.c: closers that
- * were killed; marks_look.c: looks. The top of marks.c says which process may change
- * what.
+ * were killed; marks_look.c: looks. struct marks_slot (marks_table.h) says which process
+ * may change what.
  */
 #ifndef DYAD_STORE_MARKS_SLOT_H
 #define DYAD_STORE_MARKS_SLOT_H

@@ -1,20 +1,15 @@
 /*
  * marks_table.c - make, map and enlarge the table of the dirty marks
  *
- * All processes of a boot agree on one file without a lock (shared_file.h).
+ * All processes of a boot agree on one file without a lock (shared_file.h), and map it.
+ * The file has disk blocks for some slots at first, and gets more as they are needed.
+ * After a reboot, what the last table of this node still says becomes ABANDONED in the
+ * new one; its renames are there as left by nobody who lives.
  *
- * Touching a page of a mapping that has no disk block raises SIGBUS when the disk is full,
- * in the middle of the host program. So every slot below `limit` has its blocks beforehand
- * (fallocate, or written zeros), and no other is touched; the rest of the file is a hole. A
- * file system that copies on write could still run out. Somebody who truncates the file
- * kills its users: nobody but the user can.
- *
- * A table that is removed (`rm -r .dyad` under a running job) lives on for those who have
- * mapped it, while later processes make a new one: marks of the two are not seen by each
- * other. Noticing would cost a stat() at every open; don't remove .dyad while a job runs.
- *
- * After a reboot, what the last table of this node still says becomes ABANDONED in the new
- * one; its renames are there as left by nobody who lives.
+ * What could go wrong: the disk is full (reserve_slots()), and a file system that copies
+ * on write could still run out; somebody truncates the file, which kills its users
+ * (nobody but the user can); somebody removes the table under a running job
+ * (store_marks_table_map()).
  */
 #include "store/marks_table.h"
 
@@ -40,7 +35,12 @@
 
 #define PREFIX "marks-"
 
-/* Disk blocks for MARKS_STEP slots from `limit` on. 0 or -1. */
+/* Disk blocks for MARKS_STEP slots from `limit` on. 0 or -1.
+ *
+ * Touching a page of a mapping that has no disk block raises SIGBUS when the disk is
+ * full, in the middle of the host program. So every slot below `limit` has its blocks
+ * beforehand (fallocate, or written zeros), and no other slot is touched; the rest of the
+ * file is a hole. */
 static int reserve_slots(int fd, uint32_t limit)
 {
     size_t slots = offsetof(struct marks_table, slots) + limit * sizeof(struct marks_slot);
@@ -221,6 +221,10 @@ static uint64_t network(void)
     return stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
 }
 
+/* A table that is removed (`rm -r .dyad` under a running job) lives on for those who have
+ * mapped it, while later processes make a new one: marks of the two are not seen by each
+ * other. Noticing would cost a stat() at every open; don't remove .dyad while a job runs.
+ */
 struct marks_table *store_marks_table_map(const struct store_dir *dir, const char *boot,
                                           char **path)
 {

@@ -8,7 +8,7 @@
  * that nodes share (store_dir_shared()) the network namespace is part of it, too:
  * processes that can reach the same member have the same table, whatever else the nodes
  * have in common (containers of one kernel, machines started from one image of memory).
- * marks.c says which process may change what.
+ * struct marks_slot says which process may change what.
  */
 #ifndef DYAD_STORE_MARKS_TABLE_H
 #define DYAD_STORE_MARKS_TABLE_H
@@ -39,6 +39,12 @@
 /* States beyond enum store_mark_state: on its way from any state to FREE. */
 #define MARKS_STATE_FREEING 7
 
+/* All that several processes may change is in atomics; `word` decides, and each
+ * transition is one compare-and-swap on it (but from FREEING to FREE, which is a store).
+ * Who may write the other fields: in OPENING the opener (and, once it is dead, a process
+ * that rules: `ino` by compare-and-swap from 0); in CLOSING the closer its own fields; in
+ * FREEING the process that made it so; `detail` any opener. Readers take a field for what
+ * it is only if the word was the same before and after. */
 struct marks_slot {
     _Atomic uint64_t word;
     _Atomic uint64_t name;   /* hash of the upath while OPENING; 0: none */
@@ -75,7 +81,11 @@ struct marks_line {
 
 enum { MARKS_RENAME_EMPTY, MARKS_RENAME_WHOLE, MARKS_RENAME_TAKEN };
 
-/* renames.c */
+/* renames.c. `state` is the last field to be set and the first to be cleared. So a
+ * process that is killed while it fills or empties the place leaves EMPTY, of a dead
+ * owner, and anybody gives the place back. A process that is killed afterwards leaves
+ * WHOLE, of a dead owner, which store_renames_left() finds. Of several that find it one
+ * wins the swap of `owner`; if that one is killed the place is left again. */
 struct marks_rename {
     _Atomic uint64_t owner; /* store_proc_t; 0: it is free */
     _Atomic uint32_t state; /* MARKS_RENAME_* */

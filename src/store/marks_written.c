@@ -5,15 +5,13 @@
  * whatever process. A change sets mtime and ctime to the kernel's clock, which advances
  * in ticks of some ms: CLOCK_REALTIME_COARSE shows it. The state at the open decides:
  *
- *   ctime is of an earlier tick         any change will set another: times tell
- *   of this tick, and it is short       times may stay as they are: the content is compared
- *   long (or cannot be read), mtime old the tick's end is waited for; then times tell
- *   else                                it counts as written, at the price of a version
+ *  ctime is of an earlier tick          any change will set another: times tell
+ *  of this tick, and it is short        times may stay as they are: content is compared
+ *  long (or cannot be read), mtime old  the tick's end is waited for; then times tell
+ *  else                                 it counts as written, at the price of a version
  *
- * A copy that was just fetched has the mtime of the original and a ctime of now. A file
- * that this open has made, or emptied, counts as written, and so does one that was mapped
- * for writing: its times need not change then (tmpfs). A link or a removed name changes
- * the ctime as well, and the count of links: then the other signs tell.
+ * What could go wrong: a write that leaves the times as they were is missed; so what
+ * cannot be told counts as written (store_marks_look(), store_marks_written()).
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -100,6 +98,8 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
     atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
+/* A copy that was just fetched has the mtime of the original and a ctime of now. A file
+ * that this open has made, or emptied, counts as written. */
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
 {
     struct marks_look *look = look_of(marks, mark);
@@ -130,6 +130,8 @@ out:
     errno = saved;
 }
 
+/* A file that was mapped for writing counts as written: its times need not change then
+ * (tmpfs). */
 void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
 {
     struct marks_look *look = look_of(marks, mark);
@@ -139,6 +141,8 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
         atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
+/* A link or a removed name changes the ctime as well, and the count of links: then the
+ * other signs tell. */
 bool store_marks_written(struct store_marks *marks, store_mark_t mark, int fd)
 {
     struct marks_look *look = look_of(marks, mark);

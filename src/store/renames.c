@@ -1,28 +1,15 @@
 /*
  * renames.c - places in the table of the marks for renames that are under way
  *
- * A place belongs to its owner: a process takes it by a compare-and-swap of `owner` from
- * 0, or from a dead process. Only the owner writes to it. `state` is WHOLE when all other
- * fields are set; it is the last to be set and the first to be cleared, so:
- * - killed while it is filled, or emptied: EMPTY, of a dead owner; anybody gives it back;
- * - killed afterwards: WHOLE, of a dead owner, and left();
- * - of several who find it one wins the swap. If that one is killed it is left again.
- * A dead process's number does not come again (store/alive.h), so a swap from it cannot hit
- * a later use of the place.
+ * A process takes a place by a compare-and-swap of `owner` from 0, or from a dead
+ * process; from then on only the owner writes to the place. `state` is WHOLE when all
+ * other fields are set. A member looks for the places of dead owners of its session, and
+ * takes them by the same swap.
  *
- * Whether an owner lives is asked in its pid namespace, or in another one judged by how
- * long ago it came. Neither is in the word that is swapped. So `since` is written before,
- * by each process that tries: for the winner it is right, and it does not make a live
- * owner seem older. `ns` is written after, by the winner, and then in `of` whose it is:
- * as long as `of` is not the owner, `ns` is that of the owner before, and this owner
- * counts as one of another namespace, which cannot be looked into. If it is killed
- * between the two it is found dead after STORE_PROC_FOREIGN_MAX.
- *
- * No member looks for renames of a session that is over: places of dead processes are
- * used again if no other is free, an hour later at the earliest.
- *
- * A process that executes another image in the midst of a rename (in another thread) lives
- * on, and what it has left is found when it ends.
+ * What could go wrong: a process is killed while it fills, holds or empties a place, or
+ * after it has taken the place of a dead one (struct marks_rename says what is left
+ * then); an owner is of another pid namespace, and cannot be looked at (take()); the
+ * places are all taken (take_back()).
  */
 #include "store/renames.h"
 
@@ -43,6 +30,17 @@ static uint32_t of_owner(uint64_t owner)
     return (uint32_t)XXH3_64bits(&owner, sizeof(owner));
 }
 
+/* Whether an owner lives is asked in its pid namespace, or, if that is another one than
+ * ours, judged by how long ago the owner came. Neither is in the word that is swapped. So
+ * `since` is written before the swap, by each process that tries: for the winner it is
+ * right, and it does not make a living owner seem older. `ns` is written after the swap,
+ * by the winner, and then in `of` whose it is: as long as `of` is not the owner, `ns` is
+ * that of the owner before, and this owner counts as one of another namespace, which
+ * cannot be looked into. If it is killed between the two it is found dead after
+ * STORE_PROC_FOREIGN_MAX.
+ *
+ * A dead process's number does not come again (store/alive.h), so a swap from it cannot
+ * hit a later use of the place. */
 static bool take(struct marks_rename *place, uint64_t from)
 {
     uint32_t ns;
@@ -62,13 +60,16 @@ static uint32_t ns_of(struct marks_rename *place, uint64_t owner)
                                                       : MARKS_NS_FOREIGN;
 }
 
+/* A process that executes another image in the midst of a rename (in another thread)
+ * lives on, and what it has left is found when it ends. */
 static bool is_dead(struct marks_rename *place, uint64_t owner)
 {
     return owner == MARKS_NOBODY ||
            !store_proc_alive(owner, ns_of(place, owner), marks_age(&place->since));
 }
 
-/* All places are taken, perhaps by sessions that are over, whose members look no more. */
+/* All places are taken, perhaps by sessions that are over, whose members look no more:
+ * places of dead processes are used again, an hour later at the earliest. */
 static uint32_t take_back(struct marks_table *table)
 {
     for (uint32_t i = 0; i < MARKS_RENAMES; i++) {

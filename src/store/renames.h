@@ -7,11 +7,9 @@
  * removal. So the process first notes the rename in the table of the marks
  * (store/marks.h), which every process below the DMD has mapped: ~0.3 us, and no
  * descriptor. A member of its session on this node handles the notes of a dead process
- * (engine/recovery/takeover_renames.c).
- *
- * Thread-safe, safe between processes, never waits. Names of together more than
- * STORE_RENAME_MAX bytes, and more renames at a time than there are places
- * (MARKS_RENAMES), are not written down.
+ * (engine/recovery/takeover_renames.c). All functions are thread-safe and safe between
+ * processes, and never wait. Names that are too long, and more renames at a time than
+ * there are places (MARKS_RENAMES), are not written down.
  */
 #ifndef DYAD_STORE_RENAMES_H
 #define DYAD_STORE_RENAMES_H
@@ -21,7 +19,7 @@
 
 #include "store/marks.h"
 
-#define STORE_RENAME_MAX 960 /* with their NULs */
+#define STORE_RENAME_MAX 960 /* both names of a rename, with their NULs */
 
 struct store_rename {
     uint64_t ino;     /* of the file that gets another name */
