@@ -7,8 +7,8 @@
 #ifndef DYAD_BOOT_MODULES_H
 #define DYAD_BOOT_MODULES_H
 
-/* No process is forked between begin() and end(), which may be nested. Called by any
- * thread, of any name space; both keep errno. */
+/* A fork() waits, for some seconds at most, from begin() to end(), which may be nested.
+ * Called by any thread, of any name space; both keep errno. */
 struct boot_loading {
     void (*begin)(void);
     void (*end)(void);

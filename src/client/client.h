@@ -42,7 +42,7 @@ struct client {
     uint64_t rank;    /* store/looked.h */
     void (*thread_enter)(void);
     void (*waits)(bool begins, bool may_cancel); /* as in engine_host; may be NULL */
-    void (*run_loader)(void (*load)(void *arg), void *arg); /* engine_host's, or NULL */
+    void (*run_loader)(void (*load)(void));      /* engine_host's, or NULL */
 };
 
 /* Set up once per process from an environment (NULL-terminated; borrowed for the life of

@@ -65,9 +65,8 @@ static bool may_rejoin(void)
     return aborted_copies < REJOINS_MAX && client_library_may_be_apart();
 }
 
-static void load(void *unused)
+static void load(void)
 {
-    (void)unused;
     client_loading.begin();
     if (aborted_copies > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
         ops = client_member_library(apart = true);
@@ -154,9 +153,9 @@ static int run_one(struct client *client, struct member_params *params)
     /* By a thread with a table of its own: this one still has the program's, which may
      * close 1 and count on getting it from its next open. */
     if (!ops && client->run_loader)
-        client->run_loader(load, NULL);
+        client->run_loader(load);
     else if (!ops)
-        load(NULL);
+        load();
     if (!ops) {
         errno = ELIBACC;
         goto error;
@@ -424,5 +423,6 @@ void client_fork_child(void)
                              execs */
     own_claim = -1;
     client_lock_reset();
+    client_loading_fork_child();
     client_promoted_fork_child();
 }

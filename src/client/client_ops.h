@@ -33,9 +33,9 @@ struct engine_host {
      * in between its signal handlers may run, and with may_cancel it may be cancelled. May
      * be NULL. */
     void (*waits)(bool begins, bool may_cancel);
-    /* Run load(arg) where the loader may open files: with a descriptor table that is not
-     * the program's. May be NULL. */
-    void (*run_loader)(void (*load)(void *arg), void *arg);
+    /* Run load() where the loader may open files: with a descriptor table that is not the
+     * program's, and no fork in the midst of it. May be NULL. */
+    void (*run_loader)(void (*load)(void));
 };
 
 /* A file description open for writing below a DMD, as the engine knows it (a mark); 0:

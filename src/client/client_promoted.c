@@ -64,14 +64,12 @@ bool client_promoted_table_wait(void)
  * parent's. Where a process was forked from one that has it loaded (its rank's first, of
  * which a pool of workers is forked), or may share it with the program, it gets a copy of
  * its own. */
-static void load(void *unused)
+static void load(void)
 {
     client_loading.begin();
 
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
     bool apart = ucs || boot_libs_may_share();
-
-    (void)unused;
 
     if (!ops && (!apart || client_library_may_be_apart()))
         ops = client_member_library(apart);
@@ -97,9 +95,9 @@ static int run(struct client *client)
     int rc;
 
     if (client->run_loader)
-        client->run_loader(load, NULL);
+        client->run_loader(load);
     else
-        load(NULL);
+        load();
     if (!ops)
         return -1;
     if (!(promoted = ops->promoted_create(&params)))

@@ -292,7 +292,7 @@ unsigned dht_node_homes(struct dht_node *node, const char *upath,
 /* True if a publish or withdrawal of this upath by us is under way, or an entry of ours
  * is not yet at all its homes. */
 bool dht_node_is_publishing(struct dht_node *node, const char *upath);
-/* True if we own a published entry. May walk over all our tombstones. */
+/* True if we own a published entry, or an operation of ours is under way. May walk over all our tombstones. */
 bool dht_node_owns(const struct dht_node *node);
 /* Publishes and withdrawals that were begun and not yet acknowledged, those of restored and
  * moved entries included (a round that has yet to find them counts as one). */

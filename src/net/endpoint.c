@@ -108,7 +108,7 @@ static void conn_failed(struct conn *conn, int error)
 {
     if (conn->failed)
         return;
-    if (conn->peer->down) { /* a request whether it is there after all */
+    if (conn->peer->down) { /* it was asked whether it is there after all */
         net_worker_conn_detach(conn, error);
         conn->peer->todo_unanswered = true;
         todo(conn->worker, conn->peer);

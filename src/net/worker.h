@@ -113,7 +113,7 @@ void net_worker_recycle(struct net_worker *worker, void *payload, size_t payload
  * net_worker_peer_down(). */
 int net_worker_set_peer(struct net_worker *worker, const struct net_peer *peer);
 /* The peer will not come (never joined, or died): pending sends fail with EHOSTUNREACH,
- * until a HELLO or blob with a higher incarnation (or the first one at all) arrives, or a
+ * and so do new ones until a HELLO or blob with a higher incarnation (or the first one at all) arrives, or a
  * HELLO that answers net_worker_probe(). */
 void net_worker_peer_down(struct net_worker *worker, uint32_t rank, int error);
 /* Ask a rank that is down whether it lives, on a new connection, which replaces one that

@@ -35,7 +35,7 @@
 /* A member that may keep answers takes an entry in `keepers`, and holds the robust mutex
  * in it (store/life.h) as long as it lives. When the member dies the kernel marks the
  * mutex before it closes the descriptors of the process: the mark is there before another
- * rank can see the death by a broken connection, and stops waiting for the keeper. So a
+ * rank can see the death by a broken connection and stop waiting for the keeper. So a
  * get looks at the mutex.
  *
  * An entry is used again. Its generation says whose it is, a slot names the generation

@@ -52,7 +52,7 @@ struct store_journal *store_journal_open(const struct store_dir *dir, const char
  * such journal, or it has none. */
 int store_journal_read_label(const struct store_dir *dir, const char *name,
                              char label[DYAD_UPATH_MAX + 1]);
-/* A request about one file to another process's journal. */
+/* What is asked of another process's journal about one file. */
 struct store_look {
     const char *upath;
     void *arg; /* the caller's */

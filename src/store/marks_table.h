@@ -56,7 +56,7 @@ struct marks_slot {
      * MARKS_JOINS or 0. DIRTY: MARKS_MAKES or 0. */
     _Atomic uint64_t detail;
     _Atomic uint32_t ns;    /* hash of the state's process and its pid namespace */
-    _Atomic uint32_t since; /* when that was set: CLOCK_MONOTONIC seconds */
+    _Atomic uint32_t since; /* CLOCK_MONOTONIC seconds of the last try to change the word */
 };
 
 _Static_assert(sizeof(struct marks_slot) == 64, "one cache line");

@@ -191,13 +191,27 @@ static const struct engine_ops *load(void)
     return ops;
 }
 
+static void run_gated(void *fn)
+{
+    gate_enter();
+    (*(void (**)(void))fn)();
+    gate_leave(1);
+}
+
+/* engine_host.run_loader: on a thread that has left the program's descriptor table, while
+ * nobody forks. */
+static void run_loader(void (*fn)(void))
+{
+    wrapper_apart_run(run_gated, &fn);
+}
+
 static const struct engine_ops *load_once(void)
 {
     struct engine_host host = {.abi = ENGINE_ABI,
                                .thread_enter = thread_enter,
                                .env = wrapper_env,
                                .waits = wrapper_call_waits,
-                               .run_loader = wrapper_apart_run};
+                               .run_loader = run_loader};
     const struct engine_ops *found, *ops;
 
     gate_enter();

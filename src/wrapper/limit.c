@@ -1,9 +1,8 @@
 /*
  * limit.c - the limit that is shown, and the one in force
  *
- * The limit that is shown is two numbers, set one after the other: a program whose
- * threads set and
- * read its limit at once may see one of each.
+ * The limit that is shown is two numbers, set one after the other: a program whose threads
+ * set and read its limit at once may see one of each.
  *
  * The hard limit is never lowered while the member is here: it could not be raised again.
  * sysconf(_SC_OPEN_MAX) asks the kernel inside libc and sees what is in force; and the

@@ -26,7 +26,8 @@
 
 #define FRESH_NS (50 * UTIL_NSEC_PER_MSEC)
 
-/* The last path that this thread has resolved, as it was given, and when. */
+/* The last path that this thread has found to lead elsewhere, and when; 0: the last one did
+ * not. */
 static __thread struct {
     uint64_t hash;
     uint64_t when;

@@ -139,6 +139,7 @@ int main(int argc, char **argv)
     setenv("UCX_NET_DEVICES", "lo", 0);
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair");
     pid_t child = fork(); /* before UCX, which does not survive it */
+    close(fds[child != 0]);
     connect_to(&end, fds[child == 0]);
     if (child == 0) {
         for (unsigned i = 1; i <= rounds; i++) {

@@ -10,7 +10,8 @@ top to bottom (its head explains the form). It is an error
 - that files of one group call each other in a circle that the table does not name, or in one of more
   than CIRCLE_MAX files;
   "debt" before an arrow or a circle in the table lets one of these stand until it is taken apart;
-- that two files have one name;
+- that two files have one name; that a file has more than FILE_MAX lines, a function more than FUNCTION_MAX, or the
+  comment at the top of a file more than HEAD_MAX lines of prose (a table does not count);
 - that a file of the libraries takes exit(): out of memory uthash would call it, but for HASH_NONFATAL_OOM;
 - that the table names a file, an arrow or a circle that does not exist: it must stay as short as the
   truth.
@@ -27,6 +28,7 @@ import subprocess
 import sys
 
 CIRCLE_MAX = 6
+FILE_MAX, FUNCTION_MAX, HEAD_MAX = 600, 80, 12
 
 
 def symbols(path, *options):
@@ -136,12 +138,35 @@ def circles_of(edges):
     return found
 
 
+def too_long(path):
+    """What of a source file is: one line each."""
+    text = path.read_text()
+    lines, start = text.split("\n"), None
+    if len(lines) > FILE_MAX:
+        yield f"{path} has {len(lines)} lines, more than {FILE_MAX}"
+    for number, line in enumerate(lines):
+        if line == "{":
+            start = number
+        elif line == "}" and start is not None:
+            if number - start + 1 > FUNCTION_MAX:
+                yield f"{path}:{start}: a function of {number - start + 1} lines, more than {FUNCTION_MAX}"
+            start = None
+    head = re.match(r"/\*\n(.*?)\n \*/", text, re.DOTALL)
+    prose = [line for line in head[1].split("\n") if re.match(r" \* \S", line) and "  " not in line[3:]] if head else []
+    if not text.startswith("/*"):
+        yield f"{path} has no comment at its top"
+    if len(prose) > HEAD_MAX:
+        yield f"{path}: {len(prose)} lines of prose at its top, more than {HEAD_MAX}: put the rest where the code is"
+
+
 def main():
     sys.setrecursionlimit(10000)
     sources, build, table_path = sys.argv[1:4]
     table, found, errors = Table(table_path), objects(build, pathlib.Path(sources, "src")), []
     group = {source: table.group_of(source) for source in found}
     named = collections.Counter(path.name for path in pathlib.Path(sources, "src").rglob("*.[ch]"))
+    errors += [line for part in ("src", "tools", "include") for path in sorted(pathlib.Path(sources, part).rglob("*.[ch]"))
+               for line in too_long(path)]
     errors += [f"{count} files are called {name}" for name, count in sorted(named.items()) if count > 1]
     errors += [f"{source} is in no group of the table" for source in sorted(found) if not group[source]]
     errors += [f"the table names {name}, which has no source file" for name in table.groups

@@ -351,6 +351,32 @@ static void look_later(struct consume *c)
     net_timer_start(c->again, util_clock_now() + CONSUME_LOOK_AGAIN);
 }
 
+/* The file was fetched more than once, and had to give way each time, and nothing is here:
+ * a writer here makes and removes it, or this node has a record of a newer version that is
+ * gone, of which the homes do not know. Neither is certain to end. */
+static void gives_way_again(struct consume *c)
+{
+    uint64_t now = util_clock_now();
+
+    if (c->deadline.late) {
+        time_out(c);
+        return;
+    }
+    if (!c->gives_way_since)
+        c->gives_way_since = now;
+    if (now - c->gives_way_since <
+        (uint64_t)(c->member->config->join_timeout * (double)UTIL_NSEC_PER_SEC)) {
+        look_later(c);
+        return;
+    }
+    log_error(
+        "\"%s\" is fetched, and cannot be put into place: this node made a newer version "
+        "of "
+        "it, which is gone; remove or write it with the library",
+        c->upath);
+    consume_end(c, EIO);
+}
+
 /* `here` is what consume_look_here() has found. A complete file: the end; but WRITERS on
  * storage that nodes share. A link above it: the end, ESTALE, for its name is to be
  * resolved again. Not here, or written, or abandoned: the state goes on if it is one from
@@ -393,11 +419,7 @@ static void step_on(struct consume *c, int here)
         if (c->lookup)
             consume_enter(c, CONSUME_HERE);
         if (here == ENOENT && c->gave_way) {
-            log_warn(
-                "\"%s\" was fetched and not put into place again, for this node has a "
-                "record of a newer version, which is not here: trying once a second",
-                c->upath);
-            look_later(c);
+            gives_way_again(c);
             return;
         }
         c->gave_way = here == ENOENT;

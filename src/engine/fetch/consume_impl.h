@@ -89,7 +89,8 @@ struct consume {
     bool for_writer;    /* the caller did not ask to wait: it waits for such a writer */
     bool left_by_other; /* its writer on another node is gone: this was logged */
     bool left_closed; /* published in this storage, but abandoned: a close was cut short */
-    uint64_t unseen_since; /* published in this storage, but not seen since then; or 0 */
+    uint64_t gives_way_since; /* ... more than once */
+    uint64_t unseen_since;    /* published in this storage, but not seen since then; or 0 */
     struct {
         uint32_t owner;
         uint64_t since;              /* 0: it is not gone */

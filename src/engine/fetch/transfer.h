@@ -8,9 +8,10 @@
 
 struct transfer_wait {
     struct transfer_wait *prev, *next;
-    /* ESTALE: look up again; EBUSY: look here again; EEXIST: a writer here has the name
-     * (as long as it writes, another fetch would end as this one); EHOSTUNREACH: the
-     * owner is gone (not logged as an error) */
+    /* ESTALE: look up again; EBUSY: look here again; EEXIST: the name is taken
+     * here, by a writer (as long as it writes, another fetch would end as this one), or
+     * in the record of a newer version; EHOSTUNREACH: the owner is gone (not logged as an
+     * error) */
     void (*fn)(void *arg, int status);
     void *arg;
     pid_t pid; /* the process that wants it; 0: none in particular */

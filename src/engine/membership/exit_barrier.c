@@ -58,6 +58,7 @@ struct exit_barrier {
     uint64_t leave_at; /* 0: by the barrier */
     uint64_t activity;
     uint32_t state; /* told last */
+    bool changed;   /* since the last tick */
     unsigned looks;
     uint64_t pause; /* until the next one */
     struct descendant descendants[DESCENDANT_MAX];
@@ -356,7 +357,9 @@ static void exit_barrier_tick(void *arg)
 {
     struct exit_barrier *b = arg;
     struct member *member = b->member;
+    bool changed = b->changed; /* then this is no look of silence */
 
+    b->changed = false;
     exit_barrier_look(b);
     if (member->state != MEMBER_LEAVING && b->exiting && (b->state & BOOT_WAVE_EXITING))
         say_still_serving(b);
@@ -364,7 +367,8 @@ static void exit_barrier_tick(void *arg)
         b->pause *= 2;
         return;
     }
-    if (member->state == MEMBER_LEAVING || !member->wave || ++b->looks % KICK_AFTER != 0)
+    if (changed || member->state == MEMBER_LEAVING || !member->wave ||
+        ++b->looks % KICK_AFTER != 0)
         return;
     boot_wave_kick(member->wave);
     /* A cut link is as silent as a busy rank. */
@@ -393,7 +397,7 @@ static void look_soon(struct exit_barrier *b)
  * makes a publish take a tenth more. */
 static void look_after_change(struct exit_barrier *b)
 {
-    if (b->exiting || b->leave_at || b->member->consumes || nested_has_inner(b->member)) {
+    if (b->exiting || b->leave_at || b->member->consumes || nested_has_started(b->member)) {
         uint64_t at = util_clock_now() + LOOK_FIRST;
         net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
     } else {
@@ -409,7 +413,7 @@ void exit_barrier_activity(struct member *member)
         return;
     b->activity++;
     b->pause = LOOK_FIRST;
-    b->looks = 0;
+    b->changed = true;
     /* The barrier learns it now, not at the look: a request that arrives in between would
      * be answered with what was true before. Busy, so no verdict can come from inside; the
      * look may find otherwise. */

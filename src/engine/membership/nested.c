@@ -84,6 +84,11 @@ static bool is_inner(const struct member *member, const struct net_peer *peer)
     return inner != NULL;
 }
 
+bool nested_has_started(const struct member *member)
+{
+    return OWN(member, nested)->inner != NULL;
+}
+
 /* A member says BOOT_WAVE_OUTER as long as a rank lives of a launch that is nested in it:
  * ranks that linger do not wait for it, though it is busy. */
 bool nested_has_inner(struct member *member)

@@ -12,5 +12,7 @@ bool nested_is_inner(struct member *member);
 bool nested_is_served(struct member *member);
 /* True if a rank lives of a launch that this member has started. */
 bool nested_has_inner(struct member *member);
+/* True if a launch is known that this process has started, and that may have ended. */
+bool nested_has_started(const struct member *member);
 
 #endif

@@ -187,6 +187,7 @@ static void test_gives_way_to_nothing(void **state)
     struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
 
     (void)state;
+    fake->config.join_timeout = 60;
     find(c, 1);
     fetched(EEXIST);
     assert_int_equal(c->state, CONSUME_LOOK_UP);
@@ -202,6 +203,20 @@ static void test_gives_way_to_nothing(void **state)
     scratch_write(fake->scratch, "f", "x");
     fetched(EEXIST);
     assert_int_equal(c->state, CONSUME_WRITERS); /* complete */
+}
+
+/* ... and not for ever. */
+static void test_gives_way_for_ever(void **state)
+{
+    struct consume *c = begin("f", NET_LOOKUP_WAIT, 0);
+
+    (void)state;
+    fake->config.join_timeout = 0;
+    find(c, 1);
+    fetched(EEXIST);
+    find(c, 1);
+    fetched(EEXIST);
+    assert_int_equal(fake->status, EIO);
 }
 
 /* A look-up looks once more now and then. What it finds is fetched in peace. */
@@ -284,6 +299,8 @@ int main(void)
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_late_and_written, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_gives_way_to_nothing, fake_set_up,
+                                        fake_tear_down),
+        cmocka_unit_test_setup_teardown(test_gives_way_for_ever, fake_set_up,
                                         fake_tear_down),
         cmocka_unit_test_setup_teardown(test_timer_of_look_up, fake_set_up, fake_tear_down),
         cmocka_unit_test_setup_teardown(test_writer_removes_it, fake_set_up,

@@ -157,6 +157,12 @@ bool nested_is_served(struct member *m)
     return false;
 }
 
+bool nested_has_started(const struct member *m)
+{
+    (void)m;
+    return has_inner;
+}
+
 bool nested_has_inner(struct member *m)
 {
     (void)m;
