@@ -34,16 +34,15 @@ static bool apart;
 /* NULL while libdyad_member.so itself is loaded, by somebody who has begun it already. */
 static const struct boot_loading *loading;
 
-static void loading_begin(void)
+static unsigned loading_begin(void)
 {
-    if (loading)
-        loading->begin();
+    return loading ? loading->begin() : 0;
 }
 
-static void loading_end(void)
+static void loading_end(unsigned begun)
 {
     if (loading)
-        loading->end();
+        loading->end(begun);
 }
 
 static void nothing(void)
@@ -154,11 +153,13 @@ static void visit_all(void)
 
 void boot_modules_visit(const struct boot_loading *by)
 {
+    unsigned begun;
+
     pthread_once(&once, find);
     loading = by;
-    loading_begin();
+    begun = loading_begin();
     visit_all();
-    loading_end();
+    loading_end(begun);
 }
 
 /* Called by libraries only: their run paths are not searched for a bare name, which none
@@ -170,28 +171,30 @@ void boot_modules_visit(const struct boot_loading *by)
  * flag is dropped. */
 DYAD_VISIBLE void *dlopen(const char *path, int mode)
 {
+    unsigned begun;
     void *handle;
 
     pthread_once(&once, find);
     if (!libc_dlopen)
         return NULL;
-    loading_begin();
+    begun = loading_begin();
     handle = libc_dlopen(path, apart ? mode & ~RTLD_GLOBAL : mode);
     if (handle)
         visit_all();
-    loading_end();
+    loading_end(begun);
     return handle;
 }
 
 DYAD_VISIBLE int dlclose(void *handle)
 {
+    unsigned begun;
     int rc;
 
     pthread_once(&once, find);
     if (!libc_dlclose)
         return -1;
-    loading_begin();
+    begun = loading_begin();
     rc = libc_dlclose(handle);
-    loading_end();
+    loading_end(begun);
     return rc;
 }

@@ -10,8 +10,8 @@
 /* A fork() waits, for some seconds at most, from begin() to end(), which may be nested.
  * Called by any thread, of any name space; both keep errno. */
 struct boot_loading {
-    void (*begin)(void);
-    void (*end)(void);
+    unsigned (*begin)(void); /* for end() */
+    void (*end)(unsigned begun);
 };
 
 /* Called when libdyad_member.so is loaded, before a fork can come: no destructors of the

@@ -23,12 +23,14 @@ static pthread_once_t watching = PTHREAD_ONCE_INIT;
 /* Here, because the program's libc calls the handlers: that of another name space
  * (client_library.c) does not hear of forks. */
 static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
-/* Of this thread. Loads are nested where a constructor loads; forks, where a signal handler
- * forks in the midst of a fork. The outermost takes the lock, if it can be had in time. */
-static _Thread_local struct {
-    unsigned loads, forks;
-    bool shares, has;
-} mine;
+/* Which lock that is: a child has another one than its parent. Never 0. */
+static unsigned number = 1;
+/* Of a thread of the program, which forks; a signal handler may fork in the midst of that.
+ * The outermost takes the lock, if it can be had in time. (Threads that load have no memory
+ * of their own here: the loader would allocate it with the program's malloc, and free it
+ * with libc's, where these are two.) */
+static _Thread_local unsigned forks;
+static _Thread_local bool locked;
 
 static struct timespec in_time(void)
 {
@@ -45,32 +47,30 @@ static void fork_comes(void)
 {
     struct timespec until = in_time();
 
-    if (mine.forks++ == 0)
-        mine.has = mine.loads == 0 && pthread_rwlock_timedwrlock(&loading, &until) == 0;
+    if (forks++ == 0)
+        locked = pthread_rwlock_timedwrlock(&loading, &until) == 0;
 }
 
 static void fork_over(void)
 {
-    if (--mine.forks == 0 && mine.has) {
-        mine.has = false;
+    if (--forks == 0 && locked) {
+        locked = false;
         pthread_rwlock_unlock(&loading);
     }
 }
 
-/* Only this thread is here: it may be in a constructor that a load of ours has called. */
 static void fork_child(void)
 {
-    mine.has = false;
-    if (mine.forks > 0)
-        mine.forks--;
+    locked = false;
+    if (forks > 0)
+        forks--;
     client_loading_fork_child();
 }
 
 void client_loading_fork_child(void)
 {
     pthread_rwlock_init(&loading, NULL);
-    if (mine.shares)
-        pthread_rwlock_rdlock(&loading);
+    number++;
 }
 
 static void watch(void)
@@ -83,27 +83,27 @@ void client_loading_watch(void)
     pthread_once(&watching, watch);
 }
 
-/* A fork that does not end holds handlers of the program's that wait for somebody, perhaps
- * for us: the load goes on. */
-static void loading_begin(void)
+/* Readers go first, so a constructor may load again. A fork that takes long is in handlers
+ * of the program's that wait for somebody, perhaps for us: then the load goes on. */
+static unsigned loading_begin(void)
 {
     struct timespec until = in_time();
     int saved = errno;
+    unsigned begun;
 
     client_loading_watch();
-    if (mine.loads++ == 0)
-        mine.shares = pthread_rwlock_timedrdlock(&loading, &until) == 0;
+    begun = pthread_rwlock_timedrdlock(&loading, &until) == 0 ? number : 0;
     errno = saved;
+    return begun;
 }
 
-static void loading_end(void)
+/* A child that was forked in a constructor comes here with its parent's number. */
+static void loading_end(unsigned begun)
 {
     int saved = errno;
 
-    if (--mine.loads == 0 && mine.shares) {
-        mine.shares = false;
+    if (begun == number)
         pthread_rwlock_unlock(&loading);
-    }
     errno = saved;
 }
 

@@ -67,12 +67,13 @@ static bool may_rejoin(void)
 
 static void load(void)
 {
-    client_loading.begin();
+    unsigned begun = client_loading.begin();
+
     if (aborted_copies > 0 || (boot_libs_may_share() && client_library_may_be_apart()))
         ops = client_member_library(apart = true);
     if (!ops && aborted_copies == 0)
         ops = client_member_library(apart = false);
-    client_loading.end();
+    client_loading.end(begun);
 }
 
 static void member_is_lost(void)

@@ -66,8 +66,7 @@ bool client_promoted_table_wait(void)
  * its own. */
 static void load(void)
 {
-    client_loading.begin();
-
+    unsigned begun = client_loading.begin();
     void *ucs = forked ? dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD) : NULL;
     bool apart = ucs || boot_libs_may_share();
 
@@ -75,7 +74,7 @@ static void load(void)
         ops = client_member_library(apart);
     if (ucs)
         dlclose(ucs);
-    client_loading.end();
+    client_loading.end(begun);
 }
 
 static int run(struct client *client)
