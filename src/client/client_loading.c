@@ -14,8 +14,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WAIT_S 5
 
@@ -25,12 +27,11 @@ static pthread_once_t watching = PTHREAD_ONCE_INIT;
 static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
 /* Which lock that is: a child has another one than its parent. Never 0. */
 static unsigned number = 1;
-/* Of a thread of the program, which forks; a signal handler may fork in the midst of that.
- * The outermost takes the lock, if it can be had in time. (Threads that load have no memory
- * of their own here: the loader would allocate it with the program's malloc, and free it
- * with libc's, where these are two.) */
-static _Thread_local unsigned forks;
-static _Thread_local bool locked;
+/* The thread that forks and has the lock, and how many forks of its are under way: a signal
+ * handler may fork in the midst of one. Not thread-local, whose memory the loader would
+ * allocate with the program's malloc and may free with libc's. */
+static _Atomic pid_t forker;
+static unsigned forks; /* only `forker` looks */
 
 static struct timespec in_time(void)
 {
@@ -46,36 +47,38 @@ static struct timespec in_time(void)
 static void fork_comes(void)
 {
     struct timespec until = in_time();
+    pid_t me = (pid_t)syscall(SYS_gettid);
 
-    if (forks++ == 0)
-        locked = pthread_rwlock_timedwrlock(&loading, &until) == 0;
+    if (atomic_load(&forker) == me) {
+        forks++;
+    } else if (pthread_rwlock_timedwrlock(&loading, &until) == 0) {
+        forks = 1;
+        atomic_store(&forker, me);
+    }
 }
 
 static void fork_over(void)
 {
-    if (--forks == 0 && locked) {
-        locked = false;
-        pthread_rwlock_unlock(&loading);
-    }
-}
-
-static void fork_child(void)
-{
-    locked = false;
-    if (forks > 0)
+    if (atomic_load(&forker) != (pid_t)syscall(SYS_gettid))
+        return;
+    if (forks > 1) {
         forks--;
-    client_loading_fork_child();
+        return;
+    }
+    atomic_store(&forker, 0); /* before: a handler that forks from here on does without */
+    pthread_rwlock_unlock(&loading);
 }
 
 void client_loading_fork_child(void)
 {
     pthread_rwlock_init(&loading, NULL);
+    atomic_store(&forker, 0);
     number++;
 }
 
 static void watch(void)
 {
-    pthread_atfork(fork_comes, fork_over, fork_child);
+    pthread_atfork(fork_comes, fork_over, client_loading_fork_child);
 }
 
 void client_loading_watch(void)

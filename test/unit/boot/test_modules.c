@@ -185,7 +185,9 @@ static void test_fork_meanwhile(void **state)
 {
     (void)state;
     forks_meanwhile(0);
-    forks_meanwhile(APART);
+    /* Of that libc valgrind replaces no string functions, which read more than is theirs. */
+    if (!getenv("DYAD_TEST_VALGRIND"))
+        forks_meanwhile(APART);
 }
 
 struct closing {
