@@ -68,3 +68,12 @@ job_killed 60 "read" \
         exec 3>>"$SSD/half"; printf three >&3; die' -- \
     1@n0 bash -c "$IDLE" -- \
     1@n1 bash -c "$RANK"'wait_for flag.killed; reads whole two; ! cat "$SSD/half" || exit 1; made ok.read; made flag.over'
+
+# Another node publishes it anew, or removes it, before anybody on the dead rank's node has looked for it: what lies there is
+# not read any more.
+begin_case
+job_killed 60 "near" \
+    1@n0 bash -c "$RANK"'publish; limit; echo one >"$SSD/again"; echo one >"$SSD/gone"; die' -- \
+    1@n0 bash -c "$RANK"'wait_for flag.again; reads again two; [ ! -e "$SSD/gone" ] || exit 1; made ok.near; made flag.over' -- \
+    1@n1 bash -c "$RANK"'wait_for flag.killed; echo two >"$SSD/again"; rm "$SSD/gone"; made flag.again; wait_for flag.over'
+unrecorded again

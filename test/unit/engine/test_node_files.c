@@ -10,16 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
 #include "engine/coherence/invalidate.h"
 #include "engine/coherence/outdated.h"
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
 #include "engine/coherence/invalidate_by_node.h"
 #include "engine/publish/node_files.h"
+#include "engine/publish/produce.h"
+#include "util/clock.h"
 
 /* Much of what follows looks at none of its arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -38,6 +43,10 @@ static bool shared;
 static unsigned ndiscarded, ninvalidated, nunseen;
 static uint32_t discarded_of;
 static uint64_t token;
+/* What lies there under any name; size 0: nothing. */
+static struct store_record there, own, taken;
+static uint8_t storage[DYAD_STORAGE_ID_LEN];
+static bool written, pending, superseded;
 
 /* Ranks 0 to 3 have a journal each; that of rank 3 cannot be read. All know "a", in a
  * version of their rank. */
@@ -67,7 +76,8 @@ int store_journal_look(const struct store_dir *dir, const char *name,
     for (size_t i = 0; i < n; i++) {
         looks[i].found = strcmp(looks[i].upath, "a") == 0;
         looks[i].record = (struct store_record){
-            .entry = {.upath = looks[i].upath, .version.counter = (uint64_t)name[2]}};
+            .entry = {.upath = looks[i].upath, .version.counter = (uint64_t)name[2]},
+            .identity.ino = (uint64_t)name[2]};
     }
     return 0;
 }
@@ -86,6 +96,58 @@ const char *store_dir_path(const struct store_dir *dir)
 bool store_dir_shared(const struct store_dir *dir)
 {
     return shared;
+}
+
+const uint8_t *store_dir_id(const struct store_dir *dir)
+{
+    return storage;
+}
+
+int store_dir_open(const struct store_dir *dir, const char *upath, int flags, mode_t mode)
+{
+    return there.identity.ino ? memfd_create("there", MFD_CLOEXEC) : -1;
+}
+
+int store_identity_read(int fd, struct store_identity *identity)
+{
+    *identity = there.identity;
+    return 0;
+}
+
+void store_dir_describe(const struct store_dir *dir, const struct stat *st,
+                        struct dyad_entry *entry)
+{
+    *entry = there.entry;
+}
+
+bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
+                              const struct stat *st)
+{
+    return superseded;
+}
+
+bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
+                       uint64_t btime, struct store_mark_info *info)
+{
+    assert_int_equal(ino, there.identity.ino);
+    return written;
+}
+
+bool produce_pending(struct member *m, const char *upath)
+{
+    return pending;
+}
+
+const struct store_record *store_journal_find(struct store_journal *journal,
+                                              const char *upath)
+{
+    return own.identity.ino ? &own : NULL;
+}
+
+int store_journal_put(struct store_journal *journal, const struct store_record *record)
+{
+    taken = *record;
+    return 0;
 }
 
 void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, uint32_t rank,
@@ -143,6 +205,8 @@ static int setup(void **state)
     shared = false;
     nreads = nlisted = ndiscarded = ninvalidated = nunseen = 0;
     token = 0;
+    there = own = taken = (struct store_record){0};
+    written = pending = superseded = false;
     return node_files_module.start(member);
 }
 
@@ -217,6 +281,74 @@ static void test_one_reading(void **state)
     assert_int_equal(ninvalidated, 10);
 }
 
+/* A file lies there: true if it is recorded as ours, in the version before the new one. */
+static bool is_taken(const char *upath)
+{
+    struct dyad_entry newer = {.upath = upath,
+                               .version = {.counter = 100, .rank = 5},
+                               .state = DYAD_ENTRY_PUBLISHED,
+                               .owner = 5,
+                               .storage = {1}};
+
+    taken = (struct store_record){0};
+    member->self.rank = OURS;
+    member->started = util_clock_now();
+    member->dmd[0].journal = member->dmd[1].journal = (struct store_journal *)&run;
+    invalidate_by_node(member, &newer, 0, 7);
+    assert_true(work());
+    if (!taken.kind)
+        return false;
+    assert_string_equal(taken.entry.upath, upath);
+    assert_int_equal(taken.entry.owner, OURS);
+    assert_int_equal(taken.entry.version.counter, 99);
+    assert_int_equal(taken.identity.ino, there.identity.ino);
+    return true;
+}
+
+/* The rank that is asked about could not record it. */
+static void test_unrecorded(void **state)
+{
+    (void)state;
+    assert_false(is_taken("a")); /* nothing lies there */
+    there.identity.ino = 17;
+    assert_true(is_taken("a"));
+    assert_true(is_taken("b"));
+    own.identity.ino = 18; /* ours was another file */
+    assert_true(is_taken("a"));
+}
+
+/* A journal knows it; somebody writes or publishes it; it is the new version, or newer. */
+static void test_recorded(void **state)
+{
+    (void)state;
+    there.identity.ino = '2';
+    assert_false(is_taken("a"));
+    assert_true(is_taken("b"));
+    there.identity.ino = own.identity.ino = 17;
+    assert_false(is_taken("a"));
+    own.identity.ino = 18;
+    own.entry.version.counter = 100;
+    own.entry.version.rank = 5;
+    assert_false(is_taken("a"));
+    own.identity.ino = 0;
+    written = true;
+    assert_false(is_taken("a"));
+    written = false;
+    pending = true;
+    assert_false(is_taken("a"));
+    pending = false;
+    superseded = true;
+    assert_false(is_taken("a"));
+    superseded = false;
+    shared = true;
+    assert_false(is_taken("a"));
+    shared = false;
+    storage[0] = 1; /* the new version lies in this storage */
+    assert_false(is_taken("a"));
+    storage[0] = 0;
+    assert_true(is_taken("a"));
+}
+
 /* Who was answered asks for something else. */
 struct again {
     struct node_file file;
@@ -278,6 +410,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shared_storage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_reading, setup, teardown),
         cmocka_unit_test_setup_teardown(test_from_inside, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unrecorded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_recorded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
