@@ -25,7 +25,8 @@ static pthread_once_t watching = PTHREAD_ONCE_INIT;
 /* Here, because the program's libc calls the handlers: that of another name space
  * (client_library.c) does not hear of forks. */
 static pthread_rwlock_t loading = PTHREAD_RWLOCK_INITIALIZER;
-/* Which lock that is: a child has another one than its parent. Never 0. */
+/* Which lock that is: a child has another one than its parent, and sets this while it has
+ * one thread. Never 0. */
 static unsigned number = 1;
 /* The thread that forks and has the lock, and how many forks of its are under way: a signal
  * handler may fork in the midst of one. Not thread-local, whose memory the loader would

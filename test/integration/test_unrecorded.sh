@@ -76,4 +76,6 @@ job_killed 60 "near" \
     1@n0 bash -c "$RANK"'publish; limit; echo one >"$SSD/again"; echo one >"$SSD/gone"; die' -- \
     1@n0 bash -c "$RANK"'wait_for flag.again; reads again two; [ ! -e "$SSD/gone" ] || exit 1; made ok.near; made flag.over' -- \
     1@n1 bash -c "$RANK"'wait_for flag.killed; echo two >"$SSD/again"; rm "$SSD/gone"; made flag.again; wait_for flag.over'
-unrecorded again
+for f in again gone; do
+    unrecorded "$f"
+done

@@ -10,6 +10,7 @@
  */
 #include "engine/coherence/invalidate_by_node.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,9 +82,11 @@ static void look_there(struct outdated *o, int role)
     close(fd);
 }
 
-/* The file was there before the journals were read, and none of them has it. It is older
- * than `newer`, before which its rank was to be told of. We record it now, in the version
- * before `newer`, and so it becomes out of date as any other that is ours. */
+/* The file was there before the journals were read, and none of them has it: the rank that
+ * the home asks about had published it in a version before `newer`. It is recorded now as
+ * ours, in the version before `newer`, and so it goes out of date as any other of ours. (A
+ * rank that lives and cannot write its journal may have published the file after `newer`,
+ * a moment ago. Then opens here ask for it, as long as it is marked.) */
 static void take_unrecorded(struct outdated *o, int role)
 {
     struct member *member = o->member;
@@ -106,7 +109,10 @@ static void take_unrecorded(struct outdated *o, int role)
     file->entry.state = DYAD_ENTRY_PUBLISHED;
     file->entry.version = o->newer.version;
     file->entry.version.counter--;
-    store_journal_put(dmd->journal, file); /* was logged; in memory it is */
+    /* Any other failure was logged, and the record is in memory. */
+    if (store_journal_put(dmd->journal, file) < 0 && errno == ENOMEM)
+        log_error("out of memory: an outdated file of \"%s\" may stay on this node",
+                  o->upath);
 }
 
 /* On storage that nodes share there are journals of other nodes, whose writers' marks we

@@ -43,7 +43,7 @@ static bool shared;
 static unsigned ndiscarded, ninvalidated, nunseen;
 static uint32_t discarded_of;
 static uint64_t token;
-/* What lies there under any name; size 0: nothing. */
+/* What lies there under any name; ino 0: nothing. */
 static struct store_record there, own, taken;
 static char taken_upath[8];
 static uint8_t storage[DYAD_STORAGE_ID_LEN];

@@ -1020,8 +1020,7 @@ static void two_that_talk(struct node **a, struct node **b)
     assert_int_equal((*b)->ups[0], 1);
 }
 
-/* Both ways, over connections that are new. */
-/* Afterwards no end owes the other an answer of UCX's own: a worker that is destroyed while
+/* Both ways, over connections that are new. Afterwards no end owes the other an answer of UCX's own: a worker that is destroyed while
  * it does ends the process on an assertion ("got REP message"). */
 static void talk_both(struct node *a, struct node *b)
 {
