@@ -6,7 +6,9 @@
  * kernel alone knows, whether the rank's processes can go on by themselves, is asked of
  * /proc, which costs some hundred microseconds: only while something waits, and not before
  * LOOK_FIRST has gone by without a change, so that no publish and no fetch pays for it;
- * then at ever longer pauses, up to a second. A descendant's death comes by its pidfd.
+ * then at ever longer pauses, up to a second. A program that probes for files that nobody
+ * makes does so again and again: after such an answer the next wait is looked at after
+ * LOOK_PROBE, until a look finds the rank busy. A descendant's death comes by its pidfd.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,6 +31,7 @@
 #include "util/log.h"
 
 #define LOOK_FIRST     (1 * UTIL_NSEC_PER_MSEC) /* after the last change; then twice ... */
+#define LOOK_PROBE     (UTIL_NSEC_PER_MSEC / 50) /* in its place, if the rank probes */
 #define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)  /* ... up to this */
 #define KICK_AFTER     5                        /* looks */
 #define SAY_AFTER      (10 * UTIL_NSEC_PER_SEC) /* as waits (consume.c) */
@@ -59,6 +62,7 @@ struct exit_barrier {
     uint64_t activity;
     uint32_t state; /* told last */
     bool changed;   /* since the last tick */
+    bool probes;    /* its last wait ended because nobody was left */
     unsigned looks;
     uint64_t pause; /* until the next one */
     struct descendant descendants[DESCENDANT_MAX];
@@ -364,7 +368,9 @@ static void exit_barrier_tick(void *arg)
     if (member->state != MEMBER_LEAVING && b->exiting && (b->state & BOOT_WAVE_EXITING))
         say_still_serving(b);
     if (b->pause < LOOK_AGAIN && !b->state) {
-        b->pause *= 2;
+        if (!modules_pending(member))
+            b->probes = false;
+        b->pause = b->pause < LOOK_FIRST ? LOOK_FIRST : 2 * b->pause;
         return;
     }
     if (changed || member->state == MEMBER_LEAVING || !member->wave ||
@@ -398,7 +404,7 @@ static void look_soon(struct exit_barrier *b)
 static void look_after_change(struct exit_barrier *b)
 {
     if (b->exiting || b->leave_at || b->member->consumes || nested_has_started(b->member)) {
-        uint64_t at = util_clock_now() + LOOK_FIRST;
+        uint64_t at = util_clock_now() + b->pause;
         net_timer_start(b->timer, b->leave_at && b->leave_at < at ? b->leave_at : at);
     } else {
         net_timer_stop(b->timer);
@@ -412,7 +418,7 @@ void exit_barrier_activity(struct member *member)
     if (!b->timer)
         return;
     b->activity++;
-    b->pause = LOOK_FIRST;
+    b->pause = b->probes ? LOOK_PROBE : LOOK_FIRST;
     b->changed = true;
     /* The barrier learns it now, not at the look: a request that arrives in between would
      * be answered with what was true before. Busy, so no verdict can come from inside; the
@@ -421,6 +427,11 @@ void exit_barrier_activity(struct member *member)
     if (member->wave)
         boot_wave_set(member->wave, 0, b->activity);
     look_after_change(b);
+}
+
+void exit_barrier_nobody_left(struct member *member)
+{
+    OWN(member, exit_barrier)->probes = true;
 }
 
 void exit_barrier_look_soon(struct member *member)

@@ -70,6 +70,7 @@ static void wave_verdict(void *arg, enum boot_wave_verdict verdict)
             member->waits->say(member);
         }
     } else if (verdict != BOOT_WAVE_ALL_EXIT) {
+        exit_barrier_nobody_left(member);
         member->waits->fail_chosen(member, verdict == BOOT_WAVE_NOBODY_IN_REACH);
     } else if (member->state == MEMBER_EXITING) {
         member->job_ended = true;

@@ -299,6 +299,29 @@ static void test_busy(void **state)
     assert_int_equal(told, BOOT_WAVE_QUIET);
 }
 
+/* A rank whose last wait was for a file that nobody makes is looked at sooner, until a look
+ * finds it busy. */
+static void test_probes(void **state)
+{
+    (void)state;
+    exit_barrier_nobody_left(member);
+    for (int i = 0; i < 10; i++) {
+        quiet = true;
+        exit_barrier_activity(member);
+        fake_clock_pass(100 * USEC);
+        assert_int_equal(told, BOOT_WAVE_QUIET);
+    }
+    quiet = false;
+    exit_barrier_activity(member);
+    fake_clock_pass(MSEC);
+    nwalks = 0;
+    exit_barrier_activity(member);
+    fake_clock_pass(900 * USEC);
+    assert_int_equal(nwalks, 0);
+    fake_clock_pass(200 * USEC);
+    assert_int_equal(nwalks, 1);
+}
+
 /* The barrier is asked to begin anew, and its neighbours whether they live, when nothing
  * has changed for five looks of a second each: not because much has changed before. */
 static void test_kicks(void **state)
@@ -374,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_probes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kicks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_has_inner, setup, teardown),
