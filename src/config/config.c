@@ -121,6 +121,10 @@ static const struct config_word log_words[] = {
     X("DYAD_CHUNKS", INT, chunks, "4", 1, 64, NULL,                                       \
       "Requests that a fetch keeps in flight. Together with DYAD_CHUNK_SIZE this "        \
       "bounds the memory of a fetch.")                                                    \
+    X("DYAD_POLL_US", INT, poll_us, "0", 0, 1000, NULL,                                   \
+      "Microseconds that a process that waits for its rank's member, and a member after " \
+      "each message, look for what comes next before they sleep. It saves the time of "   \
+      "being woken, and takes a core meanwhile: for nodes with cores to spare.")          \
     X("DYAD_PROMOTE", INT, promote, "100", 0, 1000000000, NULL,                           \
       "After so many files that it had to ask for, a process that is not the first of "   \
       "its rank, and has done so for a second, fetches and serves by itself instead of "  \

@@ -36,6 +36,7 @@ struct engine_config {
     double peer_timeout; /* seconds a peer may be silent on a request */
     bool listing;        /* directories show what is published */
     int64_t chunk_size, chunks; /* bytes of one GET, how many in flight */
+    int64_t poll_us; /* how long threads look for what comes next before they sleep */
     int64_t promote; /* files after which a busy guest is a peer of its own; 0: never */
 };
 

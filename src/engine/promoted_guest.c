@@ -363,9 +363,11 @@ static int start(struct promoted_guest *promoted)
 {
     struct member *member = &promoted->member;
 
-    return (member->loop = net_loop_create()) &&
-                   (member->io = engine_iopool_create(member->loop, IO_THREADS,
-                                                      member->thread_enter)) &&
+    if (!(member->loop = net_loop_create()))
+        return -1;
+    net_loop_set_polling(member->loop, (uint64_t)member->config->poll_us * 1000);
+    return (member->io =
+                engine_iopool_create(member->loop, IO_THREADS, member->thread_enter)) &&
                    guest_dirs_open(member) == 0 && line_open(promoted) == 0
                ? 0
                : -1;

@@ -250,6 +250,7 @@ static int member_start(struct member *member)
         log_error("cannot make an event loop: %m");
         return -1;
     }
+    net_loop_set_polling(member->loop, (uint64_t)member->config->poll_us * 1000);
     if (!(member->io =
               engine_iopool_create(member->loop, IO_THREADS, member->thread_enter)))
         return -1;

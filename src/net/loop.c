@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -62,7 +63,8 @@ struct net_loop {
     unsigned (*progress)(void *arg);
     bool (*arm)(void *arg);
     void *progress_arg;
-    uint64_t pulse, pulse_at; /* its period, or 0; when it is due */
+    uint64_t poll_for, poll_until; /* ns after an event; when that is over */
+    uint64_t pulse, pulse_at;      /* its period, or 0; when it is due */
     net_loop_still_fn still;
     void *still_arg;
 };
@@ -390,6 +392,23 @@ void net_loop_set_progress(struct net_loop *loop, unsigned (*progress)(void *arg
 
 /* --- the turn --- */
 
+void net_loop_set_polling(struct net_loop *loop, uint64_t ns)
+{
+    loop->poll_for = ns;
+}
+
+/* Something has happened, so more may soon. */
+static void poll_on(struct net_loop *loop)
+{
+    if (loop->poll_for)
+        loop->poll_until = util_clock_now() + loop->poll_for;
+}
+
+static bool polls(const struct net_loop *loop)
+{
+    return loop->poll_for && util_clock_now() < loop->poll_until;
+}
+
 /* Sleep until an event or the earliest timer. */
 static int wait_events(struct net_loop *loop, struct epoll_event *events)
 {
@@ -460,17 +479,27 @@ int net_loop_run(struct net_loop *loop)
             run_posts(loop);
             if (!loop->stop)
                 run_timers(loop);
+            poll_on(loop);
         }
         if (loop->stop || posted(loop))
             continue;
-        if (loop->arm && !loop->arm(loop->progress_arg))
-            continue;
 
-        int n = wait_events(loop, events);
+        int n;
+        if (polls(loop)) {
+            n = epoll_wait(loop->epoll, events, EVENTS_AT_ONCE, 0);
+            if (n == 0)
+                sched_yield(); /* a program that has no core to itself goes first */
+        } else if (loop->arm && !loop->arm(loop->progress_arg)) {
+            continue;
+        } else {
+            n = wait_events(loop, events);
+        }
         if (n < 0 && errno != EINTR) {
             rc = -1;
             break;
         }
+        if (n > 0)
+            poll_on(loop);
         feel_pulse(loop);
         dispatch(loop, events, n);
     }

@@ -31,6 +31,11 @@ struct net_loop *net_loop_create(void);
  */
 void net_loop_destroy(struct net_loop *loop);
 
+/* Do not sleep for `ns` nanoseconds after each event or message: look again and again,
+ * which saves the kernel's wake-up of this thread and takes a core meanwhile. 0, as it is
+ * at first: sleep at once. The loop's thread, or before the run. */
+void net_loop_set_polling(struct net_loop *loop, uint64_t ns);
+
 /* Run until net_loop_stop(). 0, or -1 with errno when the kernel refuses to wait. */
 int net_loop_run(struct net_loop *loop);
 /* Loop thread only; run returns after the current callback (after the current batch of

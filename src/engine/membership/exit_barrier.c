@@ -30,11 +30,11 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define LOOK_FIRST     (1 * UTIL_NSEC_PER_MSEC) /* after the last change; then twice ... */
+#define LOOK_FIRST     (1 * UTIL_NSEC_PER_MSEC)  /* after the last change; then twice ... */
 #define LOOK_PROBE     (UTIL_NSEC_PER_MSEC / 50) /* in its place, if the rank probes */
-#define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)  /* ... up to this */
-#define KICK_AFTER     5                        /* looks */
-#define SAY_AFTER      (10 * UTIL_NSEC_PER_SEC) /* as waits (consume.c) */
+#define LOOK_AGAIN     (1 * UTIL_NSEC_PER_SEC)   /* ... up to this */
+#define KICK_AFTER     5                         /* looks */
+#define SAY_AFTER      (10 * UTIL_NSEC_PER_SEC)  /* as waits (consume.c) */
 #define LEAVE_SOON     (2 * UTIL_NSEC_PER_SEC)
 #define LEAVE_EMPTY    (1 * UTIL_NSEC_PER_SEC) /* who all end at once need no hand-over */
 #define BLOCKED_MAX    1024

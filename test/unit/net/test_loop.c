@@ -643,7 +643,7 @@ static void test_watch_modify(void **state)
 
 struct progress {
     struct net_loop *loop;
-    int left, armed, refused;
+    int left, armed, refused, turns;
 };
 
 static unsigned do_progress(void *arg)
@@ -679,6 +679,40 @@ static void test_progress(void **state)
     net_timer_destroy(end);
 }
 
+static unsigned count_turn(void *arg)
+{
+    ++((struct progress *)arg)->turns;
+    return 0;
+}
+
+/* For so long after an event the loop does not sleep, and then it does. */
+static void test_polling(void **state)
+{
+    struct progress progress = {.loop = *state};
+    struct net_timer *end = net_timer_create(*state, stop, *state);
+    int fd = eventfd(1, EFD_NONBLOCK), seen = 0;
+    struct net_watch *watch = net_loop_watch(*state, fd, EPOLLIN, on_event_count, &seen);
+
+    net_loop_set_progress(*state, count_turn, do_arm, &progress);
+    net_loop_set_polling(*state, BOUND);
+    net_timer_start(end, util_clock_now() + 20 * UTIL_NSEC_PER_MSEC);
+    run(*state);
+    assert_int_equal(seen, 1);
+    assert_int_equal(progress.armed, 1); /* before the event */
+    assert_true(progress.turns > 3);
+    progress.turns = 0;
+    assert_int_equal(eventfd_write(fd, 1), 0);
+    net_loop_set_polling(*state, 0);
+    net_timer_start(end, util_clock_now() + 20 * UTIL_NSEC_PER_MSEC);
+    run(*state);
+    assert_int_equal(seen, 2);
+    assert_in_range(progress.turns, 1, 10);
+    net_loop_set_progress(*state, NULL, NULL, NULL);
+    net_watch_destroy(watch);
+    net_timer_destroy(end);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -696,6 +730,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_watch_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_watch_modify, setup, teardown),
         cmocka_unit_test_setup_teardown(test_progress, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_polling, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
