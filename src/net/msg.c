@@ -86,7 +86,7 @@ enum field {
     X(GUEST_LIST, "guest-list", UPATH)                                              \
     X(GUEST_BRING, "guest-bring", UPATH)                                            \
     X(GUEST_WATCH, "guest-watch", UPATH_MUST | MARK | FD)                           \
-    X(REDIRECT, "redirect", VERSION | INO | BTIME | BLOB_MUST)                      \
+    X(REDIRECT, "redirect", VERSION | RANK | INO | BTIME | BLOB)                    \
     X(GET_DIRECT, "get-direct", UPATH_MUST | VERSION | ENTRY | RANGE | INO | BTIME) \
     X(PROMOTED_JOIN, "promoted-join", NRANKS | BLOB)                                \
     X(PROMOTED_FETCH, "promoted-fetch", UPATH_MUST | VERSION | ENTRY | BLOB_MUST)   \

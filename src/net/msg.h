@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 5
+#define NET_MSG_VERSION 6
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -69,7 +69,8 @@ enum net_msg_type {
     NET_MSG_GUEST_WATCH,
     /* of promoted guests (engine/promoted/promoted.h) */
     NET_MSG_REDIRECT,   /* reply to GET: ask the guest of this blob (without key); ino and
-                           btime of the file */
+                           btime of the file. Without a blob: ask this rank, which fetches
+                           the same version or has it (engine/fetch/relay.h) */
     NET_MSG_GET_DIRECT, /* GET of a promoted guest: entry, offset, length, as of GET; ino,
                            btime as of REDIRECT */
     NET_MSG_PROMOTED_JOIN,    /* on a line between guest and member that stays open. guest:
@@ -158,8 +159,10 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
-/* GET: the receiver must answer itself, without a REDIRECT. */
+/* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
+ * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u
+#define NET_GET_RELAY    0x02u
 #define NET_DUMP_ENTRIES 0x01u
 #define NET_DUMP_WAITING 0x02u
 #define NET_DUMP_KEY     0x04u /* explain the one upath */

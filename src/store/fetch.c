@@ -324,6 +324,12 @@ out:
     return rc;
 }
 
+/* Not a duplicate, which would hold the lock beyond the fetch. */
+int store_fetch_open(const struct store_fetch *fetch)
+{
+    return openat(fetch->tmpdir, fetch->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 int store_fetch_copy(struct store_fetch *fetch, int src_fd)
 {
     struct stat st;

@@ -35,6 +35,9 @@ int store_fetch_wait(const struct store_dir *dir, const char *upath);
  * the size). */
 int store_fetch_write(struct store_fetch *fetch, uint64_t offset, const void *data,
                       uint64_t len);
+/* A descriptor to read what was written until now; the caller's. It stays valid after the
+ * fetch. -1 with errno. */
+int store_fetch_open(const struct store_fetch *fetch);
 /* Copy all bytes from src_fd with reflink, copy_file_range or read/write, whichever works
  * first. 0, or -1: ESTALE the source has another size. */
 int store_fetch_copy(struct store_fetch *fetch, int src_fd);

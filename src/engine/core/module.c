@@ -183,6 +183,11 @@ void modules_path_changed(struct member *member, const char *upath)
     CALL(member, path_changed, member, upath);
 }
 
+void modules_fetch_grew(struct member *member, const char *upath)
+{
+    CALL(member, fetch_grew, member, upath);
+}
+
 void modules_invalidated(struct member *member)
 {
     CALL(member, invalidated, member);

@@ -24,8 +24,8 @@
     /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names) X(produce)  \
                      X(node_files)                                                      \
     /* promoted */   X(promoted)                                                        \
-    /* fetch */      X(serve_absent_owner) X(serve) X(transfers) X(consume_said)        \
-                     X(consume_failed) X(consume) X(waits)                              \
+    /* fetch */      X(serve_absent_owner) X(relay) X(serve) X(transfers)               \
+                     X(consume_said) X(consume_failed) X(consume) X(waits)              \
     /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(startup_validation) X(restore) X(takeover_gone)                  \
@@ -105,6 +105,8 @@ struct member_module {
     void (*table_changed)(struct member *member);
     void (*published)(struct member *member, const char *upath);
     void (*path_changed)(struct member *member, const char *upath);
+    /* More bytes of upath have come in a fetch of this member, or the fetch has ended. */
+    void (*fetch_grew)(struct member *member, const char *upath);
     /* An invalidation has ended: this node no longer uses a version that another node has
      * replaced or withdrawn. */
     void (*invalidated)(struct member *member);
@@ -158,6 +160,7 @@ void modules_resumed(struct member *member, uint64_t ns);
 void modules_table_changed(struct member *member);
 void modules_published(struct member *member, const char *upath);
 void modules_path_changed(struct member *member, const char *upath);
+void modules_fetch_grew(struct member *member, const char *upath);
 void modules_invalidated(struct member *member);
 void modules_wanted(struct member *member, const struct dyad_entry *entry);
 bool modules_overtaken(struct member *member, struct member_dmd *dmd,

@@ -5,7 +5,7 @@
  * state is kept for a consumer that may die. At most MEMBER_SERVE_BUFFERS chunks are in
  * memory; more GETs wait in `served`, first come first served. What another rank of our
  * node has published we serve in its place, if it is dead, or does not answer
- * (serve_absent_owner.c).
+ * (serve_absent_owner.c). What we fetch ourselves we pass on as it comes (relay.c).
  *
  * What could go wrong: the file is not the one that was published, or is being written,
  * before or after the read. Then the answer is ESTALE, and the consumer looks up again
@@ -22,6 +22,7 @@
 
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
+#include "engine/fetch/relay.h"
 #include "engine/fetch/serve.h"
 #include "engine/fetch/serve_absent_owner.h"
 #include "engine/fetch/transfer.h"
@@ -29,12 +30,14 @@
 #include "engine/promoted/promoted.h"
 #include "engine/publish/produce.h"
 #include "util/crash.h"
+#include "util/fd_close.h"
 #include "util/log.h"
 
 #define CHUNK_MAX (64ull << 20)
 
 enum served_state {
     SERVED_HELD,     /* until a publish of ours has ended */
+    SERVED_COMING,   /* the bytes, in a fetch of ours */
     SERVED_SEARCHED, /* for, in the journals of others */
     SERVED_FOUND,    /* there, or not */
     SERVED_QUEUED,
@@ -55,6 +58,7 @@ struct served {
     struct dyad_entry entry;    /* that is asked for; entry.upath is upath */
     bool other;                 /* it is another rank's of our node */
     struct store_record record; /* entry.upath is upath */
+    int fd; /* of the fetch that has the bytes; -1: the file is opened by its name */
     void *data;
     int error;
     struct net_post post;
@@ -71,6 +75,8 @@ static void serve_queue(struct member *member);
 static void served_free(struct served *s)
 {
     DL_DELETE(OWN(s->member, serve)->served, s);
+    if (s->fd >= 0)
+        close(s->fd);
     free(s->data);
     free(s->upath);
     free(s);
@@ -102,35 +108,37 @@ static int read_link(struct served *s)
     return 0;
 }
 
-static int read_chunk(struct served *s)
+static int read_part(const struct served *s, int fd)
 {
-    if (S_ISLNK(s->record.entry.mode))
-        return read_link(s);
-
     char *p = s->data;
     uint64_t at = s->offset, left = s->length;
-    int fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
-    int rc = -1;
 
-    if (fd < 0)
-        return -1;
     while (left > 0) {
         ssize_t n = pread(fd, p, left, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            goto done;
+            return -1;
         if (n == 0) {
             errno = ESTALE; /* shorter than what was published */
-            goto done;
+            return -1;
         }
         p += n;
         at += (uint64_t)n;
         left -= (uint64_t)n;
     }
-    rc = 0;
-done:
-    close(fd);
+    return 0;
+}
+
+static int read_chunk(struct served *s)
+{
+    if (S_ISLNK(s->record.entry.mode))
+        return read_link(s);
+
+    int fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
+    int rc = fd < 0 ? -1 : read_part(s, fd);
+
+    util_fd_close(fd);
     return rc;
 }
 
@@ -139,12 +147,16 @@ static void serve_work(void *arg)
     struct served *s = arg;
 
     s->error = 0;
-    if (!local_file_still_there(s->dmd, &s->record)) {
+    if (s->fd < 0 && !local_file_still_there(s->dmd, &s->record)) {
         s->error = ESTALE;
         return;
     }
     if (!(s->data = malloc(s->length ? s->length : 1))) {
         s->error = ENOMEM;
+        return;
+    }
+    if (s->fd >= 0) {
+        s->error = read_part(s, s->fd) < 0 ? errno : 0;
         return;
     }
     if (read_chunk(s) < 0)
@@ -301,7 +313,8 @@ static void publish_if_same(struct member *member, enum engine_role role, const 
 static void refused(struct served *s)
 {
     struct member *member = s->member;
-    if (member->hands_over) /* the asker turns to our member, who sees to it */
+    /* The asker turns to our member, or to the owner, who sees to it. */
+    if (member->hands_over || (s->flags & NET_GET_RELAY))
         return;
     bool producer = s->dmd == &member->dmd[ENGINE_PRODUCER];
 
@@ -415,13 +428,24 @@ static int find_other(struct served *s)
 static void serve_try(struct served *s)
 {
     struct member *member = s->member;
-    int status = find_own(s);
+    bool relays = s->flags & NET_GET_RELAY;
+    int status = ENOENT;
 
+    if (relays) {
+        DYAD_CRASH_POINT("relay-asked");
+        status = transfer_part(member, &s->entry, s->offset + s->length, &s->fd);
+        s->record.entry = s->entry;
+        s->dmd = &member->dmd[ENGINE_CONSUMER];
+    }
     if (status == EAGAIN) {
+        s->state = SERVED_COMING;
+        return;
+    }
+    if (status == ENOENT && (status = find_own(s)) == EAGAIN) {
         s->state = SERVED_HELD;
         return;
     }
-    if (status == ENOENT) {
+    if (status == ENOENT && !relays) {
         s->other = s->entry.owner != member->self.rank;
         status = s->other ? find_other(s) : ESTALE;
     }
@@ -435,7 +459,8 @@ static void serve_try(struct served *s)
     if (status) {
         served_refuse(s, status);
     } else if (!s->other && !(s->flags & NET_GET_OWNER) &&
-               promoted_redirect(member, s->rank, s->id, &s->record)) {
+               (relay_redirect(member, s->rank, s->id, &s->record.entry) ||
+                promoted_redirect(member, s->rank, s->id, &s->record))) {
         served_free(s);
     } else {
         s->state = SERVED_QUEUED;
@@ -461,6 +486,7 @@ static struct served *served_create(struct member *member, const struct net_msg 
     s->length = msg->length;
     s->entry = msg->entry;
     s->entry.upath = s->upath;
+    s->fd = -1;
     DL_APPEND(OWN(member, serve)->served, s);
     return s;
 }
@@ -501,15 +527,25 @@ void serve_get_direct(struct member *member, const struct net_msg *msg)
     }
 }
 
-static void serve_published(struct member *member, const char *upath)
+static void try_all(struct member *member, enum served_state state, const char *upath)
 {
     struct served *s, *tmp;
 
     DL_FOREACH_SAFE(OWN(member, serve)->served, s, tmp)
     {
-        if (s->state == SERVED_HELD && strcmp(s->upath, upath) == 0)
+        if (s->state == state && strcmp(s->upath, upath) == 0)
             serve_try(s);
     }
+}
+
+static void serve_published(struct member *member, const char *upath)
+{
+    try_all(member, SERVED_HELD, upath);
+}
+
+static void serve_fetch_grew(struct member *member, const char *upath)
+{
+    try_all(member, SERVED_COMING, upath);
 }
 
 void serve_searched(struct member *member, const struct dyad_entry *entry, int error)
@@ -557,6 +593,7 @@ const struct member_module serve_module = {
     .own = MODULE_OWN(serve),
     .messages = (const struct member_message[]){{NET_MSG_GET, get_asked}, {0}},
     .published = serve_published,
+    .fetch_grew = serve_fetch_grew,
     .pending = serve_pending,
     .destroy = serve_stop,
 };

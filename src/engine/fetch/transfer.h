@@ -29,6 +29,11 @@ void transfer_leave(struct transfer_wait *wait);
  */
 bool transfer_receive(struct member *member, const struct net_msg *msg, void *payload,
                       size_t len);
+/* For a relay: *fd is a descriptor, the caller's, of what is being fetched as this version,
+ * which has its bytes up to `end`. 0; or EAGAIN: it has not yet (the event fetch_grew
+ * follows); ENOENT: this version is not being fetched from another rank; or an error. */
+int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_t end,
+                  int *fd);
 /* A peer died. */
 void transfer_peer_down(struct member *member, uint32_t rank);
 /* newer->upath has a newer version: a fetch of an older one must not be put into place.

@@ -3,8 +3,8 @@
  *
  * GETs are sent ahead, DYAD_CHUNKS of them at most are on their way or being written. What
  * a GET is answered with is the chunk, an error, or the name of a promoted guest of the
- * rank that is asked: then what has not come is asked of that one, and of the rank again
- * when the guest fails. If the rank is gone, or another of its node than the owner has the
+ * rank that is asked, or of another reader (relay.c): then what has not come is asked of
+ * that one, and of the rank again when it fails. If the rank is gone, or another of its node than the owner has the
  * file not, the next of them is asked for the rest. The deadline is the peer's silence, not
  * the transfer's length: each arrival moves it.
  */
@@ -15,6 +15,7 @@
 
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
+#include "engine/core/module.h"
 #include "engine/fetch/transfer_impl.h"
 #include "engine/membership/unreachable.h"
 #include "util/clock.h"
@@ -74,7 +75,7 @@ void transfer_silent(void *arg)
     uint32_t source = t->source;
     uint64_t most = chunk_most(t);
 
-    if (net_is_guest(source)) {
+    if (source != t->rank) {
         source_lost(t, "does not answer");
         return;
     }
@@ -111,12 +112,54 @@ static void chunk_written(void *arg)
     net_worker_recycle(t->member->worker, chunk->data, chunk->length);
     chunk->data = NULL;
     transfer_chunk_free(t, chunk);
-    if (t->failing)
+    if (t->failing) {
         transfer_fail(t, t->status);
-    else if (error)
+    } else if (error) {
         transfer_failed_here(t, "written", error);
-    else
+    } else {
+        modules_fetch_grew(t->member, t->upath);
         transfer_ask_chunks(t);
+    }
+}
+
+/* Chunks are asked for in the order of the file. */
+static uint64_t bytes_here(const struct transfer *t)
+{
+    const struct chunk *chunk;
+    uint64_t here = t->next_offset;
+
+    DL_FOREACH(t->chunks, chunk)
+    {
+        if (chunk->offset < here)
+            here = chunk->offset;
+    }
+    return here;
+}
+
+int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_t end,
+                  int *fd)
+{
+    struct transfer *t;
+
+    HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
+    if (!t || t->local_dmd || t->guest ||
+        dyad_version_cmp(&t->entry.version, &entry->version) != 0)
+        return ENOENT;
+    if (t->stale || t->failing)
+        return ESTALE;
+    /* While it is put into place its descriptor is the pool's. */
+    if (t->committing || t->io_busy || bytes_here(t) < end)
+        return EAGAIN;
+    *fd = store_fetch_open(t->fetch);
+    return *fd < 0 ? errno : 0;
+}
+
+/* The kind of request that the source of the bytes answers. */
+static uint8_t get_flags(const struct transfer *t)
+{
+    if (t->source == t->rank)
+        return t->rank_only ? NET_GET_OWNER : 0;
+    return net_is_guest(t->source) ? 0 : NET_GET_OWNER | NET_GET_RELAY;
 }
 
 /* Send the chunk's GET; its answer will name this id. */
@@ -124,8 +167,8 @@ static int chunk_send(struct transfer *t, struct chunk *chunk)
 {
     struct member *member = t->member;
     struct net_msg get = {
-        .type = t->source == t->rank ? NET_MSG_GET : NET_MSG_GET_DIRECT,
-        .flags = t->source == t->rank && t->rank_only ? NET_GET_OWNER : 0,
+        .type = net_is_guest(t->source) ? NET_MSG_GET_DIRECT : NET_MSG_GET,
+        .flags = get_flags(t),
         .id = member->next_id,
         .entry = t->entry,
         .offset = chunk->offset,
@@ -185,13 +228,16 @@ static void source_change(struct transfer *t, uint32_t source)
     transfer_ask_chunks(t);
 }
 
-/* A guest that the rank named may go at any time; the rank has the files, too. */
+/* A guest or a reader that the rank named may go at any time; the rank has the file, too.
+ */
 static void source_lost(struct transfer *t, const char *why)
 {
     if (t->failing) {
         transfer_fail(t, t->status);
     } else if (t->source != t->rank) {
-        log_info("a promoted guest of %s %s: \"%s\" is fetched from its member",
+        log_info("%s, to which %s had sent this rank, %s: \"%s\" is fetched from the latter",
+                 net_is_guest(t->source) ? "a promoted guest"
+                                         : member_describe(t->member, t->source),
                  member_describe(t->member, t->rank), why, t->upath);
         t->rank_only = true;
         source_change(t, t->rank);
@@ -230,9 +276,26 @@ void transfer_ask_chunks(struct transfer *t)
     }
     /* Not at each chunk: on a connection that was made while its link was cut, small ones
      * may come, and large ones not. */
-    if (t->entry.size > 0 && !net_is_guest(t->source))
+    if (t->entry.size > 0 && t->source == t->rank)
         unreachable_served(t->member, t->source, chunk_most(t));
     transfer_commit(t);
+}
+
+/* To another reader, which this rank must know. */
+static void relayed(struct transfer *t, const struct net_msg *msg)
+{
+    struct member *member = t->member;
+    uint32_t source = t->rank;
+
+    if (!t->rank_only && msg->rank != member->self.rank &&
+        net_worker_peer(member->worker, msg->rank) &&
+        dht_node_is_live(member->dht, msg->rank) &&
+        !unreachable_is_suspect(member, msg->rank))
+        source = msg->rank;
+    else
+        t->rank_only = true;
+    if (!t->failing)
+        source_change(t, source);
 }
 
 static void redirected(struct transfer *t, const struct net_msg *msg)
@@ -274,7 +337,10 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
     t = chunk->transfer;
     deadline_move(t);
     if (msg->type == NET_MSG_REDIRECT) {
-        redirected(t, msg);
+        if (msg->blob_len > 0)
+            redirected(t, msg);
+        else
+            relayed(t, msg);
         return true;
     }
     if (msg->type == NET_MSG_ERROR) {

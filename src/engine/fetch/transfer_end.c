@@ -67,6 +67,8 @@ void transfer_end(struct transfer *t, int status)
 {
     struct transfer_wait *waits = t->waits, *wait, *tmp;
     struct dyad_version version = t->entry.version;
+    struct member *member = t->member;
+    char upath[DYAD_UPATH_MAX + 1];
 
     t->waits = NULL;
     if (status)
@@ -75,7 +77,9 @@ void transfer_end(struct transfer *t, int status)
                   : status == EBUSY  ? "another process of this node had it in hand"
                   : status == EEXIST ? "it was written here meanwhile"
                                      : strerror(status));
+    strcpy(upath, t->upath);
     transfer_free(t);
+    modules_fetch_grew(member, upath);
     DL_FOREACH_SAFE(waits, wait, tmp)
     {
         wait->transfer = NULL;

@@ -50,6 +50,12 @@ bool local_file_is_superseded(const struct member_dmd *d, const char *upath,
     return false;
 }
 
+void modules_fetch_grew(struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
+}
+
 bool modules_overtaken(struct member *m, struct member_dmd *d,
                        const struct dyad_entry *newer, const struct store_record *record)
 {
