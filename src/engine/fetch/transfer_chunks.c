@@ -235,10 +235,11 @@ static void source_lost(struct transfer *t, const char *why)
     if (t->failing) {
         transfer_fail(t, t->status);
     } else if (t->source != t->rank) {
-        log_info("%s, to which %s had sent this rank, %s: \"%s\" is fetched from the latter",
-                 net_is_guest(t->source) ? "a promoted guest"
-                                         : member_describe(t->member, t->source),
-                 member_describe(t->member, t->rank), why, t->upath);
+        log_info(
+            "%s, to which %s had sent this rank, %s: \"%s\" is fetched from the latter",
+            net_is_guest(t->source) ? "a promoted guest"
+                                    : member_describe(t->member, t->source),
+            member_describe(t->member, t->rank), why, t->upath);
         t->rank_only = true;
         source_change(t, t->rank);
     } else {
