@@ -194,10 +194,15 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 
 void transfer_leave(struct transfer_wait *wait)
 {
-    if (wait->transfer)
-        DL_DELETE(wait->transfer->waits,
-                  wait); /* the fetch goes on: the file is wanted here */
+    struct transfer *t = wait->transfer;
+
     wait->transfer = NULL;
+    if (!t)
+        return;
+    DL_DELETE(t->waits, wait);
+    /* Else it goes on: the file is wanted here. */
+    if (wait->background && !t->waits && !t->committing && !t->ended)
+        transfer_fail(t, ECANCELED);
 }
 
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer)

@@ -60,6 +60,7 @@ struct transfer {
     bool is_first;              /* no file was there when the commit began */
     bool committing;            /* it is being put into place */
     int status;                 /* of the first failure */
+    bool ended;                 /* a stand-in for one that is freed: transfer_end() */
     bool failing;               /* `status` is set: wait for what is under way, then end */
 };
 
@@ -81,6 +82,8 @@ void transfer_failed_here(struct transfer *t, const char *what, int error);
  * transfer_drop() does not. */
 void transfer_end(struct transfer *t, int status);
 void transfer_drop(struct transfer *t);
+/* True if nobody waits for it now: all its waits are `background`. */
+bool transfer_is_background(const struct transfer *t);
 /* The chunk's answer has come, or is not expected any more. */
 void transfer_chunk_answered(struct chunk *chunk);
 /* Free a chunk that is answered and that no thread uses. */
