@@ -34,7 +34,9 @@
 #include "engine/fetch/series.h"
 #include "util/log.h"
 
-#define SERIES_MAX  8 /* of a rank; the least recently used goes */
+#define SERIES_MAX  8                /* of a rank; the least recently used goes */
+#define WINDOWS     (SERIES_MAX + 1) /* the last: of prefetch_want() */
+#define WANTED_MAX  256
 #define DEPTH_FIRST 2
 #define DEPTH_MAX   8
 #define AT_ONCE     2  /* fetches */
@@ -66,7 +68,7 @@ struct window {
 };
 
 struct prefetch {
-    struct window windows[SERIES_MAX];
+    struct window windows[WINDOWS];
     uint64_t uses;
     uint64_t held; /* bytes that are being brought, or were and are not opened yet */
     unsigned fetches;
@@ -127,7 +129,7 @@ static struct item *find(struct prefetch *p, const char *upath, int wd)
 {
     struct item *item;
 
-    for (size_t i = 0; i < SERIES_MAX; i++) {
+    for (size_t i = 0; i < WINDOWS; i++) {
         DL_FOREACH(p->windows[i].items, item)
         {
             if (upath ? strcmp(item->upath, upath) == 0 : item->wd == wd)
@@ -253,7 +255,7 @@ static void fetch_ready(struct member *member)
     struct prefetch *p = OWN(member, prefetch);
     struct item *item;
 
-    for (size_t i = 0; i < SERIES_MAX; i++) {
+    for (size_t i = 0; i < WINDOWS; i++) {
         DL_FOREACH(p->windows[i].items, item)
         {
             if (item->state != READY)
@@ -307,24 +309,32 @@ static void look(struct item *item)
 
 /* --- the window --- */
 
+static int add(struct window *w, const char *upath, uint64_t value)
+{
+    struct item *item = calloc(1, sizeof(*item) + strlen(upath) + 1);
+
+    if (!item)
+        return -1;
+    item->window = w;
+    item->value = value;
+    item->wd = -1;
+    strcpy(item->upath, upath);
+    DL_APPEND(w->items, item);
+    w->nitems++;
+    if (!is_here(item))
+        look(item);
+    return 0;
+}
+
 static void fill(struct window *w)
 {
     char upath[DYAD_UPATH_MAX + 1];
-    struct item *item;
     uint64_t value;
 
     while (w->nitems < w->depth &&
            series_name(&w->series, w->nitems + 1, upath, sizeof(upath), &value)) {
-        if (!(item = calloc(1, sizeof(*item) + strlen(upath) + 1)))
+        if (add(w, upath, value) < 0)
             return;
-        item->window = w;
-        item->value = value;
-        item->wd = -1;
-        strcpy(item->upath, upath);
-        DL_APPEND(w->items, item);
-        w->nitems++;
-        if (!is_here(item))
-            look(item);
     }
 }
 
@@ -334,6 +344,11 @@ static void moved(struct window *w, struct item *to)
     struct prefetch *p = OWN(w->member, prefetch);
     bool vain = false, last = false;
 
+    if (w == &p->windows[SERIES_MAX]) {
+        drop(to, true);
+        fetch_ready(w->member);
+        return;
+    }
     w->used = ++p->uses;
     series_move(&w->series, to->value);
     while (!last) {
@@ -417,6 +432,19 @@ void prefetch_opened(struct member *member, const char *upath)
         note(member, upath);
 }
 
+int prefetch_want(struct member *member, const char *upath)
+{
+    struct prefetch *p = OWN(member, prefetch);
+    struct window *w = &p->windows[SERIES_MAX];
+
+    if (!is_on(member) || find(p, upath, 0))
+        return 0;
+    w->member = member;
+    if (w->nitems == WANTED_MAX)
+        drop(w->items, false);
+    return add(w, upath, 0);
+}
+
 void prefetch_resume(struct member *member)
 {
     if (is_on(member))
@@ -429,8 +457,8 @@ void prefetch_get_info(struct member *member, struct prefetch_info *info)
     const struct item *item;
 
     *info = (struct prefetch_info){p->files, p->hits, p->unused, 0, 0};
-    for (size_t i = 0; i < SERIES_MAX; i++) {
-        info->series += p->windows[i].items != NULL;
+    for (size_t i = 0; i < WINDOWS; i++) {
+        info->series += i < SERIES_MAX && p->windows[i].items;
         DL_FOREACH(p->windows[i].items, item)
         {
             info->awaited += item->state == LOOK;
@@ -445,7 +473,7 @@ static void stop(struct member *member)
     struct prefetch *p = OWN(member, prefetch);
 
     p->stopped = true;
-    for (size_t i = 0; i < SERIES_MAX; i++) {
+    for (size_t i = 0; i < WINDOWS; i++) {
         window_clear(&p->windows[i]);
         series_clear(&p->windows[i].series);
     }

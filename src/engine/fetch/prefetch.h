@@ -13,6 +13,9 @@
 void prefetch_asked(struct member *member, const char *upath);
 /* It is here, and about to be opened. */
 void prefetch_opened(struct member *member, const char *upath);
+/* Bring upath when it is published, series or not; with DYAD_PREFETCH=off nothing is done.
+ * Of many, the last 256 are brought. 0 or -1 ENOMEM. */
+int prefetch_want(struct member *member, const char *upath);
 /* A real fetch may have ended: prefetches that gave way to it may begin. */
 void prefetch_resume(struct member *member);
 /* For DYAD_STATS and the dump; `unused`: bytes that were brought and not opened so far. */

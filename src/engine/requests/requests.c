@@ -426,6 +426,10 @@ static int serve_consume(struct guest *guest)
         answer(guest, 0, NULL);
         return 0;
     }
+    if (msg->flags & NET_CONSUME_PREFETCH) {
+        answer(guest, prefetch_want(guest->member, msg->entry.upath) < 0 ? errno : 0, NULL);
+        return 0;
+    }
     if (too_many_wait(guest)) {
         log_error(
             "process %d cannot wait for \"%s\": so many processes and threads of this "
