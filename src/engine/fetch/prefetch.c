@@ -285,9 +285,13 @@ static void fetch_ready(struct member *member)
 static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct item *item = arg;
+    const struct member_dmd *dmd = &item->window->member->dmd[ENGINE_CONSUMER];
 
     item->lookup = NULL;
-    if (status == 0 && S_ISREG(entry->mode)) {
+    if (status == 0 && dyad_storage_equal(entry->storage, store_dir_id(dmd->dir))) {
+        if (!is_here(item)) /* made here: there is nothing to bring */
+            leave(item, false);
+    } else if (status == 0 && S_ISREG(entry->mode)) {
         item->state = READY;
         item->size = entry->size;
         fetch_ready(item->window->member);
