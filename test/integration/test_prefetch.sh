@@ -76,12 +76,14 @@ if [ "$(id -u)" = 0 ] && mkdir -p "$B" && mount -t tmpfs -o size=24m tmpfs "$B" 
         1@b bash -c "$RANK"'wait_for written; cd "$DYAD_PATH"
         cat s.1 s.2 s.3 >/dev/null; wait_for here.s.3; sleep 0.3; made read; exit 0' || status=$?
     umount "$B"
+    trap finish EXIT
     [ $status -eq 0 ] || fail "with a full disk: status $status"
     ! grep -E '(error|warn).*s\.4' "$LOG" || fail "a prefetch complains"
     counts 1 'prefetched 0 files'
 fi
 
-# Two ranks of a node read the same series: each file comes once.
+# Two ranks of a node read the same series: what is brought comes once. (Of the first three, which both open at the same
+# time, a file may be asked for twice.)
 anew
 # shellcheck disable=SC2046
 watching watch $(printf 't.%d ' {4..12})
@@ -93,7 +95,7 @@ local_job_ok 60 1@a bash -c "$RANK"'cd "$DYAD_PATH"
         [ "$(wc -c <t.$i)" = 100000 ] || exit 3
     done
     made read.$PMIX_RANK'
-counts 0 'served 1200000 bytes'
+counts 0 'served 1[2-5]00000 bytes'
 
 # Off: nothing is brought.
 anew

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "engine/coherence/copy_lease.h"
+#include "engine/core/local_file.h"
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume.h"
 #include "engine/fetch/consume_probe.h"
@@ -155,9 +156,13 @@ static void consumed(void *arg, int status)
 static void reserve_inode(struct guest *guest)
 {
     struct member_dmd *dmd = &guest->member->dmd[ENGINE_CONSUMER];
+    const char *upath = guest->msg.entry.upath;
     struct stat st;
 
-    if (dmd->dir && store_fetch_reserve(dmd->dir, guest->msg.entry.upath, &st) == 0) {
+    /* It may have been brought since the asker has looked. */
+    if (dmd->dir && ((store_dir_stat(dmd->dir, upath, &st) == 0 && S_ISREG(st.st_mode) &&
+                      !local_file_is_superseded(dmd, upath, &st)) ||
+                     store_fetch_reserve(dmd->dir, upath, &st) == 0)) {
         request_of(guest)->ino = st.st_ino;
         request_of(guest)->dev = st.st_dev;
     }

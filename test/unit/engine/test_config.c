@@ -163,7 +163,7 @@ static void test_bytes(void **state)
     expect_ok(&c, ENV("DYAD_PREFETCH=off", "DYAD_PREFETCH_BYTES=20M"));
     assert_int_equal(c.prefetch, 0);
     assert_int_equal(c.prefetch_bytes, 20 << 20);
-    expect_error("DYAD_PREFETCH=frames/*", "frames/*", "off, auto");
+    expect_error("DYAD_PREFETCH=frames/*", "frames/*", "off or auto");
     expect_error("DYAD_CHUNK_SIZE=63K", "63K", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=65M", "65M", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=1G", "1G", "64K to 64M");
