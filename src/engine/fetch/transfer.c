@@ -215,8 +215,8 @@ void transfer_leave(struct transfer_wait *wait)
     if (!t)
         return;
     DL_DELETE(t->waits, wait);
-    /* Else it goes on: the file is wanted here. */
-    if (wait->background && !t->waits && !t->committing && !t->ended)
+    /* Else it goes on: the file is wanted here, or on its way to the disk. */
+    if (wait->background && !t->waits && t->chunks && !t->failing)
         transfer_fail(t, ECANCELED);
 }
 

@@ -65,7 +65,7 @@ static void transfer_free(struct transfer *t)
 
 void transfer_end(struct transfer *t, int status)
 {
-    struct transfer ended = {.waits = t->waits, .ended = true};
+    struct transfer ended = {.waits = t->waits}; /* stands in for the one that is freed */
     struct dyad_version version = t->entry.version;
     struct transfer_wait *wait;
 

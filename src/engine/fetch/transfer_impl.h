@@ -60,7 +60,6 @@ struct transfer {
     bool is_first;              /* no file was there when the commit began */
     bool committing;            /* it is being put into place */
     int status;                 /* of the first failure */
-    bool ended;                 /* a stand-in for one that is freed: transfer_end() */
     bool failing;               /* `status` is set: wait for what is under way, then end */
 };
 

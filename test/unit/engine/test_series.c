@@ -41,7 +41,7 @@ static void names(void **state)
     assert_string_equal(behind("v1_f8", "v2_f8", 1), "v3_f8"); /* the number that differs */
     assert_null(behind("f1", "f1", 1));                        /* the same */
     assert_null(behind("a1_b1", "a2_b2", 1));                  /* in two numbers */
-    assert_null(behind("a1/f1", "a2/f1", 1));                    /* in a directory */
+    assert_null(behind("a1/f1", "a2/f1", 1));                  /* in a directory */
     assert_null(behind("f9", "f010", 1));                      /* in width */
     assert_null(behind("f1", "g2", 1));
     assert_null(behind("f1", "f2x", 1));
