@@ -365,6 +365,21 @@ API dyad_rc_t dyad_consume_timeout(const char *path, double seconds)
     return consume(path, false, seconds);
 }
 
+API dyad_rc_t dyad_prefetch(const char *path)
+{
+    struct client *client = ready_front();
+    char buf[PATH_MAX];
+    const char *upath;
+
+    if (!client)
+        return DYAD_E_NOT_INIT;
+    if (!path)
+        return DYAD_E_INVALID;
+    if (!(upath = upath_of(client, ENGINE_CONSUMER, path, buf)))
+        return DYAD_E_NOT_MANAGED;
+    return client_prefetch(client, upath) == 0 ? DYAD_OK : rc_of(errno);
+}
+
 API dyad_rc_t dyad_lookup(const char *path, struct dyad_metadata *metadata)
 {
     struct client *client = ready_front();

@@ -284,6 +284,17 @@ int client_consume_to_open(struct client *client, const char *upath, uint8_t wai
     return consume(client, upath, wait, timeout_ms, wait != 0);
 }
 
+int client_prefetch(struct client *client, const char *upath)
+{
+    struct net_msg request = {
+        .type = NET_MSG_GUEST_CONSUME,
+        .flags = NET_CONSUME_PREFETCH,
+        .entry = {.upath = upath},
+    };
+
+    return request_status(client, &request, NULL);
+}
+
 int client_consume_to_write(struct client *client, const char *upath)
 {
     return consume(client, upath, NET_CONSUME_WRITER, 0, false);

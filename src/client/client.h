@@ -75,6 +75,8 @@ int client_consume(struct client *client, const char *upath, uint8_t wait,
  * installed without SA_RESTART has run (client_ask.c). */
 int client_consume_to_open(struct client *client, const char *upath, uint8_t wait,
                            uint64_t timeout_ms);
+/* Let the member bring upath in the background when it is published. */
+int client_prefetch(struct client *client, const char *upath);
 /* Before an open for writing: fetch upath if it is published and the name does not exist
  * here. Waits neither for a publish nor for another writer. */
 int client_consume_to_write(struct client *client, const char *upath);

@@ -28,6 +28,7 @@ static const struct config_word shared_words[] = {{"auto", -1}, {NULL, 0}};
 static const struct config_word linger_words[] = {{"job", -1}, {NULL, 0}};
 static const struct config_word wait_words[] = {
     {"auto", 0}, {"all", 0}, {"none", 0}, {NULL, 0}};
+static const struct config_word prefetch_words[] = {{"off", 0}, {"auto", 1}, {NULL, 0}};
 static const struct config_word dtl_words[] = {{"UCX", 0}, {NULL, 0}};
 static const struct config_word log_words[] = {
     {"error", UTIL_LOG_ERROR}, {"warn", UTIL_LOG_WARN},    {"info", UTIL_LOG_INFO},
@@ -132,6 +133,14 @@ static const struct config_word log_words[] = {
     X("DYAD_INLINE_MAX", BYTES, inline_max, "4K", 0, 64 * KIB, NULL,                      \
       "Files up to this size may travel with the answer that says where they are. "       \
       "Read and checked; without effect in this version.")                                \
+    X("DYAD_PREFETCH", ENUM, prefetch, "auto", 0, 0, prefetch_words,                      \
+      "auto: when a rank has opened three files of a series (one directory, one number "  \
+      "in the name, constant stride), the next ones, 1 to 8, are brought here as soon "   \
+      "as they are published, before they are opened. off: files are brought when they "  \
+      "are opened.")                                                                      \
+    X("DYAD_PREFETCH_BYTES", BYTES, prefetch_bytes, "1G", 0, 1024.0 * 1024 * MIB, NULL,   \
+      "How many bytes a rank may have brought ahead that are not opened yet; never more " \
+      "than a tenth of the space that is free there.")                                    \
     X("DYAD_JOIN_TIMEOUT", SECONDS, join_timeout, "10", 0.1, 86400, NULL,                 \
       "How long a rank may take to join, or to come back after it was lost, before the "  \
       "others go on without it. It may still come later. An open of a file whose owner "  \

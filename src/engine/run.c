@@ -12,6 +12,7 @@
 #include "engine/core/module.h"
 #include "engine/core/storage.h"
 #include "engine/core/aborted.h"
+#include "engine/fetch/prefetch.h"
 #include "engine/membership/partition.h"
 #include "engine/membership/session_member.h"
 #include "engine/membership/unjoined.h"
@@ -218,13 +219,15 @@ static void member_nudge(struct member *member)
     pthread_mutex_unlock(&run->lock);
 }
 
-static void stats_log(const struct member *member)
+static void stats_log(struct member *member)
 {
+    struct prefetch_info ahead;
     const struct member_stats *s = &member->stats;
     static const struct dht_node_stats none;
     const struct dht_node_stats *table =
         member->dht ? dht_node_get_stats(member->dht) : &none;
 
+    prefetch_get_info(member, &ahead);
     util_log(
         member->config->stats ? UTIL_LOG_ALWAYS : UTIL_LOG_INFO,
         "statistics: published %llu, withdrawn %llu, fetched %llu files (%llu bytes), "
@@ -232,14 +235,17 @@ static void stats_log(const struct member *member)
         "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
         "%llu, node %llu; %llu promoted guests, which fetched %llu files (%llu bytes); "
         "%llu requests "
-        "sent on to them",
+        "sent on to them; prefetched %llu files, %llu of them were opened, %llu bytes were "
+        "not",
         (unsigned long long)s->published, (unsigned long long)s->withdrawn,
         (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
         (unsigned long long)table->asked, (unsigned long long)table->answered,
         (unsigned long long)table->kept, (unsigned long long)table->node,
         (unsigned long long)s->promoted, (unsigned long long)s->promoted_fetches,
-        (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected);
+        (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected,
+        (unsigned long long)ahead.files, (unsigned long long)ahead.hits,
+        (unsigned long long)ahead.unused);
 }
 
 static int member_start(struct member *member)

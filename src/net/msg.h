@@ -147,6 +147,8 @@ enum net_msg_type {
 /* With NET_LOOKUP_WAIT: the file is optional to the asker, which waits only if there is a
  * sign that it will come (engine/fetch/consume_probe.c). */
 #define NET_CONSUME_PROBE 0x40u
+/* Alone: bring it in the background when it is published; answered at once. */
+#define NET_CONSUME_PREFETCH 0x80u
 /* DONE of a GUEST_CONSUME: the member has done its startup validation, and has no other
  * way to say so (store/looked.h). */
 #define NET_DONE_LOOKED 0x01u

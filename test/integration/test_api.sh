@@ -13,6 +13,13 @@ for preload in "" "$PRELOAD"; do
     same_sums 100 n0 n1
 done
 
+# What the consumer names beforehand comes without being consumed; what it names and nobody writes holds nobody up.
+clean_ssd
+START=none
+JOB_ENV+=("LD_PRELOAD=")
+job_ok 60 1@n0 "$A" produce "$SSD" 20 -- 1@n1 "$A" ahead "$SSD" 20
+grep -q 'ahead done' "$OUT" || fail "what was named did not come"
+
 # Who has left can join anew, and is then its rank's member again.
 START=none
 clean_ssd

@@ -25,7 +25,7 @@
                      X(node_files)                                                      \
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_absent_owner) X(relay) X(serve) X(transfers)               \
-                     X(consume_said) X(consume_failed) X(consume) X(waits)              \
+                     X(consume_said) X(consume_failed) X(consume) X(waits) X(prefetch)  \
     /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(startup_validation) X(restore) X(takeover_gone)                  \

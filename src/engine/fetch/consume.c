@@ -96,6 +96,10 @@ static void transferred(void *arg, int status)
     struct consume *c = arg;
 
     consume_enter(c, CONSUME_HERE);
+    if ((c->flags & CONSUME_BACKGROUND) && (status == EHOSTUNREACH || status == EEXIST)) {
+        consume_end(c, status); /* an open that needs it will wait */
+        return;
+    }
     if (status == EHOSTUNREACH) {
         consume_unsee(c);
         await_owner(c, c->entry.owner);
@@ -117,6 +121,7 @@ static void fetch(struct consume *c)
     c->transfer.fn = transferred;
     c->transfer.arg = c;
     c->transfer.pid = c->pid;
+    c->transfer.background = (c->flags & CONSUME_BACKGROUND) != 0;
     if (transfer_start(c->member, &c->entry, &c->transfer) < 0)
         consume_end(c, errno);
 }

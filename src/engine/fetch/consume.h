@@ -6,14 +6,21 @@
 
 #include "engine/core/member.h"
 
+/* A flag of consume_start(), beside those of net/msg.h: nobody waits for it. It ends at the
+ * first failure, without a word to people, and lets fetches that somebody waits for go
+ * first. */
+#define CONSUME_BACKGROUND 0x80u
+
 typedef void (*consume_fn)(void *arg, int status);
-/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER. timeout_ms 0:
- * none. pid and tid: the blocked process and thread. fn is not called before this
+/* Bring upath here, complete. flags: NET_LOOKUP_WAIT, NET_CONSUME_WRITER,
+ * CONSUME_BACKGROUND. timeout_ms 0: none. pid and tid: the blocked process and thread. fn is not called before this
  * returns. NULL: ENOMEM. */
 struct consume *consume_start(struct member *member, const char *upath, uint8_t flags,
                               uint64_t timeout_ms, pid_t pid, pid_t tid, consume_fn fn,
                               void *arg);
 void consume_cancel(struct consume *consume);
+/* True if a file is being fetched for a process of this rank. */
+bool consume_is_fetching(const struct member *member);
 /* newer->upath has a newer version: an older one that was found must not be fetched. */
 void consume_invalidate(struct member *member, const struct dyad_entry *newer);
 /* For dump: call fn for each wait. home DYAD_RANK_NONE: no look-up is under way. */

@@ -111,6 +111,18 @@ void consume_end(struct consume *c, int status)
     fn(arg, status);
 }
 
+bool consume_is_fetching(const struct member *member)
+{
+    const struct consume *c;
+
+    DL_FOREACH(member->consumes, c)
+    {
+        if (c->pid != 0 && (c->state == CONSUME_PARENTS || c->state == CONSUME_FETCH))
+            return true;
+    }
+    return false;
+}
+
 void consume_foreach(struct member *member,
                      void (*fn)(const struct consume_info *info, void *arg), void *arg)
 {

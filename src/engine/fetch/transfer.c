@@ -14,8 +14,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
+#include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
 #include "engine/fetch/transfer_impl.h"
@@ -85,6 +87,17 @@ static void wait_for_other(struct transfer *t)
     t->io_busy = true;
 }
 
+/* Another member of this node has put it into place before we had the lock. An open that
+ * waits for it may know better. */
+static bool is_there(const struct transfer *t)
+{
+    const struct member_dmd *dmd = &t->member->dmd[ENGINE_CONSUMER];
+    struct stat st;
+
+    return store_dir_stat(dmd->dir, t->upath, &st) == 0 &&
+           !local_file_is_superseded(dmd, t->upath, &st);
+}
+
 static void begin_done(void *arg)
 {
     struct transfer *t = arg;
@@ -96,6 +109,8 @@ static void begin_done(void *arg)
         transfer_failed_here(t, "fetched", t->status);
     } else if (t->failing) {
         transfer_fail(t, t->status);
+    } else if (transfer_is_background(t) && is_there(t)) {
+        transfer_fail(t, EBUSY);
     } else if (t->local_dmd) {
         transfer_copy(t);
     } else {
@@ -194,10 +209,15 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
 
 void transfer_leave(struct transfer_wait *wait)
 {
-    if (wait->transfer)
-        DL_DELETE(wait->transfer->waits,
-                  wait); /* the fetch goes on: the file is wanted here */
+    struct transfer *t = wait->transfer;
+
     wait->transfer = NULL;
+    if (!t)
+        return;
+    DL_DELETE(t->waits, wait);
+    /* Else it goes on: the file is wanted here, or on its way to the disk. */
+    if (wait->background && !t->waits && t->chunks && !t->failing)
+        transfer_fail(t, ECANCELED);
 }
 
 void transfer_invalidate(struct member *member, const struct dyad_entry *newer)

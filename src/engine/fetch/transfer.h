@@ -14,8 +14,9 @@ struct transfer_wait {
      * error) */
     void (*fn)(void *arg, int status);
     void *arg;
-    pid_t pid; /* the process that wants it; 0: none in particular */
-    int fd;    /* with hands_over and status 0: the complete file, the callee's; or -1 */
+    pid_t pid;       /* the process that wants it; 0: none in particular */
+    bool background; /* nobody waits for it: others go first, and it ends with this wait */
+    int fd; /* with hands_over and status 0: the complete file, the callee's; or -1 */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };
@@ -23,7 +24,7 @@ struct transfer_wait {
  * called before this returns. 0 or -1 ENOMEM. */
 int transfer_start(struct member *member, const struct dyad_entry *entry,
                    struct transfer_wait *wait);
-/* wait->fn will not be called. */
+/* wait->fn will not be called. The fetch goes on, unless nobody wanted it now. */
 void transfer_leave(struct transfer_wait *wait);
 /* DATA or ERROR has come; true if it answers a GET of ours: then payload is the callee's.
  */

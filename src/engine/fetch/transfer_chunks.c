@@ -251,6 +251,21 @@ static void source_lost(struct transfer *t, const char *why)
     }
 }
 
+/* One at a time while somebody waits for another file. */
+static unsigned chunks_at_once(const struct transfer *t)
+{
+    const struct transfer *other, *tmp;
+
+    if (transfer_is_background(t)) {
+        HASH_ITER(hh, OWN(t->member, transfers)->by_upath, other, tmp)
+        {
+            if (other->waits && !transfer_is_background(other))
+                return 1;
+        }
+    }
+    return (unsigned)t->member->config->chunks;
+}
+
 /* Ask for what may be asked for; end if all is here. DYAD_CHUNKS chunks at most are in
  * memory at a time, whether on the way or being written, so memory stays flat whatever
  * the size. Chunks are written by pool threads, those of small files by the loop
@@ -261,8 +276,7 @@ void transfer_ask_chunks(struct transfer *t)
         transfer_fail(t, ESTALE);
         return;
     }
-    while (t->next_offset < t->entry.size &&
-           t->nchunks < (unsigned)t->member->config->chunks) {
+    while (t->next_offset < t->entry.size && t->nchunks < chunks_at_once(t)) {
         if (chunk_ask(t) < 0) {
             if (errno == ENOMEM)
                 transfer_failed_here(t, "fetched", ENOMEM);

@@ -65,12 +65,19 @@ static void transfer_free(struct transfer *t)
 
 void transfer_end(struct transfer *t, int status)
 {
-    struct transfer_wait *waits = t->waits, *wait, *tmp;
+    struct transfer ended = {.waits = t->waits}; /* stands in for the one that is freed */
     struct dyad_version version = t->entry.version;
     struct member *member = t->member;
     char upath[DYAD_UPATH_MAX + 1];
+    struct transfer_wait *wait;
 
+    DL_FOREACH(ended.waits, wait)
+    {
+        wait->transfer = &ended; /* one that is called may end another */
+    }
     t->waits = NULL;
+    if (status == ECANCELED) /* nobody wanted it any more; who came since looks again */
+        status = EBUSY;
     if (status)
         log_debug("the fetch of \"%s\" from rank %u ended: %s", t->upath, t->rank,
                   status == ESTALE   ? "it is out of date"
@@ -80,8 +87,8 @@ void transfer_end(struct transfer *t, int status)
     strcpy(upath, t->upath);
     transfer_free(t);
     modules_fetch_grew(member, upath);
-    DL_FOREACH_SAFE(waits, wait, tmp)
-    {
+    while ((wait = ended.waits)) {
+        DL_DELETE(ended.waits, wait);
         wait->transfer = NULL;
         /* A waiter that asked for a newer version than the one that is outdated now must
          * not wait for one that is newer still. */
@@ -140,13 +147,26 @@ void transfer_fail(struct transfer *t, int status)
     transfer_job(t, abort_work, abort_done);
 }
 
+bool transfer_is_background(const struct transfer *t)
+{
+    const struct transfer_wait *wait;
+
+    DL_FOREACH(t->waits, wait)
+    {
+        if (!wait->background)
+            return false;
+    }
+    return t->waits != NULL;
+}
+
 void transfer_failed_here(struct transfer *t, const char *what, int error)
 {
-    log_error("\"%s\" cannot be %s below %s: %s%s", t->upath, what,
-              store_dir_path(t->member->dmd[ENGINE_CONSUMER].dir), strerror(error),
-              error == ENOSPC || error == EDQUOT
-                  ? ": make room there, or use a larger DYAD_PATH"
-                  : "");
+    util_log(transfer_is_background(t) ? UTIL_LOG_INFO : UTIL_LOG_ERROR,
+             "\"%s\" cannot be %s below %s: %s%s", t->upath, what,
+             store_dir_path(t->member->dmd[ENGINE_CONSUMER].dir), strerror(error),
+             error == ENOSPC || error == EDQUOT
+                 ? ": make room there, or use a larger DYAD_PATH"
+                 : "");
     transfer_fail(t, error);
 }
 

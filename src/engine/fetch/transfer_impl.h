@@ -81,6 +81,8 @@ void transfer_failed_here(struct transfer *t, const char *what, int error);
  * transfer_drop() does not. */
 void transfer_end(struct transfer *t, int status);
 void transfer_drop(struct transfer *t);
+/* True if nobody waits for it now: all its waits are `background`. */
+bool transfer_is_background(const struct transfer *t);
 /* The chunk's answer has come, or is not expected any more. */
 void transfer_chunk_answered(struct chunk *chunk);
 /* Free a chunk that is answered and that no thread uses. */

@@ -16,6 +16,7 @@
 #include "engine/core/gather.h"
 #include "engine/core/module.h"
 #include "engine/fetch/consume.h"
+#include "engine/fetch/prefetch.h"
 #include "engine/inspect/dump.h"
 #include "engine/inspect/dump_impl.h"
 #include "engine/publish/produce.h"
@@ -202,8 +203,10 @@ static json_t *summary_json(struct member *member)
     struct net_worker_stats net;
     char node[NET_PEER_NODE_MAX + 1];
     uint32_t live = 0, absent = 0;
+    struct prefetch_info ahead;
     json_t *o = json_object();
 
+    prefetch_get_info(member, &ahead);
     dht_shard_get_stats(dht_node_shard(member->dht), &shard);
     net_worker_get_stats(member->worker, &net);
     for (uint32_t r = 0; r < member->job->nranks; r++) {
@@ -240,6 +243,11 @@ static json_t *summary_json(struct member *member)
     SET("fetches", member->stats.fetches);
     SET("local_copies", member->stats.local_copies);
     SET("published", member->stats.published);
+    SET("prefetched", ahead.files);
+    SET("prefetch_hits", ahead.hits);
+    SET("prefetch_unused_bytes", ahead.unused);
+    SET("prefetch_series", ahead.series);
+    SET("prefetch_awaited", ahead.awaited);
     SET("rejected_frames", net.rejected);
     SET("live_ranks", live);
     if (absent > 0)

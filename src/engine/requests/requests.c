@@ -13,9 +13,11 @@
 #include <sys/stat.h>
 
 #include "engine/coherence/copy_lease.h"
+#include "engine/core/local_file.h"
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume.h"
 #include "engine/fetch/consume_probe.h"
+#include "engine/fetch/prefetch.h"
 #include "engine/inspect/dump.h"
 #include "engine/namespace/listing.h"
 #include "engine/promoted/promoted.h"
@@ -58,6 +60,7 @@ static struct request *request_of(const struct guest *guest)
 static void request_cancel(struct guest *guest)
 {
     struct request *r = guest->request;
+    bool fetched = r->consume || r->bring;
 
     if (r->consume)
         consume_cancel(r->consume);
@@ -71,6 +74,8 @@ static void request_cancel(struct guest *guest)
         bring_cancel(r->bring);
     if (r->lookup)
         dht_node_cancel(guest->member->dht, r->lookup);
+    if (fetched)
+        prefetch_resume(guest->member);
 }
 
 static void answer(struct guest *guest, int status, const struct dyad_entry *entry)
@@ -118,9 +123,17 @@ static void probed(void *arg, unsigned says)
         answer(guest, ENOENT, NULL);
 }
 
+/* True if it is for an open for reading. */
+static bool is_read(const struct guest *guest)
+{
+    return (guest->msg.flags &
+            (NET_CONSUME_WRITER | NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE)) == 0;
+}
+
 static void consumed(void *arg, int status)
 {
     struct guest *guest = arg;
+    struct member *member = guest->member;
 
     request_of(guest)->consume = NULL;
     if (status == ENOENT && is_probe(guest) &&
@@ -128,16 +141,28 @@ static void consumed(void *arg, int status)
              consume_probe_start(guest->member, guest->msg.entry.upath, probed, guest)))
         return;
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
-    answer(guest, status, NULL);
+    if (status == 0 && is_read(guest)) {
+        char upath[DYAD_UPATH_MAX + 1];
+        strcpy(upath, guest->msg.entry.upath);
+        answer(guest, 0, NULL); /* first: the open goes on */
+        prefetch_opened(member, upath);
+    } else {
+        answer(guest, status, NULL);
+    }
+    prefetch_resume(member);
 }
 
 /* cp compares the inode that stat has shown with that of the file that it opens. */
 static void reserve_inode(struct guest *guest)
 {
     struct member_dmd *dmd = &guest->member->dmd[ENGINE_CONSUMER];
+    const char *upath = guest->msg.entry.upath;
     struct stat st;
 
-    if (dmd->dir && store_fetch_reserve(dmd->dir, guest->msg.entry.upath, &st) == 0) {
+    /* It may have been brought since the asker has looked. */
+    if (dmd->dir && ((store_dir_stat(dmd->dir, upath, &st) == 0 && S_ISREG(st.st_mode) &&
+                      !local_file_is_superseded(dmd, upath, &st)) ||
+                     store_fetch_reserve(dmd->dir, upath, &st) == 0)) {
         request_of(guest)->ino = st.st_ino;
         request_of(guest)->dev = st.st_dev;
     }
@@ -243,9 +268,11 @@ static void list_done(void *arg, int status)
 static void brought(void *arg, int status)
 {
     struct guest *guest = arg;
+    struct member *member = guest->member;
 
     request_of(guest)->bring = NULL;
     answer(guest, status, NULL);
+    prefetch_resume(member);
 }
 
 /* Waits are the requests that pile up. The rest of the descriptors is for requests that end
@@ -303,6 +330,8 @@ static void consume_begin(struct guest *guest)
 
     if ((flags & NET_CONSUME_WRITER) || is_probe(guest))
         flags &= (uint8_t)~NET_LOOKUP_WAIT;
+    if (is_read(guest))
+        prefetch_asked(guest->member, msg->entry.upath);
     request_of(guest)->consume =
         consume_start(guest->member, msg->entry.upath, flags, msg->timeout_ms, guest->pid,
                       msg->thread, consumed, guest);
@@ -400,6 +429,10 @@ static int serve_consume(struct guest *guest)
 
     if (guest->gone) {
         answer(guest, 0, NULL);
+        return 0;
+    }
+    if (msg->flags & NET_CONSUME_PREFETCH) {
+        answer(guest, prefetch_want(guest->member, msg->entry.upath) < 0 ? errno : 0, NULL);
         return 0;
     }
     if (too_many_wait(guest)) {

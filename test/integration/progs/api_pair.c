@@ -2,6 +2,7 @@
  * api_pair.c - an example of the C API: a producer and a consumer that say what they share
  *
  *   api_pair produce|consume DIR COUNT
+ *   api_pair ahead DIR COUNT        a consumer that says before what it will read
  *   api_pair again DIR COUNT        a producer that leaves and joins anew for each file
  *
  * Works with and without libdyad_wrapper.so.
@@ -67,8 +68,24 @@ static int misuse(const char *dir)
         return complain("lookup", path, dyad_lookup(path, &metadata));
     if (dyad_produce("/etc/hosts") != DYAD_E_NOT_MANAGED)
         return complain("produce", "/etc/hosts", dyad_produce("/etc/hosts"));
+    if (dyad_prefetch(path) != DYAD_OK ||
+        dyad_prefetch("/etc/hosts") != DYAD_E_NOT_MANAGED ||
+        dyad_prefetch(NULL) != DYAD_E_INVALID)
+        return complain("prefetch", path, dyad_prefetch(path));
     if (dyad_consume(NULL) != DYAD_E_INVALID)
         return complain("consume", "(null)", dyad_consume(NULL));
+    return 0;
+}
+
+/* Without the wrapper access() tells what lies here: it comes without being consumed. */
+static int ahead(const char *path)
+{
+    dyad_rc_t rc = dyad_prefetch(path);
+
+    if (rc != DYAD_OK)
+        return complain("dyad_prefetch", path, rc);
+    while (access(path, F_OK) != 0)
+        usleep(1000);
     return 0;
 }
 
@@ -111,6 +128,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < atoi(argv[3]); i++) {
         char path[4096];
         snprintf(path, sizeof(path), "%s/api.%d", argv[2], i);
+        if (strcmp(argv[1], "ahead") == 0)
+            bad |= ahead(path);
         bad |= strcmp(argv[1], "produce") ? consume(path, i) : produce(path, i);
     }
     bad |= misuse(argv[2]);
