@@ -97,6 +97,15 @@ local_job_ok 60 1@a bash -c "$RANK"'cd "$DYAD_PATH"
     made read.$PMIX_RANK'
 counts 0 'served 1[2-5]00000 bytes'
 
+# A reader that does not pause opens what is just on its way, and joins that: each file comes once, with its own bytes.
+anew
+local_job_ok 60 1@a bash -c "$RANK"'cd "$DYAD_PATH"
+    for i in {1001..1100}; do yes $i | head -c 3000000 >v.$i; done; made written; wait_for read' -- \
+    1@b env DYAD_CHUNK_SIZE=256K bash -c "$RANK"'wait_for written; cd "$DYAD_PATH"
+    for i in {1001..1100}; do cmp v.$i <(yes $i | head -c 3000000) || exit 3; done
+    made read'
+counts 0 'served 300000000 bytes'
+
 # Off: nothing is brought.
 anew
 local_job_ok 60 1@a bash -c "$RANK"'cd "$DYAD_PATH"; for i in {1..8}; do echo $i >u.$i; done; made written; wait_for read' -- \
