@@ -24,8 +24,9 @@
     /* publish */    X(journal_retry) X(shared) X(held_opens) X(late_names) X(produce)  \
                      X(node_files)                                                      \
     /* promoted */   X(promoted)                                                        \
-    /* fetch */      X(serve_absent_owner) X(relay) X(serve) X(transfers)               \
-                     X(consume_said) X(consume_failed) X(consume) X(waits) X(prefetch)  \
+    /* fetch */      X(serve_absent_owner) X(serve_refused) X(relay) X(serve)           \
+                     X(transfers) X(consume_said) X(consume_failed) X(consume)          \
+                     X(waits) X(prefetch)                                               \
     /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(startup_validation) X(restore) X(takeover_gone)                  \

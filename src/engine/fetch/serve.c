@@ -9,7 +9,7 @@
  *
  * What could go wrong: the file is not the one that was published, or is being written,
  * before or after the read. Then the answer is ESTALE, and the consumer looks up again
- * (serve_work(), publish_if_same()).
+ * (serve_work(), serve_refused.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,8 @@
 #include "engine/fetch/relay.h"
 #include "engine/fetch/serve.h"
 #include "engine/fetch/serve_absent_owner.h"
+#include "engine/fetch/serve_refused.h"
 #include "engine/fetch/transfer.h"
-#include "engine/membership/exit_barrier.h"
 #include "engine/promoted/promoted.h"
 #include "engine/publish/produce.h"
 #include "util/crash.h"
@@ -65,12 +65,12 @@ struct served {
 };
 
 struct serve {
-    struct served *served;       /* utlist: GETs being answered or waiting for a buffer */
-    unsigned busy;               /* buffers in use */
-    struct serve_watch *watches; /* utlist */
+    struct served *served; /* utlist: GETs being answered or waiting for a buffer */
+    unsigned busy;         /* buffers in use */
 };
 
 static void serve_queue(struct member *member);
+static void serve_try(struct served *s);
 
 static void served_free(struct served *s)
 {
@@ -193,123 +193,6 @@ static void send_to_self(struct served *s, struct net_msg *reply)
     net_loop_post(s->member->loop, &s->post, self_sent, s);
 }
 
-/* --- publishing a newer version after a GET was refused --- */
-
-struct serve_watch { /* freed by the pool if the member is gone first */
-    struct engine_io io;
-    struct serve_watch *prev, *next; /* utlist */
-    struct member *member;
-    struct store_marks *marks;
-    store_mark_t mark;
-    int fd;
-    enum engine_role role;
-    struct dyad_version version; /* that was refused */
-    char upath[];
-};
-
-static void publish_if_same(struct member *member, enum engine_role role, const char *upath,
-                            const struct dyad_version *version, const char *why);
-
-static void watch_work(void *arg)
-{
-    struct serve_watch *w = arg;
-
-    store_marks_wait(w->marks, w->mark, w->fd);
-    store_marks_destroy(w->marks);
-    close(w->fd);
-}
-
-static void watch_done(void *arg)
-{
-    struct serve_watch *w = arg;
-
-    DL_DELETE(OWN(w->member, serve)->watches, w);
-    publish_if_same(w->member, w->role, w->upath, &w->version, NULL);
-    exit_barrier_activity(w->member);
-    free(w);
-}
-
-/* The thread of such a watch will come back by itself. (It may have closed its descriptor
- * by now; then it is on its way.) */
-static bool serve_pending(struct member *member)
-{
-    const struct serve_watch *w;
-
-    DL_FOREACH(OWN(member, serve)->watches, w)
-    {
-        struct store_marks *marks = member->dmd[w->role].marks;
-        if (!store_marks_stays_dirty(marks, w->mark, 0) ||
-            store_marks_ruling_due(marks, w->mark, w->fd))
-            return true;
-    }
-    return false;
-}
-
-static void watch_start(struct member *member, enum engine_role role, const char *upath,
-                        const struct dyad_version *version, store_mark_t mark)
-{
-    struct serve_watch *w;
-
-    DL_FOREACH(OWN(member, serve)->watches, w)
-    {
-        if (w->role == role && strcmp(w->upath, upath) == 0)
-            return;
-    }
-    if (!(w = calloc(1, sizeof(*w) + strlen(upath) + 1)))
-        return;
-    w->member = member;
-    w->role = role;
-    w->mark = mark;
-    w->version = *version;
-    strcpy(w->upath, upath);
-    w->fd = store_dir_open(member->dmd[role].dir, upath, O_RDONLY, 0);
-    /* A mapping of its own: the thread may outlive the member. */
-    w->marks = w->fd >= 0 ? store_marks_create(member->dmd[role].dir) : NULL;
-    if (!w->marks || engine_io_spawn(member->io, &w->io, watch_work, watch_done, w) < 0) {
-        log_warn("cannot wait for the writer of \"%s\": %m", upath);
-        if (w->marks)
-            store_marks_destroy(w->marks);
-        if (w->fd >= 0)
-            close(w->fd);
-        free(w);
-        return;
-    }
-    DL_APPEND(OWN(member, serve)->watches, w);
-}
-
-/* A consumer that was refused waits for a newer version, so one must come. A writer that
- * has the file open publishes it when it closes, but only if it has changed it: the
- * thread of a `watch` waits for it and sees. If the version that was refused is still the
- * last one, and nobody has the file open for writing, it was changed without leaving a
- * mark (by a program that is not preloaded), and is published anew. `why`: for people, if
- * it is so now. */
-static void publish_if_same(struct member *member, enum engine_role role, const char *upath,
-                            const struct dyad_version *version, const char *why)
-{
-    struct member_dmd *s = &member->dmd[role];
-    const struct store_record *record;
-    struct store_mark_info info;
-    struct store_identity id;
-    int fd;
-
-    if (member->state == MEMBER_LEAVING || produce_pending(member, upath) ||
-        !(record = store_journal_find(s->journal, upath)) ||
-        dyad_version_cmp(&record->entry.version, version) != 0 ||
-        (fd = store_dir_open(s->dir, upath, O_PATH | O_NOFOLLOW, 0)) < 0)
-        return;
-    if (store_identity_read(fd, &id) == 0) {
-        if (store_marks_dirty(s->marks, upath, id.ino, id.btime, &info)) {
-            if (info.state != STORE_MARK_ABANDONED)
-                watch_start(member, role, upath, version, info.mark);
-        } else {
-            if (why)
-                log_warn("\"%s\" %s: publishing it anew", upath, why);
-            produce_start(member, role, upath, 0, NULL, NULL);
-        }
-    }
-    close(fd);
-}
-
 static void refused(struct served *s)
 {
     struct member *member = s->member;
@@ -318,9 +201,23 @@ static void refused(struct served *s)
         return;
     bool producer = s->dmd == &member->dmd[ENGINE_PRODUCER];
 
-    publish_if_same(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
-                    &s->entry.version,
-                    "was changed, or given other times, after it was closed");
+    serve_refused_publish(member, producer ? ENGINE_PRODUCER : ENGINE_CONSUMER, s->upath,
+                          &s->entry.version,
+                          "was changed, or given other times, after it was closed");
+}
+
+/* As the file that it is by now. */
+static void read_again(struct served *s)
+{
+    struct member *member = s->member;
+
+    close(s->fd);
+    s->fd = -1;
+    free(s->data);
+    s->data = NULL;
+    OWN(member, serve)->busy--;
+    serve_try(s);
+    serve_queue(member);
 }
 
 static void serve_done(void *arg)
@@ -335,6 +232,11 @@ static void serve_done(void *arg)
         .length = s->length,
     };
 
+    if (s->fd >= 0 &&
+        !transfer_is_partial(member, &s->entry, s->fd)) { /* read before that? */
+        read_again(s);
+        return;
+    }
     if (s->error) {
         if (s->error == ESTALE && s->other)
             s->error = EHOSTUNREACH; /* what becomes of it is not for us to say */
@@ -594,6 +496,5 @@ const struct member_module serve_module = {
     .messages = (const struct member_message[]){{NET_MSG_GET, get_asked}, {0}},
     .published = serve_published,
     .fetch_grew = serve_fetch_grew,
-    .pending = serve_pending,
     .destroy = serve_stop,
 };

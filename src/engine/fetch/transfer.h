@@ -35,6 +35,9 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
  * follows); ENOENT: this version is not being fetched from another rank; or an error. */
 int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_t end,
                   int *fd);
+/* True if what was read from that descriptor until now are the bytes of that version: the
+ * file has no name yet, so no program has changed it. */
+bool transfer_is_partial(struct member *member, const struct dyad_entry *entry, int fd);
 /* A peer died. */
 void transfer_peer_down(struct member *member, uint32_t rank);
 /* newer->upath has a newer version: a fetch of an older one must not be put into place.

@@ -136,14 +136,24 @@ static uint64_t bytes_here(const struct transfer *t)
     return here;
 }
 
-int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_t end,
-                  int *fd)
+/* The transfer of that version from another rank, or NULL. */
+static struct transfer *find_version(struct member *member, const struct dyad_entry *entry)
 {
     struct transfer *t;
 
     HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
-    if (!t || t->local_dmd || t->guest ||
-        dyad_version_cmp(&t->entry.version, &entry->version) != 0)
+    return t && !t->local_dmd && !t->guest &&
+                   dyad_version_cmp(&t->entry.version, &entry->version) == 0
+               ? t
+               : NULL;
+}
+
+int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_t end,
+                  int *fd)
+{
+    const struct transfer *t = find_version(member, entry);
+
+    if (!t)
         return ENOENT;
     if (t->stale || t->failing)
         return ESTALE;
@@ -152,6 +162,16 @@ int transfer_part(struct member *member, const struct dyad_entry *entry, uint64_
         return EAGAIN;
     *fd = store_fetch_open(t->fetch);
     return *fd < 0 ? errno : 0;
+}
+
+bool transfer_is_partial(struct member *member, const struct dyad_entry *entry, int fd)
+{
+    const struct transfer *t = find_version(member, entry);
+    struct store_identity of_fd, of_fetch;
+
+    return t && !t->committing && !t->io_busy && store_identity_read(fd, &of_fd) == 0 &&
+           store_fetch_identity(t->fetch, &of_fetch) == 0 && of_fd.ino == of_fetch.ino &&
+           of_fd.btime == of_fetch.btime;
 }
 
 /* The kind of request that the source of the bytes answers. */
