@@ -126,8 +126,10 @@ static const struct config_word log_words[] = {
       "its rank, and has done so for a second, fetches and serves by itself instead of "  \
       "having its rank's first process do it. 0: never.")                                 \
     X("DYAD_INLINE_MAX", BYTES, inline_max, "4K", 0, 64 * KIB, NULL,                      \
-      "Files up to this size may travel with the answer that says where they are. "       \
-      "Read and checked; without effect in this version.")                                \
+      "Files up to this size go to the table with their publish, and to who opens them "  \
+      "with the answer that says where they are; so they outlive their node as long as "  \
+      "a rank that keeps their entry lives. Each rank keeps 16 MiB of them, the last "    \
+      "that came. 0: every file is fetched from its node. At most 64K.")                  \
     X("DYAD_JOIN_TIMEOUT", SECONDS, join_timeout, "10", 0.1, 86400, NULL,                 \
       "How long a rank may take to join, or to come back after it was lost, before the "  \
       "others go on without it. It may still come later. An open of a file whose owner "  \

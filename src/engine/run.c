@@ -232,14 +232,15 @@ static void stats_log(const struct member *member)
         "on the node %llu, served %llu bytes, look-ups: sent %llu, answered %llu, kept "
         "%llu, node %llu; %llu promoted guests, which fetched %llu files (%llu bytes); "
         "%llu requests "
-        "sent on to them",
+        "sent on to them; %llu of the fetched files had come with the look-up",
         (unsigned long long)s->published, (unsigned long long)s->withdrawn,
         (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
         (unsigned long long)table->asked, (unsigned long long)table->answered,
         (unsigned long long)table->kept, (unsigned long long)table->node,
         (unsigned long long)s->promoted, (unsigned long long)s->promoted_fetches,
-        (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected);
+        (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected,
+        (unsigned long long)s->inlined);
 }
 
 static int member_start(struct member *member)
