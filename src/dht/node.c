@@ -83,6 +83,7 @@ struct dht_node *dht_node_create(const struct dht_node_config *config,
     if (node->shard == NULL || (config->listing && dht_shard_keep_index(node->shard) < 0) ||
         node_modules_create(node) < 0)
         goto free_node;
+    dht_shard_keep_inlined(node->shard, config->inlined_max);
     node_rearm(node);
     return node;
 

@@ -40,6 +40,7 @@ struct dht_node_config {
                          * no answer is kept */
     uint64_t lease; /* ns for which a holder uses its copies after it has asked their homes,
                      * at most invalidate_timeout; 0: it does not ask (node_lease.c) */
+    uint64_t inlined_max;      /* bytes of small files that our shard keeps; 0: none */
     uint64_t refresh_interval; /* ns between anti-entropy rounds (each publishes all that is
                                 * ours again); 0: none */
 };
@@ -126,9 +127,13 @@ void dht_node_destroy(struct dht_node *node);
  * NULL. 0 or -1 ENOMEM. */
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
-/* The same; calls `ahead` before the version is sent to any home. */
+/* The same; calls `ahead` before the version is sent to any home. bytes: those of the file,
+ * entry->size (at most NET_MSG_BLOB_MAX), copied; the homes keep them while they have room
+ * and give them to ranks that look up with COPY. NULL: none; so are they for a version that
+ * is published again, by whomever. */
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
-                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg);
+                           const void *bytes, dht_ahead_fn ahead, dht_publish_fn fn,
+                           void *arg);
 
 /* Publish an entry again, with its version and entry->owner == self, that an earlier
  * incarnation of this rank published, or a dead rank of this storage (from the journal).
@@ -185,6 +190,9 @@ uint32_t dht_writing_ask_writer(const struct dht_writing_ask *ask);
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg);
+/* From inside fn, with COPY and status 0: the bytes of the entry's file, entry->size,
+ * malloc'ed, which are the caller's now; NULL: none came. */
+void *dht_lookup_take_bytes(struct dht_lookup *lookup);
 /* fn will not be called. */
 void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup);
 /* This rank has a copy that an earlier incarnation fetched (from the journal): treat it

@@ -178,7 +178,7 @@ static void self_msg_deliver(struct dht_node *node, struct ready *ready)
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg)
 {
     struct self_msg *self;
-    size_t len;
+    size_t len, blob_len;
 
     msg->source = node->config.self;
     msg->source_incarnation = node->config.incarnation;
@@ -186,12 +186,15 @@ int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg)
         return node->ops->send(node->arg, rank, msg);
 
     len = msg->entry.upath != NULL ? strlen(msg->entry.upath) + 1 : 0;
-    self = calloc(1, sizeof(*self) + len);
+    blob_len = msg->blob_len;
+    self = calloc(1, sizeof(*self) + len + blob_len);
     if (self == NULL)
         return -1;
     self->msg = *msg;
     if (len > 0)
         self->msg.entry.upath = memcpy(self->upath, msg->entry.upath, len);
+    if (blob_len > 0)
+        self->msg.blob = memcpy(self->upath + len, msg->blob, blob_len);
     node_ready_push(node, &self->ready, self_msg_deliver);
     return 0;
 }

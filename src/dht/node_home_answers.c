@@ -27,13 +27,36 @@
 #include "dht/node_writers.h"
 #include "util/log.h"
 
-static void record_set(struct dht_record *record, const struct net_msg *msg)
+/* Bytes that are kept are those of the version that they came with. An INVALIDATE or
+ * another rank may have brought that version first, without them. */
+static void record_set(struct dht_node *node, struct dht_record *record,
+                       const struct net_msg *msg)
 {
+    if (msg->blob_len > 0 ||
+        dyad_version_cmp(&record->entry.version, &msg->entry.version) != 0)
+        dht_shard_set_inlined(node->shard, record, msg->blob, msg->blob_len);
     record->entry = msg->entry;
     record->entry.upath = record->upath;
     /* Not known if another rank passes the entry on. */
     record->owner_incarnation =
         msg->source == msg->entry.owner ? msg->source_incarnation : 0;
+}
+
+/* Give the bytes along with the entry to a rank that is about to fetch them. They belong to
+ * the record: msg has to be sent before that changes. An owner that was superseded refuses
+ * what is asked for, a home cannot: so one that may have missed a newer version (tentative)
+ * gives none, and one that is none any more does not keep them (sweep_record()). */
+static void add_inlined(const struct dht_record *record, uint32_t rank, uint8_t flags,
+                        struct net_msg *msg)
+{
+    const struct dht_inlined_file *file = record->inlined;
+
+    if (file == NULL || file->len != record->entry.size ||
+        (flags & (NET_LOOKUP_COPY | NET_LOOKUP_HELD)) != NET_LOOKUP_COPY ||
+        rank == record->entry.owner)
+        return;
+    msg->blob = file->bytes;
+    msg->blob_len = file->len;
 }
 
 static bool is_asked_for(const struct dyad_version *version,
@@ -71,6 +94,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
             else if (dht_shard_add_holder(record, waiter->rank) < 0)
                 continue;
         }
+        add_inlined(record, waiter->rank, waiter->flags, &msg);
         node_send(node, waiter->rank, &msg);
         DL_DELETE(record->waiters, waiter);
         free(waiter);
@@ -104,7 +128,7 @@ static void owner_set(struct dht_node *node, struct dht_record *record,
         return;
     log_debug("rank %u serves \"%s\", version %llu, in the place of rank %u", msg->source,
               record->upath, (unsigned long long)version->counter, old);
-    record_set(record, msg);
+    record_set(node, record, msg);
     /* Should it have come back: it must hear of the next version as any holder. */
     if (dht_node_is_live(node, old) && dht_shard_add_holder(record, old) < 0)
         log_warn("out of memory: a holder of %s is forgotten", record->upath);
@@ -131,7 +155,7 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
     /* A message of an earlier member of that rank may have been overtaken. */
     else if (msg->source == msg->entry.owner &&
              msg->source_incarnation >= record->owner_incarnation)
-        record_set(record, msg);
+        record_set(node, record, msg);
     if (!invalidation_join(record, &msg->entry.version, msg->source, msg->id))
         node_reply_publish(node, msg->source, msg->id, 0, &record->entry);
 }
@@ -178,7 +202,7 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     }
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
-    record_set(record, msg);
+    record_set(node, record, msg);
     writers_published(node, record->upath);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
@@ -210,7 +234,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
-    if (tentative_is(node) || unrecovered_stands_in(node, &key))
+    bool unsure = tentative_is(node) || unrecovered_stands_in(node, &key);
+    if (unsure)
         reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record != NULL &&
@@ -230,6 +255,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
             else if (dht_shard_add_holder(record, msg->source) < 0)
                 reply.status = ENOMEM;
         }
+        if (reply.status == 0 && !unsure)
+            add_inlined(record, msg->source, msg->flags, &reply);
         /* The owner gets an INVALIDATE as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && record_note(node, record, &key, msg))))
@@ -305,6 +332,9 @@ static int sweep_record(struct dht_record *record, void *arg)
             free(waiter);
         }
     }
+    if (record->inlined != NULL &&
+        !record_has_home(sweep->node, record, sweep->node->config.self))
+        dht_shard_set_inlined(sweep->node->shard, record, NULL, 0);
     if (!record_is_empty(record))
         return 0;
     if (sweep->nempty == sweep->cap) {
@@ -320,9 +350,9 @@ static int sweep_record(struct dht_record *record, void *arg)
     return 0;
 }
 
-/* Drop dead waiters and holders. Until then they cost nothing: a dead holder gets no
- * message, and a NOTIFY to a rank that is gone, or has another member by now, is lost or
- * ignored. */
+/* Drop dead waiters and holders, and the bytes of names that we stood in for. Until then
+ * they cost nothing: a dead holder gets no message, and a NOTIFY to a rank that is gone, or
+ * has another member by now, is lost or ignored. */
 static void home_sweep(struct dht_node *node, struct timer *timer)
 {
     struct sweep sweep = {.node = node};
@@ -341,7 +371,7 @@ static void home_sweep_soon(struct dht_node *node)
         node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
 }
 
-static void home_rank_lost(struct dht_node *node, uint32_t rank)
+static void home_rank_changed(struct dht_node *node, uint32_t rank)
 {
     (void)rank;
     home_sweep_soon(node);
@@ -370,6 +400,7 @@ static const struct node_message messages[] = {
 const struct node_module node_home_module = {
     .messages = messages,
     .create = home_create,
-    .rank_lost = home_rank_lost,
+    .rank_lost = home_rank_changed,
+    .rank_back = home_rank_changed,
     .missing_changed = home_missing_changed,
 };

@@ -15,6 +15,7 @@
 #include "dht/node_copies.h"
 #include "dht/node_home_answers.h"
 #include "dht/node_lookup_cache.h"
+#include "dht/node_lookup_homes.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
 
@@ -156,6 +157,7 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
     struct dht_key key;
 
     cache_newer(node, &in->newer);
+    lookup_invalidate(node, &in->newer);
     shard_newer(node, &in->newer);
     copies_newer(node, &in->newer);
     dht_key_init(&key, in->upath, 0);

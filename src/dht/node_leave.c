@@ -21,6 +21,7 @@
 #include "dht/node_lookup_cache.h"
 #include "dht/node_module.h"
 #include "dht/node_publish.h"
+#include "dht/node_record.h"
 #include "dht/node_tentative.h"
 #include "dht/node_writing.h"
 
@@ -77,21 +78,10 @@ static bool is_any(const struct choice *choice, const struct dht_record *record)
     return true;
 }
 
-static bool is_home(struct dht_node *node, const struct dht_record *record, uint32_t rank)
-{
-    uint32_t homes[DHT_REPLICAS_MAX];
-    unsigned n = dht_node_homes(node, record->upath, homes);
-
-    for (unsigned i = 0; i < n; i++)
-        if (homes[i] == rank)
-            return true;
-    return false;
-}
-
 static bool is_newcomers(const struct choice *choice, const struct dht_record *record)
 {
     return is_orphan(choice->node, &record->entry) &&
-           is_home(choice->node, record, choice->newcomer);
+           record_has_home(choice->node, record, choice->newcomer);
 }
 
 /* An orphan since then, or one whose homes may have moved since. (4 R: dht_homes_find().)
@@ -112,7 +102,7 @@ static bool is_new_orphan(const struct choice *choice, const struct dht_record *
     for (uint32_t j = 0; j < node->config.nranks && j < 4 * node->config.replicas; j++)
         moved = moved ||
                 node->death[dht_homes_probe(&node->ring, &key, j)] >> 1 > choice->since;
-    return moved && is_home(node, record, node->config.self);
+    return moved && record_has_home(node, record, node->config.self);
 }
 
 static int pass_add(struct dht_record *record, void *arg)
@@ -264,7 +254,7 @@ static void leave_step(struct dht_node *node)
 void leave_note(struct dht_node *node, const struct dht_record *record, uint32_t source)
 {
     bool stands_in = source != node->config.self && !tentative_all_synced(node) &&
-                     !is_home(node, record, node->config.self);
+                     !record_has_home(node, record, node->config.self);
 
     if (node->leaving || stands_in)
         publish_relay(node, &record->entry);

@@ -18,16 +18,35 @@
 #include "dht/node_module.h"
 #include "util/clock.h"
 
-/* An entry that is above newer_than, from a home. True if it is the best so far. */
-static bool lookup_take(struct dht_lookup *l, const struct dyad_entry *entry)
+static void take_bytes(struct dht_lookup *l, const struct net_msg *msg)
 {
-    if (dyad_version_cmp(&entry->version, &l->newer_than) <= 0 ||
-        (l->best.state != DYAD_ENTRY_NONE &&
-         dyad_version_cmp(&entry->version, &l->best.version) <= 0))
+    if ((l->flags & NET_LOOKUP_COPY) == 0 || l->bytes != NULL || msg->blob_len == 0 ||
+        msg->blob_len != l->best.size)
+        return;
+    l->bytes = malloc(msg->blob_len); /* without memory: they are fetched */
+    if (l->bytes != NULL)
+        memcpy(l->bytes, msg->blob, msg->blob_len);
+}
+
+/* An entry that is above newer_than, from a home. True if it is the best so far. One of
+ * the best's version may bring what others have not, or not any more: the bytes. */
+static bool lookup_take(struct dht_lookup *l, const struct net_msg *msg)
+{
+    const struct dyad_entry *entry = &msg->entry;
+    int order = l->best.state == DYAD_ENTRY_NONE
+                    ? 1
+                    : dyad_version_cmp(&entry->version, &l->best.version);
+
+    if (dyad_version_cmp(&entry->version, &l->newer_than) <= 0 || order < 0)
         return false;
-    l->best = *entry;
-    l->best.upath = l->upath;
-    return true;
+    if (order > 0) {
+        free(l->bytes);
+        l->bytes = NULL;
+        l->best = *entry;
+        l->best.upath = l->upath;
+    }
+    take_bytes(l, msg);
+    return order > 0;
 }
 
 static bool any_passed_over(const struct dht_lookup *l)
@@ -95,7 +114,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
     l->tentative |= ask->tentative;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;
-    if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, entry)) {
+    if (entry->state == DYAD_ENTRY_PUBLISHED && lookup_take(l, msg)) {
         if ((l->flags & NET_LOOKUP_COPY) != 0 && entry->owner != node->config.self)
             copies_note(
                 node, l->upath, &entry->version,
@@ -107,7 +126,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
         return;
     }
     if (entry->state == DYAD_ENTRY_WITHDRAWN)
-        lookup_take(l, entry);
+        lookup_take(l, msg);
     /* While another home keeps our waiter, that this one has nothing is no news. */
     if (l->state == LOOKUP_WAITING && l->best.state == DYAD_ENTRY_NONE)
         lookup_advance(node, l);
@@ -243,7 +262,7 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
     }
     HASH_ADD(hh, node->lookups_by_id, id, sizeof(l->id), l);
     if (l->hh.tbl == NULL) {
-        free(l);
+        lookup_free(l);
         errno = ENOMEM;
         return NULL;
     }
@@ -264,8 +283,16 @@ void dht_node_cancel(struct dht_node *node, struct dht_lookup *lookup)
         cache_fill(node, lookup, false);
         lookup_unlink(node, lookup);
     }
-    free(lookup);
+    lookup_free(lookup);
     node_rearm(node);
+}
+
+void *dht_lookup_take_bytes(struct dht_lookup *lookup)
+{
+    void *bytes = lookup->bytes;
+
+    lookup->bytes = NULL;
+    return bytes;
 }
 
 uint32_t dht_lookup_home(const struct dht_lookup *lookup)
@@ -276,12 +303,18 @@ uint32_t dht_lookup_home(const struct dht_lookup *lookup)
 static void lookup_destroy(struct dht_node *node)
 {
     struct dht_lookup *l, *tmp;
+    struct ready *ready;
 
+    DL_FOREACH(node->ready, ready)
+    {
+        if (ready->fn == lookup_done)
+            free(((struct dht_lookup *)ready)->bytes);
+    }
     node_ready_free(node, lookup_done);
     HASH_CLEAR(hh, node->lookups_by_id);
     DL_FOREACH_SAFE(node->lookups, l, tmp)
     {
-        free(l);
+        lookup_free(l);
     }
 }
 

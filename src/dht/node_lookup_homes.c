@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dht/node_lookup_cache.h"
 #include "dht/node_negative.h"
@@ -38,6 +39,26 @@ void lookup_unlink(struct dht_node *node, struct dht_lookup *l)
     DL_DELETE(node->lookups, l);
 }
 
+void lookup_free(struct dht_lookup *l)
+{
+    free(l->bytes);
+    free(l);
+}
+
+void lookup_invalidate(struct dht_node *node, const struct dyad_entry *newer)
+{
+    struct dht_lookup *l;
+
+    DL_FOREACH(node->lookups, l)
+    {
+        if (l->bytes != NULL && strcmp(l->upath, newer->upath) == 0 &&
+            dyad_version_cmp(&l->best.version, &newer->version) < 0) {
+            free(l->bytes);
+            l->bytes = NULL;
+        }
+    }
+}
+
 void lookup_done(struct dht_node *node, struct ready *ready)
 {
     struct dht_lookup *l = (struct dht_lookup *)ready;
@@ -45,7 +66,7 @@ void lookup_done(struct dht_node *node, struct ready *ready)
 
     (void)node;
     l->fn(l->arg, l->status, none ? NULL : &l->best);
-    free(l);
+    lookup_free(l);
 }
 
 void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status)

@@ -30,6 +30,7 @@ struct dht_lookup {
     bool uncacheable;       /* KEEP: a home that answered will not notify us of a change */
     bool tentative;         /* a home that answered may have missed something */
     struct dyad_entry best; /* what fn gets; state NONE: nothing */
+    void *bytes;            /* of best's file, malloc'ed, best.size of them; or NULL */
     dht_lookup_fn fn;
     void *arg;
     char upath[];
@@ -52,6 +53,10 @@ void lookup_send_cancel(struct dht_node *node, struct dht_lookup *l, uint32_t ra
 uint32_t lookup_first_home(struct dht_node *node, struct dht_lookup *l);
 
 void lookup_finish(struct dht_node *node, struct dht_lookup *l, int status);
+void lookup_free(struct dht_lookup *l);
+/* A newer version is out. A look-up that still waits for other homes must not end with the
+ * bytes of an older one: nobody would refuse them. */
+void lookup_invalidate(struct dht_node *node, const struct dyad_entry *newer);
 /* Remove it from all lists but the ready queue. */
 void lookup_unlink(struct dht_node *node, struct dht_lookup *l);
 /* Called from the ready queue: complete and free a look-up that has ended. */

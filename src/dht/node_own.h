@@ -45,6 +45,8 @@ struct publish {
     dht_ahead_fn ahead; /* NULL: none */
     dht_publish_fn fn;
     void *arg;
+    size_t inlined_len;
+    unsigned char inlined[]; /* the file, if it is to go with the entry */
 };
 
 /* A upath that we published or withdrew. */

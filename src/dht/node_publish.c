@@ -28,7 +28,7 @@
 
 static void publish_start(struct dht_node *node, struct publish *op);
 static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
-                                      unsigned depth);
+                                      const void *bytes, unsigned depth);
 
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
@@ -102,7 +102,7 @@ bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     }
     if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return false; /* what is ours comes after it */
-    op = publish_create(own, entry, node->config.depth);
+    op = publish_create(own, entry, NULL, node->config.depth);
     if (op == NULL)
         return false;
     op->repair = op->repair_all = op->relay = true;
@@ -200,7 +200,12 @@ static void publish_advance(struct dht_node *node, struct publish *op)
         again = false;
         for (unsigned i = 0; i < n && !full; i++) {
             struct net_msg msg = {
-                .type = NET_MSG_PUBLISH, .id = op->id, .entry = op->entry};
+                .type = NET_MSG_PUBLISH,
+                .id = op->id,
+                .entry = op->entry,
+                .blob = op->inlined,
+                .blob_len = op->inlined_len,
+            };
             struct ask *ask;
             if (asks_find(&op->asks, homes[i]) != NULL)
                 continue;
@@ -345,13 +350,18 @@ static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
     publish_advance(node, op);
 }
 
+/* bytes: entry->size of them, or NULL. */
 static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
-                                      unsigned depth)
+                                      const void *bytes, unsigned depth)
 {
-    struct publish *op = calloc(1, sizeof(*op));
+    size_t len = bytes != NULL ? (size_t)entry->size : 0;
+    struct publish *op = calloc(1, sizeof(*op) + len);
 
     if (op == NULL)
         return NULL;
+    op->inlined_len = len;
+    if (len > 0)
+        memcpy(op->inlined, bytes, len);
     op->own = own;
     op->entry = *entry;
     op->entry.upath = own->upath;
@@ -364,11 +374,12 @@ static struct publish *publish_create(struct own *own, const struct dyad_entry *
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg)
 {
-    return dht_node_publish_ahead(node, entry, NULL, fn, arg);
+    return dht_node_publish_ahead(node, entry, NULL, NULL, fn, arg);
 }
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
-                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg)
+                           const void *bytes, dht_ahead_fn ahead, dht_publish_fn fn,
+                           void *arg)
 {
     struct publish *op;
     struct own *own;
@@ -378,7 +389,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
         return -1;
-    op = publish_create(own, entry, node->config.depth);
+    op = publish_create(own, entry, bytes, node->config.depth);
     if (op == NULL) {
         if (own->queue == NULL)
             publish_go_on(node, own);
@@ -398,7 +409,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
 
 void publish_repair(struct dht_node *node, struct own *own)
 {
-    struct publish *op = publish_create(own, &own->entry, node->config.depth);
+    struct publish *op = publish_create(own, &own->entry, NULL, node->config.depth);
 
     if (op == NULL) {
         node_timer_start(node, &node->owns->review_timer, TIMER_RETRY);

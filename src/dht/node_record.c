@@ -47,6 +47,17 @@ bool record_is_empty(const struct dht_record *record)
            record->nholders == 0;
 }
 
+bool record_has_home(struct dht_node *node, const struct dht_record *record, uint32_t rank)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n = dht_node_homes(node, record->upath, homes);
+
+    for (unsigned i = 0; i < n; i++)
+        if (homes[i] == rank)
+            return true;
+    return false;
+}
+
 void record_remove_empty(struct dht_node *node, struct dht_record *record)
 {
     if (!record_is_empty(record))

@@ -10,6 +10,8 @@
 /* True if the record can be removed. One with an entry stays: tombstones last. */
 bool record_is_empty(const struct dht_record *record);
 void record_remove_empty(struct dht_node *node, struct dht_record *record);
+/* True if the rank is one of the record's homes now, as far as this one knows. */
+bool record_has_home(struct dht_node *node, const struct dht_record *record, uint32_t rank);
 /* Note that the rank keeps the answer "not published"; `record` NULL: create the record.
  * False: the rank must not keep it. */
 bool record_note(struct dht_node *node, struct dht_record *record,

@@ -42,6 +42,7 @@ struct dht_shard {
     unsigned depth, bins;
     struct tree_node *root;
     struct dht_index *index; /* NULL: no listings */
+    struct dht_inlined inlined;
     uint64_t nodes, bytes;
     uint64_t lookups, passed, comparisons, false_matches;
     uint64_t ended_at[DHT_DEPTH_MAX + 1];
@@ -220,6 +221,7 @@ static void record_free(struct dht_shard *shard, struct dht_record *record)
         free(waiter);
     }
     shard->bytes -= record_bytes(record);
+    dht_inlined_set(&shard->inlined, record, NULL, 0);
     if (shard->index != NULL)
         dht_index_remove(shard->index, record);
     free(record->holders);
@@ -450,6 +452,17 @@ bool dht_shard_list(struct dht_shard *shard, const char *parent, struct dht_list
     return shard->index != NULL && dht_index_list(shard->index, parent, at, fn, arg);
 }
 
+void dht_shard_keep_inlined(struct dht_shard *shard, uint64_t max)
+{
+    shard->inlined.max = max;
+}
+
+void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
+                           const void *bytes, size_t len)
+{
+    dht_inlined_set(&shard->inlined, record, bytes, len);
+}
+
 struct walk {
     struct dht_shard *shard;
     int (*fn)(struct dht_record *record, void *arg); /* NULL: count */
@@ -512,6 +525,8 @@ void dht_shard_get_stats(struct dht_shard *shard, struct dht_shard_stats *stats)
     stats->nodes = shard->nodes;
     stats->bytes =
         shard->bytes + (shard->index != NULL ? dht_index_bytes(shard->index) : 0);
+    stats->inlined_files = shard->inlined.files;
+    stats->inlined_bytes = shard->inlined.bytes;
     stats->lookups = shard->lookups;
     stats->passed = shard->passed;
     stats->comparisons = shard->comparisons;

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dht/inlined.h"
 #include "dht/key.h"
 #include "util/entry.h"
 
@@ -38,6 +39,7 @@ struct dht_record {
     struct dht_directory *dir;  /* index.c; NULL: it is in no listing */
     struct dht_record *dir_prev, *dir_next;
     uint64_t dir_number;
+    struct dht_inlined_file *inlined; /* bytes of entry.version; NULL: none are kept */
     void *user; /* of the module that uses the shard (node_invalidate.c); NULL at first */
     char upath[];
 };
@@ -50,9 +52,10 @@ struct dht_shard_stats {
     uint64_t nodes;      /* tree nodes */
     uint64_t deepest;    /* longest chain */
     uint64_t bytes;      /* of tree, records and index, without malloc's own */
-    uint64_t lookups;    /* searches, those of insert included */
-    uint64_t passed;     /* full hashes that were looked at in leaves */
-    uint64_t comparisons, false_matches; /* strings compared; of these unequal */
+    uint64_t inlined_files, inlined_bytes; /* struct dht_inlined */
+    uint64_t lookups;                      /* searches, those of insert included */
+    uint64_t passed;                       /* full hashes that were looked at in leaves */
+    uint64_t comparisons, false_matches;   /* strings compared; of these unequal */
     uint64_t ended_at[DHT_DEPTH_MAX +
                       1]; /* searches that ended at each level; [depth]: at a leaf */
 };
@@ -100,6 +103,12 @@ struct dht_list_at {
 bool dht_shard_list(struct dht_shard *shard, const char *parent, struct dht_list_at *at,
                     int (*fn)(const char *name, const struct dyad_entry *entry, void *arg),
                     void *arg);
+
+/* Keep bytes of small files from now on, at most `max` in all. */
+void dht_shard_keep_inlined(struct dht_shard *shard, uint64_t max);
+/* dht_inlined_set() */
+void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
+                           const void *bytes, size_t len);
 
 /* Call fn for each record until it returns non-zero; returns that. fn must not insert or
  * remove. */

@@ -236,7 +236,7 @@ static void stats_log(struct member *member)
         "%llu, node %llu; %llu promoted guests, which fetched %llu files (%llu bytes); "
         "%llu requests "
         "sent on to them; prefetched %llu files, %llu of them were opened, %llu bytes were "
-        "not",
+        "not; %llu of the fetched files had come with the look-up",
         (unsigned long long)s->published, (unsigned long long)s->withdrawn,
         (unsigned long long)s->fetches, (unsigned long long)s->bytes_fetched,
         (unsigned long long)s->local_copies, (unsigned long long)s->bytes_served,
@@ -245,7 +245,7 @@ static void stats_log(struct member *member)
         (unsigned long long)s->promoted, (unsigned long long)s->promoted_fetches,
         (unsigned long long)s->promoted_bytes, (unsigned long long)s->redirected,
         (unsigned long long)ahead.files, (unsigned long long)ahead.hits,
-        (unsigned long long)ahead.unused);
+        (unsigned long long)ahead.unused, (unsigned long long)s->inlined);
 }
 
 static int member_start(struct member *member)

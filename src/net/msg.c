@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "net/codec.h"
 
@@ -47,22 +48,24 @@ enum field {
     BLOB = 1 << 8,           /* may be missing ... */
     BLOB_NEEDED = 1 << 9,    /* ... unless this is there too */
     BLOB_IS_UPATH = 1 << 10, /* it is a upath with its NUL */
+    BLOB_IS_FILE = 1 << 11,  /* it is all the bytes of the entry's file */
 #define X(field, bit, width, member) field = 1 << bit,
     NUMBERS(X)
 #undef X
 };
 #define UPATH_MUST (UPATH | UPATH_NEEDED)
 #define BLOB_MUST  (BLOB | BLOB_NEEDED)
+#define INLINED    (BLOB | BLOB_IS_FILE)
 
 /* type, name for people, fields */
 #define MSG_TABLE(X)                                                                \
     X(HELLO, "hello", NO_ID | LOSSES | ASKS | BLOB_MUST)                            \
-    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY)                             \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | INLINED)                   \
     X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                      \
     X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                    \
-    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY)                        \
+    X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY | INLINED)              \
     X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                        \
-    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY)                               \
+    X(NOTIFY, "notify", UPATH_MUST | VERSION | ENTRY | INLINED)                     \
     X(INVALIDATE, "invalidate", UPATH_MUST | VERSION | ENTRY | RANK)                \
     X(INVALIDATE_REPLY, "invalidate-reply", UPATH | VERSION | RANK)                 \
     X(GET, "get", UPATH_MUST | VERSION | ENTRY | RANGE)                             \
@@ -218,6 +221,13 @@ static bool range_ok(const struct net_msg *msg)
     return msg->offset <= INT64_MAX && msg->length <= INT64_MAX - msg->offset;
 }
 
+/* What comes with an entry is its file, or nothing. */
+static bool is_file_of(const struct dyad_entry *entry, size_t len)
+{
+    return entry->state == DYAD_ENTRY_PUBLISHED && S_ISREG(entry->mode) &&
+           entry->size == len;
+}
+
 static void walk_blob(struct codec *c, struct net_msg *msg, unsigned fields)
 {
     uint32_t len = (uint32_t)msg->blob_len;
@@ -237,6 +247,8 @@ static void walk_blob(struct codec *c, struct net_msg *msg, unsigned fields)
     }
     if (fields & BLOB_IS_UPATH)
         codec_check(c, bytes[len - 1] == '\0' && upath_valid((char *)bytes, len - 1));
+    if (fields & BLOB_IS_FILE)
+        codec_check(c, is_file_of(&msg->entry, len));
     msg->blob = bytes;
     msg->blob_len = len;
 }
@@ -319,6 +331,8 @@ static bool encodable(const struct net_msg *msg)
             return false;
         if (len > 0 && fields & BLOB_IS_UPATH &&
             (blob[len - 1] != '\0' || !upath_valid(blob, len - 1)))
+            return false;
+        if (len > 0 && fields & BLOB_IS_FILE && !is_file_of(&msg->entry, len))
             return false;
     }
     return true;

@@ -24,15 +24,17 @@
 #define NET_MSG_BLOB_MAX 65536
 
 enum net_msg_type {
-    NET_MSG_HELLO = 1,     /* first message on a connection: blob = the sender's peer blob;
+    NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob;
                               losses, asks; flags NET_HELLO_ANSWER */
-    NET_MSG_PUBLISH,       /* entry -> home; a withdrawal is an entry in state WITHDRAWN */
+    NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN; blob =
+                              the bytes of a small file, or none */
     NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
     NET_MSG_LOOKUP,        /* upath, flags (NET_LOOKUP_*), newer_than -> home */
-    NET_MSG_LOOKUP_REPLY,  /* status 0 + entry; ENOENT (entry.state says none or tombstone);
-                              EAGAIN: waiter kept */
+    NET_MSG_LOOKUP_REPLY,  /* status 0 + entry, blob as of PUBLISH; ENOENT (entry.state says
+                              none or tombstone); EAGAIN: waiter kept */
     NET_MSG_LOOKUP_CANCEL, /* id of the lookup whose waiter is to be dropped; no reply */
-    NET_MSG_NOTIFY,        /* home -> waiter: entry; id = the lookup's id; no reply */
+    NET_MSG_NOTIFY, /* home -> waiter: entry, blob as of PUBLISH; id = the lookup's id; no
+                              reply */
     NET_MSG_INVALIDATE, /* home -> holder of a copy: entry = the newer version or tombstone;
                            with NET_INVALIDATE_NODE: rank */
     NET_MSG_INVALIDATE_REPLY, /* flags NET_INVALIDATE_*, rank as it was asked */

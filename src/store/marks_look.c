@@ -23,7 +23,8 @@ static void describe(struct marks_slot *slot, uint64_t word, uint32_t index,
 /* Which marks count. */
 struct wanted {
     uint64_t name, ino, btime;
-    bool unfinished; /* store_marks_unfinished() */
+    store_mark_t but; /* not this one; 0: all */
+    bool unfinished;  /* store_marks_unfinished() */
 };
 
 static bool is_wanted(struct store_marks *marks, struct marks_slot *slot, uint64_t word,
@@ -62,7 +63,8 @@ static bool search(struct store_marks *marks, const struct wanted *wanted,
                 match = false;
                 break;
             }
-            if ((match = is_wanted(marks, slot, word, wanted)))
+            if ((match = marks_mark_of(word, i) != wanted->but &&
+                         is_wanted(marks, slot, word, wanted)))
                 describe(slot, word, i, &seen);
         } while (atomic_load(&slot->word) != word);
         if (!match)
@@ -87,6 +89,19 @@ bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t in
         (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0))
         return false;
     return search(marks, &wanted, info);
+}
+
+bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own, uint64_t ino,
+                              uint64_t btime)
+{
+    struct marks_table *table = marks->table;
+    struct wanted wanted = {.ino = ino, .btime = btime, .but = own};
+    struct marks_slot *slot = &table->slots[marks_index_of(own)];
+    bool has_own = own && marks_same_file(slot, ino, btime); /* its name may have changed */
+
+    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= (has_own ? 1 : 0))
+        return false;
+    return search(marks, &wanted, NULL);
 }
 
 bool store_marks_unfinished(struct store_marks *marks, const char *upath, uint64_t ino,

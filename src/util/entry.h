@@ -43,8 +43,8 @@ struct dyad_entry {
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */
     uint32_t mode;                        /* st_mode: type and permission bits */
-    int64_t mtime_sec;                    /* modification time, since the epoch */
-    uint32_t mtime_nsec;
+    uint32_t mtime_nsec;                  /* modification time, since the epoch */
+    int64_t mtime_sec;
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

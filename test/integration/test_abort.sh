@@ -19,7 +19,7 @@ begin() { # NAME=VALUE...
     rm -f "$WORK"/flag.*
     : >"$LOG"
     clean_ssd
-    JOB_ENV=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2 "$@")
+    JOB_ENV=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_INLINE_MAX=0 DYAD_JOIN_TIMEOUT=2 "$@")
 }
 # Of rank 1: where connections break so often UCX may find one of its own in any rank, which then comes back, too.
 faults() { grep -c 'rank 1[] ].*has found a fault in itself' "$LOG" || true; }
@@ -216,7 +216,7 @@ abort_at serve-asked:1 "DYAD_SESSION_DIR=$WORK/session" -- bash -c "$RANK$WRITE$
 # When it leaves: there is nothing left to lose.
 : >"$LOG"
 clean_ssd
-JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_CRASH=0/abort:worker-end,1/abort:worker-end)
+JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_INLINE_MAX=0 DYAD_CRASH=0/abort:worker-end,1/abort:worker-end)
 job_ok 40 1@n0 bash -c "$RANK"'text b0 >"$SSD/b0"; right b1 b1' -- \
     1@n1 bash -c "$RANK"'text b1 >"$SSD/b1"; right b0 b0; exec bash -c "$0"' "$RANK"'right b0 b0; text b2 >"$SSD/b2"' -- \
     1@n0 bash -c "$RANK"'right b0 b0; right b1 b1; right b2 b2'
@@ -227,7 +227,7 @@ if [ -n "$PYTHON" ]; then
     : >"$LOG"
     clean_ssd
     POOL=$SOURCE_DIR/test/integration/progs/pool.py
-    JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_PROMOTE=5 "DYAD_CRASH=1/abort:promoted-received:10")
+    JOB_ENV=("SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_INLINE_MAX=0 DYAD_PROMOTE=5 "DYAD_CRASH=1/abort:promoted-received:10")
     job_ok 60 1@n0 "$PYTHON" "$POOL" make "$SSD" 400 -- 1@n1 "$PYTHON" "$POOL" work "$SSD" 400 -- 1@n0 "$PYTHON" "$POOL" take "$SSD" 400
     grep -q 'take: 400 results are right' "$OUT" || fail "not all results were read"
     [ "$(grep -c 'is a guest of its member again' "$LOG")" = 4 ] || fail "not four promoted guests: $(grep -c 'guest of its member' "$LOG")"

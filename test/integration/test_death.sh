@@ -13,6 +13,7 @@ reached() { : >"$WORK/$1.$PMIX_RANK"; }
 # The member is this shell: a guest of it must not take its place.
 die() { reached dying; kill -"$1" $$; sleep 60; }
 END
+JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
 JOB_ENV+=("WORK=$WORK" "SSD=$SSD" "X=$X")
 reached() {
     local rank

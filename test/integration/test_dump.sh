@@ -2,6 +2,7 @@
 # dyad-dht-dump on a live job: tables and JSON; entries and waiters right.
 . "$(dirname "$0")/../cluster/lib.sh"
 cluster_up 3
+JOB_ENV+=(DYAD_INLINE_MAX=16K)
 X=$PROGS/xfer
 DUMP=$BIN/dyad-dht-dump
 
@@ -49,6 +50,8 @@ for node in "n0", "n2":
         assert shard["depth"] == 2 and shard["bins"] == 256, shard
         live = [e for e in shard["entries"] if e["state"] == "published"]
         assert shard["entries_count"] >= len(live), shard
+        assert shard["inlined_files"] == len(live), shard
+        assert shard["inlined_bytes"] >= 12345 * len(live) > 0 or not live, shard
         for entry in live:
             found.setdefault(entry["upath"], []).append((shard["rank"], entry))
     assert sorted(found) == [f"made.{i:06}" for i in range(5)], sorted(found)
@@ -58,6 +61,7 @@ for node in "n0", "n2":
         assert len(places) == 2, (name, places)
         for rank, entry in places:
             assert entry["owner"] == 0 and entry["size"] == 12345, entry
+            assert entry["inlined"] is True, entry
 waiting = [(s["rank"], w) for s in json.load(open(f"{work}/waiting.json"))["shards"]
            for w in s.get("waiting", [])]
 mine = [(r, w) for r, w in waiting if w["upath"] == "last.000000"]

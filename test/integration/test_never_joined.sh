@@ -8,6 +8,8 @@
 cluster_up 3
 [ "$PYTHON" ] || skip "needs python3"
 JOIN=3 ROUNDS=50
+# A read that waits for the end of its publish keeps the first listing until it can be whole.
+JOB_ENV+=(DYAD_INLINE_MAX=0)
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "ROUNDS=$ROUNDS" "PYTHON=$PYTHON" DYAD_JOIN_TIMEOUT=$JOIN DYAD_PEER_TIMEOUT=1)
 
 # work RANKS ROUNDS: each rank writes a file, reads that of the next, looks for absent names, and lists, in each round;

@@ -8,6 +8,7 @@
 cluster_up 4
 X=$PROGS/xfer
 EHOSTUNREACH=113
+JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
 JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3)
 
 job_begin 100 2@n0 bash -c "$RANK"'

@@ -8,6 +8,7 @@ cluster_up 2
 job_ok 40 1@n0 bash -c 'echo whole >"$0/marked"; LD_PRELOAD= "$1" "$0" marked && [ "$(cat "$0/marked")" = whole ]' \
     "$SSD" "$PROGS/leave_mark" -- 1@n1 true
 
+JOB_ENV+=(DYAD_INLINE_MAX=0) # a GET is what is refused and waited for here
 # The owner has the file open for writing while another node asks for it, and closes it unchanged.
 job_ok 60 1@n0 bash -c '
     echo same >"$0/held"

@@ -11,6 +11,7 @@ await() { until [ -e "$WORK/$1" ]; do sleep 0.05; done; }
 reached() { : >"$WORK/$1.$PMIX_RANK"; }
 took() { echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$WORK/$1.$PMIX_RANK"; }
 END
+JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
 JOB_ENV+=("WORK=$WORK" "SSD=$SSD" "X=$X" "EHOSTUNREACH=$EHOSTUNREACH")
 reached() {
     local rank

@@ -6,6 +6,7 @@
 . "$TEST_DIR/cluster/killed.sh"
 . "$TEST_DIR/cluster/steps.sh"
 cluster_up 3
+JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
 export X=$PROGS/xfer
 EHOSTUNREACH=113
 # For so long a rank that was killed may be on its way through exec.

@@ -6,6 +6,7 @@
 . "$TEST_DIR/cluster/killed.sh"
 . "$TEST_DIR/cluster/steps.sh"
 cluster_up 3
+JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
 JOB_ENV+=("W=$WORK" "SSD=$SSD" DYAD_JOIN_TIMEOUT=3)
 # So much that the journal cannot grow by a byte under the limit. (The log can: it is smaller.)
 RANK+='trap "" XFSZ

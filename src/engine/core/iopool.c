@@ -218,6 +218,11 @@ static void near_measure(struct engine_near *near, uint64_t took, uint64_t now)
     near->closed_till = now + (closed > NEAR_CLOSED ? closed : NEAR_CLOSED);
 }
 
+bool engine_io_is_near(const struct engine_near *near)
+{
+    return util_clock_now() >= near->closed_till;
+}
+
 void engine_io_near(struct engine_iopool *pool, struct engine_near *near,
                     struct engine_io *io, void (*work)(void *arg), void (*done)(void *arg),
                     void *arg)

@@ -43,6 +43,9 @@ struct engine_near {
     uint64_t closed_till; /* on util_clock_now(); its jobs go to the pool until then */
 };
 
+/* True if the loop runs such a job itself now. */
+bool engine_io_is_near(const struct engine_near *near);
+
 /* As engine_io_submit(), but if the storage has been quick of late the loop runs `work`
  * in this call. `done` is called from a later turn of the loop in any case. */
 void engine_io_near(struct engine_iopool *pool, struct engine_near *near,

@@ -36,6 +36,8 @@
 /* Seconds between the slow rounds in which a rank tells the homes again what it has
  * published. */
 #define MEMBER_REFRESH 600.0
+/* Bytes of small files that a shard keeps beside their entries. */
+#define MEMBER_INLINED (16u << 20)
 
 struct member_dmd {
     struct store_dir *dir; /* NULL: this rank has no such DMD */
@@ -59,6 +61,7 @@ struct member_stats {
     uint64_t published, withdrawn, fetches, bytes_fetched, bytes_served, local_copies;
     /* by promoted guests, part of the fetches; GETs sent on to them */
     uint64_t promoted, promoted_fetches, promoted_bytes, redirected;
+    uint64_t inlined; /* part of the fetches: the bytes had come with the entry */
 };
 
 /* What the exit barrier asks about waits, and does with them (consume_wave.c). */

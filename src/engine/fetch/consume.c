@@ -201,7 +201,7 @@ static int look_above(struct consume *c)
 
 /* --- LOOK_UP --- */
 
-void consume_found(struct consume *c, const struct dyad_entry *entry)
+void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes)
 {
     struct member *member = c->member;
     struct member_dmd *dmd = &member->dmd[ENGINE_CONSUMER];
@@ -211,6 +211,8 @@ void consume_found(struct consume *c, const struct dyad_entry *entry)
     c->seen = entry->version;
     c->entry = *entry;
     c->entry.upath = c->upath;
+    free(c->transfer.bytes);
+    c->transfer.bytes = bytes;
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
@@ -241,11 +243,13 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
 
-    c->lookup = NULL;
     if (status == 0) {
-        consume_found(c, entry);
+        void *bytes = dht_lookup_take_bytes(c->lookup);
+        c->lookup = NULL;
+        consume_found(c, entry, bytes);
         return;
     }
+    c->lookup = NULL;
     consume_enter(c, CONSUME_HERE);
     if (status == ENOENT && c->deadline.late) {
         time_out(c);

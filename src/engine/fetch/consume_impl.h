@@ -127,8 +127,9 @@ struct waits {
 
 /* --- consume.c --- */
 
-/* A version above `seen` is published. Raises the activity counter. May free c. */
-void consume_found(struct consume *c, const struct dyad_entry *entry);
+/* A version above `seen` is published; bytes: malloc'ed, c's from now on, or NULL. Raises
+ * the activity counter. May free c. */
+void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes);
 
 /* --- consume_state.c --- */
 

@@ -90,6 +90,7 @@ void consume_free(struct consume *c)
     net_timer_destroy(c->deadline.timer);
     net_timer_destroy(c->say.timer);
     net_timer_destroy(c->again);
+    free(c->transfer.bytes);
     free(c->upath);
     free(c);
 }

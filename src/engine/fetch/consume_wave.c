@@ -96,11 +96,12 @@ static void checked(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
     struct member *member = c->member;
+    struct dht_lookup *lookup = c->wave.check;
 
     c->wave.check = NULL;
     OWN(member, waits)->checks--;
     if (status == 0 && consume_is_waiting(c) && is_news(c, entry)) {
-        consume_found(c, entry); /* raises the activity */
+        consume_found(c, entry, dht_lookup_take_bytes(lookup)); /* raises the activity */
         return;
     }
     if (is_lost_one(c, status, entry)) {
@@ -320,10 +321,11 @@ static void writers_confirmed(void *arg, int status, uint32_t by,
 static void confirmed(void *arg, int status, const struct dyad_entry *entry)
 {
     struct consume *c = arg;
+    struct dht_lookup *lookup = c->lookup;
 
     c->lookup = NULL;
     if (status == 0 && is_news(c, entry))
-        consume_found(c, entry);
+        consume_found(c, entry, dht_lookup_take_bytes(lookup));
     else
         nobody_left(c, status);
 }

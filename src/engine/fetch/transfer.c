@@ -4,8 +4,9 @@
  * There is one transfer per upath and member. An owner on this node (same node name, and
  * its DMD is reachable under its path with the storage id it told) is copied from
  * directly (transfer_copy.c); any other is asked for chunks with GET (transfer_chunks.c),
- * and a promoted guest fetches by itself (guest_fetched()). transfer_end.c puts the file
- * into place.
+ * and a promoted guest fetches by itself (guest_fetched()). The bytes of a small file may
+ * have come with the entry: then nobody is asked, and the owner need not live.
+ * transfer_end.c puts the file into place.
  *
  * What could go wrong: another member of this node fetches the file (wait_for_other());
  * the owner is dead, in exec, or silent (rank_choose()); a newer version is published
@@ -111,6 +112,8 @@ static void begin_done(void *arg)
         transfer_fail(t, t->status);
     } else if (transfer_is_background(t) && is_there(t)) {
         transfer_fail(t, EBUSY);
+    } else if (t->inlined) {
+        transfer_write_inlined(t);
     } else if (t->local_dmd) {
         transfer_copy(t);
     } else {
@@ -158,7 +161,7 @@ static void rank_choose(struct transfer *t)
 
     t->rank = t->source = t->entry.owner;
     t->other = DYAD_RANK_NONE;
-    if (!member->hands_over && t->rank != member->self.rank &&
+    if (!t->inlined && !member->hands_over && t->rank != member->self.rank &&
         (!dht_node_is_live(member->dht, t->rank) ||
          unreachable_is_suspect(member, t->rank)))
         transfer_next(t);
@@ -168,11 +171,14 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
                    struct transfer_wait *wait)
 {
     struct transfer *t;
+    void *bytes = wait->bytes;
 
+    wait->bytes = NULL;
     wait->version = entry->version;
     wait->fd = -1;
     HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
     if (t) {
+        free(bytes);
         DL_APPEND(t->waits, wait);
         wait->transfer = t;
         return 0;
@@ -182,25 +188,30 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
         if (t)
             free(t->upath);
         free(t);
+        free(bytes);
         errno = ENOMEM;
         return -1;
     }
     t->member = member;
+    t->local_dmd = transfer_local_dmd(member, entry);
+    t->bytes = bytes;
+    t->inlined = bytes && !t->local_dmd; /* what is on this node is copied there */
     t->entry = *entry;
     t->entry.upath = t->upath;
     rank_choose(t);
     HASH_ADD_KEYPTR(hh, OWN(member, transfers)->by_upath, t->upath, strlen(t->upath), t);
     if (!t->hh.tbl) {
         net_timer_destroy(t->deadline);
+        free(t->local_dmd);
+        free(t->bytes);
         free(t->upath);
         free(t);
         errno = ENOMEM;
         return -1;
     }
-    t->local_dmd = transfer_local_dmd(member, entry);
     DL_APPEND(t->waits, wait);
     wait->transfer = t;
-    if (!t->local_dmd && t->rank == t->entry.owner)
+    if (!t->inlined && !t->local_dmd && t->rank == t->entry.owner)
         t->guest = promoted_fetch_start(member, wait->pid, &t->entry, guest_fetched, t);
     if (!t->guest)
         transfer_begin(t);

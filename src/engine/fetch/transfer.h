@@ -16,12 +16,13 @@ struct transfer_wait {
     void *arg;
     pid_t pid;       /* the process that wants it; 0: none in particular */
     bool background; /* nobody waits for it: others go first, and it ends with this wait */
-    int fd; /* with hands_over and status 0: the complete file, the callee's; or -1 */
+    void *bytes; /* entry's, malloc'ed, if they came with it; transfer_start() takes them */
+    int fd;      /* with hands_over and status 0: the complete file, the callee's; or -1 */
     struct dyad_version version; /* asked for; set by transfer_start() */
     struct transfer *transfer;
 };
 /* Fetch entry into the consumer's DMD, or join the fetch of it that is under way. fn is not
- * called before this returns. 0 or -1 ENOMEM. */
+ * called before this returns. With wait->bytes nobody is asked for it. 0 or -1 ENOMEM. */
 int transfer_start(struct member *member, const struct dyad_entry *entry,
                    struct transfer_wait *wait);
 /* wait->fn will not be called. The fetch goes on, unless nobody wanted it now. */

@@ -182,6 +182,15 @@ static uint8_t get_flags(const struct transfer *t)
     return net_is_guest(t->source) ? 0 : NET_GET_OWNER | NET_GET_RELAY;
 }
 
+/* Its data are here. */
+static void chunk_write(struct chunk *chunk)
+{
+    struct member *member = chunk->transfer->member;
+
+    local_file_job(member, &member->dmd[ENGINE_CONSUMER], chunk->transfer->entry.size,
+                   &chunk->io, chunk_write_work, chunk_written, chunk);
+}
+
 /* Send the chunk's GET; its answer will name this id. */
 static int chunk_send(struct transfer *t, struct chunk *chunk)
 {
@@ -206,6 +215,23 @@ static int chunk_send(struct transfer *t, struct chunk *chunk)
     }
     member->next_id += 2;
     return member_send(member, t->source, &get);
+}
+
+void transfer_write_inlined(struct transfer *t)
+{
+    struct chunk *chunk = calloc(1, sizeof(*chunk));
+
+    if (!chunk) {
+        transfer_failed_here(t, "written", ENOMEM);
+        return;
+    }
+    chunk->transfer = t;
+    chunk->length = t->next_offset = t->entry.size;
+    chunk->data = t->bytes;
+    t->bytes = NULL;
+    DL_APPEND(t->chunks, chunk);
+    t->nchunks++;
+    chunk_write(chunk);
 }
 
 static int chunk_ask(struct transfer *t)
@@ -311,7 +337,7 @@ void transfer_ask_chunks(struct transfer *t)
     }
     /* Not at each chunk: on a connection that was made while its link was cut, small ones
      * may come, and large ones not. */
-    if (t->entry.size > 0 && t->source == t->rank)
+    if (t->entry.size > 0 && !t->inlined && t->source == t->rank)
         unreachable_served(t->member, t->source, chunk_most(t));
     transfer_commit(t);
 }
@@ -400,8 +426,7 @@ bool transfer_receive(struct member *member, const struct net_msg *msg, void *pa
     }
     transfer_chunk_answered(chunk);
     chunk->data = payload;
-    local_file_job(member, &member->dmd[ENGINE_CONSUMER], t->entry.size, &chunk->io,
-                   chunk_write_work, chunk_written, chunk);
+    chunk_write(chunk);
     return true;
 }
 
@@ -411,7 +436,7 @@ void transfer_peer_down(struct member *member, uint32_t rank)
 
     HASH_ITER(hh, OWN(member, transfers)->by_upath, t, tmp)
     {
-        if (t->source == rank && !t->local_dmd && t->chunks && !t->failing)
+        if (t->source == rank && !t->local_dmd && !t->inlined && t->chunks && !t->failing)
             source_lost(t, "is gone");
     }
 }

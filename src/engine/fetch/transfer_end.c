@@ -59,6 +59,7 @@ static void transfer_free(struct transfer *t)
     if (t->guest)
         promoted_fetch_forget(t->guest);
     free(t->local_dmd);
+    free(t->bytes);
     free(t->upath);
     free(t);
 }
@@ -342,11 +343,13 @@ static void commit_done(void *arg)
     } else {
         member->stats.fetches++;
         member->stats.bytes_fetched += t->entry.size;
+        member->stats.inlined += t->inlined;
         member->stats.promoted_fetches += t->by_guest;
         member->stats.promoted_bytes += t->by_guest ? t->entry.size : 0;
     }
-    log_debug("fetched \"%s\", %llu bytes, from rank %u", t->upath,
-              (unsigned long long)t->entry.size, t->rank);
+    log_debug("fetched \"%s\", %llu bytes, %s rank %u", t->upath,
+              (unsigned long long)t->entry.size, t->inlined ? "with the entry, of" : "from",
+              t->rank);
     transfer_end(t, 0);
 }
 

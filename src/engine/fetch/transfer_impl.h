@@ -43,6 +43,8 @@ struct transfer {
     struct chunk *chunks; /* asked for or being written */
     unsigned nchunks;
     uint64_t next_offset;
+    void *bytes;  /* of the whole file, which came with the entry; NULL: written, or none */
+    bool inlined; /* they did */
     struct net_timer *deadline;
     char *local_dmd;              /* the owner's DMD on this node, or NULL */
     struct promoted_fetch *guest; /* the promoted guest that fetches it for us */
@@ -100,6 +102,8 @@ void transfer_copy(struct transfer *t);
 
 /* Ask for as many chunks as may be under way; commit if all are here. */
 void transfer_ask_chunks(struct transfer *t);
+/* All bytes came with the entry: write them. */
+void transfer_write_inlined(struct transfer *t);
 /* Timer `deadline` has expired. */
 void transfer_silent(void *arg);
 /* Choose the rank to ask next, if the one before lacks the file or is gone; false: none.

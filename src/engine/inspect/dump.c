@@ -119,6 +119,7 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     json_object_set_new(
         o, "type",
         e->state == DYAD_ENTRY_PUBLISHED ? json_string(type_name(e->mode)) : json_null());
+    json_object_set_new(o, "inlined", json_boolean(record->inlined != NULL));
     json_object_set_new(o, "mode", json_integer(e->mode));
     json_object_set_new(o, "mtime", json_real((double)e->mtime_sec + e->mtime_nsec / 1e9));
     json_object_set_new(o, "version", dump_version_json(&e->version));
@@ -231,6 +232,8 @@ static json_t *summary_json(struct member *member)
     json_object_set_new(o, "session", json_string(member->session));
     SET("entries_count", shard.entries);
     SET("tombstones", shard.tombstones);
+    SET("inlined_files", shard.inlined_files);
+    SET("inlined_bytes", shard.inlined_bytes);
     SET("occupied_bins", shard.occupied);
     SET("tree_nodes", shard.nodes);
     SET("deepest_chain", shard.deepest);
@@ -241,6 +244,7 @@ static json_t *summary_json(struct member *member)
     SET("bytes_served", member->stats.bytes_served);
     SET("bytes_fetched", member->stats.bytes_fetched);
     SET("fetches", member->stats.fetches);
+    SET("inlined_fetches", member->stats.inlined);
     SET("local_copies", member->stats.local_copies);
     SET("published", member->stats.published);
     SET("prefetched", ahead.files);

@@ -252,6 +252,7 @@ static int links_open(struct member *member)
         .invalidate_timeout = seconds_ns(config->peer_timeout) / 2,
         .keep_time = seconds_ns(MEMBER_KEEP),
         .lease = member_lease(member),
+        .inlined_max = MEMBER_INLINED,
         .refresh_interval = seconds_ns(MEMBER_REFRESH),
     };
 

@@ -152,8 +152,8 @@ static void dir_publish(struct known_dir *dir)
     int status = dir_look(dir);
 
     /* The directory is gone again: its removal withdraws it. */
-    if (status == 0 && dht_node_publish_ahead(dir->member->dht, &dir->record.entry, ahead,
-                                              published, dir) < 0)
+    if (status == 0 && dht_node_publish_ahead(dir->member->dht, &dir->record.entry, NULL,
+                                              ahead, published, dir) < 0)
         status = errno;
     dir->state = PUBLISHING;
     if (status)

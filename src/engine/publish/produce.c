@@ -24,6 +24,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
 #include "engine/core/local_file.h"
+#include "engine/publish/inline_bytes.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
@@ -309,8 +310,9 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
 /* 0 or -1 with errno. */
 static int publish_start(struct produce *p)
 {
-    return dht_node_publish_ahead(p->member->dht, &p->record.entry, publish_ahead,
-                                  publish_done, p);
+    return dht_node_publish_ahead(p->member->dht, &p->record.entry,
+                                  inline_bytes(p->member, p->role, &p->record, p->mark),
+                                  publish_ahead, publish_done, p);
 }
 
 /* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with

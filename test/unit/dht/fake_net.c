@@ -41,7 +41,7 @@ uint32_t fake_net_random(struct fake_net *net, uint32_t below)
 static void packet_queue(struct fake_net *net, uint32_t to, const struct net_msg *msg)
 {
     size_t len = msg->entry.upath != NULL ? strlen(msg->entry.upath) + 1 : 0;
-    struct packet *packet = calloc(1, sizeof(*packet) + len);
+    struct packet *packet = calloc(1, sizeof(*packet) + len + msg->blob_len);
 
     if (packet == NULL)
         abort();
@@ -52,6 +52,8 @@ static void packet_queue(struct fake_net *net, uint32_t to, const struct net_msg
     packet->msg = *msg;
     if (len > 0)
         packet->msg.entry.upath = memcpy(packet->upath, msg->entry.upath, len);
+    if (msg->blob_len > 0)
+        packet->msg.blob = memcpy(packet->upath + len, msg->blob, msg->blob_len);
     DL_APPEND(net->queue, packet);
 }
 

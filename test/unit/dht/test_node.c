@@ -1517,7 +1517,8 @@ static void test_ahead(void **state)
         .upath = "key0", .owner = writer, .state = PUB, .mode = 0100644};
     sent = net->sent[NET_MSG_PUBLISH];
     assert_int_equal(
-        dht_node_publish_ahead(net->rank[writer].node, &entry, ahead, ahead_done, &a), 0);
+        dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, ahead, ahead_done, &a),
+        0);
     assert_int_equal(a.calls, 1);
     assert_int_equal(a.published, sent);
     assert_true(fake_net_run_until(net, &a.done, SEC));

@@ -69,6 +69,10 @@ static struct net_msg full_message(enum net_msg_type type)
         .blob_len = 9,
     };
     memset(msg.entry.storage, 0xa5, sizeof(msg.entry.storage));
+    if (type == NET_MSG_PUBLISH || type == NET_MSG_LOOKUP_REPLY || type == NET_MSG_NOTIFY) {
+        msg.entry.state = DYAD_ENTRY_PUBLISHED; /* the blob is the file */
+        msg.entry.size = msg.blob_len;
+    }
     return msg;
 }
 
@@ -177,12 +181,12 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
 /* What msg.h says that each type carries. */
 static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_HELLO] = HAS_LOSSES | HAS_ASKS | HAS_BLOB,
-    [NET_MSG_PUBLISH] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY,
+    [NET_MSG_PUBLISH] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BLOB,
     [NET_MSG_PUBLISH_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY,
     [NET_MSG_LOOKUP] = HAS_ID | HAS_UPATH | HAS_NEWER,
-    [NET_MSG_LOOKUP_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY,
+    [NET_MSG_LOOKUP_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BLOB,
     [NET_MSG_LOOKUP_CANCEL] = HAS_ID | HAS_UPATH,
-    [NET_MSG_NOTIFY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY,
+    [NET_MSG_NOTIFY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BLOB,
     [NET_MSG_INVALIDATE] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_RANK,
     [NET_MSG_INVALIDATE_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_RANK,
     [NET_MSG_GET] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_RANGE,
@@ -494,6 +498,62 @@ static void test_encoder_refuses(void **state)
     assert_true(net_msg_encode(&msg, buf, sizeof(buf)) > 0);
 }
 
+/* What comes with an entry is its whole file, a regular one, and published. */
+#define HEAD_OF_ENTRY(msg) (24 + 2 + strlen((msg).entry.upath) + 1 + 16)
+
+static void test_inlined(void **state)
+{
+    static const enum net_msg_type types[] = {NET_MSG_PUBLISH, NET_MSG_LOOKUP_REPLY,
+                                              NET_MSG_NOTIFY};
+    static uint8_t blob[NET_MSG_BLOB_MAX + 1],
+        buf[NET_MSG_HEADER_MAX + NET_MSG_BLOB_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct net_msg msg = full_message(types[i]), got;
+        size_t at = HEAD_OF_ENTRY(msg);
+        int len;
+
+        msg.entry.size++;
+        refuse_encode(msg);
+        msg.entry.size -= 2;
+        refuse_encode(msg);
+        msg = full_message(types[i]);
+        msg.entry.state = DYAD_ENTRY_WITHDRAWN;
+        refuse_encode(msg);
+        msg = full_message(types[i]);
+        msg.entry.mode = 0120777;
+        refuse_encode(msg);
+
+        /* The same from a hostile peer. */
+        msg = full_message(types[i]);
+        len = net_msg_encode(&msg, buf, sizeof(buf));
+        assert_int_equal(decode_exact(buf, (size_t)len, &got), 0);
+        buf[at + 4] = DYAD_ENTRY_WITHDRAWN;
+        assert_int_equal(decode_exact(buf, (size_t)len, &got), -1);
+        buf[at + 4] = DYAD_ENTRY_PUBLISHED;
+        buf[at + 5 + DYAD_STORAGE_ID_LEN]++; /* the size */
+        assert_int_equal(decode_exact(buf, (size_t)len, &got), -1);
+        buf[at + 5 + DYAD_STORAGE_ID_LEN]--;
+        assert_int_equal(decode_exact(buf, (size_t)len, &got), 0);
+
+        /* None is an answer, too, with any size. */
+        msg.blob_len = 0;
+        msg.entry.size = INT64_MAX;
+        len = net_msg_encode(&msg, buf, sizeof(buf));
+        assert_true(len > 0);
+        assert_int_equal(decode_exact(buf, (size_t)len, &got), 0);
+        assert_null(got.blob);
+
+        msg.blob = blob;
+        msg.blob_len = msg.entry.size = NET_MSG_BLOB_MAX;
+        assert_true(net_msg_encode(&msg, buf, sizeof(buf)) > 0);
+        msg.blob_len = msg.entry.size = NET_MSG_BLOB_MAX + 1;
+        assert_int_equal(net_msg_encode(&msg, buf, sizeof(buf)), -1);
+        assert_int_equal(errno, EINVAL);
+    }
+}
+
 /* A name that is not there stays not there. */
 static void test_optional(void **state)
 {
@@ -579,7 +639,8 @@ int main(void)
         cmocka_unit_test(test_names),           cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_flipped),         cmocka_unit_test(test_fuzz),
         cmocka_unit_test(test_version),         cmocka_unit_test(test_hostile_upaths),
-        cmocka_unit_test(test_encoder_refuses), cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_encoder_refuses), cmocka_unit_test(test_inlined),
+        cmocka_unit_test(test_optional),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
