@@ -8,7 +8,7 @@
 cluster_up 5
 X=$PROGS/xfer
 EHOSTUNREACH=113
-JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 DYAD_STATS=1)
+JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 DYAD_STATS=1 DYAD_PREFETCH=off)
 
 # stats RANK: "fetched inlined served", of what the rank says at its end.
 stats() {
