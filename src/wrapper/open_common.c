@@ -41,7 +41,8 @@ int wrapper_open_bring_parents(const struct engine_ops *ops, struct wrapper_path
          links < WRAPPER_OPEN_LINKS_MAX && (upath = wrapper_open_awaited(where)); links++) {
         if (!strchr(upath, '/'))
             break;
-        if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 && errno != ESTALE)
+        if (!wrapper_parent_is_here(where, upath) &&
+            ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) < 0 && errno != ESTALE)
             return errno == ENOENT ? 0 : errno;
         if (wrapper_path_again(where) != WRAPPER_PATH_OTHER)
             break;

@@ -76,8 +76,7 @@ static bool is_valid_here(const struct engine_ops *ops, const char *text, const 
            !ENGINE_CALL(ops->superseded(ENGINE_CONSUMER, upath, st.st_ino));
 }
 
-/* True if the directory of *where is here. */
-static bool is_parent_here(struct wrapper_path *where, const char *upath)
+bool wrapper_parent_is_here(struct wrapper_path *where, const char *upath)
 {
     char *slash = strrchr(where->text, '/');
     bool here;
@@ -135,7 +134,7 @@ static enum wrapper_resolved resolve(int dirfd, const char *path, bool follow,
             return nowhere(errno);
         } else if (errno == ESTALE) {
             again = wrapper_path_again(where);
-        } else if (!is_parent_here(where, upath)) {
+        } else if (!wrapper_parent_is_here(where, upath)) {
             bool unpublished = errno == ENOENT; /* else there is nobody to ask */
             if (ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0)
                 return nowhere(ENOENT);
@@ -265,7 +264,7 @@ bool wrapper_bring_parents(int dirfd, const char *path)
         errno = ENOENT;
         if (!upath)
             return false;
-        if (is_parent_here(&where, upath) ||
+        if (wrapper_parent_is_here(&where, upath) ||
             ENGINE_CALL(ops->bring_parents(ENGINE_CONSUMER, upath)) == 0) {
             errno = saved;
             return true;

@@ -52,5 +52,7 @@ int wrapper_bring_newest(int dirfd, const char *path, bool follow);
 /* Bring the directory here in which path is, or is to be made. True: it is here. False
  * with errno. */
 bool wrapper_bring_parents(int dirfd, const char *path);
+/* True if the directory of *where, which means upath, is here; so are all above it. */
+bool wrapper_parent_is_here(struct wrapper_path *where, const char *upath);
 
 #endif
