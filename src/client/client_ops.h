@@ -184,8 +184,9 @@ struct engine_ops {
     int (*unlinked)(enum engine_role role, const char *upath, bool was_here,
                     struct engine_renaming *renaming);
     /* The real mkdir, symlink, chmod, utimens or the like of upath succeeded: publish the
-     * directory or the link; publish a file anew if it was published (a new version). A
-     * file that is open for writing is left to its close. 0, or -1 with errno. */
+     * directory or the link; publish a file anew if it was published and differs from that,
+     * or has got a second name (a new version). A file that is open for writing is left to
+     * its close. 0, or -1 with errno. */
     int (*changed)(enum engine_role role, const char *upath);
     /* Before the real rename, (`from` is NULL) link, or (`to` is NULL) unlink: the file
      * of inode `ino` is about to get another name or none. If this process is killed

@@ -44,16 +44,23 @@ static void record_set(struct dht_node *node, struct dht_record *record,
 
 /* Give the bytes along with the entry to a rank that is about to fetch them. They belong to
  * the record: msg has to be sent before that changes. An owner that was superseded refuses
- * what is asked for, a home cannot: so one that may have missed a newer version (tentative)
- * gives none, and one that is none any more does not keep them (sweep_record()). */
-static void add_inlined(const struct dht_record *record, uint32_t rank, uint8_t flags,
-                        struct net_msg *msg)
+ * what is asked for, a home cannot. So none are given by a home that may have missed a
+ * newer version (tentative), or is none for the name; to a rank that would not hear of
+ * one; and while other ranks still have an older copy. */
+static void add_inlined(struct dht_node *node, const struct dht_record *record,
+                        uint32_t rank, uint8_t flags, struct net_msg *msg)
 {
     const struct dht_inlined_file *file = record->inlined;
+    struct dht_key key;
 
     if (file == NULL || file->len != record->entry.size ||
         (flags & (NET_LOOKUP_COPY | NET_LOOKUP_HELD)) != NET_LOOKUP_COPY ||
-        rank == record->entry.owner)
+        rank == record->entry.owner || (msg->flags & NET_LOOKUP_UNNOTED) != 0 ||
+        invalidation_is_awaited(record))
+        return;
+    dht_key_init(&key, record->upath, node->config.depth);
+    if (tentative_is(node) || unrecovered_stands_in(node, &key) ||
+        !record_has_home(node, record, node->config.self))
         return;
     msg->blob = file->bytes;
     msg->blob_len = file->len;
@@ -94,7 +101,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
             else if (dht_shard_add_holder(record, waiter->rank) < 0)
                 continue;
         }
-        add_inlined(record, waiter->rank, waiter->flags, &msg);
+        add_inlined(node, record, waiter->rank, waiter->flags, &msg);
         node_send(node, waiter->rank, &msg);
         DL_DELETE(record->waiters, waiter);
         free(waiter);
@@ -234,8 +241,7 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     reply.entry.upath = msg->entry.upath;
     reply.entry.owner = DYAD_RANK_NONE;
     dht_key_init(&key, msg->entry.upath, node->config.depth);
-    bool unsure = tentative_is(node) || unrecovered_stands_in(node, &key);
-    if (unsure)
+    if (tentative_is(node) || unrecovered_stands_in(node, &key))
         reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record != NULL &&
@@ -255,8 +261,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
             else if (dht_shard_add_holder(record, msg->source) < 0)
                 reply.status = ENOMEM;
         }
-        if (reply.status == 0 && !unsure)
-            add_inlined(record, msg->source, msg->flags, &reply);
+        if (reply.status == 0)
+            add_inlined(node, record, msg->source, msg->flags, &reply);
         /* The owner gets an INVALIDATE as well: invalidation_take_holders(). */
         if (keep && (reply.status == 0 ||
                      (reply.status == ENOENT && record_note(node, record, &key, msg))))

@@ -132,6 +132,18 @@ bool invalidation_join(struct dht_record *record, const struct dyad_version *ver
     return false;
 }
 
+bool invalidation_is_awaited(const struct dht_record *record)
+{
+    const struct invalidation *inv;
+
+    DL_FOREACH((const struct invalidation *)record->user, inv)
+    {
+        if (inv->nholders > 0)
+            return true;
+    }
+    return false;
+}
+
 static struct stale_holder *invalidation_find(struct invalidation *inv, uint32_t rank)
 {
     for (unsigned i = 0; i < inv->nholders; i++)

@@ -18,6 +18,8 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
                                const struct net_msg *msg);
 /* The record has the new version: send INVALIDATE. May end and free `inv`. */
 void invalidation_start(struct dht_node *node, struct invalidation *inv);
+/* True if a holder of an older version than the record's has not been invalidated yet. */
+bool invalidation_is_awaited(const struct dht_record *record);
 /* Acknowledge this PUBLISH as well when the holders of versions below `version` have been
  * invalidated. False: they have been already. */
 bool invalidation_join(struct dht_record *record, const struct dyad_version *version,

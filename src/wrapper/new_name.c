@@ -62,17 +62,35 @@ static bool track_first_name(int fd, const struct wrapper_name *to)
     return tracked;
 }
 
-static int after_link(int rc, const struct wrapper_name *to, int fd,
+/* From now on the file may be written by its other name, and the homes must not give the
+ * bytes of this one. */
+static int tell_linked(const struct engine_ops *ops, const struct wrapper_name *from)
+{
+    enum engine_role role = wrapper_path_role(&from->where);
+    const char *upath = from->where.upath[role];
+    int saved = errno, rc = 0;
+
+    if (from->managed && upath && *upath)
+        rc = ENGINE_CALL(ops->changed(role, upath));
+    if (rc == 0)
+        errno = saved;
+    return rc;
+}
+
+static int after_link(int rc, const struct wrapper_name *from,
+                      const struct wrapper_name *to, int fd,
                       struct engine_renaming *renaming)
 {
     const struct engine_ops *ops;
 
     if (rc == 0)
         DYAD_CRASH_POINT("link-made");
-    if (rc < 0 || !to->managed || !(ops = wrapper_name_engine()) ||
-        (fd >= 0 && track_first_name(fd, to)))
+    if (rc < 0 || !(ops = wrapper_name_engine()))
         return rc;
-    return wrapper_name_tell(ops, NULL, to, renaming);
+    if (to->managed && !(fd >= 0 && track_first_name(fd, to)) &&
+        wrapper_name_tell(ops, NULL, to, renaming) < 0)
+        return -1;
+    return tell_linked(ops, from);
 }
 
 int wrapped_link(const char *from_path, const char *to_path)
@@ -89,7 +107,7 @@ int wrapped_link(const char *from_path, const char *to_path)
     rc = WITH_BOTH(&from, &to, false,
                    (wrapper_name_intend(&renaming, NULL, &to, &from, false),
                     REAL(link)(from.path, to.path)));
-    return wrapper_name_over(&renaming, after_link(rc, &to, -1, &renaming));
+    return wrapper_name_over(&renaming, after_link(rc, &from, &to, -1, &renaming));
 }
 
 /* A file that is named by its descriptor may be one that is being written and has no name
@@ -119,7 +137,7 @@ int wrapped_linkat(int fromfd, const char *from_path, int tofd, const char *to_p
     rc = WITH_BOTH(&from, &to, flags & AT_SYMLINK_FOLLOW,
                    (intend_link(&renaming, &from, &to, fd, flags),
                     REAL(linkat)(fromfd, from.path, tofd, to.path, flags)));
-    return wrapper_name_over(&renaming, after_link(rc, &to, fd, &renaming));
+    return wrapper_name_over(&renaming, after_link(rc, &from, &to, fd, &renaming));
 }
 
 /* --- the others ----------------------------------------------------------------------- */

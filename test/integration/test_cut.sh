@@ -3,7 +3,7 @@
 # wrong, and everything is found again without a restart.
 . "$(dirname "$0")/../cluster/lib.sh"
 cluster_up 5
-JOB_ENV+=(DYAD_INLINE_MAX=0) # small files, too, are where their owner is
+JOB_ENV+=(DYAD_INLINE_MAX=0 DYAD_PREFETCH=off) # small files, too, are where their owner is, and nowhere else
 JOB_ENV+=(DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3)
 
 # What the ranks of a job do, step by step: they wait for files that the test makes, and the other way round.

@@ -49,8 +49,8 @@ launch() { # NUMBER DIRECTORY: leaves results.NUMBER and faults.NUMBER there
         node_exec "n$i" mkdir "$SSD"
     done
     # Small, so that the run is short; small chunks, so that a fetch is many messages, in every second launch one at a time, so
-    # that readers pass on what is larger. faults.py knows the first three.
-    JOB_ENV=("DYAD_LOG_FILE=$LOG" DYAD_TIMEOUT=4 DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_CHUNK_SIZE=64K DYAD_CHUNKS=$((4 - 3 * ($1 % 2)))
+    # that readers pass on what is larger, and with small files in the table. faults.py knows the first three.
+    JOB_ENV=("DYAD_LOG_FILE=$LOG" DYAD_TIMEOUT=4 DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_CHUNK_SIZE=64K DYAD_CHUNKS=$((4 - 3 * ($1 % 2))) DYAD_INLINE_MAX=$(($1 % 2 * 4096))
         "DYAD_LOG=${FAULTS_LOG:-info}" PMIX_MCA_gds=hash PYTHONDONTWRITEBYTECODE=1)
     MPIRUN_ARGS=(--enable-recovery)
     job_begin 600 "$count@$hosts" "$PYTHON" "$WORKER" run "$seed" "$1" "$logs"

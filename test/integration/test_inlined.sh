@@ -8,7 +8,7 @@
 cluster_up 5
 X=$PROGS/xfer
 EHOSTUNREACH=113
-JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 DYAD_STATS=1 DYAD_PREFETCH=off)
+JOB_ENV+=("X=$X" "W=$WORK" "SSD=$SSD" DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=3 DYAD_STATS=1 DYAD_PREFETCH=off DYAD_INLINE_MAX=4K)
 
 # stats RANK: "fetched inlined served", of what the rank says at its end.
 stats() {
@@ -23,6 +23,9 @@ small() {
         wait_for flag.waits
         "$X" write -d "$SSD" -p "a$N" -n 50 -s 4096
         "$X" write -d "$SSD" -p "large$N" -n 5 -s 4097
+        echo one >"$SSD/linked$N"
+        ln "$SSD/linked$N" "$SSD/hard$N"
+        echo more >>"$SSD/hard$N"
         made flag.written
         wait_for flag.read.2
         echo second >"$SSD/over$N"
@@ -46,6 +49,8 @@ small() {
         wait_for flag.first
         "$X" read -d "$SSD" -p "a$N" -n 50 -s 4096
         [ "$(cat "$SSD/over$N")" = first ]
+        [ "$(cat "$SSD/linked$N")" = "one
+more" ] # written by another name than that of the publish
         made flag.read.2
         wait_for flag.over
         [ "$(cat "$SSD/over$N")" = second ]
@@ -56,16 +61,16 @@ small() {
 }
 
 small 1
-[ "$(stats 0)" = "0 0 $((5 * 4097))" ] || fail "rank 0 has served small files, or fetched: $(stats 0)"
+[ "$(stats 0)" = "0 0 $((5 * 4097 + 9))" ] || fail "rank 0 has served small files, or fetched: $(stats 0)"
 [ "$(stats 1)" = "56 51 0" ] || fail "rank 1: $(stats 1)"
-[ "$(stats 2)" = "52 52 0" ] || fail "rank 2: $(stats 2)"
+[ "$(stats 2)" = "53 52 0" ] || fail "rank 2: $(stats 2)"
 
 # Off: as before.
 JOB_ENV+=(DYAD_INLINE_MAX=0)
 small 2
-[ "$(stats 0)" = "0 0 $((100 * 4096 + 5 * 4097 + 2 * 7))" ] || fail "rank 0 with DYAD_INLINE_MAX=0: $(stats 0)"
+[ "$(stats 0)" = "0 0 $((100 * 4096 + 5 * 4097 + 2 * 7 + 9))" ] || fail "rank 0 with DYAD_INLINE_MAX=0: $(stats 0)"
 [ "$(stats 1)" = "56 0 6" ] || fail "rank 1 with DYAD_INLINE_MAX=0: $(stats 1)"
-[ "$(stats 2)" = "52 0 0" ] || fail "rank 2 with DYAD_INLINE_MAX=0: $(stats 2)"
+[ "$(stats 2)" = "53 0 0" ] || fail "rank 2 with DYAD_INLINE_MAX=0: $(stats 2)"
 JOB_ENV+=(DYAD_INLINE_MAX=4K)
 
 # The owner's node is lost: small files are read, from whichever home has them, and large ones are not. Then another is lost:

@@ -307,12 +307,15 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     produce_end(p, status);
 }
 
-/* 0 or -1 with errno. */
+/* A file with several names may be written by another one, of which the homes of this one
+ * do not hear: its owner sees it when it serves. 0 or -1 with errno. */
 static int publish_start(struct produce *p)
 {
-    return dht_node_publish_ahead(p->member->dht, &p->record.entry,
-                                  inline_bytes(p->member, p->role, &p->record, p->mark),
-                                  publish_ahead, publish_done, p);
+    const void *bytes =
+        p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
+
+    return dht_node_publish_ahead(p->member->dht, &p->record.entry, bytes, publish_ahead,
+                                  publish_done, p);
 }
 
 /* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
@@ -338,6 +341,7 @@ static int look_at_file(struct produce *p)
     p->record.entry.upath = p->upath;
     p->record.entry.owner = p->member->self.rank;
     p->record.entry.state = DYAD_ENTRY_PUBLISHED;
+    p->linked = S_ISREG(st.st_mode) && st.st_nlink > 1;
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
     if ((known = store_journal_find(dmd->journal, p->upath)))
@@ -442,6 +446,12 @@ static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
            a->mtime_nsec == b->mtime_nsec;
 }
 
+/* True if the homes may have the bytes of a file that has got another name. */
+static bool is_inlined_still(const struct produce *p)
+{
+    return p->linked && p->record.entry.size <= (uint64_t)p->member->config->inline_max;
+}
+
 static void changed_publish(struct produce *p)
 {
     if (publish_start(p) < 0)
@@ -454,7 +464,7 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
     struct produce *p = arg;
 
     p->lookup = NULL;
-    if (status != 0 || entry_same(entry, &p->record.entry)) {
+    if (status != 0 || (entry_same(entry, &p->record.entry) && !is_inlined_still(p))) {
         produce_end(p, status == ENOENT ? 0 : status);
         return;
     }
@@ -478,7 +488,7 @@ static int changed_step(struct produce *p)
         local_file_being_written(dmd, p->upath) ||
         (known && known->identity.ino == p->record.identity.ino &&
          known->identity.btime == p->record.identity.btime &&
-         entry_same(&known->entry, &p->record.entry))) {
+         entry_same(&known->entry, &p->record.entry) && !is_inlined_still(p))) {
         produce_end_later(p, 0);
         return 0;
     }

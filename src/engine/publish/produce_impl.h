@@ -24,6 +24,7 @@ struct produce {
     bool early;      /* answer_early is posted: it must find this object */
     bool ended;      /* meanwhile, or before its directories, it ended with `status` */
     bool only_here;  /* withdraw only if the homes say that it lies here */
+    bool linked;     /* the file has several names */
     bool superseded; /* the file here is older than the version of another node */
     bool awaits;     /* it goes on when other operations on this name have ended */
     struct parent *parents; /* directories that are being published for it */
