@@ -489,6 +489,9 @@ int net_loop_run(struct net_loop *loop)
             n = epoll_wait(loop->epoll, events, EVENTS_AT_ONCE, 0);
             if (n == 0)
                 sched_yield(); /* a program that has no core to itself goes first */
+            else if (loop->arm)
+                loop->arm(
+                    loop->progress_arg); /* it empties a descriptor that is an event */
         } else if (loop->arm && !loop->arm(loop->progress_arg)) {
             continue;
         } else {

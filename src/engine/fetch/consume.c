@@ -498,9 +498,9 @@ static bool is_above(const char *upath, const char *below)
  * more what is above them. */
 static void consume_path_changed(struct member *member, const char *upath)
 {
-    struct consume *c, *tmp;
+    struct consume *c;
 
-    DL_FOREACH_SAFE(member->consumes, c, tmp)
+    DL_FOREACH(member->consumes, c)
     {
         if (!c->lookup || !(c->flags & NET_LOOKUP_WAIT) || !is_above(upath, c->upath))
             continue;
@@ -508,7 +508,8 @@ static void consume_path_changed(struct member *member, const char *upath)
             ancestor_stop(c->ancestor);
         c->ancestor = NULL;
         exit_barrier_activity(member);
-        step(c);
+        /* Not at once: its end may end others of the list (prefetch.c). */
+        net_timer_start(c->again, util_clock_now());
     }
 }
 

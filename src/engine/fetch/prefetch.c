@@ -436,13 +436,27 @@ void prefetch_opened(struct member *member, const char *upath)
         note(member, upath);
 }
 
+void prefetch_is_read(struct member *member, const char *upath)
+{
+    struct prefetch *p = OWN(member, prefetch);
+    struct item *item = p->watch ? find(p, upath, 0) : NULL;
+
+    if (item && item->wd >= 0) {
+        inotify_rm_watch(p->inotify, item->wd);
+        item->wd = -1;
+    }
+}
+
 int prefetch_want(struct member *member, const char *upath)
 {
     struct prefetch *p = OWN(member, prefetch);
     struct window *w = &p->windows[SERIES_MAX];
+    struct item *item = is_on(member) ? find(p, upath, 0) : NULL;
 
-    if (!is_on(member) || find(p, upath, 0))
+    if (!is_on(member) || (item && (item->state != GONE || item->window != w)))
         return 0;
+    if (item) /* it could not be had before */
+        drop(item, false);
     w->member = member;
     if (w->nitems == WANTED_MAX)
         drop(w->items, false);

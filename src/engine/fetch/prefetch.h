@@ -13,6 +13,9 @@
 void prefetch_asked(struct member *member, const char *upath);
 /* It is here, and about to be opened. */
 void prefetch_opened(struct member *member, const char *upath);
+/* This member is about to open its copy of upath itself, for another rank (relay.c). Opens
+ * of it are not noticed any more: the reader's next open that has to ask moves the window. */
+void prefetch_is_read(struct member *member, const char *upath);
 /* Bring upath when it is published, series or not; with DYAD_PREFETCH=off nothing is done.
  * Of many, the last 256 are brought. 0 or -1 ENOMEM. */
 int prefetch_want(struct member *member, const char *upath);

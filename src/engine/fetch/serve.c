@@ -22,6 +22,7 @@
 
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
+#include "engine/fetch/prefetch.h"
 #include "engine/fetch/relay.h"
 #include "engine/fetch/serve.h"
 #include "engine/fetch/serve_absent_owner.h"
@@ -365,6 +366,8 @@ static void serve_try(struct served *s)
                 promoted_redirect(member, s->rank, s->id, &s->record))) {
         served_free(s);
     } else {
+        if (relays && s->fd < 0)
+            prefetch_is_read(member, s->upath);
         s->state = SERVED_QUEUED;
         serve_queue(member);
     }

@@ -85,7 +85,8 @@ static void wait_for_other(struct transfer *t)
         transfer_failed_here(t, "fetched", ENOMEM);
         return;
     }
-    t->io_busy = true;
+    t->io_busy = t->waits_for_other = true;
+    modules_fetch_grew(t->member, t->upath); /* who waits for our bytes asks elsewhere */
 }
 
 /* Another member of this node has put it into place before we had the lock. An open that

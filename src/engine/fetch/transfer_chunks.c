@@ -77,6 +77,8 @@ void transfer_silent(void *arg)
 
     if (source != t->rank) {
         source_lost(t, "does not answer");
+        if (!net_is_guest(source))
+            unreachable_suspect(member, source); /* last: `t` may be gone */
         return;
     }
     /* So may others of its node be. They are asked at the next attempt, which knows that
@@ -142,7 +144,7 @@ static struct transfer *find_version(struct member *member, const struct dyad_en
     struct transfer *t;
 
     HASH_FIND_STR(OWN(member, transfers)->by_upath, entry->upath, t);
-    return t && !t->local_dmd && !t->guest &&
+    return t && !t->local_dmd && !t->guest && !t->waits_for_other &&
                    dyad_version_cmp(&t->entry.version, &entry->version) == 0
                ? t
                : NULL;

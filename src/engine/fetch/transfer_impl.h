@@ -39,6 +39,7 @@ struct transfer {
     struct store_fetch *fetch;
     struct engine_io io; /* begin, copy, commit: one at a time */
     bool io_busy;
+    bool waits_for_other; /* another member of this node fetches it */
     struct store_identity identity;
     struct chunk *chunks; /* asked for or being written */
     unsigned nchunks;
