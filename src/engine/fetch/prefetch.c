@@ -249,7 +249,7 @@ static bool fits(struct member *member, uint64_t size)
     return size <= most && p->held <= most - size;
 }
 
-/* What is READY begins, the nearest of each series first. */
+/* READY items begin, the nearest of each series first. */
 static void fetch_ready(struct member *member)
 {
     struct prefetch *p = OWN(member, prefetch);
