@@ -7,7 +7,7 @@ A=$PROGS/api_pair
 for preload in "" "$PRELOAD"; do
     clean_ssd
     START=none
-    JOB_ENV+=("DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$LIB" "LD_PRELOAD=$preload")
+    JOB_ENV+=(DYAD_PREFETCH=auto "DYAD_PATH=$SSD" "LD_LIBRARY_PATH=$LIB" "LD_PRELOAD=$preload")
     job_ok 60 1@n0 "$A" produce "$SSD" 100 -- 1@n1 "$A" consume "$SSD" 100
     grep -q 'produce done' "$OUT" && grep -q 'consume done' "$OUT" || fail "not both reported"
     same_sums 100 n0 n1

@@ -4,7 +4,7 @@
 #
 # FAULTS_SEED (default 2; or "random"; with ":kill,stop,cut,full,limit,writer" or some of these behind it: only such faults),
 # FAULTS_COUNT (60; with --long 200, with --soak 5000), FAULTS_LAUNCH (only that launch), FAULTS_JOBS (launches at the same time: 3; 4
-# with --soak), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
+# with --soak), FAULTS_ENV (a variable for all ranks, such as DYAD_PREFETCH=auto), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
 #
 # A launch is a process of its own, this script with "launch NUMBER DIRECTORY", with a cluster of its own. Most of its time it
 # sleeps, so several go on at once. What it says is shown when it is over, in the order of the numbers. It ends with this script: a
@@ -49,9 +49,9 @@ launch() { # NUMBER DIRECTORY: leaves results.NUMBER and faults.NUMBER there
         node_exec "n$i" mkdir "$SSD"
     done
     # Small, so that the run is short; small chunks, so that a fetch is many messages, in every second launch one at a time, so
-    # that readers pass on what is larger, and with small files in the table. faults.py knows the first three.
-    JOB_ENV=("DYAD_LOG_FILE=$LOG" DYAD_TIMEOUT=4 DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_CHUNK_SIZE=64K DYAD_CHUNKS=$((4 - 3 * ($1 % 2))) DYAD_INLINE_MAX=$(($1 % 2 * 4096))
-        "DYAD_LOG=${FAULTS_LOG:-info}" PMIX_MCA_gds=hash PYTHONDONTWRITEBYTECODE=1)
+    # that readers pass on what is larger. faults.py knows the first three.
+    JOB_ENV=("DYAD_LOG_FILE=$LOG" DYAD_TIMEOUT=4 DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_CHUNK_SIZE=64K DYAD_CHUNKS=$((4 - 3 * ($1 % 2)))
+        ${FAULTS_ENV:+$FAULTS_ENV} "DYAD_LOG=${FAULTS_LOG:-info}" PMIX_MCA_gds=hash PYTHONDONTWRITEBYTECODE=1)
     MPIRUN_ARGS=(--enable-recovery)
     job_begin 600 "$count@$hosts" "$PYTHON" "$WORKER" run "$seed" "$1" "$logs"
     inject "$seed" "$1" "$logs" "$LOG" "$disk" "$WORK/events"

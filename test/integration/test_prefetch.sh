@@ -4,7 +4,7 @@
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
 . "$TEST_DIR/cluster/steps.sh"
-JOB_ENV+=(DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_STATS=1 "W=$WORK")
+JOB_ENV+=(DYAD_PREFETCH=auto DYAD_PEER_TIMEOUT=1 DYAD_JOIN_TIMEOUT=2 DYAD_STATS=1 "W=$WORK")
 A=$(dmd_of a) B=$(dmd_of b)
 
 # In the background, without the library: `here.NAME` is made when NAME is on node b's disk; and `gone.NAME`.
