@@ -4,9 +4,9 @@
  * GETs are sent ahead, DYAD_CHUNKS of them at most are on their way or being written. What
  * a GET is answered with is the chunk, an error, or the name of a promoted guest of the
  * rank that is asked, or of another reader (relay.c): then what has not come is asked of
- * that one, and of the rank again when it fails. If the rank is gone, or another of its node than the owner has the
- * file not, the next of them is asked for the rest. The deadline is the peer's silence, not
- * the transfer's length: each arrival moves it.
+ * that one, and of the rank again when it fails. If the rank is gone, or another of its
+ * node than the owner has the file not, the next of them is asked for the rest. The
+ * deadline is the peer's silence, not the transfer's length: each arrival moves it.
  */
 #include <errno.h>
 #include <stdlib.h>
