@@ -39,7 +39,8 @@ renames, and is absent at first.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
-   rank stopped in that time: its homes are anywhere. So may what a rank of the reader's node had read before: whether that copy is the
+   rank stopped in that time: its homes are anywhere (where all of other nodes are dead or have left, since then: who is alone asks them in
+   pauses that grow to 16 s, and until then does not know who is dead and who is away). So may what a rank of the reader's node had read before: whether that copy is the
    newest only the homes know (EHOSTUNREACH). A wait may end in ETIMEDOUT if both homes may have been away: two ranks stopped or cut off at one
    moment of it, or not found again yet (until the owner has noticed that, which it need not do in TIMEOUT, no other home knows the name). Or
    the owner was killed (then ENOENT, too): but if its change was complete, the file not half
@@ -56,7 +57,7 @@ renames, and is absent at first.
 8. What lies in a managed directory at the end is whole (or such a beginning as in 1) and, where a rank of this node is alive, not out of date (as in 1); but for what
    a writer of this node left that was killed or failed within write() (all of it, perhaps, but it was not published), under the name that
    it has then, where nobody of the node has written or got another version since; and for what was made on this node, where the newer one
-   could not be brought and a rank has said so. And no temporary name is left but of a rename whose
+   could not be brought (its node's ranks have ended, it was half rewritten there since, or there was no room) and a rank has said so. And no temporary name is left but of a rename whose
    process was killed.
 """
 import errno
@@ -540,8 +541,10 @@ class Judge:
         if error in UNREACHABLE and any(w["target"] in owners and w["end"] < FOREVER and w["begin"] <= op.end and
                                         w["end"] + GRACE >= op.begin for w in self.wrecks):
             return True
+        # Who was left alone while it was cut off cannot tell who has died from who is still away.
+        last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != self.node(op.rank))
         if error in (errno.EHOSTUNREACH, errno.EIO) and op.kind != "read" and any(c.uid is None for c in now) and self.hit(
-                op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
+                min(op.begin, last) - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
             return True  # nobody can say that it is absent
         if error == errno.EHOSTUNREACH and op.kind == "read" and self.had_copy(op) and self.hit(
                 op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
@@ -790,6 +793,7 @@ class Judge:
         """A file that was made there is older than this, and a rank has said that it stays: this could not be had, or there was no room."""
         return any((r, name) in self.kept for r in self.ranks_on(node)) and (
             all(self.ended(r) <= end for r in self.ranks_on(self.node(change.rank))) or
+            self.broken_since(self.node(change.rank), name, change.begin) or
             self.hit(change.begin, end, ("full", "limit"), self.ranks_on(node), [node]))
 
     def leaves(self):
@@ -846,7 +850,7 @@ class Judge:
             self.scan(node, lines)
         result["kinds"], result["wrong"] = rows, self.wrong
         result["deserted"] = ["n%d" % node for node in range(self.plan.nodes)
-                              if all(r in self.gone for r in self.ranks_on(node))]
+                              if max(self.ranks_on(node), key=self.ended) in self.gone]  # the last one was killed
         return result
 
 
