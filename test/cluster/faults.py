@@ -39,8 +39,8 @@ renames, and is absent at first.
 4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
-   rank stopped in that time: its homes are anywhere (where all of other nodes are dead or have left, since then: who is alone asks them in
-   pauses that grow to 16 s, and until then does not know who is dead and who is away). So may what a rank of the reader's node had read before: whether that copy is the
+   rank stopped in that time: its homes are anywhere. (ASK_PAUSE longer where all ranks of other nodes have ended: a lost rank is asked in
+   pauses that grow to that, and until then it is not known whether it is dead or away.) So may what a rank of the reader's node had read before: whether that copy is the
    newest only the homes know (EHOSTUNREACH). A wait may end in ETIMEDOUT if both homes may have been away: two ranks stopped or cut off at one
    moment of it, or not found again yet (until the owner has noticed that, which it need not do in TIMEOUT, no other home knows the name). Or
    the owner was killed (then ENOENT, too): but if its change was complete, the file not half
@@ -80,6 +80,7 @@ CLUSTER_SH = os.path.join(HERE, "cluster.sh")
 # Of the jobs; test_faults.sh sets them so. MARGIN is this machine's: two cores, ten processes.
 TIMEOUT, PEER, JOIN, MARGIN = 4.0, 1.0, 2.0, 1.5
 GRACE = PEER + JOIN + MARGIN
+ASK_PAUSE = 16.0  # ASK_MAX of engine/membership/unreachable.c
 READ_BOUND = TIMEOUT + PEER + JOIN + MARGIN
 CHANGE_BOUND = 2 * PEER + JOIN + MARGIN
 # Each publish may meet another home that has just fallen silent. A replacement publishes its temporary name, the new name, and withdraws.
@@ -541,10 +542,9 @@ class Judge:
         if error in UNREACHABLE and any(w["target"] in owners and w["end"] < FOREVER and w["begin"] <= op.end and
                                         w["end"] + GRACE >= op.begin for w in self.wrecks):
             return True
-        # Who was left alone while it was cut off cannot tell who has died from who is still away.
-        last = max(self.ended(r) for r in range(self.plan.ranks) if self.node(r) != self.node(op.rank))
+        alone = all(self.ended(r) <= op.begin for r in range(self.plan.ranks) if self.node(r) != self.node(op.rank))
         if error in (errno.EHOSTUNREACH, errno.EIO) and op.kind != "read" and any(c.uid is None for c in now) and self.hit(
-                min(op.begin, last) - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
+                op.begin - GRACE - (ASK_PAUSE if alone else 0), op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
             return True  # nobody can say that it is absent
         if error == errno.EHOSTUNREACH and op.kind == "read" and self.had_copy(op) and self.hit(
                 op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):

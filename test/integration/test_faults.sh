@@ -4,7 +4,8 @@
 #
 # FAULTS_SEED (default 2; or "random"; with ":kill,stop,cut,full,limit,writer" or some of these behind it: only such faults),
 # FAULTS_COUNT (60; with --long 200, with --soak 5000), FAULTS_LAUNCH (only that launch), FAULTS_JOBS (launches at the same time: 3; 4
-# with --soak), FAULTS_ENV (a variable for all ranks, such as DYAD_PREFETCH=auto), FAULTS_KEEP (keep the logs of all launches in DYAD_TEST_LOGS, not only of those that failed).
+# with --soak), FAULTS_ENV (variables for all ranks, such as DYAD_PREFETCH=auto), FAULTS_KEEP (keep the logs of all launches in
+# DYAD_TEST_LOGS, not only of those that failed).
 #
 # A launch is a process of its own, this script with "launch NUMBER DIRECTORY", with a cluster of its own. Most of its time it
 # sleeps, so several go on at once. What it says is shown when it is over, in the order of the numbers. It ends with this script: a
