@@ -44,7 +44,7 @@ static struct {
     uint32_t nranks, nnodes;
     uint32_t present, absent, wrong;
     bool again;
-    bool leaves;  /* as soon as it is ready */
+    bool leaves;  /* as soon as the others that leave are ready, too (leave_together()) */
     bool refused; /* the next session will be */
     uint64_t start, ready, committed, all;
     int failed;
@@ -90,13 +90,43 @@ static void on_ready(void *arg, const struct boot_pmix_job *job, int error)
     for (uint32_t r = 0; r < job->nranks; r++)
         if (job->node[r] >= job->nnodes)
             fail("node map");
-    if (probe.leaves) {
-        net_loop_stop(probe.loop);
-        return;
-    }
     text_of(probe.self.rank, text, sizeof(text));
     if (boot_pmix_commit(probe.pmix, text, strlen(text)) < 0)
         fail("commit");
+}
+
+/* True if a Finalize must not come while another rank is in Init: about one of 1,000 of
+ * these Inits gets no answer (boot/pmix_init.c), and with ds21 there is no second one. */
+static bool leave_together(void)
+{
+    const char *store = getenv("PMIX_MCA_gds");
+
+    return !store || strcmp(store, "hash") != 0;
+}
+
+static bool ask_all(bool (*which)(uint32_t rank))
+{
+    bool any = false;
+
+    for (uint32_t r = 0; r < probe.nranks; r++) {
+        if (r == probe.self.rank || !which(r))
+            continue;
+        any = true;
+        if (boot_pmix_get(probe.pmix, r, BOOT_PMIX_ANY) < 0)
+            fail("get");
+    }
+    return any;
+}
+
+static bool everyone(uint32_t rank)
+{
+    (void)rank;
+    return true;
+}
+
+static bool not_joining(uint32_t rank)
+{
+    return !joins(rank);
 }
 
 static void on_committed(void *arg, int status)
@@ -107,12 +137,15 @@ static void on_committed(void *arg, int status)
         fail("not committed");
         return;
     }
-    for (uint32_t r = 0; r < probe.nranks; r++)
-        if (r != probe.self.rank && boot_pmix_get(probe.pmix, r, BOOT_PMIX_ANY) < 0)
-            fail("get");
+    if (probe.leaves) {
+        if (!leave_together() || !ask_all(not_joining))
+            net_loop_stop(probe.loop);
+        return;
+    }
+    ask_all(everyone);
     if (strcmp(probe.mode, "late") != 0) /* a session that has ended hears no more */
         boot_pmix_release(probe.pmix);
-    if (probe.nranks == 1 || strcmp(probe.mode, "destroy") == 0)
+    if (probe.nranks == 1 || (strcmp(probe.mode, "destroy") == 0 && !leave_together()))
         net_loop_stop(probe.loop);
 }
 
@@ -147,12 +180,22 @@ static void on_blob(void *arg, uint32_t rank, const void *blob, size_t len, bool
         probe.present++;
     for (uint32_t r = 0; r < probe.nranks; r++)
         expect_absent += !joins(r);
+    if (probe.leaves) { /* all that leave are ready */
+        if (error || probe.present == expect_absent - 1)
+            net_loop_stop(probe.loop);
+        if (error)
+            fail("another one that leaves is missing");
+        return;
+    }
     if (probe.wrong || (error && joins(rank) && strcmp(probe.mode, "late") != 0))
         fail("a blob is wrong or missing");
     if (probe.present == probe.nranks - 1 - expect_absent &&
         (probe.absent == expect_absent || strcmp(probe.mode, "late") == 0)) {
         probe.all = util_clock_now();
-        if (probe.nranks > 2 && strcmp(probe.mode, "late") != 0)
+        if (strcmp(probe.mode, "destroy") == 0) { /* while all are asked again */
+            ask_all(everyone);
+            net_loop_stop(probe.loop);
+        } else if (probe.nranks > 2 && strcmp(probe.mode, "late") != 0)
             net_timer_start(probe.timer, util_clock_now() + 50 * UTIL_NSEC_PER_MSEC);
         else
             net_loop_stop(probe.loop);
