@@ -60,6 +60,7 @@ struct ask {
     bool pending;   /* no answer yet */
     bool answered;  /* publish: acknowledged; lookup: nothing there */
     bool tentative; /* lookup: as far as it knows */
+    bool stood_in;  /* ... it is no home, by its own word */
     bool failed;    /* silent, dead or in error: passed over */
     bool refused;   /* ... it answered that it is no home */
     bool wait;      /* it was asked to keep a waiter */

@@ -253,6 +253,9 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
          * since: another home may have a newer version than this one. */
         if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
             reply.flags |= NET_LOOKUP_UNSURE;
+        if (record->entry.state == DYAD_ENTRY_WITHDRAWN &&
+            !record_has_home(node, record, node->config.self))
+            reply.flags |= NET_LOOKUP_STOOD_IN;
         dht_shard_drop_waiter(node->shard, record, msg->source, msg->id);
         if (reply.status == 0 && (keep || (msg->flags & NET_LOOKUP_COPY) != 0) &&
             msg->source != record->entry.owner) {

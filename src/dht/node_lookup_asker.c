@@ -111,6 +111,7 @@ static void lookup_answered(struct dht_node *node, struct dht_lookup *l, struct 
     ask->pending = ask->waiter = ask->wait = false;
     ask->answered = true;
     ask->tentative = (msg->flags & NET_LOOKUP_UNSURE) != 0;
+    ask->stood_in = (msg->flags & NET_LOOKUP_STOOD_IN) != 0;
     l->tentative |= ask->tentative;
     if (l->home == ask->rank)
         l->home = DYAD_RANK_NONE;

@@ -17,11 +17,27 @@
 #include "dht/node_tentative.h"
 #include "dht/node_unrecovered.h"
 
+static bool any_home_missing(const struct dht_node *node, const struct dht_key *key)
+{
+    uint32_t homes[DHT_REPLICAS_MAX];
+    unsigned n;
+
+    if (node->nmissing == 0)
+        return false;
+    n = node_homes_all(node, key, homes);
+    for (unsigned i = 0; i < n; i++)
+        if (node_rank_missing(node, homes[i]))
+            return true;
+    return false;
+}
+
 /* The rule. A "no" is sure
  *
  * 1. if it is a tombstone, which is news where a home has it and may be an old story where
  *    those are silent: no answer was tentative, we are on the majority, and one of the
- *    homes as they are now has answered, or none of them is silent;
+ *    homes as they are now has answered, or none of them is silent. But a rank that says
+ *    that it is no home, while one of those it stood in for is missing to us, does not
+ *    count: that home is back, and may have a newer version;
  *
  * 2. or if one has answered that would know: one of the homes as they would be if all who
  *    are missing or unrecovered lived (node_homes_all()), whose answer was not tentative
@@ -38,17 +54,19 @@
 enum negative negative_judge(struct dht_node *node, struct dht_lookup *l)
 {
     const enum dht_partition side = tentative_partition(node);
-    bool known = false, silent = false, answered = false, soon = false;
+    bool known = false, silent = false, answered = false, soon = false, missing;
     uint32_t homes[DHT_REPLICAS_MAX];
     unsigned n;
 
     if (l->best.state == DYAD_ENTRY_WITHDRAWN && !l->tentative &&
         side == DHT_PARTITION_MAJORITY) {
+        missing = any_home_missing(node, &l->key);
         n = node_homes(node, &l->key, node->config.replicas, NULL, homes);
         for (unsigned i = 0; i < n; i++) {
             const struct ask *ask = asks_find(&l->asks, homes[i]);
-            answered |= ask != NULL && ask->answered;
-            silent |= ask != NULL && ask->failed && !ask->refused;
+            bool stood_in = ask != NULL && ask->stood_in && missing;
+            answered |= ask != NULL && ask->answered && !stood_in;
+            silent |= ask != NULL && ((ask->failed && !ask->refused) || stood_in);
         }
         if (answered || !silent)
             return NEGATIVE_SURE;

@@ -117,6 +117,8 @@ enum net_msg_type {
 /* In a LOOKUP_REPLY: the home was cut off, or another rank was, and may not have heard of
  * all that is published. */
 #define NET_LOOKUP_UNSURE 0x40u
+/* In a LOOKUP_REPLY with a tombstone: the sender stood in for the homes, and is none now. */
+#define NET_LOOKUP_STOOD_IN 0x20u
 /* With COPY and WAIT: the asker has a copy of the version newer_than, and that one is an
  * answer as well. Nobody waits for it: the home is to know of the copy. */
 #define NET_LOOKUP_HELD 0x80u

@@ -235,6 +235,67 @@ static void test_newer_beyond_the_cut(void **state)
     fake_net_destroy(net);
 }
 
+/* A rank that stood in for the home knows of a removal, the home of what came after it, and
+ * the one that removed it has ended. A rank that was cut off has found the stand-in again
+ * and not the home: it is not told "not published". */
+static void test_removed_before(void **state)
+{
+    unsigned tried = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = fake_net_create_on(RANKS, 1, 1, nodes);
+        uint32_t homes[DHT_REPLICAS_MAX], home, stand_in, remover = DYAD_RANK_NONE;
+        struct result r;
+
+        net->refuse = false;
+        assert_int_equal(fake_homes(net, key, homes), 1);
+        home = homes[0];
+        if (is_far(home)) {
+            fake_net_destroy(net);
+            continue;
+        }
+        cut_off(net);
+        for (uint32_t rank = 0; rank < FAR; rank++)
+            if (rank != home)
+                see(net, rank, home, false);
+        dht_node_homes(net->rank[(home + 1) % FAR].node, fake_key(key), homes);
+        stand_in = homes[0];
+        for (uint32_t rank = 0; rank < FAR; rank++)
+            if (rank != home && rank != stand_in)
+                remover = rank;
+        fake_publish_ok(net, remover, key, 5, PUB);
+        fake_publish_ok(net, remover, key, 0, DYAD_ENTRY_WITHDRAWN);
+        fake_net_kill(net, remover, true);
+        for (uint32_t rank = 0; rank < FAR; rank++)
+            if (rank != home && rank != remover)
+                see_each_other(net, rank, home);
+        fake_net_run(net, 20 * SEC);
+        fake_publish_ok(net, home, key, 6, PUB);
+        fake_net_run(net, 20 * SEC);
+        cut(net, false);
+        for (uint32_t rank = FAR; rank < RANKS; rank++) {
+            see_each_other(net, stand_in, rank);
+            dht_node_set_partition(net->rank[rank].node, DHT_PARTITION_MAJORITY);
+        }
+        fake_net_run(net, SEC);
+        dht_node_homes(net->rank[FAR].node, fake_key(key), homes);
+        tried += homes[0] == stand_in;
+        fake_lookup(net, FAR, key, 0, NULL, &r);
+        fake_net_run(net, SEC);
+        if (r.calls)
+            assert_int_not_equal(r.status, ENOENT);
+        see_each_other(net, home, FAR);
+        if (r.calls)
+            fake_lookup(net, FAR, key, 0, NULL, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+        assert_int_equal(r.status, 0);
+        assert_int_equal(r.entry.size, 6);
+        fake_net_destroy(net);
+    }
+    assert_in_range(tried, 1, FAKE_KEYS);
+}
+
 /* Who removed it has become another process since then, and does not know of that: the
  * homes that do pass it on to those that were beyond the cut. */
 static void test_removed_by_a_former_process(void **state)
@@ -1292,6 +1353,7 @@ int main(void)
         cmocka_unit_test(test_after_the_cut),
         cmocka_unit_test(test_published_when_cut_off),
         cmocka_unit_test(test_newer_beyond_the_cut),
+        cmocka_unit_test(test_removed_before),
         cmocka_unit_test(test_removed_by_a_former_process),
         cmocka_unit_test(test_never_resynced),
         cmocka_unit_test(test_resynced_is_true),
