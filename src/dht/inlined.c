@@ -36,8 +36,14 @@ void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
     file->record = record;
     file->len = len;
     memcpy(file->bytes, bytes, len);
-    while (inlined->bytes > inlined->max - file_bytes(file))
+    file->held = true;
+    while (inlined->bytes > inlined->max - file_bytes(file)) {
+        if (inlined->first->held) {
+            free(file);
+            return;
+        }
         drop(inlined, inlined->first);
+    }
     DL_APPEND(inlined->first, file);
     record->inlined = file;
     inlined->files++;

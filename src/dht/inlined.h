@@ -3,11 +3,12 @@
  *
  * They come with a publish, and go when the record has another version, or when there
  * are more than the bound: those that came first go first, and such a file is fetched
- * as any other. Private to shard.c. Not thread-safe: belongs to the loop.
+ * as any other. Until the publish has ended they are held, and only kept. Private to shard.c. Not thread-safe: belongs to the loop.
  */
 #ifndef DYAD_DHT_INLINED_H
 #define DYAD_DHT_INLINED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct dht_inlined_file {
     struct dht_inlined_file *prev, *next; /* utlist, in the order in which they came */
     struct dht_record *record;
     size_t len;
+    bool held; /* its publish has not ended at all homes: not given, and not dropped */
     unsigned char bytes[];
 };
 
@@ -26,8 +28,8 @@ struct dht_inlined {
     uint64_t max;          /* of `bytes`; 0: nothing is kept */
 };
 
-/* Keep a copy of bytes[len] in place of what is kept of the record; len 0: keep nothing.
- * Without memory, or where the bound does not allow it, nothing is kept of it. */
+/* Keep a copy of bytes[len], held, in place of what is kept of the record; len 0: keep
+ * nothing. Without memory, or where the bound does not allow it, nothing is kept of it. */
 void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
                      const void *bytes, size_t len);
 

@@ -28,13 +28,15 @@
 #include "util/log.h"
 
 /* Bytes that are kept are those of the version that they came with. An INVALIDATE or
- * another rank may have brought that version first, without them. */
+ * another rank may have brought that version first, without them. A rank that is dead, for
+ * all we know, does not tell us that its publish has ended, so we keep none of it. */
 static void record_set(struct dht_node *node, struct dht_record *record,
                        const struct net_msg *msg)
 {
     if (msg->blob_len > 0 ||
         dyad_version_cmp(&record->entry.version, &msg->entry.version) != 0)
-        dht_shard_set_inlined(node->shard, record, msg->blob, msg->blob_len);
+        dht_shard_set_inlined(node->shard, record, msg->blob,
+                              dht_node_is_live(node, msg->source) ? msg->blob_len : 0);
     record->entry = msg->entry;
     record->entry.upath = record->upath;
     /* Not known if another rank passes the entry on. */
@@ -42,20 +44,27 @@ static void record_set(struct dht_node *node, struct dht_record *record,
         msg->source == msg->entry.owner ? msg->source_incarnation : 0;
 }
 
+static bool is_about_to_fetch(const struct dht_record *record, uint32_t rank, uint8_t flags)
+{
+    return (flags & (NET_LOOKUP_COPY | NET_LOOKUP_HELD)) == NET_LOOKUP_COPY &&
+           rank != record->entry.owner;
+}
+
 /* Give the bytes along with the entry to a rank that is about to fetch them. They belong to
  * the record: msg has to be sent before that changes. An owner that was superseded refuses
  * what is asked for, a home cannot. So none are given by a home that may have missed a
  * newer version (tentative), or is none for the name; to a rank that would not hear of
- * one; and while other ranks still have an older copy. */
+ * one; and while other ranks still have an older copy. As a GET they wait for the end of
+ * the publish: who has read a file may remove it, and a publish that is refused for that
+ * somewhere would bring it back. */
 static void add_inlined(struct dht_node *node, const struct dht_record *record,
                         uint32_t rank, uint8_t flags, struct net_msg *msg)
 {
     const struct dht_inlined_file *file = record->inlined;
     struct dht_key key;
 
-    if (file == NULL || file->len != record->entry.size ||
-        (flags & (NET_LOOKUP_COPY | NET_LOOKUP_HELD)) != NET_LOOKUP_COPY ||
-        rank == record->entry.owner || (msg->flags & NET_LOOKUP_UNNOTED) != 0 ||
+    if (file == NULL || file->held || file->len != record->entry.size ||
+        !is_about_to_fetch(record, rank, flags) || (msg->flags & NET_LOOKUP_UNNOTED) != 0 ||
         invalidation_is_awaited(record))
         return;
     dht_key_init(&key, record->upath, node->config.depth);
@@ -82,15 +91,18 @@ static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter 
                                                   : !dht_node_is_live(node, waiter->rank);
 }
 
+/* A waiter that is going to have the bytes waits until they may be given. */
 static void record_notify(struct dht_node *node, struct dht_record *record)
 {
+    bool held = record->inlined != NULL && record->inlined->held;
     struct dht_waiter *waiter, *tmp;
 
     DL_FOREACH_SAFE(record->waiters, waiter, tmp)
     {
         struct net_msg msg = {
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
-        if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags))
+        if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags) ||
+            (held && is_about_to_fetch(record, waiter->rank, waiter->flags)))
             continue;
         /* A rank that cannot be noted as a holder gets no answer now: it asks again. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
@@ -217,6 +229,35 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     leave_note(node, record, msg->source);
     invalidation_start(node, inv);
     return true;
+}
+
+static void inlined_give(struct dht_node *node, struct dht_record *record)
+{
+    record->inlined->held = false;
+    record_notify(node, record);
+}
+
+static bool home_publish_ended(struct dht_node *node, const struct net_msg *msg)
+{
+    struct dht_record *record;
+    struct dht_key key;
+
+    dht_key_init(&key, msg->entry.upath, node->config.depth);
+    record = dht_shard_find(node->shard, &key, msg->entry.upath);
+    if (record != NULL && record->inlined != NULL &&
+        dyad_version_cmp(&record->entry.version, &msg->entry.version) == 0)
+        inlined_give(node, record);
+    return true;
+}
+
+/* Its publishes go on no more, or beyond a cut. */
+static int inlined_owner_lost(struct dht_record *record, void *arg)
+{
+    struct dht_node *node = arg;
+
+    if (record->inlined->held && !dht_node_is_live(node, record->entry.owner))
+        inlined_give(node, record);
+    return 0;
 }
 
 /* A rank that keeps the answer (NET_LOOKUP_KEEP), be it an entry or "not published", is a
@@ -380,7 +421,14 @@ static void home_sweep_soon(struct dht_node *node)
         node_timer_start(node, &node->sweep_timer, TIMER_SWEEP);
 }
 
-static void home_rank_changed(struct dht_node *node, uint32_t rank)
+static void home_rank_lost(struct dht_node *node, uint32_t rank)
+{
+    (void)rank;
+    dht_shard_foreach_inlined(node->shard, inlined_owner_lost, node);
+    home_sweep_soon(node);
+}
+
+static void home_rank_back(struct dht_node *node, uint32_t rank)
 {
     (void)rank;
     home_sweep_soon(node);
@@ -401,6 +449,7 @@ static int home_create(struct dht_node *node)
 
 static const struct node_message messages[] = {
     {NET_MSG_PUBLISH, true, home_publish},
+    {NET_MSG_PUBLISH_ENDED, true, home_publish_ended},
     {NET_MSG_LOOKUP, true, home_lookup},
     {NET_MSG_LOOKUP_CANCEL, true, home_lookup_cancel},
     {0},
@@ -409,7 +458,7 @@ static const struct node_message messages[] = {
 const struct node_module node_home_module = {
     .messages = messages,
     .create = home_create,
-    .rank_lost = home_rank_changed,
-    .rank_back = home_rank_changed,
+    .rank_lost = home_rank_lost,
+    .rank_back = home_rank_back,
     .missing_changed = home_missing_changed,
 };

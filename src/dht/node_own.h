@@ -70,6 +70,7 @@ struct owns {
     struct publish *publishes; /* under way, by id */
     unsigned npublish;         /* queued or under way, without repairs */
     unsigned nrepair;
+    uint64_t inlined; /* bytes of files in these */
     uint64_t
         counter_floor; /* of upaths that were forgotten: no version of ours is used twice */
     struct own *review; /* next to be looked at: node_republish.c */

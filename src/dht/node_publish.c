@@ -27,14 +27,15 @@
 #define ATTEMPTS_MAX 64
 
 static void publish_start(struct dht_node *node, struct publish *op);
-static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
-                                      const void *bytes, unsigned depth);
+static struct publish *publish_create(struct dht_node *node, struct own *own,
+                                      const struct dyad_entry *entry, const void *bytes);
 
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;
 
     node->owns->npublish--;
+    node->owns->inlined -= op->inlined_len;
     if (op->fn != NULL)
         op->fn(op->arg, op->status, &op->entry.version);
     free(op);
@@ -102,7 +103,7 @@ bool publish_relay(struct dht_node *node, const struct dyad_entry *entry)
     }
     if (own->queue != NULL || own->entry.state != DYAD_ENTRY_NONE)
         return false; /* what is ours comes after it */
-    op = publish_create(own, entry, NULL, node->config.depth);
+    op = publish_create(node, own, entry, NULL);
     if (op == NULL)
         return false;
     op->repair = op->repair_all = op->relay = true;
@@ -139,6 +140,15 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     publish_relay(node, entry);
 }
 
+/* Also to those that were silent: they may have it, and hold the bytes. */
+static void publish_tell_ended(struct dht_node *node, const struct publish *op)
+{
+    struct net_msg msg = {.type = NET_MSG_PUBLISH_ENDED, .id = op->id, .entry = op->entry};
+
+    for (unsigned i = 0; op->inlined_len > 0 && i < op->asks.n; i++)
+        node_send(node, op->asks.ask[i].rank, &msg);
+}
+
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
 {
     struct own *own = op->own;
@@ -149,6 +159,7 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     proxy_forget(node, op);
     LL_DELETE(own->queue, op);
     op->status = status;
+    publish_tell_ended(node, op);
     for (unsigned i = 0; i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
             node_modules_publish_failed(node, op->asks.ask[i].rank, op->id);
@@ -350,16 +361,22 @@ static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
     publish_advance(node, op);
 }
 
-/* bytes: entry->size of them, or NULL. */
-static struct publish *publish_create(struct own *own, const struct dyad_entry *entry,
-                                      const void *bytes, unsigned depth)
+/* bytes: entry->size of them, or NULL. They stay behind where as many are under way as a
+ * home keeps. */
+static struct publish *publish_create(struct dht_node *node, struct own *own,
+                                      const struct dyad_entry *entry, const void *bytes)
 {
     size_t len = bytes != NULL ? (size_t)entry->size : 0;
-    struct publish *op = calloc(1, sizeof(*op) + len);
+    struct publish *op;
+
+    if (len > node->config.inlined_max - node->owns->inlined)
+        len = 0;
+    op = calloc(1, sizeof(*op) + len);
 
     if (op == NULL)
         return NULL;
     op->inlined_len = len;
+    node->owns->inlined += len;
     if (len > 0)
         memcpy(op->inlined, bytes, len);
     op->own = own;
@@ -367,7 +384,7 @@ static struct publish *publish_create(struct own *own, const struct dyad_entry *
     op->entry.upath = own->upath;
     op->timer.fn = publish_timeout;
     op->proxy_timer.fn = publish_proxy_timeout;
-    dht_key_init(&op->key, own->upath, depth);
+    dht_key_init(&op->key, own->upath, node->config.depth);
     return op;
 }
 
@@ -389,7 +406,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     own = own_get(node, entry->upath, (uint32_t)key.full);
     if (own == NULL)
         return -1;
-    op = publish_create(own, entry, bytes, node->config.depth);
+    op = publish_create(node, own, entry, bytes);
     if (op == NULL) {
         if (own->queue == NULL)
             publish_go_on(node, own);
@@ -409,7 +426,7 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
 
 void publish_repair(struct dht_node *node, struct own *own)
 {
-    struct publish *op = publish_create(own, &own->entry, NULL, node->config.depth);
+    struct publish *op = publish_create(node, own, &own->entry, NULL);
 
     if (op == NULL) {
         node_timer_start(node, &node->owns->review_timer, TIMER_RETRY);

@@ -463,6 +463,19 @@ void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
     dht_inlined_set(&shard->inlined, record, bytes, len);
 }
 
+int dht_shard_foreach_inlined(struct dht_shard *shard,
+                              int (*fn)(struct dht_record *record, void *arg), void *arg)
+{
+    struct dht_inlined_file *file, *next;
+    int rc = 0;
+
+    for (file = shard->inlined.first; file != NULL && rc == 0; file = next) {
+        next = file->next;
+        rc = fn(file->record, arg);
+    }
+    return rc;
+}
+
 struct walk {
     struct dht_shard *shard;
     int (*fn)(struct dht_record *record, void *arg); /* NULL: count */

@@ -109,6 +109,10 @@ void dht_shard_keep_inlined(struct dht_shard *shard, uint64_t max);
 /* dht_inlined_set() */
 void dht_shard_set_inlined(struct dht_shard *shard, struct dht_record *record,
                            const void *bytes, size_t len);
+/* Call fn for each record with bytes until it returns non-zero; returns that. fn must not
+ * insert or remove, or set the bytes of another one. */
+int dht_shard_foreach_inlined(struct dht_shard *shard,
+                              int (*fn)(struct dht_record *record, void *arg), void *arg);
 
 /* Call fn for each record until it returns non-zero; returns that. fn must not insert or
  * remove. */

@@ -62,6 +62,7 @@ enum field {
     X(HELLO, "hello", NO_ID | LOSSES | ASKS | BLOB_MUST)                            \
     X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | INLINED)                   \
     X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                      \
+    X(PUBLISH_ENDED, "publish-ended", UPATH_MUST | VERSION)                         \
     X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                    \
     X(LOOKUP_REPLY, "lookup-reply", UPATH | VERSION | ENTRY | INLINED)              \
     X(LOOKUP_CANCEL, "lookup-cancel", UPATH)                                        \

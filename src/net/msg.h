@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 6
+#define NET_MSG_VERSION 7
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -29,6 +29,9 @@ enum net_msg_type {
     NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN; blob =
                               the bytes of a small file, or none */
     NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
+    /* to each home that was sent a PUBLISH with bytes: it has ended at all of them, and
+     * the bytes of that version may be given; no reply */
+    NET_MSG_PUBLISH_ENDED,
     NET_MSG_LOOKUP,        /* upath, flags (NET_LOOKUP_*), newer_than -> home */
     NET_MSG_LOOKUP_REPLY,  /* status 0 + entry, blob as of PUBLISH; ENOENT (entry.state says
                               none or tombstone); EAGAIN: waiter kept */

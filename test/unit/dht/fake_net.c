@@ -275,6 +275,7 @@ struct fake_net *fake_net_create_on(uint32_t nranks, uint32_t replicas, uint64_t
     net->rng = seed;
     net->refuse = true;
     net->config = (struct dht_node_config){.nranks = nranks,
+                                           .inlined_max = 1 << 20,
                                            .depth = 2,
                                            .bins = 16,
                                            .replicas = replicas,

@@ -54,6 +54,16 @@ static void test_bound(void **state)
         dht_shard_get_stats(shard, &stats);
         assert_true(stats.inlined_bytes <= ROOM);
         assert_non_null(record[i]->inlined);
+        assert_true(record[i]->inlined->held);
+        if (i == 2) { /* there is no room beside what is held */
+            record[3] = insert(shard, 3);
+            dht_shard_set_inlined(shard, record[3], bytes, 1000);
+            assert_null(record[3]->inlined);
+            for (unsigned j = 0; j <= i; j++)
+                record[j]->inlined->held = false;
+        }
+        if (i > 2)
+            record[i]->inlined->held = false;
     }
     for (unsigned i = 0; i < FAKE_KEYS; i++) {
         assert_true(!record[i]->inlined || record[i]->inlined->bytes[999] == i);
@@ -160,7 +170,7 @@ static int take(struct fake_net *net, struct got *got)
     if (got->bytes) {
         const unsigned char *bytes = got->bytes;
         fill = bytes[0];
-        for (uint64_t i = 0; i < got->r.entry.size; i++)
+        for (uint64_t i = 0; fill < ' ' && i < got->r.entry.size; i++)
             assert_int_equal(bytes[i], fill);
     }
     free(got->bytes);
@@ -212,6 +222,52 @@ static void test_look_up(void **state)
         assert_int_equal(look_up(net, reader, key, COPY), 4);
         fake_net_destroy(net);
     }
+}
+
+/* Until the publish has ended at all homes none are given, as a GET is not answered: not to
+ * those that look it up, and those that wait for it wait for that. `killed`: it does not
+ * end, its owner is dead. */
+static void held(bool killed)
+{
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = net_create(1 << 20);
+        uint32_t homes[DHT_REPLICAS_MAX], owner = fake_stranger(net, key, 0);
+        uint32_t reader = fake_stranger(net, key, 1), one;
+        struct dyad_entry entry = entry_of(owner, key, 5);
+        struct got waits, stats;
+        struct result r = {0};
+
+        net->refuse = false; /* it is silent then */
+        fake_homes(net, key, homes);
+        ask(net, reader, key, COPY | NET_LOOKUP_WAIT, &waits);
+        ask(net, reader, key, NET_LOOKUP_WAIT, &stats);
+        fake_net_run(net, 10 * MSEC);
+        one = fake_record(net, homes[0], key) != NULL; /* the other one keeps the waiters */
+        net->cut[owner][homes[one]] = true;            /* what it sends to it is lost */
+        assert_int_equal(dht_node_publish_ahead(net->rank[owner].node, &entry, "bytes",
+                                                NULL, published, &r),
+                         0);
+        fake_net_run(net, 100 * MSEC);
+        assert_int_equal(r.calls, 0);
+        assert_int_equal(fake_record(net, homes[1 - one], key)->entry.state, PUB);
+        assert_int_equal(take(net, &stats), -1); /* it does not fetch it */
+        assert_int_equal(look_up(net, homes[1 - one], key, COPY), -1);
+        if (killed)
+            fake_net_kill(net, owner, true);
+        else
+            assert_int_equal(waits.r.calls, 0);
+        assert_int_equal(take(net, &waits), 'b');
+        assert_int_equal(r.calls, !killed);
+        assert_int_equal(look_up(net, reader, key, COPY), 'b');
+        fake_net_destroy(net);
+    }
+}
+
+static void test_held(void **state)
+{
+    (void)state;
+    held(false);
+    held(true);
 }
 
 /* Where the shard has no room the entry comes alone. */
@@ -398,15 +454,11 @@ static void test_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_look_up),
-        cmocka_unit_test(test_evicted),
-        cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_overtaken),
-        cmocka_unit_test(test_dropped),
-        cmocka_unit_test(test_overtaken_look_up),
-        cmocka_unit_test(test_stand_in),
-        cmocka_unit_test(test_minority),
+        cmocka_unit_test(test_bound),    cmocka_unit_test(test_look_up),
+        cmocka_unit_test(test_held),     cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_losses),   cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_dropped),  cmocka_unit_test(test_overtaken_look_up),
+        cmocka_unit_test(test_stand_in), cmocka_unit_test(test_minority),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
