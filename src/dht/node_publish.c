@@ -307,8 +307,10 @@ static void publish_next_version(struct dht_node *node, struct publish *op)
         .rank = node->config.self,
         .incarnation = node->config.incarnation,
     };
-    if (op->ahead != NULL)
-        op->ahead(op->arg, &op->entry.version);
+    if (op->ahead != NULL && !op->ahead(op->arg, &op->entry.version)) {
+        publish_finish(node, op, ECANCELED);
+        return;
+    }
     undefer(node, own); /* before op can end: own is there */
     publish_send(node, op);
 }

@@ -121,12 +121,13 @@ static void dir_record(struct known_dir *dir)
 }
 
 /* The journal has it before the homes, as with files (produce.c). */
-static void ahead(void *arg, const struct dyad_version *version)
+static bool ahead(void *arg, const struct dyad_version *version)
 {
     struct known_dir *dir = arg;
 
     dir->record.entry.version = *version;
     dir_record(dir);
+    return true;
 }
 
 static void published(void *arg, int status, const struct dyad_version *version)

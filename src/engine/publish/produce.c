@@ -5,7 +5,7 @@
  * clear the mark, answer. So whoever finds the journal of a process that was killed finds
  * in it all that the homes may know; what they do not know yet is published then
  * (takeover.c). If the homes refuse the version the record is written once more, with the
- * next. A consumer's GET may come before the homes have answered us (they notify it first):
+ * next, unless the file was written anew by then (publish_ahead()). A consumer's GET may come before the homes have answered us (they notify it first):
  * serve.c holds it until the publish has ended. Looking at the file is one open and one
  * stat of what was closed a moment ago; it is done on the loop, because a trip through a
  * pool thread would cost more.
@@ -243,12 +243,40 @@ static void parents_start(struct produce *p)
 
 /* --- publish --- */
 
-static void publish_ahead(void *arg, const struct dyad_version *version)
+/* True if the name has another file, or other bytes, than when we looked. */
+static bool is_written_anew(const struct produce *p)
+{
+    const struct store_identity *was = &p->record.identity;
+    const struct dyad_entry *entry = &p->record.entry;
+    struct store_dir *dir = p->member->dmd[p->role].dir;
+    struct store_identity id;
+    struct stat st;
+    int fd = store_dir_open(dir, p->upath, O_PATH | O_NOFOLLOW, 0);
+    bool differs;
+
+    if (fd < 0)
+        return false;
+    differs = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && S_ISREG(entry->mode) &&
+              store_identity_read(fd, &id) == 0 &&
+              (id.ino != was->ino || id.btime != was->btime || id.size != was->size ||
+               st.st_mtim.tv_sec != entry->mtime_sec ||
+               (uint32_t)st.st_mtim.tv_nsec != entry->mtime_nsec);
+    close(fd);
+    return differs;
+}
+
+/* A version was refused, and the file has been written by another process since then. That
+ * one publishes it, or has done so: ours was the earlier one. Published with a version
+ * above all, it would name bytes that are not here, and have them published once more,
+ * above what other nodes have published since. */
+static bool publish_ahead(void *arg, const struct dyad_version *version)
 {
     struct produce *p = arg;
     struct store_journal *journal = p->member->dmd[p->role].journal;
     const struct store_record *known = store_journal_find(journal, p->upath);
 
+    if (p->ahead && is_written_anew(p))
+        return false;
     if (!p->ahead && known)
         p->before = *known;
     p->before.entry.upath = p->upath;
@@ -256,6 +284,7 @@ static void publish_ahead(void *arg, const struct dyad_version *version)
     p->record.entry.version = *version;
     p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
     DYAD_CRASH_POINT("produce-recorded");
+    return true;
 }
 
 /* It has failed: the journal says what it said before. */
@@ -271,11 +300,18 @@ static void publish_undo(struct produce *p)
         store_journal_delete(journal, p->upath);
 }
 
+static void writer_ended(struct produce *p)
+{
+    if (!p->mark)
+        return;
+    store_marks_clear(p->member->dmd[p->role].marks, p->mark);
+    shared_end(p->member, p->role, p->upath, p->mark, false, NULL, NULL);
+}
+
 static void publish_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
     struct member *member = p->member;
-    struct member_dmd *dmd = &member->dmd[p->role];
 
     if (status == EHOSTUNREACH) {
         /* The table keeps it and tells the homes as soon as one is back. Close() is not to
@@ -291,15 +327,18 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                 "\"%s\" is published, but this node's record of it could not be written: "
                 "%s",
                 p->upath, strerror(p->unwritten));
-        if (p->mark) {
-            store_marks_clear(dmd->marks, p->mark);
-            shared_end(member, p->role, p->upath, p->mark, false, NULL, NULL);
-        }
+        writer_ended(p);
         DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
         log_debug("published \"%s\", %llu bytes, version %llu", p->upath,
                   (unsigned long long)p->record.entry.size,
                   (unsigned long long)version->counter);
+    } else if (status == ECANCELED) {
+        publish_undo(p);
+        writer_ended(p);
+        log_debug("\"%s\" was written by another process before it was published",
+                  p->upath);
+        status = 0;
     } else {
         publish_undo(p);
         log_error("\"%s\" could not be published: %s", p->upath, strerror(status));
@@ -403,10 +442,7 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
     if (rc < 0)
         goto error;
     if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
-        if (mark) {
-            store_marks_clear(member->dmd[role].marks, mark);
-            shared_end(member, role, upath, mark, false, NULL, NULL);
-        }
+        writer_ended(p);
         produce_end_later(p, 0);
         return 0;
     }

@@ -1479,23 +1479,25 @@ struct ahead {
     struct fake_net *net;
     unsigned calls, published; /* PUBLISHes sent before the last call */
     struct dyad_version version[4];
-    int done;
+    unsigned only; /* how many it agrees to; 0: all */
+    int done, status;
 };
 
-static void ahead(void *arg, const struct dyad_version *version)
+static bool ahead(void *arg, const struct dyad_version *version)
 {
     struct ahead *a = arg;
 
     assert_in_range(a->calls, 0, 3);
     a->version[a->calls++] = *version;
     a->published = a->net->sent[NET_MSG_PUBLISH];
+    return a->only == 0 || a->calls <= a->only;
 }
 
 static void ahead_done(void *arg, int status, const struct dyad_version *version)
 {
     struct ahead *a = arg;
 
-    assert_int_equal(status, 0);
+    a->status = status;
     assert_int_equal(dyad_version_cmp(version, &a->version[a->calls - 1]), 0);
     a->done++;
 }
@@ -1522,12 +1524,41 @@ static void test_ahead(void **state)
     assert_int_equal(a.calls, 1);
     assert_int_equal(a.published, sent);
     assert_true(fake_net_run_until(net, &a.done, SEC));
+    assert_int_equal(a.status, 0);
     assert_int_equal(a.calls, 2);
     assert_int_equal(a.published,
                      sent + 2); /* refused by both homes, or one and on its way */
     assert_in_range(a.version[0].counter, 1, v2.counter);
     assert_int_equal(a.version[1].counter, v2.counter + 1);
     assert_int_equal(net->sent[NET_MSG_PUBLISH], sent + 4);
+    fake_net_destroy(net);
+}
+
+/* A publisher whose version is refused does not go on with the next, if what it was going
+ * to publish is not there any more. What comes after it is not held up. */
+static void test_ahead_stops(void **state)
+{
+    struct fake_net *net = fake_net_create(8, 2, 3);
+    uint32_t owner = stranger(net, 0, DYAD_RANK_NONE), writer = stranger(net, 0, owner);
+    struct ahead a = {.net = net, .only = 1};
+    struct dyad_entry entry = {
+        .upath = "key0", .owner = writer, .state = PUB, .mode = 0100644};
+    struct dyad_version v2;
+
+    (void)state;
+    publish_ok(net, owner, 0, 5, PUB, NULL);
+    publish_ok(net, owner, 0, 6, PUB, &v2);
+    assert_int_equal(
+        dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, ahead, ahead_done, &a),
+        0);
+    assert_true(fake_net_run_until(net, &a.done, SEC));
+    assert_int_equal(a.calls, 2);
+    assert_int_equal(a.status, ECANCELED);
+    fake_net_run(net, 60 * SEC);
+    lookup_is(net, writer, 0, 0, 6);
+    publish_ok(net, writer, 0, 7, PUB, NULL);
+    lookup_is(net, owner, 0, 0, 7);
+    assert_int_equal(dht_node_pending(net->rank[writer].node), 0);
     fake_net_destroy(net);
 }
 
@@ -2059,6 +2090,7 @@ int main(void)
         cmocka_unit_test(test_restore_during_relay),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_ahead_stops),
         cmocka_unit_test(test_random_coherence),
         cmocka_unit_test(test_random),
     };
