@@ -5,10 +5,9 @@
  * clear the mark, answer. So whoever finds the journal of a process that was killed finds
  * in it all that the homes may know; what they do not know yet is published then
  * (takeover.c). If the homes refuse the version the record is written once more, with the
- * next, unless the file was written anew by then (publish_ahead()). A consumer's GET may come before the homes have answered us (they notify it first):
- * serve.c holds it until the publish has ended. Looking at the file is one open and one
- * stat of what was closed a moment ago; it is done on the loop, because a trip through a
- * pool thread would cost more.
+ * next (publish_ahead()). A consumer's GET may come before the homes have answered us (they
+ * notify it first): serve.c holds it until the publish has ended. Looking at the file is
+ * one open and one stat of what was closed a moment ago, and is done on the loop.
  */
 #include <errno.h>
 #include <fcntl.h>
