@@ -75,7 +75,7 @@ static void copies_try_again(struct dht_node *node)
         node_timer_start(node, &node->copies->timer, TIMER_RETRY);
 }
 
-static struct copy *copy_find(struct dht_node *node, const char *upath)
+static struct copy *copy_find(const struct dht_node *node, const char *upath)
 {
     struct copy *copy;
 
@@ -328,11 +328,18 @@ void copies_note(struct dht_node *node, const char *upath,
 
 /* All homes that know of a copy send the newer version. That does no harm: the second
  * time nothing older is here. */
+bool copies_are_older(const struct dht_node *node, const struct dyad_entry *newer)
+{
+    const struct copy *copy = copy_find(node, newer->upath);
+
+    return copy != NULL && dyad_version_cmp(&newer->version, &copy->version) > 0;
+}
+
 void copies_newer(struct dht_node *node, const struct dyad_entry *newer)
 {
     struct copy *copy = copy_find(node, newer->upath);
 
-    if (copy == NULL || dyad_version_cmp(&newer->version, &copy->version) <= 0)
+    if (!copies_are_older(node, newer))
         return;
     /* Of a directory its homes go on to count us: node_invalidate.c. */
     if (newer->state == DYAD_ENTRY_PUBLISHED && S_ISDIR(newer->mode))

@@ -10,6 +10,8 @@
  * the other homes. */
 void copies_note(struct dht_node *node, const char *upath,
                  const struct dyad_version *version, uint32_t home);
+/* True if we have a copy that is older. */
+bool copies_are_older(const struct dht_node *node, const struct dyad_entry *newer);
 /* A home has sent us a newer version, and does not count us as a holder any more. */
 void copies_newer(struct dht_node *node, const struct dyad_entry *newer);
 /* We publish it ourselves. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "dht/node_copies.h"
 #include "dht/node_lease.h"
 #include "dht/node_module.h"
 #include "util/log.h"
@@ -287,7 +288,8 @@ static int take_waiters(struct dht_record *record, const struct dyad_entry *newe
 
 /* Move the ranks that hold an older version from the record to inv->holders. Holders that
  * got an INVALIDATE for an earlier version, and still owe an answer, get another for the
- * new one. */
+ * new one. We may hold a copy without being noted here, if we stand in for the homes; and
+ * these leave us out if it is we who bring the version to them. */
 void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
                                const struct net_msg *msg)
 {
@@ -298,6 +300,8 @@ void invalidation_take_holders(struct dht_node *node, struct invalidation *inv,
     if (record->entry.state == DYAD_ENTRY_PUBLISHED)
         rc |= dht_shard_add_holder(record, record->entry.owner);
     rc |= take_waiters(record, &msg->entry);
+    if (msg->source != node->config.self && copies_are_older(node, &msg->entry))
+        rc |= dht_shard_add_holder(record, node->config.self);
     DL_FOREACH((struct invalidation *)record->user, earlier)
     {
         for (unsigned i = 0; i < earlier->nholders; i++)

@@ -1029,6 +1029,49 @@ static void test_stand_in_passes_on(void **state)
     fake_net_destroy(net);
 }
 
+/* A rank with a copy, which the homes know, stands in for them: its owner has removed the
+ * file, was cut off, and has found this rank again and not the homes. It loses the copy,
+ * although it is this rank from which the homes hear of that. */
+static void test_stand_in_has_a_copy(void **state)
+{
+    unsigned tried = 0;
+
+    (void)state;
+    for (unsigned key = 0; key < FAKE_KEYS; key++) {
+        struct fake_net *net = net_create();
+        uint32_t homes[DHT_REPLICAS_MAX], reader = 0;
+        struct result r;
+
+        fake_homes(net, key, homes);
+        while (reader < FAR && (reader == homes[0] || reader == homes[1]))
+            reader++;
+        if (is_far(homes[0]) || is_far(homes[1])) {
+            fake_net_destroy(net);
+            continue;
+        }
+        fake_publish_ok(net, FAR, key, 5, PUB);
+        fake_lookup(net, reader, key, NET_LOOKUP_COPY, NULL, &r);
+        fake_net_run(net, SEC);
+        assert_int_not_equal(net->rank[reader].copy[key].counter, 0);
+        cut_off(net);
+        fake_publish(net, FAR, key, 0, DYAD_ENTRY_WITHDRAWN, &r);
+        assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+        fake_net_run(net, 20 * SEC);
+        cut(net, false);
+        see_each_other(net, reader, FAR);
+        dht_node_homes(net->rank[FAR].node, fake_key(key), homes);
+        tried += homes[0] == reader || homes[1] == reader;
+        fake_net_run(net, 20 * SEC);
+        for (uint32_t a = 0; a < FAR; a++)
+            for (uint32_t b = FAR; b < RANKS; b++)
+                see_each_other(net, a, b);
+        fake_net_run(net, 20 * SEC);
+        assert_int_equal(net->rank[reader].copy[key].counter, 0);
+        fake_net_destroy(net);
+    }
+    assert_in_range(tried, 1, FAKE_KEYS);
+}
+
 /* Who comes as another incarnation owes nothing; nor is anything said about it. */
 static void test_no_cut_not_tentative(void **state)
 {
@@ -1370,6 +1413,7 @@ int main(void)
         cmocka_unit_test(test_not_awaited),
         cmocka_unit_test(test_missed_for_good),
         cmocka_unit_test(test_stand_in_passes_on),
+        cmocka_unit_test(test_stand_in_has_a_copy),
         cmocka_unit_test(test_no_cut_not_tentative),
         cmocka_unit_test(test_old_tombstone),
         cmocka_unit_test(test_heirs),
