@@ -92,8 +92,8 @@ dyad_rc_t dyad_consume_timeout(const char *path, double seconds);
 
 /** Let `path` be fetched in the background as soon as it is published, so that a later open
  * finds it. A hint: returns at once, and nothing is reported if it cannot be had. It does
- * something with DYAD_PREFETCH=auto only (off by default), within DYAD_PREFETCH_BYTES. Of
- * the names that are not opened yet the last 256 count. */
+ * nothing with DYAD_PREFETCH=off, and keeps within DYAD_PREFETCH_BYTES. Of the names that
+ * are not opened yet the last 256 count. */
 dyad_rc_t dyad_prefetch(const char *path);
 
 /** Metadata of a published file. */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 6
+#define ENGINE_ABI 7
 
 /* What the wrapper gives to the engine. */
 struct engine_host {
@@ -115,6 +115,10 @@ struct engine_ops {
      * close only to opens that come after it. Not needed after consume(). 0, or -1 with
      * errno as consume(). */
     int (*read_begin)(enum engine_role role, const char *upath);
+    /* True if the file that the real open of upath has, as fstat() describes it, is not
+     * being written, nor superseded: read_check() is not needed. Some loads, as shares().
+     */
+    bool (*read_is_plain)(enum engine_role role, const char *upath, const struct stat *st);
     /* The real open of upath returned fd, of any type. 0: it is complete, or
      * DYAD_WAIT does not wait for it. 1: another process is writing it; close fd, call
      * consume() and open again. */

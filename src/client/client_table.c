@@ -85,6 +85,15 @@ static int op_read_begin(enum engine_role role, const char *upath)
                                        : client_look(client, upath, timeout);
 }
 
+static bool op_read_is_plain(enum engine_role role, const char *upath,
+                             const struct stat *st)
+{
+    const struct client *client = client_get();
+
+    return !store_superseded_may(st->st_mode, st->st_nlink) &&
+           !store_marks_dirty(client->dmd[role].marks, upath, st->st_ino, 0, NULL);
+}
+
 static int op_read_check(enum engine_role role, const char *upath, int fd)
 {
     struct client *client = client_get();
@@ -259,6 +268,7 @@ static const struct engine_ops table = {
     .fork_child = client_fork_child,
     .shares = op_shares,
     .read_begin = op_read_begin,
+    .read_is_plain = op_read_is_plain,
     .read_check = op_read_check,
     .consume = op_consume,
     .lookup = op_lookup,

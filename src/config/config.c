@@ -130,12 +130,12 @@ static const struct config_word log_words[] = {
       "After so many files that it had to ask for, a process that is not the first of "   \
       "its rank, and has done so for a second, fetches and serves by itself instead of "  \
       "having its rank's first process do it. 0: never.")                                 \
-    X("DYAD_INLINE_MAX", BYTES, inline_max, "0", 0, 64 * KIB, NULL,                      \
+    X("DYAD_INLINE_MAX", BYTES, inline_max, "4K", 0, 64 * KIB, NULL,                      \
       "Files up to this size go to the table with their publish, and to who opens them "  \
       "with the answer that says where they are; so they outlive their node as long as "  \
       "a rank that keeps their entry lives. Each rank keeps 16 MiB of them, the last "    \
       "that came. 0: every file is fetched from its node. At most 64K.")                  \
-    X("DYAD_PREFETCH", ENUM, prefetch, "off", 0, 0, prefetch_words,                      \
+    X("DYAD_PREFETCH", ENUM, prefetch, "auto", 0, 0, prefetch_words,                      \
       "auto: when a rank has opened three files of a series (one directory, one number "  \
       "in the name, constant stride), the next ones, 1 to 8, are brought here as soon "   \
       "as they are published, before they are opened. off: files are brought when they "  \

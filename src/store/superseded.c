@@ -18,6 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "store/beneath.h"
 #include "store/control.h"
 
 #define SUBDIR    "old"
@@ -94,13 +95,8 @@ int store_superseded_set(const struct store_dir *dir, uint64_t session, const ch
 /* As it is if nothing was ever marked: no directory is made. */
 static int open_existing(const struct store_dir *dir)
 {
-    int control = store_control_open(dir), fd = -1;
-
-    if (control >= 0) {
-        fd = openat(control, SUBDIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        close(control);
-    }
-    return fd;
+    return store_beneath_open(store_dir_fd(dir), STORE_CONTROL_DIR "/" SUBDIR,
+                              O_RDONLY | O_DIRECTORY, 0);
 }
 
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,

@@ -21,7 +21,12 @@
 
 static bool is_incomplete(const struct engine_ops *ops, const char *upath, int fd)
 {
-    return upath && ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
+    struct stat st;
+
+    if (!upath ||
+        (REAL(fstat)(fd, &st) == 0 && ops->read_is_plain(ENGINE_CONSUMER, upath, &st)))
+        return false;
+    return ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
 }
 
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)

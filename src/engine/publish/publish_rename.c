@@ -1,7 +1,8 @@
 /*
  * publish_rename.c - publishing new names of files, or of a whole tree
  *
- * A pool thread finds the files below the new name on disk. Then each new name is
+ * A pool thread finds the files below the new name on disk, or the loop, if that is one
+ * file. Then each new name is
  * published, a directory before what is in it, and each old one withdrawn, a directory
  * after what was in it, so that other nodes can make and remove their directories.
  *
@@ -72,15 +73,31 @@ static int rename_found(const char *upath, const struct stat *st, void *arg)
     return 0;
 }
 
+static enum engine_role role_of(const struct rename_op *op, struct stat *st)
+{
+    const struct store_dir *dir = op->member->dmd[ENGINE_PRODUCER].dir;
+
+    return dir && store_dir_stat(dir, op->to, st) == 0 ? ENGINE_PRODUCER : ENGINE_CONSUMER;
+}
+
+/* The directory where it lies, if it is one file on storage that is quick. */
+static struct member_dmd *rename_near(const struct rename_op *op)
+{
+    struct member_dmd *dmd = &op->member->dmd[ENGINE_PRODUCER];
+    struct stat st = {.st_mode = S_IFDIR};
+
+    if (!dmd->dir || !store_dir_local(dmd->dir) || !engine_io_is_near(&dmd->near) ||
+        role_of(op, &st) != ENGINE_PRODUCER || S_ISDIR(st.st_mode))
+        return NULL;
+    return dmd;
+}
+
 static void rename_walk(void *arg)
 {
     struct rename_op *op = arg;
     struct stat st;
 
-    op->role = ENGINE_PRODUCER;
-    if (!op->member->dmd[op->role].dir ||
-        store_dir_stat(op->member->dmd[op->role].dir, op->to, &st) < 0)
-        op->role = ENGINE_CONSUMER;
+    op->role = role_of(op, &st);
     if (!op->member->dmd[op->role].dir)
         return;
     int rc = store_dir_walk(op->member->dmd[op->role].dir, op->to, rename_found, op);
@@ -173,6 +190,7 @@ static int rename_start(struct member *member, const char *from, const char *to,
                         produce_fn fn, void *arg)
 {
     struct rename_op *op = calloc(1, sizeof(*op));
+    struct member_dmd *dmd;
 
     if (!op || !(op->from = strdup(from)) || !(op->to = strdup(to))) {
         if (op)
@@ -184,7 +202,11 @@ static int rename_start(struct member *member, const char *from, const char *to,
     op->left = left;
     op->fn = fn;
     op->arg = arg;
-    engine_io_submit(member->io, &op->io, rename_walk, rename_walked, op);
+    dmd = rename_near(op);
+    if (dmd)
+        local_file_job(member, dmd, 0, &op->io, rename_walk, rename_walked, op);
+    else
+        engine_io_submit(member->io, &op->io, rename_walk, rename_walked, op);
     return 0;
 }
 

@@ -39,7 +39,8 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     DYAD_CRASH_POINT("withdraw-published");
     forget(p->member, p->upath, version);
     for (int s = 0; s < 2; s++)
-        if (p->member->dmd[s].dir)
+        if (p->member->dmd[s].dir &&
+            (s == 0 || p->member->dmd[1].dir != p->member->dmd[0].dir))
             store_superseded_clear(p->member->dmd[s].dir, p->member->dmd[s].session,
                                    p->upath);
     if (status == 0)

@@ -158,10 +158,11 @@ static void test_bytes(void **state)
     expect_ok(&c, ENV("DYAD_INLINE_MAX=0"));
     assert_int_equal(c.inline_max, 0);
     expect_ok(&c, ENV("PATH="));
-    assert_int_equal(c.prefetch, 0);
-    assert_int_equal(c.prefetch_bytes, 1 << 30);
-    expect_ok(&c, ENV("DYAD_PREFETCH=auto", "DYAD_PREFETCH_BYTES=20M"));
+    assert_int_equal(c.inline_max, 4096);
     assert_int_equal(c.prefetch, 1);
+    assert_int_equal(c.prefetch_bytes, 1 << 30);
+    expect_ok(&c, ENV("DYAD_PREFETCH=off", "DYAD_PREFETCH_BYTES=20M"));
+    assert_int_equal(c.prefetch, 0);
     assert_int_equal(c.prefetch_bytes, 20 << 20);
     expect_error("DYAD_PREFETCH=frames/*", "frames/*", "off or auto");
     expect_error("DYAD_CHUNK_SIZE=63K", "63K", "64K to 64M");
