@@ -28,7 +28,7 @@ static const struct config_word shared_words[] = {{"auto", -1}, {NULL, 0}};
 static const struct config_word linger_words[] = {{"job", -1}, {NULL, 0}};
 static const struct config_word wait_words[] = {
     {"auto", 0}, {"all", 0}, {"none", 0}, {NULL, 0}};
-static const struct config_word prefetch_words[] = {{"off", 0}, {"auto", 1}, {NULL, 0}};
+static const struct config_word prefetch_words[] = {{"off", 0}, {"auto", 0}, {NULL, 0}};
 static const struct config_word dtl_words[] = {{"UCX", 0}, {NULL, 0}};
 static const struct config_word log_words[] = {
     {"error", UTIL_LOG_ERROR}, {"warn", UTIL_LOG_WARN},    {"info", UTIL_LOG_INFO},
@@ -135,11 +135,12 @@ static const struct config_word log_words[] = {
       "with the answer that says where they are; so they outlive their node as long as "  \
       "a rank that keeps their entry lives. Each rank keeps 16 MiB of them, the last "    \
       "that came. 0: every file is fetched from its node. At most 64K.")                  \
-    X("DYAD_PREFETCH", ENUM, prefetch, "auto", 0, 0, prefetch_words,                      \
+    X("DYAD_PREFETCH", GLOBS, prefetch, "auto", 0, 0, prefetch_words,                     \
       "auto: when a rank has opened three files of a series (one directory, one number "  \
       "in the name, constant stride), the next ones, 1 to 8, are brought here as soon "   \
       "as they are published, before they are opened. off: files are brought when they "  \
-      "are opened.")                                                                      \
+      "are opened. Or patterns of paths relative to the managed directory, separated by " \
+      "':' (frames/*.h5): what matches is brought whenever it is published.")             \
     X("DYAD_PREFETCH_BYTES", BYTES, prefetch_bytes, "1G", 0, 1024.0 * 1024 * MIB, NULL,   \
       "How many bytes a rank may have brought ahead that are not opened yet; never more " \
       "than a tenth of the space that is free there.")                                    \

@@ -26,8 +26,8 @@ struct engine_config {
     const char *wait;   /* "auto", "all", "none" or globs separated by ':' */
     const char *probes; /* globs, or NULL */
     const char *node;
-    int64_t inline_max; /* bytes */
-    int prefetch;       /* 0 off, 1 auto */
+    int64_t inline_max;   /* bytes */
+    const char *prefetch; /* "off", "auto" or globs */
     int64_t prefetch_bytes;
     const char *session_dir;
     int64_t session_ranks;

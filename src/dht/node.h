@@ -92,6 +92,9 @@ struct dht_node_ops {
      * knows only its own files, and invalidate() is called. */
     void (*invalidate_node)(void *arg, const struct dyad_entry *newer, uint32_t rank,
                             uint64_t token);
+    /* As a home we have a new version of a published name. May be NULL. It must not call
+     * back. */
+    void (*taken)(void *arg, const struct dyad_entry *entry);
     /* A home has not answered in time: it may be dead. May be NULL. It must not call back.
      */
     void (*silent)(void *arg, uint32_t rank);

@@ -226,6 +226,8 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
+    if (node->ops->taken != NULL && record->entry.state == DYAD_ENTRY_PUBLISHED)
+        node->ops->taken(node->arg, &record->entry);
     leave_note(node, record, msg->source);
     invalidation_start(node, inv);
     return true;

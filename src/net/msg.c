@@ -103,7 +103,9 @@ enum field {
     X(GUEST_WRITING, "guest-writing", UPATH | MARK)                                 \
     X(RESYNC, "resync", 0)                                                          \
     X(RESYNCED, "resynced", 0)                                                      \
-    X(NESTED, "nested", RANK)
+    X(NESTED, "nested", RANK)                                                       \
+    X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
+    X(APPEARED, "appeared", UPATH_MUST)
 
 static const struct {
     const char *name;

@@ -104,6 +104,9 @@ enum net_msg_type {
      * started a launch. Sent to that member: the launch is the sender's; sent by it: the
      * launch is the receiver's. No reply */
     NET_MSG_NESTED,
+    /* of DYAD_PREFETCH (engine/fetch/subscribe.c) */
+    NET_MSG_SUBSCRIBE, /* blob = patterns, separated by ':'. No reply, but */
+    NET_MSG_APPEARED,  /* upath: it matches, and is in the sender's shard; no reply */
     NET_MSG_TYPE_END
 };
 

@@ -113,3 +113,18 @@ local_job_ok 60 1@a bash -c "$RANK"'cd "$DYAD_PATH"; for i in {1..8}; do echo $i
     for i in 1 2 3 4; do [ "$(cat u.$i)" = $i ] || exit 3; done; made read'
 counts 1 'prefetched 0 files'
 [ ! -e "$B/u.5" ] || fail "DYAD_PREFETCH=off, and u.5 was brought"
+
+# Patterns: what matches is brought whenever it is published, also what was there before the reader; and no series.
+anew
+watching watch p.1.h5 p.2.h5
+local_job_ok 60 2@a bash -c "$RANK"'cd "$DYAD_PATH"
+    if [ $PMIX_RANK = 0 ]; then
+        echo one >p.1.h5; echo no >p.1.txt; made written; wait_for here.p.1.h5; echo two >p.2.h5
+    else
+        wait_for written; for i in 1 2 3 4 5; do echo $i >u.$i; done; made u
+    fi; wait_for read' -- \
+    1@b env DYAD_PREFETCH='h5/*:p*.h5' bash -c "$RANK"'cd "$DYAD_PATH"; wait_for here.p.2.h5; wait_for u
+    [ "$(cat p.2.h5)" = two ] || exit 3
+    for i in 1 2 3; do [ "$(cat u.$i)" = $i ] || exit 4; done; made read'
+counts 2 'prefetched 2 files, 1 of them were opened, 4 bytes were not'
+[ ! -e "$B/u.4" ] && [ ! -e "$B/p.1.txt" ] || fail "what does not match was brought"

@@ -26,7 +26,7 @@
     /* promoted */   X(promoted)                                                        \
     /* fetch */      X(serve_absent_owner) X(serve_refused) X(relay) X(serve)           \
                      X(transfers) X(consume_said) X(consume_failed) X(consume)          \
-                     X(waits) X(prefetch)                                               \
+                     X(waits) X(prefetch) X(subscribe)                                  \
     /* coherence */  X(invalidate_by_node) X(refetch) X(invalidates) X(revalidate)      \
                      X(lease) X(lease_ask)                                              \
     /* recovery */   X(startup_validation) X(restore) X(takeover_gone)                  \

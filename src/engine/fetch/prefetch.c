@@ -406,8 +406,9 @@ static void note(struct member *member, const char *upath)
 
 static bool is_on(struct member *member)
 {
-    return member->config->prefetch && !OWN(member, prefetch)->stopped &&
-           member->state == MEMBER_JOINED && member->dmd[ENGINE_CONSUMER].dir &&
+    return strcmp(member->config->prefetch, "off") != 0 &&
+           !OWN(member, prefetch)->stopped && member->state == MEMBER_JOINED &&
+           member->dmd[ENGINE_CONSUMER].dir &&
            !store_dir_shared(member->dmd[ENGINE_CONSUMER].dir);
 }
 
@@ -432,7 +433,7 @@ void prefetch_opened(struct member *member, const char *upath)
     item = find(p, upath, 0);
     if (item)
         moved(item->window, item);
-    else
+    else if (!prefetch_patterns(member))
         note(member, upath);
 }
 
@@ -461,6 +462,13 @@ int prefetch_want(struct member *member, const char *upath)
     if (w->nitems == WANTED_MAX)
         drop(w->items, false);
     return add(w, upath, 0);
+}
+
+const char *prefetch_patterns(const struct member *member)
+{
+    const char *set = member->config->prefetch;
+
+    return strcmp(set, "off") != 0 && strcmp(set, "auto") != 0 ? set : NULL;
 }
 
 void prefetch_resume(struct member *member)

@@ -19,6 +19,8 @@ void prefetch_is_read(struct member *member, const char *upath);
 /* Bring upath when it is published, series or not; with DYAD_PREFETCH=off nothing is done.
  * Of many, the last 256 are brought. 0 or -1 ENOMEM. */
 int prefetch_want(struct member *member, const char *upath);
+/* The patterns of names that are to be brought, separated by ':', or NULL. */
+const char *prefetch_patterns(const struct member *member);
 /* A real fetch may have ended: prefetches that gave way to it may begin. */
 void prefetch_resume(struct member *member);
 /* For DYAD_STATS and the dump; `unused`: bytes that were brought and not opened so far. */

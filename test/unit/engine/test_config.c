@@ -159,12 +159,14 @@ static void test_bytes(void **state)
     assert_int_equal(c.inline_max, 0);
     expect_ok(&c, ENV("PATH="));
     assert_int_equal(c.inline_max, 4096);
-    assert_int_equal(c.prefetch, 1);
+    assert_string_equal(c.prefetch, "auto");
     assert_int_equal(c.prefetch_bytes, 1 << 30);
-    expect_ok(&c, ENV("DYAD_PREFETCH=off", "DYAD_PREFETCH_BYTES=20M"));
-    assert_int_equal(c.prefetch, 0);
+    expect_ok(&c, ENV("DYAD_PREFETCH=OFF", "DYAD_PREFETCH_BYTES=20M"));
+    assert_string_equal(c.prefetch, "off");
     assert_int_equal(c.prefetch_bytes, 20 << 20);
-    expect_error("DYAD_PREFETCH=frames/*", "frames/*", "off or auto");
+    expect_ok(&c, ENV("DYAD_PREFETCH=frames/*.h5:*.png"));
+    assert_string_equal(c.prefetch, "frames/*.h5:*.png");
+    expect_error("DYAD_PREFETCH=/frames/*", "/frames/*", "relative");
     expect_error("DYAD_CHUNK_SIZE=63K", "63K", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=65M", "65M", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=1G", "1G", "64K to 64M");

@@ -276,7 +276,7 @@ static int set_up(void **state)
     (void)state;
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     assert_non_null(mkdtemp(dir));
-    config = (struct engine_config){.prefetch = 1, .prefetch_bytes = 1000};
+    config = (struct engine_config){.prefetch = "auto", .prefetch_bytes = 1000};
     free_bytes = 1000000;
     real_fetch = false;
     nops = 0;
@@ -439,10 +439,25 @@ static void ends_with_the_reader(void **state)
 static void off(void **state)
 {
     (void)state;
-    config.prefetch = 0;
+    config.prefetch = "off";
     three();
     assert_int_equal(prefetch_want(member, "f9"), 0);
     assert_int_equal(nops, 0);
+}
+
+/* With patterns no series is looked for: what matches is named (subscribe.c). */
+static void patterns(void **state)
+{
+    (void)state;
+    assert_null(prefetch_patterns(member));
+    config.prefetch = "f*";
+    assert_string_equal(prefetch_patterns(member), "f*");
+    three();
+    assert_int_equal(nops, 0);
+    assert_int_equal(prefetch_want(member, "f9"), 0);
+    assert_int_equal(nout(true), 1);
+    config.prefetch = "off";
+    assert_null(prefetch_patterns(member));
 }
 
 /* What the program has named itself. Of too many the oldest go. */
@@ -471,10 +486,9 @@ int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(moves),     T(adapts),
-        T(withdrawn), T(space),
-        T(gives_way), T(ends_with_the_reader),
-        T(off),       T(written_by_the_reader),
+        T(moves),  T(adapts),    T(withdrawn),
+        T(space),  T(gives_way), T(ends_with_the_reader),
+        T(off),    T(patterns),  T(written_by_the_reader),
         T(wanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

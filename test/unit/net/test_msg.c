@@ -226,6 +226,8 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_RESYNC] = HAS_ID,
     [NET_MSG_RESYNCED] = HAS_ID,
     [NET_MSG_NESTED] = HAS_ID | HAS_RANK,
+    [NET_MSG_SUBSCRIBE] = HAS_ID | HAS_BLOB,
+    [NET_MSG_APPEARED] = HAS_ID | HAS_UPATH,
 };
 
 static void test_round_trip(void **state)
