@@ -50,6 +50,13 @@ static bool is_about_to_fetch(const struct dht_record *record, uint32_t rank, ui
            rank != record->entry.owner;
 }
 
+/* A rank that waits for the file, and is going to have the bytes, waits for these. */
+static bool waits_for_bytes(const struct dht_record *record, uint32_t rank, uint8_t flags)
+{
+    return record->inlined != NULL && record->inlined->held &&
+           (flags & NET_LOOKUP_WAIT) != 0 && is_about_to_fetch(record, rank, flags);
+}
+
 /* Give the bytes along with the entry to a rank that is about to fetch them. They belong to
  * the record: msg has to be sent before that changes. An owner that was superseded refuses
  * what is asked for, a home cannot. So none are given by a home that may have missed a
@@ -91,10 +98,8 @@ static bool waiter_is_gone(const struct dht_node *node, const struct dht_waiter 
                                                   : !dht_node_is_live(node, waiter->rank);
 }
 
-/* A waiter that is going to have the bytes waits until they may be given. */
 static void record_notify(struct dht_node *node, struct dht_record *record)
 {
-    bool held = record->inlined != NULL && record->inlined->held;
     struct dht_waiter *waiter, *tmp;
 
     DL_FOREACH_SAFE(record->waiters, waiter, tmp)
@@ -102,7 +107,7 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
         struct net_msg msg = {
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
         if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags) ||
-            (held && is_about_to_fetch(record, waiter->rank, waiter->flags)))
+            waits_for_bytes(record, waiter->rank, waiter->flags))
             continue;
         /* A rank that cannot be noted as a holder gets no answer now: it asks again. */
         if ((waiter->flags & NET_LOOKUP_COPY) != 0 &&
@@ -288,7 +293,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
         reply.flags |= NET_LOOKUP_UNSURE;
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
     if (record != NULL &&
-        is_asked_for(&record->entry.version, &msg->newer_than, msg->flags)) {
+        is_asked_for(&record->entry.version, &msg->newer_than, msg->flags) &&
+        !waits_for_bytes(record, msg->source, msg->flags)) {
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;

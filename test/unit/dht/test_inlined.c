@@ -234,7 +234,7 @@ static void held(bool killed)
         uint32_t homes[DHT_REPLICAS_MAX], owner = fake_stranger(net, key, 0);
         uint32_t reader = fake_stranger(net, key, 1), one;
         struct dyad_entry entry = entry_of(owner, key, 5);
-        struct got waits, stats;
+        struct got waits, stats, late;
         struct result r = {0};
 
         net->refuse = false; /* it is silent then */
@@ -252,11 +252,14 @@ static void held(bool killed)
         assert_int_equal(fake_record(net, homes[1 - one], key)->entry.state, PUB);
         assert_int_equal(take(net, &stats), -1); /* it does not fetch it */
         assert_int_equal(look_up(net, homes[1 - one], key, COPY), -1);
+        ask(net, homes[1 - one], key, COPY | NET_LOOKUP_WAIT, &late);
+        fake_net_run(net, MSEC);
         if (killed)
             fake_net_kill(net, owner, true);
         else
-            assert_int_equal(waits.r.calls, 0);
+            assert_int_equal(waits.r.calls + late.r.calls, 0);
         assert_int_equal(take(net, &waits), 'b');
+        assert_int_equal(take(net, &late), 'b');
         assert_int_equal(r.calls, !killed);
         assert_int_equal(look_up(net, reader, key, COPY), 'b');
         fake_net_destroy(net);
