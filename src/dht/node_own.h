@@ -46,7 +46,7 @@ struct publish {
     dht_publish_fn fn;
     void *arg;
     size_t inlined_len;
-    unsigned char inlined[]; /* the file, if it is to go with the entry */
+    unsigned char inlined[]; /* the file, if it is to go with the entry (publish_end()) */
 };
 
 /* A upath that we published or withdrew. */

@@ -30,6 +30,16 @@ static void publish_start(struct dht_node *node, struct publish *op);
 static struct publish *publish_create(struct dht_node *node, struct own *own,
                                       const struct dyad_entry *entry, const void *bytes);
 
+/* Also to those that were silent: they may have it, and hold the bytes. */
+static void publish_tell_ended(struct dht_node *node, const struct publish *op)
+{
+    struct net_msg msg = {.type = NET_MSG_PUBLISH_ENDED, .id = op->id, .entry = op->entry};
+
+    for (unsigned i = 0; i < op->asks.n; i++)
+        node_send(node, op->asks.ask[i].rank, &msg);
+}
+
+/* Its caller comes first: the homes may wait. */
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;
@@ -38,12 +48,17 @@ static void publish_done(struct dht_node *node, struct ready *ready)
     node->owns->inlined -= op->inlined_len;
     if (op->fn != NULL)
         op->fn(op->arg, op->status, &op->entry.version);
+    if (op->entry.upath != NULL)
+        publish_tell_ended(node, op);
     free(op);
 }
 
+/* own, which has the upath, may go before fn is called; where the homes are to be told, it
+ * takes the place of the bytes. */
 void publish_end(struct dht_node *node, struct publish *op)
 {
-    op->entry.upath = NULL; /* own may go before fn is called */
+    op->entry.upath =
+        op->inlined_len > 0 ? strcpy((char *)op->inlined, op->entry.upath) : NULL;
     node_ready_push(node, &op->ready, publish_done);
 }
 
@@ -140,15 +155,6 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     publish_relay(node, entry);
 }
 
-/* Also to those that were silent: they may have it, and hold the bytes. */
-static void publish_tell_ended(struct dht_node *node, const struct publish *op)
-{
-    struct net_msg msg = {.type = NET_MSG_PUBLISH_ENDED, .id = op->id, .entry = op->entry};
-
-    for (unsigned i = 0; op->inlined_len > 0 && i < op->asks.n; i++)
-        node_send(node, op->asks.ask[i].rank, &msg);
-}
-
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
 {
     struct own *own = op->own;
@@ -159,7 +165,6 @@ static void publish_finish(struct dht_node *node, struct publish *op, int status
     proxy_forget(node, op);
     LL_DELETE(own->queue, op);
     op->status = status;
-    publish_tell_ended(node, op);
     for (unsigned i = 0; i < op->asks.n; i++)
         if (op->asks.ask[i].failed)
             node_modules_publish_failed(node, op->asks.ask[i].rank, op->id);
@@ -368,12 +373,12 @@ static void publish_proxy_timeout(struct dht_node *node, struct timer *timer)
 static struct publish *publish_create(struct dht_node *node, struct own *own,
                                       const struct dyad_entry *entry, const void *bytes)
 {
-    size_t len = bytes != NULL ? (size_t)entry->size : 0;
+    size_t len = bytes != NULL ? (size_t)entry->size : 0, upath = strlen(own->upath) + 1;
     struct publish *op;
 
     if (len > node->config.inlined_max - node->owns->inlined)
         len = 0;
-    op = calloc(1, sizeof(*op) + len);
+    op = calloc(1, sizeof(*op) + (len > 0 && len < upath ? upath : len));
 
     if (op == NULL)
         return NULL;
