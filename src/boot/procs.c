@@ -50,10 +50,10 @@ static int pids_add(struct pids *list, pid_t pid)
     return 0;
 }
 
-/* State letter and parent from a stat file; -1 if it cannot be read. The name may contain
- * anything, ')' too. A first thread that has ended while others run is shown as Z; the
- * process lives. */
-static int read_stat(const char *path, bool process, char *state, pid_t *parent)
+/* State letter and parent from the stat file of a process; -1 if it cannot be read. The
+ * name may contain anything, also a ")". A first thread that has ended while others run is
+ * shown as Z; the process lives. */
+static int read_stat(const char *path, char *state, pid_t *parent)
 {
     char buf[1024], *p;
     long threads;
@@ -64,7 +64,7 @@ static int read_stat(const char *path, bool process, char *state, pid_t *parent)
                " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld",
                state, &ppid, &threads) != 3)
         return -1;
-    if (process && *state == 'Z' && threads > 1)
+    if (*state == 'Z' && threads > 1)
         *state = 'S';
     *parent = ppid;
     return 0;
@@ -82,7 +82,7 @@ static int process_state(pid_t pid, char *state)
     pid_t parent;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    return read_stat(path, true, state, &parent);
+    return read_stat(path, state, &parent);
 }
 
 /* Call fn for each numeric name in a directory until it returns non-zero. -1: cannot be
@@ -150,7 +150,7 @@ static int add_if_child(void *arg, pid_t pid)
     pid_t parent;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if (read_stat(path, true, &state, &parent) == 0 && parent == walk->parent)
+    if (read_stat(path, &state, &parent) == 0 && parent == walk->parent)
         return pids_add(walk->out, pid);
     return 0;
 }
@@ -458,17 +458,21 @@ static bool is_blocked(const struct look *look, pid_t tid)
     return false;
 }
 
-/* Add to look->seen how often the thread has gone to sleep. -1: that cannot be found out.
- */
-static int note_sleeps(struct look *look, pid_t tid)
+/* The thread's state, and how often it has gone to sleep, which is added to look->seen if
+ * it is not dead. -1: that cannot be found out. */
+static int read_thread(struct look *look, pid_t tid, char *state)
 {
     char path[80], text[16384]; /* a line of it names all groups */
     unsigned long long sleeps;
     const char *p;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)look->pid, (int)tid);
-    if (util_proc_read(path, text, sizeof(text)) < 0 ||
-        !(p = strstr(text, "\nvoluntary_ctxt_switches:")) ||
+    if (util_proc_read(path, text, sizeof(text)) < 0 || !(p = strstr(text, "\nState:")) ||
+        sscanf(p, " State: %c", state) != 1)
+        return -1;
+    if (is_dead(*state))
+        return 0;
+    if (!(p = strstr(p, "\nvoluntary_ctxt_switches:")) ||
         sscanf(p, " voluntary_ctxt_switches: %llu", &sleeps) != 1)
         return -1;
     *look->seen = (*look->seen ^ (uint64_t)tid) * 0x100000001b3u;
@@ -487,19 +491,15 @@ static int look_at_thread(void *arg, pid_t tid)
     char path[80], buf[512], state;
     uint64_t a[6];
     bool waits, blocked = is_blocked(look, tid);
-    pid_t parent;
     long nr;
 
     for (size_t i = 0; i < look->nignore; i++)
         if (look->ignore[i] == tid)
             return 0;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)look->pid, (int)tid);
-    if (read_stat(path, false, &state, &parent) < 0)
+    if (read_thread(look, tid, &state) < 0)
         return 1;
     if (is_dead(state))
         return 0; /* a first thread that called pthread_exit() */
-    if (note_sleeps(look, tid) < 0)
-        return 1;
     if (blocked && (state == 'T' || state == 't')) {
         look->one_blocked = true;
         return 0;
@@ -568,7 +568,7 @@ static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *
         if (i == 0 && root_exiting)
             continue;
         snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-        if (process_state(pid, &state) < 0 || is_dead(state) ||
+        if ((pid != getpid() && (process_state(pid, &state) < 0 || is_dead(state))) ||
             each_number(path, look_and_note, &process) != 0)
             is_quiet = false;
         else if (process.waits_for_child ||

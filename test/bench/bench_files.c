@@ -15,6 +15,9 @@
  *   append NAME DIR N           N times open for appending, 16 bytes, close: one sample
  *   series NAME DIR N BYTES     as read, of frame.0001 ..., when the one after is there
  *   copy NAME FROM N TO         cp of N files, one sample for all
+ *   share NAME DIR N WHAT K     write or read of N files of 4 KiB by K processes: one sample
+ *   idle NAME DIR N             N seconds: wake-ups a second of the other threads, and, as
+ *                               NAME-cpu, the part of a core that they take, in percent
  *   miss NAME DIR N             N opens of what nobody makes: one sample
  *   await NAME DIR              open of DIR/NAME; no sample
  *   make NAME DIR               makes it; no sample
@@ -22,6 +25,7 @@
  * Prints, for each that has samples, a line: its name and microseconds; to the file that
  * BENCH_OUT names, for mpirun mixes the lines of its ranks.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -187,6 +191,29 @@ static void copy(const char *name, const char *from, long n, const char *to)
     sample(now() - start);
 }
 
+static void share(const char *name, const char *dir, long n, const char *what, long k)
+{
+    double start = now();
+    int status;
+
+    for (long process = 0; process < k; process++) {
+        pid_t pid = fork();
+        must(pid >= 0);
+        for (long i = process; pid == 0 && i < n; i += k) {
+            file(dir, name, i);
+            if (what[0] == 'w')
+                put(O_TRUNC, 4096);
+            else
+                get(4096);
+        }
+        if (pid == 0)
+            _exit(0);
+    }
+    while (k-- > 0)
+        must(wait(&status) > 0 && status == 0);
+    sample(now() - start);
+}
+
 static void miss(const char *name, const char *dir, long n)
 {
     double start = now();
@@ -196,6 +223,50 @@ static void miss(const char *name, const char *dir, long n)
         must(open(path, O_RDONLY) < 0 && errno == ENOENT);
     }
     sample(now() - start);
+}
+
+/* What the threads beside this one have done so far. */
+static void others(double *switches, double *ns)
+{
+    DIR *dir = opendir("/proc/self/task");
+    struct dirent *entry;
+    char line[512];
+    double value;
+
+    *switches = *ns = 0;
+    must(dir != NULL);
+    while ((entry = readdir(dir))) {
+        if (entry->d_name[0] == '.' || atol(entry->d_name) == getpid())
+            continue;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", entry->d_name);
+        FILE *f = fopen(path, "r");
+        if (f && fscanf(f, "%lf", &value) == 1)
+            *ns += value;
+        if (f)
+            fclose(f);
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
+        f = fopen(path, "r");
+        while (f && fgets(line, sizeof(line), f))
+            if (sscanf(line, "voluntary_ctxt_switches: %lf", &value) == 1)
+                *switches += value;
+        if (f)
+            fclose(f);
+    }
+    closedir(dir);
+}
+
+static void idle(const char *name, long seconds)
+{
+    double switches[2], ns[2], start;
+
+    sleep(2); /* the join, and what follows it */
+    others(&switches[0], &ns[0]);
+    start = now();
+    sleep((unsigned)seconds);
+    others(&switches[1], &ns[1]);
+    double us = now() - start;
+    fprintf(out, "%s-cpu %.4f\n", name, (ns[1] - ns[0]) / us / 10);
+    sample((switches[1] - switches[0]) / us * 1e6);
 }
 
 static void series(const char *name, const char *dir, long n, long bytes)
@@ -232,6 +303,10 @@ static void one(int argc, char **argv)
         append(name, dir, n);
     else if (!strcmp(what, "copy"))
         copy(name, dir, n, argv[4]);
+    else if (!strcmp(what, "idle"))
+        idle(name, n);
+    else if (!strcmp(what, "share"))
+        share(name, dir, n, argv[4], atol(argv[5]));
     else if (!strcmp(what, "miss"))
         miss(name, dir, n);
     else if (!strcmp(what, "series"))
