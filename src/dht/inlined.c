@@ -38,11 +38,17 @@ void dht_inlined_set(struct dht_inlined *inlined, struct dht_record *record,
     memcpy(file->bytes, bytes, len);
     file->held = true;
     while (inlined->bytes > inlined->max - file_bytes(file)) {
-        if (inlined->first->held) {
+        struct dht_inlined_file *oldest;
+        DL_FOREACH(inlined->first, oldest)
+        {
+            if (!oldest->held)
+                break;
+        }
+        if (oldest == NULL) {
             free(file);
             return;
         }
-        drop(inlined, inlined->first);
+        drop(inlined, oldest);
     }
     DL_APPEND(inlined->first, file);
     record->inlined = file;

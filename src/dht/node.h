@@ -109,10 +109,15 @@ struct dht_node_ops {
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
  * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row), ECANCELED (dht_ahead_fn). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
-/* This version is about to be sent to the homes; called again with the next version if
- * they know a higher one. False: what was to be published is not there any more; it ends
- * with ECANCELED. May be called from inside dht_node_publish_ahead(). Must not call back. */
-typedef bool (*dht_ahead_fn)(void *arg, const struct dyad_version *version);
+/* This version of `entry` is about to be sent to the homes. Called again with the next
+ * version if a home knows a higher one, which is `refused` then (NULL at first). STOP: it is
+ * not to be published any more, and ends with ECANCELED. CHANGED: size, mode or times of
+ * `entry` have been changed, and the file's bytes stay behind. May be called from inside
+ * dht_node_publish_ahead(). Must not call back. */
+enum dht_ahead { DHT_AHEAD_GO, DHT_AHEAD_CHANGED, DHT_AHEAD_STOP };
+typedef enum dht_ahead (*dht_ahead_fn)(void *arg, const struct dyad_version *version,
+                                       const struct dyad_entry *refused,
+                                       struct dyad_entry *entry);
 /* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
  * there is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
 typedef void (*dht_lookup_fn)(void *arg, int status, const struct dyad_entry *entry);

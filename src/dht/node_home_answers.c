@@ -125,6 +125,14 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
     }
 }
 
+static void inlined_give(struct dht_node *node, struct dht_record *record)
+{
+    if (record->inlined == NULL || !record->inlined->held)
+        return;
+    record->inlined->held = false;
+    record_notify(node, record);
+}
+
 static bool publish_is_valid(const struct dht_node *node, const struct net_msg *msg)
 {
     const struct dyad_entry *entry = &msg->entry;
@@ -180,6 +188,9 @@ static void publish_again(struct dht_node *node, struct dht_record *record,
     else if (msg->source == msg->entry.owner &&
              msg->source_incarnation >= record->owner_incarnation)
         record_set(node, record, msg);
+    /* Its publish has ended, or its publisher is dead, and we were not told. */
+    if (msg->blob_len == 0 && msg->source == msg->entry.owner)
+        inlined_give(node, record);
     if (!invalidation_join(record, &msg->entry.version, msg->source, msg->id))
         node_reply_publish(node, msg->source, msg->id, 0, &record->entry);
 }
@@ -238,12 +249,6 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-static void inlined_give(struct dht_node *node, struct dht_record *record)
-{
-    record->inlined->held = false;
-    record_notify(node, record);
-}
-
 static bool home_publish_ended(struct dht_node *node, const struct net_msg *msg)
 {
     struct dht_record *record;
@@ -251,18 +256,19 @@ static bool home_publish_ended(struct dht_node *node, const struct net_msg *msg)
 
     dht_key_init(&key, msg->entry.upath, node->config.depth);
     record = dht_shard_find(node->shard, &key, msg->entry.upath);
-    if (record != NULL && record->inlined != NULL &&
+    if (record != NULL &&
         dyad_version_cmp(&record->entry.version, &msg->entry.version) == 0)
         inlined_give(node, record);
     return true;
 }
 
-/* Its publishes go on no more, or beyond a cut. */
-static int inlined_owner_lost(struct dht_record *record, void *arg)
+/* The publishes of a lost rank go on no more, or beyond a cut. (Another rank may own the
+ * file by now.) */
+static int inlined_publisher_lost(struct dht_record *record, void *arg)
 {
     struct dht_node *node = arg;
 
-    if (record->inlined->held && !dht_node_is_live(node, record->entry.owner))
+    if (!dht_node_is_live(node, record->entry.version.rank))
         inlined_give(node, record);
     return 0;
 }
@@ -391,8 +397,10 @@ static int sweep_record(struct dht_record *record, void *arg)
         }
     }
     if (record->inlined != NULL &&
-        !record_has_home(sweep->node, record, sweep->node->config.self))
+        !record_has_home(sweep->node, record, sweep->node->config.self)) {
         dht_shard_set_inlined(sweep->node->shard, record, NULL, 0);
+        record_notify(sweep->node, record);
+    }
     if (!record_is_empty(record))
         return 0;
     if (sweep->nempty == sweep->cap) {
@@ -432,7 +440,7 @@ static void home_sweep_soon(struct dht_node *node)
 static void home_rank_lost(struct dht_node *node, uint32_t rank)
 {
     (void)rank;
-    dht_shard_foreach_inlined(node->shard, inlined_owner_lost, node);
+    dht_shard_foreach_inlined(node->shard, inlined_publisher_lost, node);
     home_sweep_soon(node);
 }
 

@@ -39,13 +39,19 @@ static void publish_tell_ended(struct dht_node *node, const struct publish *op)
         node_send(node, op->asks.ask[i].rank, &msg);
 }
 
+static void publish_without_bytes(struct dht_node *node, struct publish *op)
+{
+    node->owns->inlined -= op->inlined_len;
+    op->inlined_len = 0;
+}
+
 /* Its caller comes first: the homes may wait. */
 static void publish_done(struct dht_node *node, struct ready *ready)
 {
     struct publish *op = (struct publish *)ready;
 
     node->owns->npublish--;
-    node->owns->inlined -= op->inlined_len;
+    publish_without_bytes(node, op);
     if (op->fn != NULL)
         op->fn(op->arg, op->status, &op->entry.version);
     if (op->entry.upath != NULL)
@@ -293,10 +299,14 @@ static void publish_send(struct dht_node *node, struct publish *op)
  * beyond a cut, or stopped; or this rank has come back with an empty shard and knows
  * neither what it published nor what it withdrew) the second half puts the later change
  * above the earlier one, as far as the nodes' clocks agree. */
-static void publish_next_version(struct dht_node *node, struct publish *op)
+static void publish_next_version(struct dht_node *node, struct publish *op,
+                                 const struct dyad_entry *refused)
 {
     struct own *own = op->own;
     uint64_t wall = node->ops->wall != NULL ? node->ops->wall(node->arg) : 0;
+    struct dyad_version version = {.rank = node->config.self,
+                                   .incarnation = node->config.incarnation};
+    enum dht_ahead ahead = DHT_AHEAD_GO;
 
     if (own->highest >= DHT_COUNTER_MAX) {
         publish_finish(node, op, EOVERFLOW);
@@ -307,15 +317,16 @@ static void publish_next_version(struct dht_node *node, struct publish *op)
         return;
     }
     own->highest = wall > own->highest && wall < DHT_COUNTER_MAX ? wall : own->highest + 1;
-    op->entry.version = (struct dyad_version){
-        .counter = own->highest,
-        .rank = node->config.self,
-        .incarnation = node->config.incarnation,
-    };
-    if (op->ahead != NULL && !op->ahead(op->arg, &op->entry.version)) {
+    version.counter = own->highest;
+    if (op->ahead != NULL)
+        ahead = op->ahead(op->arg, &version, refused, &op->entry);
+    if (ahead == DHT_AHEAD_STOP) {
         publish_finish(node, op, ECANCELED);
         return;
     }
+    if (ahead == DHT_AHEAD_CHANGED)
+        publish_without_bytes(node, op);
+    op->entry.version = version;
     undefer(node, own); /* before op can end: own is there */
     publish_send(node, op);
 }
@@ -337,7 +348,7 @@ static void publish_start(struct dht_node *node, struct publish *op)
     record = dht_shard_find(node->shard, &op->key, own->upath);
     if (record != NULL && record->entry.version.counter > own->highest)
         own->highest = record->entry.version.counter;
-    publish_next_version(node, op);
+    publish_next_version(node, op, NULL);
 }
 
 static void publish_timeout(struct dht_node *node, struct timer *timer)
@@ -468,7 +479,7 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
         if (op->repair)
             publish_finish(node, op, ESTALE);
         else
-            publish_next_version(node, op);
+            publish_next_version(node, op, &msg->entry);
         return true;
     } else {
         ask->failed = true;

@@ -141,6 +141,20 @@ static struct item *find(struct prefetch *p, const char *upath, int wd)
 
 static void moved(struct window *w, struct item *to);
 
+/* It was here. What matches a pattern is brought again with each version. */
+static void gone(struct item *item)
+{
+    struct member *member = item->window->member;
+
+    leave(item, false);
+    if (item->window == &OWN(member, prefetch)->windows[SERIES_MAX] &&
+        prefetch_patterns(member)) {
+        item->state = LOOK;
+        item->brought = false;
+        look(item);
+    }
+}
+
 static void inotify_event(void *arg, int fd, uint32_t events)
 {
     _Alignas(struct inotify_event) char buf[4096];
@@ -163,7 +177,7 @@ static void inotify_event(void *arg, int fd, uint32_t events)
                 const struct member_dmd *dmd = &item->window->member->dmd[ENGINE_CONSUMER];
                 if ((e->mask & IN_IGNORED) ||
                     (store_dir_stat(dmd->dir, item->upath, &st) < 0 && errno == ENOENT))
-                    leave(item, false);
+                    gone(item);
             }
         }
     }

@@ -121,13 +121,16 @@ static void dir_record(struct known_dir *dir)
 }
 
 /* The journal has it before the homes, as with files (produce.c). */
-static bool ahead(void *arg, const struct dyad_version *version)
+static enum dht_ahead ahead(void *arg, const struct dyad_version *version,
+                            const struct dyad_entry *refused, struct dyad_entry *entry)
 {
     struct known_dir *dir = arg;
 
+    (void)refused;
+    (void)entry;
     dir->record.entry.version = *version;
     dir_record(dir);
-    return true;
+    return DHT_AHEAD_GO;
 }
 
 static void published(void *arg, int status, const struct dyad_version *version)

@@ -10,11 +10,9 @@
  * one open and one stat of what was closed a moment ago, and is done on the loop.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <uthash.h>
 #include <utlist.h>
 
@@ -242,61 +240,43 @@ static void parents_start(struct produce *p)
 
 /* --- publish --- */
 
-/* True if the name has another file, or other bytes, than when we looked. */
-static bool is_written_anew(const struct produce *p)
-{
-    const struct store_identity *was = &p->record.identity;
-    const struct dyad_entry *entry = &p->record.entry;
-    struct store_dir *dir = p->member->dmd[p->role].dir;
-    struct store_identity id;
-    struct stat st;
-    int fd = store_dir_open(dir, p->upath, O_PATH | O_NOFOLLOW, 0);
-    bool differs;
-
-    if (fd < 0)
-        return false;
-    differs = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && S_ISREG(entry->mode) &&
-              store_identity_read(fd, &id) == 0 &&
-              (id.ino != was->ino || id.btime != was->btime || id.size != was->size ||
-               st.st_mtim.tv_sec != entry->mtime_sec ||
-               (uint32_t)st.st_mtim.tv_nsec != entry->mtime_nsec);
-    close(fd);
-    return differs;
-}
-
-/* A version was refused, and the file has been written by another process since then. That
- * one publishes it, or has done so: ours was the earlier one. Published with a version
- * above all, it would name bytes that are not here, and have them published once more,
- * above what other nodes have published since. */
-static bool publish_ahead(void *arg, const struct dyad_version *version)
-{
-    struct produce *p = arg;
-    struct store_journal *journal = p->member->dmd[p->role].journal;
-    const struct store_record *known = store_journal_find(journal, p->upath);
-
-    if (p->ahead && is_written_anew(p))
-        return false;
-    if (!p->ahead && known)
-        p->before = *known;
-    p->before.entry.upath = p->upath;
-    p->ahead = true;
-    p->record.entry.version = *version;
-    p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
-    DYAD_CRASH_POINT("produce-recorded");
-    return true;
-}
-
-/* It has failed: the journal says what it said before. */
+/* It has failed: the journal says what it said before, unless another publish of that name
+ * has begun. */
 static void publish_undo(struct produce *p)
 {
     struct store_journal *journal = p->member->dmd[p->role].journal;
+    const struct store_record *record = store_journal_find(journal, p->upath);
 
-    if (!p->ahead)
+    if (!p->ahead || !record || dyad_version_cmp(&record->entry.version, &p->version) != 0)
         return;
+    p->ahead = false;
     if (p->before.kind)
         store_journal_put(journal, &p->before);
     else
         store_journal_delete(journal, p->upath);
+}
+
+static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *version,
+                                    const struct dyad_entry *refused,
+                                    struct dyad_entry *entry)
+{
+    struct produce *p = arg;
+    struct store_journal *journal = p->member->dmd[p->role].journal;
+    const struct store_record *known = store_journal_find(journal, p->upath);
+    enum dht_ahead rc = refused ? produce_look_again(p, refused, entry) : DHT_AHEAD_GO;
+
+    if (rc == DHT_AHEAD_STOP) {
+        publish_undo(p);
+        return rc;
+    }
+    if (!p->ahead && known)
+        p->before = *known;
+    p->before.entry.upath = p->upath;
+    p->ahead = true;
+    p->version = p->record.entry.version = *version;
+    p->unwritten = store_journal_put(journal, &p->record) < 0 ? errno : 0;
+    DYAD_CRASH_POINT("produce-recorded");
+    return rc;
 }
 
 static void writer_ended(struct produce *p)
@@ -333,9 +313,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                   (unsigned long long)p->record.entry.size,
                   (unsigned long long)version->counter);
     } else if (status == ECANCELED) {
-        publish_undo(p);
         writer_ended(p);
-        log_debug("\"%s\" was written by another process before it was published",
+        log_debug("\"%s\" was changed by another process before it was published",
                   p->upath);
         status = 0;
     } else {
@@ -354,37 +333,6 @@ static int publish_start(struct produce *p)
 
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, bytes, publish_ahead,
                                   publish_done, p);
-}
-
-/* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
- * errno. */
-static int look_at_file(struct produce *p)
-{
-    struct member_dmd *dmd = &p->member->dmd[p->role];
-    const struct store_record *known;
-    struct stat st;
-    int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
-    int rc = 1;
-
-    if (fd < 0)
-        return errno == ENOENT ? 1 : -1;
-    if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)
-        rc = -1;
-    else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
-        rc = 0;
-    close(fd);
-    if (rc != 0)
-        return rc;
-    p->record.kind = STORE_RECORD_ORIGINAL;
-    p->record.entry.upath = p->upath;
-    p->record.entry.owner = p->member->self.rank;
-    p->record.entry.state = DYAD_ENTRY_PUBLISHED;
-    p->linked = S_ISREG(st.st_mode) && st.st_nlink > 1;
-    p->superseded = local_file_is_superseded(dmd, p->upath, &st);
-    store_dir_describe(dmd->dir, &st, &p->record.entry);
-    if ((known = store_journal_find(dmd->journal, p->upath)))
-        p->record.entry.version = known->entry.version;
-    return 0;
 }
 
 /* A publish of the same name is under way, and has looked at the file already. */
@@ -437,7 +385,7 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
     if (!(p = produce_create(member, role, upath, fn, arg)))
         return -1;
     p->mark = mark;
-    rc = look_at_file(p);
+    rc = produce_look(p);
     if (rc < 0)
         goto error;
     if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
@@ -516,7 +464,7 @@ static int changed_step(struct produce *p)
 
     if ((p->awaits = is_behind_another(p)))
         return 0;
-    if ((rc = look_at_file(p)) < 0)
+    if ((rc = produce_look(p)) < 0)
         return -1;
     known = store_journal_find(dmd->journal, p->upath);
     if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
@@ -559,7 +507,7 @@ int produce_changed(struct member *member, enum engine_role role, const char *up
     }
     if (!(p = produce_create(member, role, upath, fn, arg)))
         return -1;
-    if ((rc = look_at_file(p)) < 0)
+    if ((rc = produce_look(p)) < 0)
         goto error;
     if (rc == 0 && !S_ISREG(p->record.entry.mode)) {
         produce_free(p);

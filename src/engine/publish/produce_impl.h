@@ -1,9 +1,10 @@
 /*
- * engine/publish/produce_impl.h - private to produce.c and withdraw.c
+ * engine/publish/produce_impl.h - private to produce.c, produce_look.c and withdraw.c
  */
 #ifndef DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 #define DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 
+#include "engine/namespace/directories.h"
 #include "engine/publish/produce.h"
 
 struct produce {
@@ -16,8 +17,9 @@ struct produce {
     void *arg;
     struct store_record record;
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
-    bool ahead;                 /* the record is in the journal ... */
-    int unwritten;              /* ... but not in its file: errno value, or 0 */
+    bool ahead;                 /* the record is in the journal, in this version, ... */
+    struct dyad_version version;
+    int unwritten; /* ... but not in its file: errno value, or 0 */
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
@@ -43,5 +45,15 @@ struct produce *produce_create(struct member *member, enum engine_role role,
 void produce_free(struct produce *p);
 /* End the operation and free it: notifies the modules, then calls fn. */
 void produce_end(struct produce *p, int status);
+
+/* --- produce_look.c --- */
+
+/* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
+ * errno. */
+int produce_look(struct produce *p);
+/* A version was refused for `refused`: what the table is to do with the next, whose entry
+ * may be changed (dht_ahead_fn). */
+enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,
+                                  struct dyad_entry *entry);
 
 #endif

@@ -1480,17 +1480,29 @@ struct ahead {
     unsigned calls, published; /* PUBLISHes sent before the last call */
     struct dyad_version version[4];
     unsigned only; /* how many it agrees to; 0: all */
+    uint64_t size; /* as it is by now; 0: as it was */
     int done, status;
 };
 
-static bool ahead(void *arg, const struct dyad_version *version)
+static enum dht_ahead ahead(void *arg, const struct dyad_version *version,
+                            const struct dyad_entry *refused, struct dyad_entry *entry)
 {
     struct ahead *a = arg;
+
+    assert_true((refused != NULL) == (a->calls > 0));
+    if (refused != NULL) {
+        assert_int_equal(refused->version.counter + 1, version->counter);
+        assert_int_equal(refused->size, 6);
+    }
+    if (a->size > 0)
+        entry->size = a->size;
 
     assert_in_range(a->calls, 0, 3);
     a->version[a->calls++] = *version;
     a->published = a->net->sent[NET_MSG_PUBLISH];
-    return a->only == 0 || a->calls <= a->only;
+    return a->only > 0 && a->calls > a->only ? DHT_AHEAD_STOP
+           : a->size > 0                     ? DHT_AHEAD_CHANGED
+                                             : DHT_AHEAD_GO;
 }
 
 static void ahead_done(void *arg, int status, const struct dyad_version *version)
@@ -1498,7 +1510,8 @@ static void ahead_done(void *arg, int status, const struct dyad_version *version
     struct ahead *a = arg;
 
     a->status = status;
-    assert_int_equal(dyad_version_cmp(version, &a->version[a->calls - 1]), 0);
+    assert_int_equal(
+        dyad_version_cmp(version, &a->version[a->calls - 1 - (status == ECANCELED)]), 0);
     a->done++;
 }
 
@@ -1556,6 +1569,14 @@ static void test_ahead_stops(void **state)
     assert_int_equal(a.status, ECANCELED);
     fake_net_run(net, 60 * SEC);
     lookup_is(net, writer, 0, 0, 6);
+    a = (struct ahead){.net = net, .size = 9}; /* ... or with what is there */
+    entry.size = 8;
+    assert_int_equal(dht_node_publish_ahead(net->rank[writer].node, &entry, "12345678",
+                                            ahead, ahead_done, &a),
+                     0);
+    assert_true(fake_net_run_until(net, &a.done, SEC));
+    assert_int_equal(a.status, 0);
+    lookup_is(net, owner, 0, 0, 9);
     publish_ok(net, writer, 0, 7, PUB, NULL);
     lookup_is(net, owner, 0, 0, 7);
     assert_int_equal(dht_node_pending(net->rank[writer].node), 0);

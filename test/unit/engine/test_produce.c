@@ -18,12 +18,16 @@ static struct scratch *scratch;
 static struct engine_config config;
 static struct member member;
 static store_mark_t ended;
-static struct {
+struct publish {
     dht_ahead_fn ahead;
     dht_publish_fn fn;
     void *arg;
+    struct dyad_entry entry;
     struct dyad_version version;
-} publish;
+};
+static struct publish publishes[2];
+static unsigned npublishes;
+static struct dyad_entry refused; /* by this one */
 static int done, status_done;
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
@@ -31,11 +35,10 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
                            void *arg)
 {
     (void)node;
-    (void)entry;
     (void)bytes;
-    publish.ahead = ahead;
-    publish.fn = fn;
-    publish.arg = arg;
+    assert_true(npublishes < 2);
+    publishes[npublishes++] =
+        (struct publish){.ahead = ahead, .fn = fn, .arg = arg, .entry = *entry};
     return 0;
 }
 
@@ -154,6 +157,8 @@ static int setup(void **state)
     dmd->journal = store_journal_create(scratch->dir, "test", &incarnation);
     done = 0;
     ended = 0;
+    npublishes = 0;
+    refused = (struct dyad_entry){.upath = "f", .state = DYAD_ENTRY_PUBLISHED, .owner = 2};
     return dmd->marks && dmd->journal ? 0 : -1;
 }
 
@@ -172,21 +177,35 @@ static void on_done(void *arg, int status)
 }
 
 /* The table tries the version `counter`. */
-static bool tries(uint64_t counter)
+static enum dht_ahead tries(struct publish *p, uint64_t counter)
 {
-    publish.version = (struct dyad_version){.counter = counter, .rank = 1};
-    return publish.ahead(publish.arg, &publish.version);
+    const struct dyad_entry *by = p->version.counter ? &refused : NULL;
+    struct dyad_version version = {.counter = counter, .rank = 1};
+    enum dht_ahead rc = p->ahead(p->arg, &version, by, &p->entry);
+
+    if (rc != DHT_AHEAD_STOP)
+        p->version = version;
+    return rc;
 }
 
-/* The file is written and closed, and the table has tried version 5. */
-static void closes(const char *text)
+static void ends(struct publish *p, int status)
+{
+    int before = done;
+
+    p->fn(p->arg, status, &p->version);
+    assert_int_equal(done, before + 1);
+    assert_int_equal(status_done, 0);
+}
+
+/* The file is written and closed. */
+static struct publish *closes(const char *text)
 {
     store_mark_t mark = store_marks_begin(member.dmd[ENGINE_PRODUCER].marks, "f");
 
     assert_int_not_equal(mark, 0);
     scratch_write(scratch, "f", text);
     assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
-    assert_true(tries(5));
+    return &publishes[npublishes - 1];
 }
 
 static const struct store_record *recorded(void)
@@ -194,56 +213,111 @@ static const struct store_record *recorded(void)
     return store_journal_find(member.dmd[ENGINE_PRODUCER].journal, "f");
 }
 
-/* Another process of the node has written it since: as if ours had been published before
- * that. */
-static void overtaken(void)
+/* Ours was the earlier one: as if it had been published before that. */
+static void overtaken(struct publish *p)
 {
-    assert_false(tries(9));
-    publish.fn(publish.arg, ECANCELED, &publish.version);
-    assert_int_equal(done, 1);
-    assert_int_equal(status_done, 0);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    assert_null(recorded());
+    ends(p, ECANCELED);
     assert_null(recorded());
     assert_int_not_equal(ended, 0);
 }
 
+static void refused_by_what_is_here(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(scratch, "f"), &st), 0);
+    store_dir_describe(scratch->dir, &st, &refused);
+}
+
+/* Another rank of the node has written it since, and published it. */
 static void test_written_in_place(void **state)
 {
+    struct publish *p = closes("ours");
+
     (void)state;
-    closes("ours");
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     scratch_write(scratch, "f", "another's");
-    overtaken();
+    refused_by_what_is_here();
+    overtaken(p);
 }
 
 static void test_replaced(void **state)
 {
+    struct publish *p = closes("ours");
     char from[PATH_MAX];
 
     (void)state;
-    closes("ours");
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     scratch_write(scratch, "t", "ours");
     strcpy(from, scratch_path(scratch, "t"));
     assert_int_equal(rename(from, scratch_path(scratch, "f")), 0);
-    overtaken();
+    refused_by_what_is_here();
+    overtaken(p);
 }
 
-/* What does not change the file, or takes it away, which the table hears of in its turn. */
-static void test_goes_on(void **state)
+static void test_gone(void **state)
 {
-    char other[PATH_MAX];
+    struct publish *p = closes("ours");
 
     (void)state;
-    closes("ours");
-    assert_true(tries(9));
-    assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
-    strcpy(other, scratch_path(scratch, "g"));
-    assert_int_equal(link(scratch_path(scratch, "f"), other), 0);
-    assert_true(tries(10));
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
-    assert_true(tries(11));
-    publish.fn(publish.arg, 0, &publish.version);
-    assert_int_equal(done, 1);
-    assert_int_equal(status_done, 0);
-    assert_int_equal(recorded()->entry.version.counter, 11);
+    overtaken(p);
+}
+
+/* Another process of this rank has written it, and its publish begins before the first has
+ * ended: the record is that one's. */
+static void test_second_of_the_rank(void **state)
+{
+    struct publish *first = closes("first"), *second = closes("the second");
+
+    (void)state;
+    assert_int_equal(tries(first, 5), DHT_AHEAD_GO);
+    assert_int_equal(tries(first, 9), DHT_AHEAD_STOP);
+    assert_int_equal(tries(second, 10), DHT_AHEAD_GO);
+    ends(first, ECANCELED);
+    assert_int_equal(recorded()->entry.version.counter, 10);
+    ends(second, 0);
+    assert_int_equal(recorded()->entry.size, 10);
+}
+
+/* One that failed leaves alone what the next has recorded. */
+static void test_failed_before_another(void **state)
+{
+    struct publish *first = closes("first"), *second = closes("the second");
+
+    (void)state;
+    assert_int_equal(tries(first, 5), DHT_AHEAD_GO);
+    assert_int_equal(tries(second, 6), DHT_AHEAD_GO);
+    first->fn(first->arg, ENOMEM, &first->version);
+    assert_int_equal(status_done, ENOMEM);
+    assert_int_equal(recorded()->entry.version.counter, 6);
+    ends(second, 0);
+}
+
+/* Nobody else publishes what has changed: it is published as it is. */
+static void test_changed(void **state)
+{
+    struct timespec times[2] = {{.tv_sec = 7}, {.tv_sec = 8}};
+    struct publish *p = closes("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_int_equal(utimensat(AT_FDCWD, scratch_path(scratch, "f"), times, 0), 0);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+    assert_int_equal(p->entry.mtime_sec, 8);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
+    assert_int_equal(tries(p, 11), DHT_AHEAD_CHANGED);
+    assert_int_equal(p->entry.mode & 0777, 0600);
+    scratch_write(scratch, "f", "without the library");
+    assert_int_equal(tries(p, 12), DHT_AHEAD_CHANGED);
+    assert_int_equal(p->entry.size, 19);
+    ends(p, 0);
+    assert_int_equal(recorded()->entry.version.counter, 12);
+    assert_int_equal(recorded()->entry.size, 19);
     assert_int_not_equal(ended, 0);
 }
 
@@ -252,7 +326,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_goes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_second_of_the_rank, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failed_before_another, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

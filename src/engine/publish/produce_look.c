@@ -1,0 +1,92 @@
+/*
+ * produce_look.c - the file that is to be published, and whether a refused publish goes on
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/core/local_file.h"
+#include "engine/core/member_impl.h"
+#include "engine/publish/produce_impl.h"
+
+int produce_look(struct produce *p)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_record *known;
+    struct stat st;
+    int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
+    int rc = 1;
+
+    if (fd < 0)
+        return errno == ENOENT ? 1 : -1;
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)
+        rc = -1;
+    else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
+        rc = 0;
+    close(fd);
+    if (rc != 0)
+        return rc;
+    p->record.kind = STORE_RECORD_ORIGINAL;
+    p->record.entry.upath = p->upath;
+    p->record.entry.owner = p->member->self.rank;
+    p->record.entry.state = DYAD_ENTRY_PUBLISHED;
+    p->linked = S_ISREG(st.st_mode) && st.st_nlink > 1;
+    p->superseded = local_file_is_superseded(dmd, p->upath, &st);
+    store_dir_describe(dmd->dir, &st, &p->record.entry);
+    if ((known = store_journal_find(dmd->journal, p->upath)))
+        p->record.entry.version = known->entry.version;
+    return 0;
+}
+
+static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
+{
+    return a->size == b->size && a->mtime_sec == b->mtime_sec &&
+           a->mtime_nsec == b->mtime_nsec;
+}
+
+/* True if another process of the node has written the file since we looked at it, and
+ * publishes it, or has done so: in this member, after us; or it is the version for which
+ * ours was refused. */
+static bool is_of_another(const struct produce *p, const struct dyad_entry *refused)
+{
+    const struct produce *after;
+
+    for (after = p->next; after; after = after->next)
+        if (!after->ended && !after->awaits)
+            return true;
+    return refused->state == DYAD_ENTRY_PUBLISHED &&
+           dyad_storage_equal(refused->storage, p->record.entry.storage) &&
+           is_same_content(refused, &p->record.entry);
+}
+
+/* A version was refused. If the file is not here as it was, the next version must not name
+ * what it was: readers would ask in vain, and the file that is here would be published once
+ * more, above what other nodes have published since. What is gone, or out of date, or has
+ * another publisher, was the earlier one. What was changed in another way is published as
+ * it is now. */
+enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,
+                                  struct dyad_entry *entry)
+{
+    const struct store_record was = p->record;
+    const struct store_identity *id = &p->record.identity;
+    int rc = produce_look(p);
+
+    if (rc < 0) {
+        p->record = was;
+        return DHT_AHEAD_GO;
+    }
+    if (rc > 0 || p->superseded || ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
+        return DHT_AHEAD_STOP;
+    if (id->ino == was.identity.ino && id->btime == was.identity.btime &&
+        is_same_content(&p->record.entry, &was.entry) &&
+        p->record.entry.mode == was.entry.mode)
+        return DHT_AHEAD_GO;
+    if (is_of_another(p, refused))
+        return DHT_AHEAD_STOP;
+    entry->size = p->record.entry.size;
+    entry->mode = p->record.entry.mode;
+    entry->mtime_sec = p->record.entry.mtime_sec;
+    entry->mtime_nsec = p->record.entry.mtime_nsec;
+    return DHT_AHEAD_CHANGED;
+}
