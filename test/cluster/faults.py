@@ -36,7 +36,7 @@ renames, and is absent at first.
    ranks were waiting, dead or at their end: else somebody was left. It may end in EHOSTUNREACH if at some moment of it all ranks were
    waiting, dead, at their end, or stopped or cut off (or not found again since by all, GRACE at most): nobody who can be reached was left, and
    that nothing will come is not known.
-4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut, or the owner stopped (who
+4. EHOSTUNREACH, EIO, and ETIMEDOUT: the version is out of reach. The reader's or the owner's node was cut (or all others were), or the owner stopped (who
    changed the name), at a moment between the begin (less GRACE, in which what comes back is found again) and the end; ENOENT is not
    among these. What may be absent may be "not known" (EHOSTUNREACH, EIO) to who does not wait for it, if any link was cut or any
    rank stopped in that time: its homes are anywhere. (ASK_PAUSE longer where all ranks of other nodes have ended: a lost rank is asked in
@@ -549,6 +549,8 @@ class Judge:
         if error == errno.EHOSTUNREACH and op.kind == "read" and self.had_copy(op) and self.hit(
                 op.begin - GRACE, op.end, ("cut", "stop"), range(self.plan.ranks), range(self.plan.nodes)):
             return True  # nor that the copy is not out of date
+        if error in UNREACHABLE and any(op.begin <= end + GRACE and op.end >= begin for begin, end in self.alone(self.node(op.rank))):
+            return True  # its own node was cut off, for all others were
         return error in UNREACHABLE and self.hit(op.begin - GRACE, op.end, ("cut", "stop"), owners,
                                                  {self.node(op.rank)} | {self.node(r) for r in owners})
 

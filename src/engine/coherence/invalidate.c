@@ -166,12 +166,33 @@ static void invalidate_done(void *arg)
         invalidate_end(inv);
 }
 
+/* A copy was being put into place when the news came, and that failed: what lies there is
+ * what lay there before, and so does the journal say again (transfer_end.c). */
+static void take_again(struct invalidate *inv)
+{
+    for (int s = 0; s < 2; s++) {
+        struct store_journal *journal = inv->member->dmd[s].journal;
+        const struct store_record *record =
+            journal ? store_journal_find(journal, inv->upath) : NULL;
+        if (!record || dyad_version_cmp(&record->entry.version, &inv->newer.version) >= 0)
+            continue;
+        inv->record[s] = *record;
+        if (inv->remove[s])
+            store_journal_retire(journal, inv->upath);
+        else
+            store_journal_delete(journal, inv->upath);
+        if (inv->member->dmd[0].journal == inv->member->dmd[1].journal)
+            break;
+    }
+}
+
 /* No copy of ours is between two names. */
 static void invalidate_begin(void *arg, int status)
 {
     struct invalidate *inv = arg;
 
     (void)status;
+    take_again(inv);
     engine_io_submit(inv->member->io, &inv->io, invalidate_work, invalidate_done, inv);
 }
 

@@ -292,12 +292,16 @@ static void record_delete(const struct transfer *t)
 }
 
 /* It was not put into place: what lies there is what lay there, of which the journal says
- * what it said before. */
+ * what it said before. If it is out of date meanwhile (`stale`), our record is hidden by
+ * now: invalidate.c looks again. */
 static void record_undo(const struct transfer *t)
 {
+    struct store_journal *journal = t->member->dmd[ENGINE_CONSUMER].journal;
+    bool hidden = t->stale && !store_journal_find(journal, t->upath);
+
     if (!t->before.kind)
         record_delete(t);
-    else if (is_recorded(t) &&
+    else if ((hidden || is_recorded(t)) &&
              store_journal_put(t->member->dmd[ENGINE_CONSUMER].journal, &t->before) < 0)
         log_error("this node's record of \"%s\" could not be written: %m", t->upath);
 }

@@ -121,7 +121,8 @@ int store_dir_rmdir(const struct store_dir *dir, const char *upath)
     return 0;
 }
 
-static bool stays; /* this node has made it */
+static uint64_t removed_size; /* as it was recorded */
+static bool stays;            /* this node has made it */
 static unsigned nwanted;
 
 /* Who looks at the journal's file now must find the record of what is about to go. */
@@ -132,6 +133,7 @@ bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
     (void)newer;
     assert_true(in_file);
     assert_string_equal(r->entry.upath, "f");
+    removed_size = r->entry.size;
     if (file_is_there && file_is_ours)
         file_is_there = stays;
     return stays;
@@ -200,13 +202,17 @@ void transfer_invalidate(struct member *m, const struct dyad_entry *newer)
     (void)newer;
 }
 
+static bool committing; /* a copy is being put into place */
+static struct transfer_wait *commit;
+
 bool transfer_await_commit(struct member *m, const struct dyad_entry *newer,
                            struct transfer_wait *wait)
 {
     (void)m;
     (void)newer;
-    (void)wait;
-    return false;
+    if (committing)
+        commit = wait;
+    return committing;
 }
 
 void consume_invalidate(struct member *m, const struct dyad_entry *newer)
@@ -267,7 +273,7 @@ static int setup(void **state)
     member->dmd[0].dir = member->dmd[1].dir = (struct store_dir *)storage;
     nanswered = ntasks = npublished = nwanted = 0;
     nstays = 0;
-    stays = false;
+    stays = committing = false;
     return 0;
 }
 
@@ -300,6 +306,38 @@ static void test_copy(void **state)
     assert_int_equal(answered[0], 11);
     assert_false(invalidate_pending(member, NULL));
     assert_int_equal(npublished, 0);
+}
+
+/* The news comes while a second fetch of the same file is being put into place, whose record
+ * is in the journal already. That fails, since the first one's file is there, and the
+ * journal says again what it said before: this file goes. */
+static void test_commit_fails(void **state)
+{
+    struct dyad_entry newer = newer_at(elsewhere, 7, 1);
+
+    (void)state;
+    have(STORE_RECORD_COPY, 5, 2);
+    committing = true;
+    file_is_ours = false; /* the record is the second one's */
+    produce_invalidate(member, &newer, 11);
+    assert_false(found);
+    assert_int_equal(ntasks, 0);
+    have(STORE_RECORD_COPY, 5, 1); /* transfer_end.c, record_undo() */
+    commit->fn(commit->arg, EEXIST);
+    assert_false(found);
+    assert_int_equal(ntasks, 1);
+    task[0].work(task[0].arg);
+    assert_int_equal(removed_size, 1);
+    task[0].done(task[0].arg);
+    assert_false(file_is_there);
+    assert_int_equal(answered[0], 11);
+
+    have(STORE_RECORD_COPY, 8, 1); /* or it is newer than the news by now */
+    newer.version.counter = 9;
+    produce_invalidate(member, &newer, 12);
+    have(STORE_RECORD_COPY, 10, 1);
+    commit->fn(commit->arg, 0);
+    assert_true(found);
 }
 
 /* The second home's news finds no record; it is not answered before the file is gone. */
@@ -466,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_commit_fails, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_homes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_made_here, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fetched_meanwhile, setup, teardown),
