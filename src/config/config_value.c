@@ -206,6 +206,8 @@ const char *config_assign(struct engine_config *config, const struct config_vari
     case CONFIG_GLOBS:
         if ((word = find_word(var->words, value)))
             value = word->text;
+        else if (find_word(bool_words, value))
+            return "neither one of the words nor a pattern";
         else if ((why = check_globs(value)))
             return why;
         *(const char **)member = value;

@@ -122,8 +122,13 @@ void serve_refused_publish(struct member *member, enum engine_role role, const c
             if (info.state != STORE_MARK_ABANDONED)
                 watch_start(member, role, upath, version, info.mark);
         } else {
+            /* Another file has the name: as a rule of a rename, of which we hear next. */
             if (why)
-                log_warn("\"%s\" %s: publishing it anew", upath, why);
+                util_log(
+                    id.ino == record->identity.ino && id.btime == record->identity.btime
+                        ? UTIL_LOG_WARN
+                        : UTIL_LOG_INFO,
+                    "\"%s\" %s: publishing it anew", upath, why);
             produce_start(member, role, upath, 0, NULL, NULL);
         }
     }

@@ -167,6 +167,8 @@ static void test_bytes(void **state)
     expect_ok(&c, ENV("DYAD_PREFETCH=frames/*.h5:*.png"));
     assert_string_equal(c.prefetch, "frames/*.h5:*.png");
     expect_error("DYAD_PREFETCH=/frames/*", "/frames/*", "relative");
+    expect_error("DYAD_PREFETCH=on", "on", "auto");
+    expect_error("DYAD_WAIT=1", "1", "none");
     expect_error("DYAD_CHUNK_SIZE=63K", "63K", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=65M", "65M", "64K to 64M");
     expect_error("DYAD_CHUNK_SIZE=1G", "1G", "64K to 64M");
