@@ -45,9 +45,14 @@ static int look_up(struct ancestor *a)
 static int look(struct ancestor *a, size_t len)
 {
     const struct store_dir *dir = a->member->dmd[ENGINE_CONSUMER].dir;
-    const char *slash;
+    const char *slash = strrchr(a->below, '/');
     struct stat st;
 
+    /* Nothing is followed, so if the last one is here all are, and none is a link. */
+    memcpy(a->upath, a->below, (size_t)(slash - a->below));
+    a->upath[slash - a->below] = '\0';
+    if (store_dir_stat(dir, a->upath, &st) == 0 && S_ISDIR(st.st_mode))
+        return ENOENT;
     while ((slash = strchr(a->below + len, '/'))) {
         a->len = (size_t)(slash - a->below);
         memcpy(a->upath, a->below, a->len);
