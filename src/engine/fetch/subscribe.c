@@ -109,12 +109,9 @@ static void want(struct member *member, const char *upath)
 static bool appeared(struct member *member, const struct net_msg *msg, void **payload,
                      size_t len)
 {
-    const char *globs = prefetch_patterns(member);
-
     (void)payload;
     (void)len;
-    if (globs && probes_glob(globs, msg->entry.upath))
-        want(member, msg->entry.upath);
+    want(member, msg->entry.upath);
     return true;
 }
 
@@ -169,18 +166,18 @@ static void subscribe_at(struct member *member, uint32_t rank)
     member_send(member, rank, &msg); /* lost: again when it is back */
 }
 
-static int want_record(struct dht_record *record, void *arg)
-{
-    if (record->entry.state == DYAD_ENTRY_PUBLISHED)
-        taken(arg, &record->entry);
-    return 0;
-}
-
 /* --- events --- */
 
 static int start(struct member *member)
 {
     member->table_ops.taken = taken;
+    return 0;
+}
+
+static int want_record(struct dht_record *record, void *arg)
+{
+    if (record->entry.state == DYAD_ENTRY_PUBLISHED)
+        taken(arg, &record->entry);
     return 0;
 }
 
@@ -191,7 +188,7 @@ static void joined(struct member *member)
     for (uint32_t rank = 0; rank < member->job->nranks; rank++)
         if (dht_node_is_live(member->dht, rank))
             subscribe_at(member, rank);
-    dht_shard_foreach(dht_node_shard(member->dht), want_record, member);
+    dht_shard_foreach(dht_node_shard(member->dht), want_record, member); /* came before */
 }
 
 /* Also one that was lost, has joined later (a session), or has another process. */
