@@ -216,7 +216,8 @@ uint64_t consume_candidate(struct member *member, uint64_t *name)
 }
 
 /* Each wait is looked up anew, beside the look-up that waits: a notify, or an answer to
- * that one, may be under way still. */
+ * that one, may be under way still. What it finds is fetched, so the homes are to know of
+ * the copy. */
 bool consume_confirm(struct member *member, uint64_t number)
 {
     struct consume *c;
@@ -238,7 +239,8 @@ bool consume_confirm(struct member *member, uint64_t number)
                 exit_barrier_activity(member);
             continue;
         }
-        c->wave.check = dht_node_lookup(member->dht, c->upath, 0, &c->seen, checked, c);
+        c->wave.check = dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen,
+                                        checked, c);
         if (c->wave.check)
             OWN(member, waits)->checks++;
         else

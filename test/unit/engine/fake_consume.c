@@ -45,6 +45,7 @@ struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uin
         i++;
     assert_true(i < 4);
     *lookup = (struct dht_lookup){.waits = flags & NET_LOOKUP_WAIT,
+                                  .copies = flags & NET_LOOKUP_COPY,
                                   .newer_than = newer_than ? newer_than->counter : 0,
                                   .fn = fn,
                                   .arg = arg};
@@ -89,6 +90,7 @@ void fake_answer_with(bool waits, int status, const struct dyad_entry *entry)
     struct dht_lookup *lookup = fake_take(waits, NULL);
 
     assert_non_null(lookup);
+    assert_true(status != 0 || lookup->copies); /* what is found is fetched */
     lookup->fn(lookup->arg, status, entry);
     free(lookup);
 }

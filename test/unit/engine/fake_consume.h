@@ -14,7 +14,8 @@
 #define QUIET BOOT_WAVE_QUIET
 
 struct dht_lookup {
-    bool waits; /* else it is a wave's, or a last one */
+    bool waits;  /* else it is a wave's, or a last one */
+    bool copies; /* the homes are to know of the copy */
     uint64_t newer_than;
     dht_lookup_fn fn;
     void *arg;
