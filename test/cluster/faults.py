@@ -57,7 +57,8 @@ renames, and is absent at first.
 8. What lies in a managed directory at the end is whole (or such a beginning as in 1) and, where a rank of this node is alive, not out of date (as in 1); but for what
    a writer of this node left that was killed or failed within write() (all of it, perhaps, but it was not published), under the name that
    it has then, where nobody of the node has written or got another version since; and for what was made on this node, where the newer one
-   could not be brought (its node's ranks have ended, it was half rewritten there since, or there was no room) and a rank has said so. And no temporary name is left but of a rename whose
+   could not be brought (its node's ranks have ended, it was half rewritten there since, or there was no room) and a rank has said so, or its maker was killed
+   when no other of its node was left. And no temporary name is left but of a rename whose
    process was killed.
 """
 import errno
@@ -787,13 +788,15 @@ class Judge:
             if not any(c.uid == uid for c in changes):
                 self.wrong.append("%s is %s, which never was there" % (where, uid))
             elif not any(c.uid == uid and all(
-                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there) or self.not_brought(name, o, node, there)
+                    there <= o.end or self.held_up(o, alive, there, there) or self.unordered(c, o, there) or self.not_brought(name, uid, o, node, there)
                     for o in self.missed(c, changes, FOREVER)) for c in changes):
                 self.wrong.append("%s is out of date: %s; it may be %s" % (where, uid, self.shown(now)))
 
-    def not_brought(self, name, change, node, end):
-        """A file that was made there is older than this, and a rank has said that it stays: this could not be had, or there was no room."""
-        return any((r, name) in self.kept for r in self.ranks_on(node)) and (
+    def not_brought(self, name, uid, change, node, end):
+        """A file that was made there is older than this, and a rank has said that it stays: this could not be had, or there was no room. Or
+        the rank that made it, which is to bring this, was killed when no other of its node was left."""
+        maker = int(uid.split(".")[0])
+        return maker in self.ranks_on(node) and self.gone.get(maker, NEVER) >= end or any((r, name) in self.kept for r in self.ranks_on(node)) and (
             all(self.ended(r) <= end for r in self.ranks_on(self.node(change.rank))) or
             self.broken_since(self.node(change.rank), name, change.begin) or
             self.hit(change.begin, end, ("full", "limit"), self.ranks_on(node), [node]))
