@@ -239,8 +239,8 @@ bool consume_confirm(struct member *member, uint64_t number)
                 exit_barrier_activity(member);
             continue;
         }
-        c->wave.check = dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen,
-                                        checked, c);
+        c->wave.check =
+            dht_node_lookup(member->dht, c->upath, NET_LOOKUP_COPY, &c->seen, checked, c);
         if (c->wave.check)
             OWN(member, waits)->checks++;
         else
