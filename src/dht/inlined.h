@@ -3,7 +3,8 @@
  *
  * They come with a publish, and go when the record has another version, or when there
  * are more than the bound: those that came first go first, and such a file is fetched
- * as any other. Until the publish has ended they are held, and only kept. Private to shard.c. Not thread-safe: belongs to the loop.
+ * as any other. Until the publish has ended they are held, and only kept. Private to
+ * shard.c. Not thread-safe: belongs to the loop.
  */
 #ifndef DYAD_DHT_INLINED_H
 #define DYAD_DHT_INLINED_H
