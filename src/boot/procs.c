@@ -4,7 +4,7 @@
  * The live descendants of the member are listed, and each of their threads is found
  * asleep or busy, twice (boot_procs_quiet() says why). What messages do is left to the
  * two waves of boot/wave.h and the activity counters. Everything runs on the loop's
- * thread; there is no state but for files that the caller keeps open.
+ * thread; there is no state.
  *
  * What could go wrong: nothing here is atomic, processes come and go while we look. What
  * cannot be read, and a process that vanishes meanwhile, count as busy. A process that
@@ -293,10 +293,10 @@ struct look {
     struct pipe_wait *pipes; /* PIPES_MAX of them */
     size_t npipes;
     pid_t pid;
-    bool root;
-    struct boot_procs_files *files; /* NULL: none are kept */
     const struct boot_blocked *blocked;
     size_t nblocked;
+    const pid_t *ignore;
+    size_t nignore;
     bool one_blocked; /* a thread of this process is in a wait of ours */
     uint64_t *seen;   /* a hash of all threads and of how often each has slept */
 };
@@ -458,27 +458,20 @@ static bool is_blocked(const struct look *look, pid_t tid)
     return false;
 }
 
-static ssize_t read_file(const struct look *look, pid_t tid, enum boot_procs_which which,
-                         char *text, size_t size)
-{
-    return boot_procs_read(look->root ? look->files : NULL, look->pid, tid, which, text,
-                           size);
-}
-
-/* The thread's state, and how often it has gone to sleep, which is added to look->seen. 1:
- * it does not count: it is dead, or the engine's own, or of those that PMIx made for it,
- * which have the name by inheritance. -1: that cannot be found out. */
+/* The thread's state, and how often it has gone to sleep, which is added to look->seen if
+ * it is not dead. -1: that cannot be found out. */
 static int read_thread(struct look *look, pid_t tid, char *state)
 {
-    char text[16384]; /* a line of it names all groups */
+    char path[80], text[16384]; /* a line of it names all groups */
     unsigned long long sleeps;
     const char *p;
 
-    if (read_file(look, tid, BOOT_PROCS_STATUS, text, sizeof(text)) < 0 ||
-        !(p = strstr(text, "\nState:")) || sscanf(p, " State: %c", state) != 1)
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)look->pid, (int)tid);
+    if (util_proc_read(path, text, sizeof(text)) < 0 || !(p = strstr(text, "\nState:")) ||
+        sscanf(p, " State: %c", state) != 1)
         return -1;
-    if (is_dead(*state) || (look->root && strncmp(text, "Name:\tdyad-", 11) == 0))
-        return 1;
+    if (is_dead(*state))
+        return 0;
     if (!(p = strstr(p, "\nvoluntary_ctxt_switches:")) ||
         sscanf(p, " voluntary_ctxt_switches: %llu", &sleeps) != 1)
         return -1;
@@ -495,21 +488,26 @@ static int read_thread(struct look *look, pid_t tid, char *state)
 static int look_at_thread(void *arg, pid_t tid)
 {
     struct look *look = arg;
-    char buf[512], state;
+    char path[80], buf[512], state;
     uint64_t a[6];
     bool waits, blocked = is_blocked(look, tid);
-    int rc = read_thread(look, tid, &state);
     long nr;
 
-    if (rc != 0)
-        return rc < 0;
+    for (size_t i = 0; i < look->nignore; i++)
+        if (look->ignore[i] == tid)
+            return 0;
+    if (read_thread(look, tid, &state) < 0)
+        return 1;
+    if (is_dead(state))
+        return 0; /* a first thread that called pthread_exit() */
     if (blocked && (state == 'T' || state == 't')) {
         look->one_blocked = true;
         return 0;
     }
     if (state != 'S')
         return 1;
-    if (read_file(look, tid, BOOT_PROCS_SYSCALL, buf, sizeof(buf)) < 0 ||
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)look->pid, (int)tid);
+    if (util_proc_read(path, buf, sizeof(buf)) < 0 ||
         sscanf(buf, "%ld 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx", &nr, &a[0], &a[1], &a[2],
                &a[3], &a[4], &a[5]) != 7)
         return 1;  /* "running", "-1 ..." or not ours to see */
@@ -540,7 +538,7 @@ static int look_and_note(void *arg, pid_t tid)
 }
 
 static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
-                      size_t nblocked, struct boot_procs_files *files, uint64_t *seen)
+                      size_t nblocked, const pid_t *ignore, size_t nignore, uint64_t *seen)
 {
     struct pids tree = {0};
     struct pipe_wait pipes[PIPES_MAX];
@@ -555,10 +553,10 @@ static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *
         struct process_look process = {.look = {.pipes = pipes,
                                                 .npipes = npipes,
                                                 .pid = pid,
-                                                .root = i == 0,
-                                                .files = files,
                                                 .blocked = blocked,
                                                 .nblocked = nblocked,
+                                                .ignore = ignore,
+                                                .nignore = nignore,
                                                 .seen = seen}};
         char path[64], state;
 
@@ -589,11 +587,11 @@ static bool look_once(pid_t root, bool root_exiting, const struct boot_blocked *
  * look to its second, and so there was a moment, between the two rounds, at which all
  * slept. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
-                      size_t nblocked, struct boot_procs_files *files)
+                      size_t nblocked, const pid_t *ignore, size_t nignore)
 {
     uint64_t first = 0, second = 0;
 
-    return look_once(root, root_exiting, blocked, nblocked, files, &first) &&
-           look_once(root, root_exiting, blocked, nblocked, files, &second) &&
+    return look_once(root, root_exiting, blocked, nblocked, ignore, nignore, &first) &&
+           look_once(root, root_exiting, blocked, nblocked, ignore, nignore, &second) &&
            first == second;
 }

@@ -13,7 +13,6 @@
 #include <sys/types.h>
 
 #include "boot/identity.h"
-#include "boot/procs_files.h"
 
 /* The name (prctl) of a process that is a rank of its own wherever it was started, and
  * ends after others (`dyad-run --serve --while`): it does not count as a descendant. */
@@ -28,13 +27,12 @@ struct boot_blocked {
  * (root included unless `root_exiting`) could make progress by itself: each had (a) at
  * least one thread in `blocked`, and asleep in there, or in what is listed now or stopped,
  * and each other thread of it asleep in futex, poll, ppoll, select, pselect6, epoll_wait,
- * epoll_pwait, or, in the root, called dyad-... (the engine's own), or (b) every thread asleep
+ * epoll_pwait, or is one of `ignore` (the engine's own threads), or (b) every thread asleep
  * in wait4/waitid (or one of the former) and a live child below it; a zombie counts as
  * gone. Reading from or writing to an unnamed pipe is both, if another of the tree has the
- * other end. Anything that cannot be read counts as busy. `files`: of the root's threads,
- * from call to call; NULL: none are kept. */
+ * other end. Anything that cannot be read counts as busy. */
 bool boot_procs_quiet(pid_t root, bool root_exiting, const struct boot_blocked *blocked,
-                      size_t nblocked, struct boot_procs_files *files);
+                      size_t nblocked, const pid_t *ignore, size_t nignore);
 
 /* Find the launch and rank in which the process was started, by a PMIx launcher's
  * variables. False: none, or its environment cannot be read. */

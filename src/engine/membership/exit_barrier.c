@@ -39,6 +39,7 @@
 #define LEAVE_EMPTY    (1 * UTIL_NSEC_PER_SEC) /* who all end at once need no hand-over */
 #define BLOCKED_MAX    1024
 #define DESCENDANT_MAX 64
+#define THREADS_MAX    128
 
 struct descendant {
     struct exit_barrier *barrier;
@@ -65,7 +66,6 @@ struct exit_barrier {
     unsigned looks;
     uint64_t pause; /* until the next one */
     struct descendant descendants[DESCENDANT_MAX];
-    struct boot_procs_files files; /* in the loop's table of descriptors */
 };
 
 static void exit_barrier_look(struct exit_barrier *b);
@@ -126,16 +126,43 @@ static size_t count_descendants(struct exit_barrier *b)
     return n;
 }
 
+/* The engine's threads, and those that PMIx made for it: each is called dyad-..., by
+ * inheritance. What they do is not the program's doing. */
+static size_t engine_threads(pid_t *tids, size_t max)
+{
+    char path[64], name[32];
+    struct dirent *entry;
+    DIR *dir = opendir("/proc/self/task");
+    size_t n = 0;
+
+    while (dir && n < max && (entry = readdir(dir))) {
+        ssize_t len = -1;
+        snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", entry->d_name);
+        int fd = entry->d_name[0] == '.' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            len = read(fd, name, sizeof(name));
+            close(fd);
+        }
+        if (len > 5 && memcmp(name, "dyad-", 5) == 0)
+            tids[n++] = (pid_t)atoi(entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
 static bool rank_is_quiet(struct exit_barrier *b)
 {
     struct boot_blocked blocked[BLOCKED_MAX];
+    pid_t own[THREADS_MAX];
     size_t n = b->member->waits->blocked(b->member, blocked, BLOCKED_MAX);
 
     if (n > BLOCKED_MAX)
         n = BLOCKED_MAX;
     if (n == 0)
         return false;
-    return boot_procs_quiet(getpid(), b->exiting, blocked, n, &b->files);
+    return boot_procs_quiet(getpid(), b->exiting, blocked, n, own,
+                            engine_threads(own, THREADS_MAX));
 }
 
 static uint32_t present_state(struct exit_barrier *b, bool *look_again)
@@ -475,7 +502,6 @@ static void exit_barrier_destroy(struct member *member)
         if (b->descendants[i].pid)
             descendant_drop(&b->descendants[i]);
     }
-    boot_procs_forget(&b->files);
     net_timer_destroy(b->timer);
 }
 

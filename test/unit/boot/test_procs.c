@@ -23,23 +23,19 @@
 /* Wait until the answer is `want`: processes need a moment to fall asleep. It must then
  * stay so. */
 static bool settles(bool want, pid_t root, bool exiting, const struct boot_blocked *b,
-                    size_t nb)
+                    size_t nb, const pid_t *ignore, size_t ni)
 {
-    struct boot_procs_files files = {0};
-    bool settled = false;
-
-    for (int i = 0; i < 400 && !settled; i++) {
-        if (boot_procs_quiet(root, exiting, b, nb, &files) == want) {
-            for (int j = 0; j < 10 && !settled; j++)
-                if (boot_procs_quiet(root, exiting, b, nb, j % 3 ? &files : NULL) != want)
+    for (int i = 0; i < 400; i++) {
+        if (boot_procs_quiet(root, exiting, b, nb, ignore, ni) == want) {
+            for (int j = 0; j < 10; j++)
+                if (boot_procs_quiet(root, exiting, b, nb, ignore, ni) != want)
                     break;
-                else
-                    settled = j == 9;
+                else if (j == 9)
+                    return true;
         }
         usleep(5000);
     }
-    boot_procs_forget(&files);
-    return settled;
+    return false;
 }
 
 static pid_t spawn(void (*fn)(void))
@@ -198,8 +194,9 @@ static void test_one_process(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         pid_t pid = spawn(cases[i].fn);
         struct boot_blocked b = {pid, pid};
-        assert_true(settles(cases[i].quiet, pid, false, &b, 1));
-        assert_true(settles(false, pid, false, NULL, 0)); /* asleep, but not for us */
+        assert_true(settles(cases[i].quiet, pid, false, &b, 1, NULL, 0));
+        assert_true(
+            settles(false, pid, false, NULL, 0, NULL, 0)); /* asleep, but not for us */
         end(pid);
     }
 }
@@ -212,7 +209,7 @@ static void test_alternating_threads(void **state)
 
     (void)state;
     for (int i = 0; i < 3000; i++)
-        assert_false(boot_procs_quiet(pid, false, &b, 1, NULL));
+        assert_false(boot_procs_quiet(pid, false, &b, 1, NULL, 0));
     end(pid);
 }
 
@@ -227,7 +224,7 @@ static void test_blocked_and_busy(void **state)
         pid_t pid = spawn(cases[i]);
         struct boot_blocked b = {pid, pid};
         for (int j = 0; j < 200; j++)
-            assert_false(boot_procs_quiet(pid, false, &b, 1, NULL));
+            assert_false(boot_procs_quiet(pid, false, &b, 1, NULL, 0));
         end(pid);
     }
 }
@@ -247,17 +244,17 @@ static void test_parent_waits(void **state)
     (void)state;
     pid_t pid = spawn(do_wait_for_poll), child = only_child(pid);
     struct boot_blocked b = {child, child};
-    assert_true(settles(true, pid, false, &b, 1));
-    assert_true(
-        settles(false, pid, false, NULL, 0)); /* the child polls for something else */
+    assert_true(settles(true, pid, false, &b, 1, NULL, 0));
+    assert_true(settles(false, pid, false, NULL, 0, NULL,
+                        0)); /* the child polls for something else */
     kill(child, SIGKILL);
     end(pid);
 
     pid = spawn(do_wait_for_spin);
     child = only_child(pid);
-    assert_true(settles(false, pid, false, NULL, 0));
+    assert_true(settles(false, pid, false, NULL, 0, NULL, 0));
     b = (struct boot_blocked){pid, pid};
-    assert_true(settles(false, pid, false, &b, 1));
+    assert_true(settles(false, pid, false, &b, 1, NULL, 0));
     kill(child, SIGKILL);
     end(pid);
 }
@@ -278,12 +275,12 @@ static void test_children_of_root(void **state)
                  {do_read_stdin_of_pipe, false}};
 
     (void)state;
-    assert_true(boot_procs_quiet(getpid(), true, NULL, 0, NULL)); /* no children */
+    assert_true(boot_procs_quiet(getpid(), true, NULL, 0, NULL, 0)); /* no children */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         pid_t pid = spawn(cases[i].fn);
         struct boot_blocked b[1] = {{pid, pid}};
         bool in_ours = cases[i].fn == do_poll || cases[i].fn == do_ppoll_long;
-        assert_true(settles(cases[i].quiet, getpid(), true, b, in_ours ? 1 : 0));
+        assert_true(settles(cases[i].quiet, getpid(), true, b, in_ours ? 1 : 0, NULL, 0));
         end(pid);
     }
 }
@@ -316,7 +313,7 @@ static void test_sleeping_parents(void **state)
         parent_fn = cases[i].fn;
         pid_t pid = spawn(do_child_and_fn), child = only_child(pid);
         struct boot_blocked b = {child, child};
-        assert_true(settles(cases[i].quiet, pid, false, &b, 1));
+        assert_true(settles(cases[i].quiet, pid, false, &b, 1, NULL, 0));
         kill(child, SIGKILL);
         end(pid);
     }
@@ -362,7 +359,7 @@ static void test_pipes(void **state)
         assert_int_equal(pipe(between), 0);
         pid_t pid = spawn(cases[i].fn), child = only_child(pid);
         struct boot_blocked b = {child, child};
-        assert_true(settles(cases[i].quiet, pid, false, &b, 1));
+        assert_true(settles(cases[i].quiet, pid, false, &b, 1, NULL, 0));
         kill(child, SIGKILL);
         end(pid);
         close(between[0]);
@@ -381,22 +378,24 @@ static void test_zombies(void **state)
     siginfo_t info;
     waitid(P_PID, (id_t)zombie, &info, WEXITED | WNOWAIT);
     assert_int_equal(boot_procs_descendants(getpid(), found, 4), 0);
-    assert_true(boot_procs_quiet(getpid(), true, NULL, 0, NULL));
+    assert_true(boot_procs_quiet(getpid(), true, NULL, 0, NULL, 0));
     waitpid(zombie, NULL, 0);
 
     /* A parent whose only child is a zombie has nobody to wait for. */
     pid_t pid = spawn(do_zombie_child);
-    assert_true(settles(false, pid, false, NULL, 0));
+    assert_true(settles(false, pid, false, NULL, 0, NULL, 0));
     end(pid);
 }
 
-/* Threads that are not counted: ours, by their name, in the root alone. */
-static const char *thread_name;
+/* Threads that are to be ignored: ours. */
+static int tell[2];
 
 static void *engine_thread(void *arg)
 {
-    prctl(PR_SET_NAME, thread_name);
-    do_spin();
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+
+    if (write(tell[1], &tid, sizeof(tid)) == sizeof(tid))
+        do_spin();
     return arg;
 }
 
@@ -410,39 +409,18 @@ static void do_with_engine(void)
 
 static void test_ignored(void **state)
 {
-    static const char *const names[] = {"dyad-x", "dyadx", "xdyad-"};
+    pid_t pid, ours;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        thread_name = names[i];
-        pid_t pid = spawn(do_with_engine);
-        struct boot_blocked b = {pid, pid};
-        assert_true(settles(i == 0, pid, false, &b, 1));
-        assert_true(settles(false, getpid(), true, &b, 1));
-        end(pid);
-    }
-}
-
-/* Files that are kept open are those of the thread, not of one that gets its number. */
-static void test_files(void **state)
-{
-    struct boot_procs_files files = {0};
-    unsigned nkept = 0;
-
-    (void)state;
-    pid_t pid = spawn(do_poll);
+    assert_int_equal(pipe(tell), 0);
+    pid = spawn(do_with_engine);
     struct boot_blocked b = {pid, pid};
-    for (int i = 0; i < 400 && !boot_procs_quiet(pid, false, &b, 1, &files); i++)
-        usleep(5000);
-    assert_true(boot_procs_quiet(pid, false, &b, 1, &files));
-    for (size_t i = 0; i < BOOT_PROCS_FILES; i++)
-        nkept += files.of[i].tid == pid && files.of[i].fd[0] > 0 && files.of[i].fd[1] > 0;
-    assert_int_equal(nkept, 1);
+    assert_int_equal(read(tell[0], &ours, sizeof(ours)), sizeof(ours));
+    assert_true(settles(false, pid, false, &b, 1, NULL, 0));
+    assert_true(settles(true, pid, false, &b, 1, &ours, 1));
     end(pid);
-    assert_false(boot_procs_quiet(pid, false, &b, 1, &files));
-    boot_procs_forget(&files);
-    for (size_t i = 0; i < BOOT_PROCS_FILES; i++)
-        assert_int_equal(files.of[i].tid, 0);
+    close(tell[0]);
+    close(tell[1]);
 }
 
 static void test_descendants(void **state)
@@ -494,8 +472,8 @@ static void test_unreadable(void **state)
     (void)state;
     pid_t pid = spawn(do_poll);
     end(pid);
-    assert_false(boot_procs_quiet(pid, false, NULL, 0, NULL)); /* gone */
-    assert_false(boot_procs_quiet(pid, true, NULL, 0, NULL));
+    assert_false(boot_procs_quiet(pid, false, NULL, 0, NULL, 0)); /* gone */
+    assert_false(boot_procs_quiet(pid, true, NULL, 0, NULL, 0));
 }
 
 int main(void)
@@ -510,7 +488,6 @@ int main(void)
         cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_zombies),
         cmocka_unit_test(test_ignored),
-        cmocka_unit_test(test_files),
         cmocka_unit_test(test_descendants),
         cmocka_unit_test(test_server),
         cmocka_unit_test(test_unreadable),
