@@ -198,6 +198,19 @@ static bool opened_too_early(engine_token token, int flags, const struct stat *s
                              token & ~TOKEN_PRODUCER);
 }
 
+/* The file has gone out of date after write_begin() looked. Then who found that has either
+ * seen our mark, or set this one before. */
+static bool superseded_since(engine_token token, int fd)
+{
+    const struct client *client = client_get();
+    const char *upath = writing_of(token)->first_upath;
+    struct stat st;
+
+    return upath && fstat(fd, &st) == 0 && store_superseded_may(st.st_mode, st.st_nlink) &&
+           store_superseded(client->dmd[token_role(token)].real, client->renames, upath,
+                            st.st_ino);
+}
+
 int client_write_opened(engine_token token, int fd, int flags)
 {
     struct store_marks *marks;
@@ -221,8 +234,11 @@ int client_write_opened(engine_token token, int fd, int flags)
     }
     if (store_marks_opened(marks, token & ~TOKEN_PRODUCER, fd, (flags & O_TRUNC) != 0) < 0)
         log_error("a file open for writing could not be marked: %m");
-    else if (!(flags & (O_TRUNC | O_EXCL)))
+    else if (!(flags & (O_TRUNC | O_EXCL))) {
         store_marks_look(marks, token & ~TOKEN_PRODUCER, fd);
+        if (superseded_since(token, fd))
+            store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
+    }
     errno = saved;
     return 0;
 }
@@ -458,11 +474,16 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
         probes_made(upath);
         if (client_produce(client, token_role(token), upath, mark) < 0) {
             failed = errno;
-            log_error("\"%s\" is complete on this node but not published: %m", upath);
+            log_error("\"%s\" is %snot published: %m", upath,
+                      failed == EIO ? "" : "complete on this node but ");
             tell_end(token, upath, NET_WRITING_END);
         }
-        /* The member has cleared it; if it could not, the file is complete all the same. */
-        store_marks_clear(marks, mark);
+        /* The member has cleared it; if it could not, the file is complete all the same.
+         * EIO: it cannot be read, or another node has written it, too. */
+        if (failed == EIO)
+            store_marks_abandon(marks, mark);
+        else
+            store_marks_clear(marks, mark);
     } else if (last) {
         store_marks_clear(marks, mark);
         tell_end(token, upath, NET_WRITING_END);

@@ -110,14 +110,17 @@ struct dht_node_ops {
  * and tried again), EOVERFLOW, ESTALE (lost 64 races in a row), ECANCELED (dht_ahead_fn). */
 typedef void (*dht_publish_fn)(void *arg, int status, const struct dyad_version *version);
 /* This version of `entry` is about to be sent to the homes. Called again with the next
- * version if a home knows a higher one, which is `refused` then (NULL at first). STOP: it is
- * not to be published any more, and ends with ECANCELED. CHANGED: size, mode or times of
- * `entry` have been changed, and the file's bytes stay behind. May be called from inside
+ * version if a home knows a higher one, or one that has come between it and its base
+ * (dht/base.h), which is `refused` then (NULL at first); and, if the base is FROM, with
+ * version NULL when all homes have acknowledged it. STOP: it is not to be published any
+ * more, and ends with ECANCELED. CHANGED: size, mode, times or conflict of `entry` have been
+ * changed, and the file's bytes stay behind; of what was acknowledged, the next version
+ * follows. `base` may be changed, too. May be called from inside
  * dht_node_publish_ahead(). Must not call back. */
 enum dht_ahead { DHT_AHEAD_GO, DHT_AHEAD_CHANGED, DHT_AHEAD_STOP };
 typedef enum dht_ahead (*dht_ahead_fn)(void *arg, const struct dyad_version *version,
                                        const struct dyad_entry *refused,
-                                       struct dyad_entry *entry);
+                                       struct dyad_entry *entry, struct dyad_base *base);
 /* status 0 and entry (lives until return); ENOENT: not published (entry->state WITHDRAWN if
  * there is a tombstone, entry may be NULL); EHOSTUNREACH: no home could be reached. */
 typedef void (*dht_lookup_fn)(void *arg, int status, const struct dyad_entry *entry);
@@ -135,13 +138,14 @@ void dht_node_destroy(struct dht_node *node);
  * NULL. 0 or -1 ENOMEM. */
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg);
-/* The same; calls `ahead` before the version is sent to any home. bytes: those of the file,
+/* The same; calls `ahead` before the version is sent to any home. base: what its writer
+ * began from, copied; NULL: it replaces whatever is there. bytes: those of the file,
  * entry->size (at most NET_MSG_BLOB_MAX), copied; the homes keep them while they have room
  * and give them to ranks that look up with COPY. NULL: none; so are they for a version that
  * is published again, by whomever. */
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
-                           const void *bytes, dht_ahead_fn ahead, dht_publish_fn fn,
-                           void *arg);
+                           const struct dyad_base *base, const void *bytes,
+                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg);
 
 /* Publish an entry again, with its version and entry->owner == self, that an earlier
  * incarnation of this rank published, or a dead rank of this storage (from the journal).

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "dht/base.h"
 #include "dht/node_invalidate.h"
 #include "dht/node_leave.h"
 #include "dht/node_module.h"
@@ -216,7 +217,8 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
         return true;
     }
     order = dyad_version_cmp(&msg->entry.version, &record->entry.version);
-    if (order < 0) {
+    if (order < 0 || (order > 0 && dht_base_is_overtaken(&msg->base, &record->entry,
+                                                         msg->entry.storage))) {
         node_reply_publish(node, msg->source, msg->id, ESTALE, &record->entry);
         return true;
     }

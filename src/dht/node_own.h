@@ -28,6 +28,7 @@ struct publish {
     struct publish *next; /* queue of the upath */
     struct own *own;
     struct dyad_entry entry; /* upath: that of own */
+    struct dyad_base base;
     struct dht_key key;
     uint64_t id; /* another one for each version that is tried */
     UT_hash_handle hh;

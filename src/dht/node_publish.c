@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dht/base.h"
 #include "dht/node_copies.h"
 #include "dht/node_lease.h"
 #include "dht/node_lookup_cache.h"
@@ -161,9 +162,18 @@ static void superseded(void *arg, int status, const struct dyad_entry *entry)
     publish_relay(node, entry);
 }
 
+static void publish_next_version(struct dht_node *node, struct publish *op,
+                                 const struct dyad_entry *refused);
+
 static void publish_finish(struct dht_node *node, struct publish *op, int status)
 {
     struct own *own = op->own;
+
+    if (status == 0 && op->base.kind == DYAD_BASE_FROM && op->ahead != NULL &&
+        op->ahead(op->arg, NULL, NULL, &op->entry, &op->base) != DHT_AHEAD_GO) {
+        publish_next_version(node, op, NULL);
+        return;
+    }
 
     if (op->hh.tbl != NULL)
         HASH_DEL(node->owns->publishes, op);
@@ -225,6 +235,7 @@ static void publish_advance(struct dht_node *node, struct publish *op)
                 .type = NET_MSG_PUBLISH,
                 .id = op->id,
                 .entry = op->entry,
+                .base = op->base,
                 .blob = op->inlined,
                 .blob_len = op->inlined_len,
             };
@@ -319,12 +330,12 @@ static void publish_next_version(struct dht_node *node, struct publish *op,
     own->highest = wall > own->highest && wall < DHT_COUNTER_MAX ? wall : own->highest + 1;
     version.counter = own->highest;
     if (op->ahead != NULL)
-        ahead = op->ahead(op->arg, &version, refused, &op->entry);
+        ahead = op->ahead(op->arg, &version, refused, &op->entry, &op->base);
     if (ahead == DHT_AHEAD_STOP) {
         publish_finish(node, op, ECANCELED);
         return;
     }
-    if (ahead == DHT_AHEAD_CHANGED)
+    if (ahead == DHT_AHEAD_CHANGED || op->entry.conflict)
         publish_without_bytes(node, op);
     op->entry.version = version;
     undefer(node, own); /* before op can end: own is there */
@@ -409,12 +420,12 @@ static struct publish *publish_create(struct dht_node *node, struct own *own,
 int dht_node_publish(struct dht_node *node, const struct dyad_entry *entry,
                      dht_publish_fn fn, void *arg)
 {
-    return dht_node_publish_ahead(node, entry, NULL, NULL, fn, arg);
+    return dht_node_publish_ahead(node, entry, NULL, NULL, NULL, fn, arg);
 }
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
-                           const void *bytes, dht_ahead_fn ahead, dht_publish_fn fn,
-                           void *arg)
+                           const struct dyad_base *base, const void *bytes,
+                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg)
 {
     struct publish *op;
     struct own *own;
@@ -431,6 +442,8 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
         errno = ENOMEM;
         return -1;
     }
+    if (base != NULL)
+        op->base = *base;
     op->ahead = ahead;
     op->fn = fn;
     op->arg = arg;
@@ -473,7 +486,8 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
     if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == 0) {
         ask->answered = true;
     } else if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == ESTALE &&
-               dyad_version_cmp(version, &op->entry.version) >= 0) {
+               (dyad_version_cmp(version, &op->entry.version) >= 0 ||
+                dht_base_is_overtaken(&op->base, &msg->entry, op->entry.storage))) {
         if (op->own->highest < version->counter)
             op->own->highest = version->counter;
         if (op->repair)

@@ -49,6 +49,7 @@ enum field {
     BLOB_NEEDED = 1 << 9,    /* ... unless this is there too */
     BLOB_IS_UPATH = 1 << 10, /* it is a upath with its NUL */
     BLOB_IS_FILE = 1 << 11,  /* it is all the bytes of the entry's file */
+    BASE = 1 << 26,
 #define X(field, bit, width, member) field = 1 << bit,
     NUMBERS(X)
 #undef X
@@ -60,7 +61,7 @@ enum field {
 /* type, name for people, fields */
 #define MSG_TABLE(X)                                                                \
     X(HELLO, "hello", NO_ID | LOSSES | ASKS | BLOB_MUST)                            \
-    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | INLINED)                   \
+    X(PUBLISH, "publish", UPATH_MUST | VERSION | ENTRY | BASE | INLINED)            \
     X(PUBLISH_REPLY, "publish-reply", UPATH | VERSION | ENTRY)                      \
     X(PUBLISH_ENDED, "publish-ended", UPATH_MUST | VERSION)                         \
     X(LOOKUP, "lookup", UPATH_MUST | NEWER_THAN)                                    \
@@ -127,19 +128,21 @@ enum {
     HEAD_LEN = 4 + 4 + 4 + 4 + 8,
     VERSION_LEN = 8 + 4 + 4,
     ENTRY_LEN = 4 + 1 + DYAD_STORAGE_ID_LEN + 8 + 4 + 8 + 4,
+    BASE_LEN = 1 + 8 + 8,
     WAVE_LEN = 8 + 8 + 4 + 4 + 8 + 8,
 #define X(field, bit, width, member) +sizeof(((struct net_msg *)0)->member)
     NUMBERS_LEN = 0 NUMBERS(X),
 #undef X
 };
-_Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN + 16 +
-                       NUMBERS_LEN + WAVE_LEN + 4 <=
+_Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN + BASE_LEN +
+                       16 + NUMBERS_LEN + WAVE_LEN + 4 <=
                    NET_MSG_HEADER_MAX,
                "NET_MSG_HEADER_MAX is too small");
 
 #define STATUS_MAX 4095 /* the kernel's own bound of an errno value */
 #define MODE_MAX   0177777u
 #define NSEC_MAX   999999999u
+#define CONFLICT   0x80u /* beside the state of an entry */
 
 const char *net_msg_name(enum net_msg_type type)
 {
@@ -203,11 +206,14 @@ static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
 
 static void walk_entry(struct codec *c, struct dyad_entry *entry)
 {
-    uint8_t state = (uint8_t)entry->state;
+    uint8_t state = (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0));
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
-    codec_check(c, state <= DYAD_ENTRY_WITHDRAWN);
+    entry->conflict = state & CONFLICT;
+    state &= CONFLICT - 1;
+    codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
+                       (!entry->conflict || state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;
     codec_bytes(c, entry->storage, sizeof(entry->storage));
     codec_u64(c, &entry->size);
@@ -217,6 +223,17 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     codec_i64(c, &entry->mtime_sec);
     codec_u32(c, &entry->mtime_nsec);
     codec_check(c, entry->mtime_nsec <= NSEC_MAX);
+}
+
+static void walk_base(struct codec *c, struct dyad_base *base)
+{
+    uint8_t kind = (uint8_t)base->kind;
+
+    codec_u8(c, &kind);
+    codec_check(c, kind <= DYAD_BASE_OVERTAKEN);
+    base->kind = kind;
+    codec_u64(c, &base->size);
+    codec_u64(c, &base->time);
 }
 
 static bool range_ok(const struct net_msg *msg)
@@ -284,6 +301,8 @@ static void walk(struct codec *c, struct net_msg *msg)
         walk_entry(c, &msg->entry);
     if (fields & NEWER_THAN)
         walk_version(c, &msg->newer_than);
+    if (fields & BASE)
+        walk_base(c, &msg->base);
     if (fields & RANGE) {
         codec_u64(c, &msg->offset);
         codec_u64(c, &msg->length);
@@ -321,8 +340,10 @@ static bool encodable(const struct net_msg *msg)
             return false;
     }
     if (fields & ENTRY &&
-        ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN || msg->entry.size > INT64_MAX ||
-         msg->entry.mode > MODE_MAX || msg->entry.mtime_nsec > NSEC_MAX))
+        ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
+         (msg->entry.conflict && msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
+         msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
+         msg->entry.mtime_nsec > NSEC_MAX))
         return false;
     if (fields & RANGE && !range_ok(msg))
         return false;

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 7
+#define NET_MSG_VERSION 8
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -27,8 +27,9 @@ enum net_msg_type {
     NET_MSG_HELLO = 1, /* first message on a connection: blob = the sender's peer blob;
                               losses, asks; flags NET_HELLO_ANSWER */
     NET_MSG_PUBLISH,   /* entry -> home; a withdrawal is an entry in state WITHDRAWN; blob =
-                              the bytes of a small file, or none */
-    NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with entry.version = the home's highest */
+                              the bytes of a small file, or none; base */
+    NET_MSG_PUBLISH_REPLY, /* status 0, or ESTALE with the home's entry: a higher version, or
+                              one that the writer has not seen (dht/base.h) */
     /* to each home that was sent a PUBLISH with bytes: it has ended at all of them, and
      * the bytes of that version may be given; no reply */
     NET_MSG_PUBLISH_ENDED,
@@ -210,6 +211,7 @@ struct net_msg {
     uint64_t id;                 /* chosen by the requester, echoed in each reply */
     struct dyad_entry entry;     /* entry.upath: decoded, points into the buffer */
     struct dyad_version newer_than;
+    struct dyad_base base;
     uint64_t offset, length; /* bytes of the file */
     uint32_t rank;           /* the rank that the message is about */
     uint32_t nranks;         /* ranks of the job */

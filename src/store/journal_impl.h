@@ -19,6 +19,8 @@
 #define LABEL_KIND  102 /* the label, in place of the upath */
 #define MADE_KIND   103 /* a copy, made_here */
 
+#define DISK_CONFLICT 0x80u /* beside the state */
+
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */
     uint32_t kind;

@@ -99,6 +99,15 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
  * is short and its times do not suffice; for a long one the call may last a tick of the
  * kernel's clock (1 to 10 ms). Async-signal-safe. */
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
+/* What the description began from: the file as store_marks_look() found it, or, without
+ * such a look, the time of the open. For the caller for which store_marks_closed() has
+ * returned true, or who acts for it. NONE: the mark is over, or 0. */
+void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base);
+/* Another node has published a version that the file of this inode and birth time (0: any)
+ * is older than: what writes it, as far as it has been opened, has not seen that. Also the
+ * one of `mark` (0: none). */
+void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
+                           uint64_t btime);
 /* The file is mapped for writing, and counts as written from now on. */
 void store_marks_set_written(struct store_marks *marks, store_mark_t mark);
 /* True if content, length, mode or mtime have changed since the open, or that cannot be

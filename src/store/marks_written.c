@@ -95,7 +95,33 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
     struct marks_look *look = look_of(marks, mark);
 
     look->begun = now();
+    atomic_store(&look->base, MARKS_BASE(mark));
+    look->mtime = util_clock_wall() * 1000;
     atomic_store(&look->kind, MARKS_LOOK_NONE);
+}
+
+/* True if another description of the file is overtaken: it is of an older version for all
+ * that join it. */
+static bool joins_overtaken(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_table *table = marks->table;
+    struct marks_slot *own = &table->slots[marks_index_of(mark)];
+    uint64_t ino = atomic_load(&own->ino), btime = atomic_load(&own->btime);
+    uint32_t top = atomic_load(&table->header.top);
+
+    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= 1)
+        return false;
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+        uint32_t base = atomic_load(&table->looks[i].base);
+
+        if (WORD_STATE(word) != STORE_MARK_FREE && marks_same_file(slot, ino, btime) &&
+            (base & ~3u) == MARKS_BASE(marks_mark_of(word, i)) &&
+            (base & MARKS_BASE_OVERTAKEN))
+            return true;
+    }
+    return false;
 }
 
 /* A copy that was just fetched has the mtime of the original and a ctime of now. A file
@@ -112,6 +138,9 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
     look->size = (uint64_t)st.st_size;
     look->mtime = ns(st.st_mtim);
     look->ctime = ns(st.st_ctim);
+    atomic_fetch_or(&look->base, MARKS_BASE_FROM);
+    if (joins_overtaken(marks, mark))
+        atomic_fetch_or(&look->base, MARKS_BASE_OVERTAKEN);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
     soon = slack(marks, &st);
@@ -128,6 +157,49 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
         atomic_store(&look->kind, MARKS_LOOK_TIMES);
 out:
     errno = saved;
+}
+
+void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base)
+{
+    struct marks_look *look = look_of(marks, mark);
+    uint32_t flags = atomic_load(&look->base);
+    uint64_t word;
+
+    *base = (struct dyad_base){.kind = DYAD_BASE_NONE};
+    if (!mark || !marks_find(marks, mark, &word))
+        return;
+    *base = (struct dyad_base){DYAD_BASE_SINCE, look->size, look->mtime};
+    if (flags & MARKS_BASE_FROM)
+        base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
+}
+
+static void set_overtaken(struct store_marks *marks, store_mark_t mark)
+{
+    _Atomic uint32_t *base = &look_of(marks, mark)->base;
+    uint32_t flags = atomic_load(base);
+
+    while ((flags & ~3u) == MARKS_BASE(mark) &&
+           !atomic_compare_exchange_weak(base, &flags, flags | MARKS_BASE_OVERTAKEN))
+        ;
+}
+
+void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
+                           uint64_t btime)
+{
+    struct marks_table *table = marks->table;
+    uint32_t top = atomic_load(&table->header.top);
+
+    if (mark)
+        set_overtaken(marks, mark);
+    if (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0)
+        return;
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+
+        if (WORD_STATE(word) != STORE_MARK_FREE && marks_same_file(slot, ino, btime))
+            set_overtaken(marks, marks_mark_of(word, i));
+    }
 }
 
 /* A file that was mapped for writing counts as written: its times need not change then

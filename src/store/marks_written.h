@@ -15,8 +15,13 @@ struct marks_look {
     uint64_t hash[2]; /* of the content, with MARKS_LOOK_CONTENT */
     uint32_t mode, nlink;
     _Atomic uint32_t kind; /* enum marks_look_kind */
-    uint32_t unused;
+    _Atomic uint32_t base; /* of the use of the slot (MARKS_BASE()), and flags of these */
 };
+
+/* As `base`. Any process may set OVERTAKEN, so it says of which use of the slot it is. */
+#define MARKS_BASE(mark)     ((uint32_t)((mark) >> 16) << 2)
+#define MARKS_BASE_FROM      1u /* `size` and `mtime` are the file's, else the open's time */
+#define MARKS_BASE_OVERTAKEN 2u
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

@@ -39,12 +39,28 @@ struct dyad_entry {
         *upath; /* NUL-terminated; who owns the memory is said where an entry is passed */
     struct dyad_version version;
     uint32_t owner; /* rank that serves the bytes */
-    enum dyad_entry_state state;
+    enum dyad_entry_state state : 8;
+    bool conflict : 1; /* PUBLISHED, but lacks what another node wrote: no open gets it */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */
     uint32_t mode;                        /* st_mode: type and permission bits */
     uint32_t mtime_nsec;                  /* modification time, since the epoch */
     int64_t mtime_sec;
+};
+
+/* What the writer of a version began from. */
+enum dyad_base_kind {
+    DYAD_BASE_NONE,  /* not known, or of no interest */
+    DYAD_BASE_FROM,  /* a file of that size, last changed at that time, which it changed in
+                        part; a file that the open has made is empty */
+    DYAD_BASE_SINCE, /* nothing: its open, at that time, emptied the file or made it */
+    DYAD_BASE_OVERTAKEN, /* as FROM, and its node knows of a later version of another */
+};
+
+struct dyad_base {
+    enum dyad_base_kind kind;
+    uint64_t size; /* bytes */
+    uint64_t time; /* ns since the epoch */
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

@@ -48,7 +48,7 @@ reader fstream "$PROGS/updater" "$DYAD_PATH/d/text"
 
 reader perl perl -e 'open F, "+<", shift or die "$!"; print <F>' "$DYAD_PATH/d/text"
 reader shell sh -c 'cat <"$0"' "$DYAD_PATH/d/text"
-reader h5 h5clear --status "$DYAD_PATH/d/table.h5"
+reader h5 h5clear --status "$DYAD_PATH/d/table.$node.h5" # which it changes
 wait
 EOT
 cat >"$WORK/waiting.py" <<'EOT'
@@ -80,16 +80,16 @@ for form in $forms; do
     go+=($fd)
 done
 # In the shell that the readers are no children of.
-exec 3>"$DYAD_PATH/d/text" 4>"$DYAD_PATH/d/table.h5"
+exec 3>"$DYAD_PATH/d/text" 4>"$DYAD_PATH/d/table.a.h5" 5>"$DYAD_PATH/d/table.b.h5"
 head -c 1000 "$WORK/text" >&3
-head -c 3000 "$WORK/table.h5" >&4
+for fd in 4 5; do head -c 3000 "$WORK/table.h5" >&$fd; done
 : >"$WORK/half"
 until [ -e "$WORK/begun.a" ] && [ "$(wc -l <"$WORK/begun.a")" -eq $count ]; do sleep 0.05; done
 settled $((2 * count))
 [ ! -s "$WORK/ended" ] || echo "did not wait for the end of who makes it: $(tr "\n" " " <"$WORK/ended")" >>"$WORK/bad"
 tail -c +1001 "$WORK/text" >&3
-tail -c +3001 "$WORK/table.h5" >&4
-exec 3>&- 4>&-
+for fd in 4 5; do tail -c +3001 "$WORK/table.h5" >&$fd; done
+exec 3>&- 4>&- 5>&-
 for fd in "${go[@]}"; do
     echo >&$fd
     exec {fd}>&-

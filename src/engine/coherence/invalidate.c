@@ -27,6 +27,7 @@
 #include "engine/fetch/consume.h"
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
+#include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "util/crash.h"
 #include "util/log.h"
@@ -258,6 +259,8 @@ static void invalidate(struct member *member, const struct dyad_entry *newer,
 
     transfer_invalidate(member, newer);
     consume_invalidate(member, newer);
+    if (newer->state == DYAD_ENTRY_PUBLISHED)
+        produce_overtaken(member, newer);
     directories_forget(member, newer->upath);
     /* The homes know of this rank only what an earlier member of it began to publish. */
     if ((newer->owner == member->self.rank && newer->state == DYAD_ENTRY_PUBLISHED) ||
@@ -291,6 +294,11 @@ static void invalidate(struct member *member, const struct dyad_entry *newer,
         /* The new version may lie in this very storage: then the name is its own now. */
         inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
                          !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir));
+        if (inv->remove[s])
+            store_marks_overtaken(dmd->marks, 0, record->identity.ino,
+                                  record->identity.btime);
+        if (newer->conflict && record->kind == STORE_RECORD_ORIGINAL)
+            lost_update_say(member, dmd, newer->upath, newer->owner);
         if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&
             S_ISDIR(newer->mode))
             keep_directory(inv, s, newer);

@@ -190,6 +190,7 @@ void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, ui
         store_dir_stat(dmd->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
+    store_marks_overtaken(dmd->marks, 0, record->identity.ino, record->identity.btime);
     what = judge(dmd, newer, record);
     if (what != NONE)
         log_info("\"%s\" below %s, which rank %u had, is out of date: %s", upath,

@@ -216,6 +216,15 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
+    if (entry->conflict) {
+        util_log(
+            c->pid ? UTIL_LOG_ERROR : UTIL_LOG_DEBUG,
+            "\"%s\" cannot be opened: several nodes wrote it at once, %s the last, and no "
+            "node has all of it; remove it or make it anew",
+            c->upath, member_describe(member, entry->owner));
+        consume_end(c, EIO);
+        return;
+    }
     if (dyad_storage_equal(entry->storage, store_dir_id(dmd->dir))) {
         step_in_sight(c);
         return;
@@ -438,7 +447,8 @@ static void step_on(struct consume *c, int here)
     if (here == EAGAIN) {
         /* Not the version that was here before the writer came. */
         record = store_journal_find(member->dmd[ENGINE_CONSUMER].journal, c->upath);
-        if (record && dyad_version_cmp(&record->entry.version, &c->seen) > 0)
+        if (record && !record->entry.conflict &&
+            dyad_version_cmp(&record->entry.version, &c->seen) > 0)
             c->seen = record->entry.version;
     }
     if (here == ENOENT || c->here.abandoned)

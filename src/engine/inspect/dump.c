@@ -126,7 +126,8 @@ static json_t *entry_json(struct member *member, const struct dht_record *record
     if (e->state == DYAD_ENTRY_PUBLISHED)
         json_object_set_new(o, "taken_over", json_boolean(e->version.rank != e->owner));
     json_object_set_new(o, "state",
-                        json_string(e->state == DYAD_ENTRY_PUBLISHED   ? "published"
+                        json_string(e->conflict                        ? "conflict"
+                                    : e->state == DYAD_ENTRY_PUBLISHED ? "published"
                                     : e->state == DYAD_ENTRY_WITHDRAWN ? "withdrawn"
                                                                        : "awaited"));
     for (uint32_t i = 0; i < record->nholders && i < WAITING_MAX; i++)

@@ -122,12 +122,14 @@ static void dir_record(struct known_dir *dir)
 
 /* The journal has it before the homes, as with files (produce.c). */
 static enum dht_ahead ahead(void *arg, const struct dyad_version *version,
-                            const struct dyad_entry *refused, struct dyad_entry *entry)
+                            const struct dyad_entry *refused, struct dyad_entry *entry,
+                            struct dyad_base *base)
 {
     struct known_dir *dir = arg;
 
     (void)refused;
     (void)entry;
+    (void)base;
     dir->record.entry.version = *version;
     dir_record(dir);
     return DHT_AHEAD_GO;
@@ -157,7 +159,7 @@ static void dir_publish(struct known_dir *dir)
 
     /* The directory is gone again: its removal withdraws it. */
     if (status == 0 && dht_node_publish_ahead(dir->member->dht, &dir->record.entry, NULL,
-                                              ahead, published, dir) < 0)
+                                              NULL, ahead, published, dir) < 0)
         status = errno;
     dir->state = PUBLISHING;
     if (status)

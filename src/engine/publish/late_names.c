@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -55,6 +56,16 @@ static bool identify(struct member *member, enum engine_role role, const char *u
     if (fd >= 0)
         close(fd);
     return found;
+}
+
+/* Another node has published that name since, or is in conflict with who wrote the file. */
+static bool is_superseded(struct member *member, const struct late_name *late)
+{
+    const struct member_dmd *dmd = &member->dmd[late->role];
+    struct stat st;
+
+    return store_dir_stat(dmd->dir, late->upath, &st) == 0 &&
+           local_file_is_superseded(dmd, late->upath, &st);
 }
 
 static void late_name_free(struct late_name **list, struct late_name *late)
@@ -123,7 +134,8 @@ static void closed(void *arg, int status)
         struct store_identity id;
 
         if (!identify(c->member, late->role, late->upath, &id) || id.ino != late->ino ||
-            id.btime != late->btime) { /* removed, replaced or renamed since */
+            id.btime != late->btime || /* removed, replaced or renamed since */
+            is_superseded(c->member, late)) {
             late_name_free(&OWN(c->member, late_names)->all, late);
         } else if (!local_file_being_written(&c->member->dmd[late->role], late->upath)) {
             DL_DELETE(OWN(c->member, late_names)->all, late);

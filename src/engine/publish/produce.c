@@ -22,6 +22,7 @@
 #include "engine/namespace/directories.h"
 #include "engine/core/local_file.h"
 #include "engine/publish/inline_bytes.h"
+#include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
@@ -186,6 +187,22 @@ bool produce_pending(struct member *member, const char *upath)
     return false;
 }
 
+void produce_overtaken(struct member *member, const struct dyad_entry *newer)
+{
+    struct produce *p;
+
+    DL_FOREACH(produces_of(member, newer->upath), p)
+    {
+        const struct store_identity *is = &p->record.identity, *was = &p->before.identity;
+        const struct member_dmd *dmd = &member->dmd[p->role];
+        if (!p->ended && p->ahead && p->before.kind && was->ino == is->ino &&
+            was->btime == is->btime &&
+            dyad_version_cmp(&p->before.entry.version, &newer->version) < 0 &&
+            !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)))
+            store_marks_overtaken(dmd->marks, p->mark, is->ino, is->btime);
+    }
+}
+
 static void produce_destroy(struct member *member)
 {
     while (member->produces)
@@ -258,13 +275,18 @@ static void publish_undo(struct produce *p)
 
 static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *version,
                                     const struct dyad_entry *refused,
-                                    struct dyad_entry *entry)
+                                    struct dyad_entry *entry, struct dyad_base *base)
 {
     struct produce *p = arg;
     struct store_journal *journal = p->member->dmd[p->role].journal;
     const struct store_record *known = store_journal_find(journal, p->upath);
+
+    if (!version)
+        return lost_update_confirm(p, entry, base);
     enum dht_ahead rc = refused ? produce_look_again(p, refused, entry) : DHT_AHEAD_GO;
 
+    if (refused && (rc != DHT_AHEAD_STOP || p->superseded))
+        rc = lost_update_judge(p, refused, rc, entry, base);
     if (rc == DHT_AHEAD_STOP) {
         publish_undo(p);
         return rc;
@@ -299,6 +321,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                  p->upath);
         status = 0;
     }
+    lost_update_settle(p);
     if (status == 0) {
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)
@@ -312,6 +335,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         log_debug("published \"%s\", %llu bytes, version %llu", p->upath,
                   (unsigned long long)p->record.entry.size,
                   (unsigned long long)version->counter);
+        if (p->conflict)
+            status = EIO;
     } else if (status == ECANCELED) {
         writer_ended(p);
         log_debug("\"%s\" was changed by another process before it was published",
@@ -330,9 +355,11 @@ static int publish_start(struct produce *p)
 {
     const void *bytes =
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
+    struct dyad_base base;
 
-    return dht_node_publish_ahead(p->member->dht, &p->record.entry, bytes, publish_ahead,
-                                  publish_done, p);
+    store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
+                                  publish_ahead, publish_done, p);
 }
 
 /* A publish of the same name is under way, and has looked at the file already. */
@@ -403,7 +430,9 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
         produce_end_later(p, 0);
         return 0;
     }
-    if (p->superseded) /* somebody has written it since, and it is the newest again */
+    if (p->superseded &&
+        !p->record.entry
+             .conflict) /* somebody has written it since, and it is the newest again */
         store_superseded_clear(member->dmd[role].dir, member->dmd[role].session, upath);
     DYAD_CRASH_POINT("produce-begin");
     if (publish_start(p) < 0)
@@ -452,6 +481,7 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
         return;
     }
     p->record.entry.version = entry->version;
+    p->record.entry.conflict = entry->conflict;
     changed_publish(p);
 }
 

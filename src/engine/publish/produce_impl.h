@@ -19,7 +19,10 @@ struct produce {
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
     bool ahead;                 /* the record is in the journal, in this version, ... */
     struct dyad_version version;
-    int unwritten; /* ... but not in its file: errno value, or 0 */
+    int unwritten;           /* ... but not in its file: errno value, or 0 */
+    struct dyad_entry other; /* of another node, ... */
+    bool gives_way;          /* ... to which this one, which is empty, gives way */
+    bool conflict;           /* ... with which this one is in conflict */
     struct dht_lookup *lookup;
     struct net_post post;
     int status;

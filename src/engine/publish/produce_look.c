@@ -18,6 +18,7 @@ int produce_look(struct produce *p)
     int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 1;
 
+    p->superseded = false;
     if (fd < 0)
         return errno == ENOENT ? 1 : -1;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)
@@ -34,8 +35,13 @@ int produce_look(struct produce *p)
     p->linked = S_ISREG(st.st_mode) && st.st_nlink > 1;
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
-    if ((known = store_journal_find(dmd->journal, p->upath)))
+    p->record.entry.conflict = p->conflict;
+    if ((known = store_journal_find(dmd->journal, p->upath))) {
         p->record.entry.version = known->entry.version;
+        if (!p->mark && known->identity.ino == p->record.identity.ino &&
+            known->identity.btime == p->record.identity.btime)
+            p->record.entry.conflict = known->entry.conflict;
+    }
     return 0;
 }
 

@@ -137,9 +137,9 @@ static void publish(struct fake_net *net, uint32_t rank, unsigned key, uint64_t 
     char bytes[ROOM];
 
     memset(bytes, fill, sizeof(bytes));
-    assert_int_equal(
-        dht_node_publish_ahead(net->rank[rank].node, &entry, bytes, NULL, published, &r),
-        0);
+    assert_int_equal(dht_node_publish_ahead(net->rank[rank].node, &entry, NULL, bytes, NULL,
+                                            published, &r),
+                     0);
     memset(bytes, 0, sizeof(bytes)); /* they were copied */
     assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
     assert_int_equal(r.status, 0);
@@ -249,8 +249,8 @@ static void held(bool killed)
         fake_net_run(net, 10 * MSEC);
         one = fake_record(net, homes[0], key) != NULL; /* the other one keeps the waiters */
         net->cut[owner][homes[one]] = true;            /* what it sends to it is lost */
-        assert_int_equal(dht_node_publish_ahead(net->rank[owner].node, &entry, "bytes",
-                                                NULL, published, &r),
+        assert_int_equal(dht_node_publish_ahead(net->rank[owner].node, &entry, NULL,
+                                                "bytes", NULL, published, &r),
                          0);
         fake_net_run(net, 100 * MSEC);
         assert_int_equal(r.calls, 0);
@@ -307,8 +307,8 @@ static void not_told(bool killed)
         fake_net_run(net, 10 * MSEC);
         for (unsigned i = 0; i < 2; i++) /* its acknowledgement is lost */
             net->cut[homes[i]][owner] = true;
-        assert_int_equal(dht_node_publish_ahead(net->rank[owner].node, &entry, "bytes",
-                                                NULL, published, &r),
+        assert_int_equal(dht_node_publish_ahead(net->rank[owner].node, &entry, NULL,
+                                                "bytes", NULL, published, &r),
                          0);
         fake_net_run(net, 10 * MSEC);
         assert_int_equal(fake_record(net, homes[0], key)->entry.state, PUB);

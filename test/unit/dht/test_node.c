@@ -1485,9 +1485,12 @@ struct ahead {
 };
 
 static enum dht_ahead ahead(void *arg, const struct dyad_version *version,
-                            const struct dyad_entry *refused, struct dyad_entry *entry)
+                            const struct dyad_entry *refused, struct dyad_entry *entry,
+                            struct dyad_base *base)
 {
     struct ahead *a = arg;
+
+    (void)base;
 
     assert_true((refused != NULL) == (a->calls > 0));
     if (refused != NULL) {
@@ -1531,9 +1534,9 @@ static void test_ahead(void **state)
     struct dyad_entry entry = {
         .upath = "key0", .owner = writer, .state = PUB, .mode = 0100644};
     sent = net->sent[NET_MSG_PUBLISH];
-    assert_int_equal(
-        dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, ahead, ahead_done, &a),
-        0);
+    assert_int_equal(dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, NULL,
+                                            ahead, ahead_done, &a),
+                     0);
     assert_int_equal(a.calls, 1);
     assert_int_equal(a.published, sent);
     assert_true(fake_net_run_until(net, &a.done, SEC));
@@ -1561,9 +1564,9 @@ static void test_ahead_stops(void **state)
     (void)state;
     publish_ok(net, owner, 0, 5, PUB, NULL);
     publish_ok(net, owner, 0, 6, PUB, &v2);
-    assert_int_equal(
-        dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, ahead, ahead_done, &a),
-        0);
+    assert_int_equal(dht_node_publish_ahead(net->rank[writer].node, &entry, NULL, NULL,
+                                            ahead, ahead_done, &a),
+                     0);
     assert_true(fake_net_run_until(net, &a.done, SEC));
     assert_int_equal(a.calls, 2);
     assert_int_equal(a.status, ECANCELED);
@@ -1571,8 +1574,8 @@ static void test_ahead_stops(void **state)
     lookup_is(net, writer, 0, 0, 6);
     a = (struct ahead){.net = net, .size = 9}; /* ... or with what is there */
     entry.size = 8;
-    assert_int_equal(dht_node_publish_ahead(net->rank[writer].node, &entry, "12345678",
-                                            ahead, ahead_done, &a),
+    assert_int_equal(dht_node_publish_ahead(net->rank[writer].node, &entry, NULL,
+                                            "12345678", ahead, ahead_done, &a),
                      0);
     assert_true(fake_net_run_until(net, &a.done, SEC));
     assert_int_equal(a.status, 0);

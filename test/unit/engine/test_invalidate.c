@@ -23,6 +23,7 @@
 #include "engine/coherence/refetch.h"
 #include "engine/fetch/transfer.h"
 #include "engine/namespace/directories.h"
+#include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "engine/recovery/startup_validation.h"
 #include "store/fetch.h"
@@ -194,6 +195,30 @@ int produce_start(struct member *m, enum engine_role role, const char *upath,
     assert_null(fn);
     npublished++;
     return 0;
+}
+
+void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
+                           uint64_t btime)
+{
+    (void)marks;
+    (void)mark;
+    (void)ino;
+    (void)btime;
+}
+
+void produce_overtaken(struct member *m, const struct dyad_entry *newer)
+{
+    (void)m;
+    (void)newer;
+}
+
+void lost_update_say(struct member *m, const struct member_dmd *dmd, const char *upath,
+                     uint32_t other)
+{
+    (void)m;
+    (void)dmd;
+    (void)upath;
+    (void)other;
 }
 
 void transfer_invalidate(struct member *m, const struct dyad_entry *newer)

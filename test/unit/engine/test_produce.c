@@ -11,6 +11,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
+#include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
 
@@ -23,6 +24,7 @@ struct publish {
     dht_publish_fn fn;
     void *arg;
     struct dyad_entry entry;
+    struct dyad_base base;
     struct dyad_version version;
 };
 static struct publish publishes[2];
@@ -31,15 +33,40 @@ static struct dyad_entry refused; /* by this one */
 static int done, status_done;
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
-                           const void *bytes, dht_ahead_fn ahead, dht_publish_fn fn,
-                           void *arg)
+                           const struct dyad_base *base, const void *bytes,
+                           dht_ahead_fn ahead, dht_publish_fn fn, void *arg)
 {
     (void)node;
     (void)bytes;
     assert_true(npublishes < 2);
-    publishes[npublishes++] =
-        (struct publish){.ahead = ahead, .fn = fn, .arg = arg, .entry = *entry};
+    publishes[npublishes++] = (struct publish){
+        .ahead = ahead, .fn = fn, .arg = arg, .entry = *entry, .base = *base};
     return 0;
+}
+
+enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,
+                                 enum dht_ahead go, struct dyad_entry *entry,
+                                 struct dyad_base *base)
+{
+    (void)p;
+    (void)there;
+    (void)entry;
+    (void)base;
+    return go;
+}
+
+enum dht_ahead lost_update_confirm(struct produce *p, struct dyad_entry *entry,
+                                   struct dyad_base *base)
+{
+    (void)p;
+    (void)entry;
+    (void)base;
+    return DHT_AHEAD_GO;
+}
+
+void lost_update_settle(struct produce *p)
+{
+    (void)p;
 }
 
 void shared_end(struct member *m, enum engine_role role, const char *upath,
@@ -181,7 +208,7 @@ static enum dht_ahead tries(struct publish *p, uint64_t counter)
 {
     const struct dyad_entry *by = p->version.counter ? &refused : NULL;
     struct dyad_version version = {.counter = counter, .rank = 1};
-    enum dht_ahead rc = p->ahead(p->arg, &version, by, &p->entry);
+    enum dht_ahead rc = p->ahead(p->arg, &version, by, &p->entry, &p->base);
 
     if (rc != DHT_AHEAD_STOP)
         p->version = version;

@@ -1,0 +1,40 @@
+/*
+ * dht/base.c - whether a writer has seen the version that it is about to replace
+ *
+ * Of a file that was changed in part, size and mtime name the version: a fetched copy has
+ * those of the original, to the second where a file system keeps no more. Which node opened
+ * or published first does not count, nor do clocks. Versions that one node makes within a
+ * tick of its kernel's clock may have the same mtime; but the writer's node has one of them,
+ * and is told of the next before that is acknowledged (OVERTAKEN: store_marks_overtaken()).
+ * Of a file that was emptied or made, the times tell, as far as the nodes' clocks agree: a
+ * version's counter is not below its publisher's clock (node_publish.c).
+ */
+#include "dht/base.h"
+
+#include <sys/stat.h>
+
+#include "util/clock.h"
+
+static bool is_of(const struct dyad_base *base, const struct dyad_entry *entry)
+{
+    uint64_t sec = (uint64_t)entry->mtime_sec, whole = sec * UTIL_NSEC_PER_SEC;
+
+    return base->size == entry->size &&
+           (base->time == whole + entry->mtime_nsec || base->time == whole);
+}
+
+bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
+                           const uint8_t *storage)
+{
+    if (base->kind == DYAD_BASE_NONE || there->state != DYAD_ENTRY_PUBLISHED ||
+        !S_ISREG(there->mode))
+        return false;
+    if (base->kind != DYAD_BASE_SINCE && there->conflict)
+        return true;
+    if (dyad_storage_equal(there->storage, storage))
+        return false;
+    if (base->kind == DYAD_BASE_SINCE)
+        return there->size > 0 && there->version.counter > base->time / 1000;
+    return (there->size > 0 || base->size > 0) &&
+           (base->kind == DYAD_BASE_OVERTAKEN || !is_of(base, there));
+}

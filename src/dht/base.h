@@ -1,0 +1,19 @@
+/*
+ * dht/base.h - whether a writer has seen the version that it is about to replace
+ *
+ * A lost update: a writer began from one version, and another node has published the next
+ * meanwhile, which the writer's own does not contain. Homes look for it at each PUBLISH
+ * that carries a base, and the publisher in each entry for which it is refused.
+ */
+#ifndef DYAD_DHT_BASE_H
+#define DYAD_DHT_BASE_H
+
+#include "util/entry.h"
+
+/* True if `there`, in force, has come between the base of a writer of `storage` and its
+ * publish. What was published in the same storage is the same file, whose writers see each
+ * other; nothing is lost of an empty file that was empty before. Thread-safe (no state). */
+bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
+                           const uint8_t *storage);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * lost_update.c - a publish that would lose what another node has written
+ *
+ * The homes refuse a version if another node's has come between it and its base, which is
+ * what the file was at its writer's open (dht/base.h):
+ *
+ *  the writer                          is published as     here                    close
+ *  emptied or made the file (SINCE)    the newest          the newest              0, warning
+ *  wrote nothing into an empty file    nothing             superseded, brought     0
+ *  changed the file in part            a conflict          superseded              EIO
+ *
+ * A conflict is an entry like any other, of the later writer, so that all homes end with
+ * it; but an open of it fails, on every node, until the name is removed or the file made
+ * anew. Each node keeps what it has written.
+ */
+#include "engine/publish/lost_update.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "dht/base.h"
+#include "engine/core/member_impl.h"
+#include "engine/core/module.h"
+#include "store/superseded.h"
+#include "util/log.h"
+
+static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
+                               const struct dyad_entry *other)
+{
+    p->other = *other;
+    p->other.upath = p->upath;
+    p->conflict = p->record.entry.conflict = entry->conflict = true;
+    return DHT_AHEAD_CHANGED;
+}
+
+/* True if this node has been told of a later version since the publish began. */
+static bool is_told(const struct produce *p)
+{
+    struct dyad_base now;
+
+    store_marks_base(p->member->dmd[p->role].marks, p->mark, &now);
+    return now.kind == DYAD_BASE_OVERTAKEN;
+}
+
+enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,
+                                 enum dht_ahead go, struct dyad_entry *entry,
+                                 struct dyad_base *base)
+{
+    struct dyad_base was = *base;
+
+    if (was.kind == DYAD_BASE_FROM && is_told(p))
+        was.kind = DYAD_BASE_OVERTAKEN;
+    if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
+        return go;
+    base->kind = DYAD_BASE_NONE; /* it was looked at */
+    if (was.kind == DYAD_BASE_SINCE) {
+        log_warn(
+            "\"%s\" was published by %s while a process here had it open to write it "
+            "anew: the one of here replaces it",
+            p->upath, member_describe(p->member, there->owner));
+        return go;
+    }
+    if (was.size == 0 && p->record.entry.size == 0) {
+        p->other = *there;
+        p->other.upath = p->upath;
+        p->gives_way = true;
+        return DHT_AHEAD_STOP;
+    }
+    return conflict(p, entry, there);
+}
+
+/* The homes took the version as one that followed its base: but the other version had its
+ * size and mtime. */
+enum dht_ahead lost_update_confirm(struct produce *p, struct dyad_entry *entry,
+                                   struct dyad_base *base)
+{
+    const struct dyad_entry unknown = {.owner = DYAD_RANK_NONE};
+
+    if (!is_told(p))
+        return DHT_AHEAD_GO;
+    base->kind = DYAD_BASE_NONE;
+    return conflict(p, entry, &unknown);
+}
+
+void lost_update_say(struct member *member, const struct member_dmd *dmd, const char *upath,
+                     uint32_t other)
+{
+    log_error(
+        "\"%s\" was written here and by %s at once, and neither has what the other wrote: "
+        "opens of it fail (EIO) until it is removed or made anew. Each node keeps its own "
+        "file; what was written here is below %s. Let one node write it, or each its own",
+        upath, other == DYAD_RANK_NONE ? "another node" : member_describe(member, other),
+        store_dir_path(dmd->dir));
+}
+
+void lost_update_settle(struct produce *p)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    if (p->gives_way)
+        modules_overtaken(p->member, dmd, &p->other, &p->record);
+    if (!p->conflict)
+        return;
+    lost_update_say(p->member, dmd, p->upath, p->other.owner);
+    if (store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
+        errno != ESTALE && errno != ENOENT) /* else it has no name here any more */
+        store_marks_abandon(dmd->marks, p->mark);
+}

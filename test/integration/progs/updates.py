@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Ranks change the same files in part, at random, and what they read is judged.
+
+updates.py work RANK RANKS SEED COUNT   COUNT operations on files in SSD; the log in W/updates.RANK
+updates.py check RANKS                  judge the logs
+
+A file is a row of slots; each rank writes its own with a number that rises. Lost is an update whose close succeeded
+before a read began which does not have it, though nobody replaced the file meanwhile; a false alarm, a close that fails
+(EIO) though nobody else wrote the file while it was open.
+"""
+import errno, json, os, random, struct, sys, time
+
+SLOTS, FILES = 4, 3
+SLOT = struct.Struct("<HHI")  # rank + 1, slot, number
+REPLACES = ("anew", "rename", "remove")
+
+
+def work(rank, ranks, seed, count):
+    rng = random.Random(seed * 1000 + rank)
+    top, number, log = os.environ["SSD"], 0, []
+
+    def pause():
+        if rng.random() < 0.3:
+            time.sleep(rng.random() * 0.003)
+
+    def write(path, flags):
+        nonlocal number
+        number += 1
+        slot, where = rng.randrange(SLOTS), "open"
+        try:
+            fd = os.open(path, flags | os.O_RDWR, 0o644)
+            pause()
+            os.pwrite(fd, SLOT.pack(rank + 1, slot, number), (rank * SLOTS + slot) * SLOT.size)
+            pause()
+            where = "close"
+            os.close(fd)
+            return 0, where, slot
+        except OSError as e:
+            return e.errno, where, slot
+
+    def read(path):
+        try:
+            with open(path, "rb", buffering=0) as f:
+                return 0, f.read().hex(), None
+        except OSError as e:
+            return e.errno, "", None
+
+    def replace(kind, path):
+        try:
+            if kind == "remove":
+                os.remove(path)
+            elif kind == "rename":
+                status = write(f"{path}.{rank}", os.O_CREAT | os.O_TRUNC)
+                os.rename(f"{path}.{rank}", path)
+                return status
+            else:
+                return write(path, os.O_CREAT | os.O_TRUNC)
+            return 0, "", None
+        except OSError as e:
+            return e.errno, kind, None
+
+    ailing = {}
+    for _ in range(count):
+        name = rng.randrange(FILES)
+        path = f"{top}/f{name}"
+        draw = rng.random()
+        kind = "read" if draw < 0.35 else "join" if draw < 0.6 else "update" if draw < 0.97 else rng.choice(REPLACES)
+        if ailing.get(name) and rng.random() < 0.5:
+            kind = rng.choice(REPLACES)
+        begin = time.monotonic_ns()
+        if kind == "read":
+            status, what, slot = read(path)
+        elif kind in REPLACES:
+            status, what, slot = replace(kind, path)
+        else:
+            status, what, slot = write(path, os.O_CREAT if kind == "update" else 0)
+        ailing[name] = status == errno.EIO
+        log.append([kind, name, begin, time.monotonic_ns(), status, what, slot, number])
+        pause()
+    with open(f"{os.environ['W']}/updates.{rank}", "w") as f:
+        json.dump(log, f)
+
+
+def check(ranks):
+    logs = []
+    for rank in range(ranks):
+        with open(f"{os.environ['W']}/updates.{rank}") as f:
+            logs.append([dict(zip(("kind", "name", "begin", "end", "status", "what", "slot", "number"), op), rank=rank)
+                         for op in json.load(f)])
+    every, wrong = [op for log in logs for op in log], 0
+    by_name = {name: [op for op in every if op["name"] == name] for name in range(FILES)}
+
+    def beside(op, begin, ops):
+        return [o for o in ops if o is not op and o["end"] > begin and o["begin"] < op["end"]]
+
+    def show(*ops):
+        for op in ops:
+            print("   ", {k: v for k, v in op.items() if k != "what" or op["kind"] != "read"})
+
+    judged = 0
+    for op in every:
+        others = by_name[op["name"]]
+        if op["kind"] == "read" and op["status"] == 0:
+            have = {}
+            data = bytes.fromhex(op["what"])
+            for at in range(0, len(data) - len(data) % SLOT.size, SLOT.size):
+                rank, slot, number = SLOT.unpack_from(data, at)
+                have[rank - 1, slot] = number
+            for rank, log in enumerate(logs):
+                for slot in range(SLOTS):
+                    done = [u for u in log if u["name"] == op["name"] and u["kind"] in ("update", "join", "anew") and
+                            u["slot"] == slot and u["status"] == 0 and u["end"] < op["begin"]]
+                    if not done or have.get((rank, slot), 0) >= done[-1]["number"]:
+                        judged += bool(done)
+                        continue
+                    if not any(o["kind"] in REPLACES for o in beside(op, done[-1]["begin"], others) if o is not done[-1]):
+                        wrong += 1
+                        print(f"lost: rank {op['rank']} read {have.get((rank, slot))} of rank {rank}, slot {slot}:")
+                        show(op, done[-1], *[o for o in beside(op, done[-1]["begin"], others) if o["kind"] != "read"])
+        elif op["status"] == errno.EIO and op["what"] == "close":
+            if not any(o["rank"] != op["rank"] and o["kind"] != "read" for o in beside(op, op["begin"], others)):
+                wrong += 1
+                print(f"failed for nothing:")
+                show(op)
+        elif op["status"] not in (0, errno.EIO, errno.ENOENT):
+            wrong += 1
+            print("failed:")
+            show(op)
+    closes = [op for op in every if op["kind"] in ("update", "join")]
+    print(f"{len(every)} operations; {sum(o['kind'] == 'read' and not o['status'] for o in every)} reads, "
+          f"{judged} slots of them judged; {sum(o['status'] == 0 for o in closes)} of {len(closes)} updates succeeded, "
+          f"{sum(o['status'] == errno.EIO and o['what'] == 'close' for o in closes)} were told of a conflict; {wrong} wrong")
+    return wrong or judged < len(every) / 4
+
+
+if sys.argv[1] == "work":
+    work(*map(int, sys.argv[2:]))
+else:
+    sys.exit(check(int(sys.argv[2])) > 0)

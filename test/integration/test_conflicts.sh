@@ -1,0 +1,155 @@
+#!/bin/bash
+# Two nodes write one file. What would be lost is said: the later close fails, no open gets half of it on any node,
+# each node keeps its own, and the file is as any other when it was removed or made anew. Where nothing is lost nobody
+# is told: files that each node only makes sure of, turns, closes without a change, one that gives way to the other's.
+# shellcheck disable=SC2016
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/steps.sh"
+[ -n "$PYTHON" ] || skip "needs python3"
+cluster_up 3
+cat >"$WORK/steps.py" <<'EOT'
+import errno, os, sys, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(sys.argv[1])
+
+def sync(name):
+    """All three are there."""
+    open(f"{W}/flag.{name}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(3)):
+        time.sleep(0.002)
+
+def fails(number, fn, *args):
+    try:
+        fn(*args)
+    except OSError as e:
+        assert e.errno == number, (fn, args, e)
+    else:
+        raise AssertionError(f"{fn} {args} did not fail with {errno.errorcode[number]}")
+
+def path(name):
+    return f"{SSD}/{name}"
+
+def put(name, flags, text):
+    fd = os.open(path(name), flags | os.O_RDWR, 0o644)
+    os.write(fd, text.encode())
+    return fd
+
+def is_text(name, text):
+    with open(path(name)) as f:
+        have = f.read()
+    assert have == text, (name, have, text)
+
+def together(name, flags, first, second, at=""):
+    """Ranks 0 and 1 have it open at once; rank 0 closes first. Returns when both have, with rank 1's errno."""
+    texts, result = {0: first, 1: second}, None
+    fd = put(name, flags, texts[me]) if me in texts else None
+    sync(f"{name}.open{at}")
+    if me == 0:
+        os.close(fd)
+    sync(f"{name}.first{at}")
+    if me == 1:
+        result = 0
+        try:
+            os.close(fd)
+        except OSError as e:
+            result = e.errno
+    sync(f"{name}.both{at}")
+    return result
+
+small, large = "x" * 100, "y" * 100000
+for size, text in ("small", small), ("large", large):
+    # Both make it, and add to it; both change one that was published.
+    for kind in "new", "old":
+        name = f"{kind}.{size}"
+        if kind == "old":
+            if me == 2:
+                os.close(put(name, os.O_CREAT | os.O_EXCL, text))
+            sync(f"{name}.made")
+        result = together(name, os.O_CREAT | os.O_APPEND, "a" + text, "b" + text)
+        assert result in (None, errno.EIO), result
+        for how in os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_CREAT:
+            fails(errno.EIO, os.open, path(name), how)
+        sync(f"{name}.failed")
+        # Mended by one, on whatever node.
+        again = {"new.small": 0, "old.small": 1, "new.large": 2, "old.large": 0}[name]
+        if me == again:
+            if kind == "old":
+                os.remove(path(name))
+            os.close(put(name, os.O_CREAT | os.O_TRUNC, "again"))
+        sync(f"{name}.again")
+        is_text(name, "again")
+        sync(f"{name}.read")
+
+# Nor is it changed by its name, or given another one.
+assert together("kept", os.O_CREAT, "0", "1") in (None, errno.EIO)
+fails(errno.EIO, os.utime, path("kept"), (1, 1))
+fails(errno.EIO, os.chmod, path("kept"), 0o600)
+fails(errno.EIO, os.rename, path("kept"), path("moved"))
+fails(errno.EIO, os.link, path("kept"), path("linked"))
+fails(errno.EIO, os.truncate, path("kept"), 1)
+fails(errno.EIO, open, path("kept"))
+sync("kept.failed")
+if me == 2:
+    os.remove(path("kept"))
+sync("kept.removed")
+fails(errno.ENOENT, open, path("kept"))
+
+# Two descriptions of one node, and one of another: none of the first node's is lost to it.
+if me == 0:
+    one, two = put("three", os.O_CREAT, "11"), put("three", 0, "22")
+    os.close(one)
+    os.close(two)
+sync("three.made")
+is_text("three", "22")
+sync("three.read")
+assert together("three", 0, "3", "4") in (None, errno.EIO)
+fails(errno.EIO, open, path("three"))
+
+# Turns, on copies of each other's files.
+for turn in range(6):
+    if turn % 3 == me:
+        os.close(put("turns", os.O_CREAT | os.O_APPEND, str(turn)))
+    sync(f"turn.{turn}")
+is_text("turns", "012345")
+
+# Only made sure of, by all; then one writes it.
+os.close(os.open(path("touched"), os.O_CREAT | os.O_WRONLY, 0o644))
+sync("touched")
+is_text("touched", "")
+sync("touched.read")
+if me == 2:
+    os.close(put("touched", 0, "here"))
+sync("touched.written")
+is_text("touched", "here")
+
+# One writes it, and another that has it open since before does not: its close is the later one.
+assert together("given", os.O_CREAT, "data", "") in (None, 0)
+is_text("given", "data")
+assert together("given", 0, "DATA", "", "again") in (None, 0)
+is_text("given", "DATA")
+# ... the other way round.
+assert together("filled", os.O_CREAT, "", "data") in (None, 0)
+is_text("filled", "data")
+
+# Both make it anew: the later close is the file.
+assert together("anew", os.O_CREAT | os.O_TRUNC, "first", "second") in (None, 0)
+is_text("anew", "second")
+sync("end")
+open(f"{W}/ok.{me}", "x").close()
+EOT
+JOB_ENV+=("W=$WORK" "SSD=$SSD")
+job_ok 100 1@n0 "$PYTHON" "$WORK/steps.py" 0 -- 1@n1 "$PYTHON" "$WORK/steps.py" 1 -- 1@n2 "$PYTHON" "$WORK/steps.py" 2
+
+# said NUMBER PATTERN: so many lines.
+said() {
+    local n
+    n=$(grep -c -- "$2" "$LOG" || true)
+    [ "$n" -eq "$1" ] || fail "$n lines instead of $1 say \"$2\""
+}
+for name in new.small old.small new.large old.large kept three; do
+    said 2 "\"$name\" was written here and by rank .* at once"
+done
+said 1 '"anew" was published by .* while a process here had it open'
+for name in turns touched given filled; do
+    said 0 "\"$name\" was written here"
+    said 0 "\"$name\" was published by"
+done
