@@ -31,11 +31,14 @@
 #include "client/client_join.h"
 #include "client/client_names.h"
 #include "config/probes.h"
+#include "store/control.h"
 #include "store/superseded.h"
 #include "util/log.h"
 
 #define TOKEN_PRODUCER ((engine_token)1 << 63)
 #define DELETED_MARK   " (deleted)"
+#define ASIDE_PAUSE    50000 /* ns */
+#define ASIDE_MAX      20000 /* of them: a second */
 
 /* A slot belongs to one description, so threads that work on different descriptions touch
  * different records, and a fork copies the table as it is right. A record is the
@@ -309,6 +312,26 @@ static char *present_upath(const struct client_dmd *dmd, int fd)
     return below ? client_name_copy(below) : NULL;
 }
 
+/* A member of this node that is told of a newer version takes the file aside, for some us, and
+ * puts it back if anybody writes it: our mark, which is still there, says so. No event tells
+ * when it has done that; if it is stopped in the midst, the name at the open will do. */
+static char *settled_upath(const struct client_dmd *dmd, int fd)
+{
+    static const char aside[] = STORE_CONTROL_DIR "/";
+    const struct timespec pause = {.tv_nsec = ASIDE_PAUSE};
+    char *upath;
+
+    for (int tries = 0; (upath = present_upath(dmd, fd)); tries++) {
+        if (strncmp(upath, aside, sizeof(aside) - 1) != 0)
+            return upath;
+        client_name_free(upath);
+        if (tries == ASIDE_MAX)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
 /* The name under which the file lay that fd has open was removed, and another one left: in
  * the same directory, where what makes such names (a link, then an unlink) nearly always
  * puts them. NULL: none there. Called at a close, which may be in a signal handler. */
@@ -411,7 +434,7 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     if (closing->probe < 0)
         closing->probe = open(link, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     errno = 0;
-    closing->upath = present_upath(dmd, fd);
+    closing->upath = settled_upath(dmd, fd);
     /* ENOENT: no /proc here, after chroot; else the file got its first name later. */
     if (!closing->upath && w.first_upath &&
         (errno == ENOENT || is_still(dmd, w.first_upath, fd)))

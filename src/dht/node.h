@@ -104,6 +104,9 @@ struct dht_node_ops {
     /* This rank had no copies, and is about to get one. May be NULL. Must not call back.
      */
     void (*held)(void *arg);
+    /* This rank is told of `newer`, published by another, while it publishes upath itself in
+     * a higher version. May be NULL. Must not call back. */
+    void (*overtaken)(void *arg, const struct dyad_entry *newer);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept

@@ -171,6 +171,9 @@ static void incoming_route(struct dht_node *node, struct incoming *in)
             in->newer.version.counter <= DHT_COUNTER_MAX)
             own->highest = in->newer.version.counter;
         if (dyad_version_cmp(&in->newer.version, ours) <= 0) {
+            if (op != NULL && in->newer.state == DYAD_ENTRY_PUBLISHED &&
+                node->ops->overtaken != NULL)
+                node->ops->overtaken(node->arg, &in->newer);
             incoming_reply(node, in);
             incoming_free(node, in);
             return;

@@ -26,6 +26,8 @@
 #include "util/crash.h"
 #include "util/log.h"
 
+#define TRIES 8 /* each is a writer that came or went in some us */
+
 struct outdated_file {
     struct member_dmd *dmd;
     const struct store_record *record;
@@ -85,7 +87,8 @@ enum outdated { NONE, KEPT, REMOVED };
 /* The file was the one of the record when judge() looked.
  * - Before it is removed its name may pass to another file. The file that was moved aside
  *   is looked at (store_fetch_discard_unless()), and put back if it is another one, or if
- *   somebody writes to it by then, or has done so and published it.
+ *   somebody writes to it by then, or has done so and published it. A writer that has come
+ *   meanwhile, or has ended without a publish, is looked at again.
  * - Before it is marked as superseded it may be written and published, by a process that
  *   has looked for that mark earlier. So the file is looked at once more when it is
  *   marked: a process that has not written it by then finds the mark when it publishes,
@@ -94,15 +97,20 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
 {
     struct member_dmd *dmd = o->dmd;
 
-    if (is_kept(o, newer)) {
-        if (!is_changed(o))
-            return KEPT;
-        store_superseded_clear(dmd->dir, dmd->session, o->upath);
-        return NONE;
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (is_kept(o, newer)) {
+            if (!is_changed(o))
+                return KEPT;
+            store_superseded_clear(dmd->dir, dmd->session, o->upath);
+            return NONE;
+        }
+        if (store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
+                                       o) == 0)
+            return REMOVED;
+        if (errno != EBUSY || is_changed(o) ||
+            (newer->state != DYAD_ENTRY_PUBLISHED && is_written(o)))
+            break;
     }
-    if (store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
-                                   o) == 0)
-        return REMOVED;
     if (errno != ESTALE && errno != ENOENT && errno != EBUSY)
         log_error("the outdated \"%s\" below %s could not be removed: %m", o->upath,
                   store_dir_path(dmd->dir));

@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -22,7 +21,7 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/publish/late_names.h"
-#include "engine/publish/produce.h"
+#include "engine/publish/produce_impl.h"
 #include "util/log.h"
 
 #define LATE_MAX 4096
@@ -56,16 +55,6 @@ static bool identify(struct member *member, enum engine_role role, const char *u
     if (fd >= 0)
         close(fd);
     return found;
-}
-
-/* Another node has published that name since, or is in conflict with who wrote the file. */
-static bool is_superseded(struct member *member, const struct late_name *late)
-{
-    const struct member_dmd *dmd = &member->dmd[late->role];
-    struct stat st;
-
-    return store_dir_stat(dmd->dir, late->upath, &st) == 0 &&
-           local_file_is_superseded(dmd, late->upath, &st);
 }
 
 static void late_name_free(struct late_name **list, struct late_name *late)
@@ -110,7 +99,7 @@ static void publish_due(void *arg, int status)
     if (status && !c->status)
         c->status = status;
     while ((late = c->due)) {
-        int rc = produce_start(c->member, late->role, late->upath, 0, publish_due, c);
+        int rc = produce_late_name(c->member, late->role, late->upath, publish_due, c);
         int error = errno;
 
         late_name_free(&c->due, late);
@@ -134,8 +123,7 @@ static void closed(void *arg, int status)
         struct store_identity id;
 
         if (!identify(c->member, late->role, late->upath, &id) || id.ino != late->ino ||
-            id.btime != late->btime || /* removed, replaced or renamed since */
-            is_superseded(c->member, late)) {
+            id.btime != late->btime) { /* removed, replaced or renamed since */
             late_name_free(&OWN(c->member, late_names)->all, late);
         } else if (!local_file_being_written(&c->member->dmd[late->role], late->upath)) {
             DL_DELETE(OWN(c->member, late_names)->all, late);

@@ -187,8 +187,11 @@ bool produce_pending(struct member *member, const char *upath)
     return false;
 }
 
-void produce_overtaken(struct member *member, const struct dyad_entry *newer)
+/* Of dht_node_ops. What is published is older than the file of `newer` if it is the file
+ * that lay here before. */
+static void overtaken(void *arg, const struct dyad_entry *newer)
 {
+    struct member *member = arg;
     struct produce *p;
 
     DL_FOREACH(produces_of(member, newer->upath), p)
@@ -476,6 +479,11 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
     struct produce *p = arg;
 
     p->lookup = NULL;
+    if (status == ENOENT && p->late_name) {
+        parents_start(p);
+        changed_publish(p);
+        return;
+    }
     if (status != 0 || (entry_same(entry, &p->record.entry) && !is_inlined_still(p))) {
         produce_end(p, status == ENOENT ? 0 : status);
         return;
@@ -525,8 +533,8 @@ static void changed_go_on(struct member *member, const char *upath)
     }
 }
 
-int produce_changed(struct member *member, enum engine_role role, const char *upath,
-                    produce_fn fn, void *arg)
+static int changed_start(struct member *member, enum engine_role role, const char *upath,
+                         bool late_name, produce_fn fn, void *arg)
 {
     struct produce *p;
     int rc;
@@ -543,6 +551,7 @@ int produce_changed(struct member *member, enum engine_role role, const char *up
         produce_free(p);
         return produce_start(member, role, upath, 0, fn, arg);
     }
+    p->late_name = late_name;
     if (changed_step(p) < 0)
         goto error;
     return 0;
@@ -553,12 +562,31 @@ error:
     return -1;
 }
 
+int produce_changed(struct member *member, enum engine_role role, const char *upath,
+                    produce_fn fn, void *arg)
+{
+    return changed_start(member, role, upath, false, fn, arg);
+}
+
+int produce_late_name(struct member *member, enum engine_role role, const char *upath,
+                      produce_fn fn, void *arg)
+{
+    return changed_start(member, role, upath, true, fn, arg);
+}
+
 static bool is_pending(struct member *member)
 {
     return member->produces != NULL;
 }
 
+static int produce_begin_table(struct member *member)
+{
+    member->table_ops.overtaken = overtaken;
+    return 0;
+}
+
 const struct member_module produce_module = {
+    .start = produce_begin_table,
     .pending = is_pending,
     .destroy = produce_destroy,
 };

@@ -15,9 +15,6 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
                   store_mark_t mark, produce_fn fn, void *arg);
 /* True while a publish of upath is under way. */
 bool produce_pending(struct member *member, const char *upath);
-/* Another node has published `newer`: a publish of ours that is under way, in a higher
- * version, is of a file that is older than that, if it is the one that lay here before. */
-void produce_overtaken(struct member *member, const struct dyad_entry *newer);
 /* The program made upath (a directory, a link), or changed the times, permissions or
  * length of a file by its name. A file is published anew if it was published and nobody
  * writes it. status 0 also if there was nothing to publish. */

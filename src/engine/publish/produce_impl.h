@@ -29,6 +29,7 @@ struct produce {
     bool early;      /* answer_early is posted: it must find this object */
     bool ended;      /* meanwhile, or before its directories, it ended with `status` */
     bool only_here;  /* withdraw only if the homes say that it lies here */
+    bool late_name;  /* published if nobody has: late_names.c */
     bool linked;     /* the file has several names */
     bool superseded; /* the file here is older than the version of another node */
     bool awaits;     /* it goes on when other operations on this name have ended */
@@ -48,6 +49,10 @@ struct produce *produce_create(struct member *member, enum engine_role role,
 void produce_free(struct produce *p);
 /* End the operation and free it: notifies the modules, then calls fn. */
 void produce_end(struct produce *p, int status);
+
+/* As produce_changed(); the file is published also if nobody has published that name. */
+int produce_late_name(struct member *member, enum engine_role role, const char *upath,
+                      produce_fn fn, void *arg);
 
 /* --- produce_look.c --- */
 

@@ -206,12 +206,6 @@ void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_
     (void)btime;
 }
 
-void produce_overtaken(struct member *m, const struct dyad_entry *newer)
-{
-    (void)m;
-    (void)newer;
-}
-
 void lost_update_say(struct member *m, const struct member_dmd *dmd, const char *upath,
                      uint32_t other)
 {
