@@ -23,29 +23,30 @@
 #define RECENT \
     1 /* s; an open takes much less from its system call to the look at the file */
 
-/* True if a file of which this is the state has lost its name to another after we opened it:
- * it is out of date, perhaps, and no link says so any more. That changes its ctime. */
+/* True if the file has lost its name to another after we opened it: it is out of date,
+ * perhaps, and no link says so any more. That changes its ctime. */
 static bool is_replaced(const struct wrapper_path *where, const struct stat *st)
 {
-    struct timespec now;
     struct stat there;
 
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    return now.tv_sec - st->st_ctim.tv_sec <= RECENT &&
-           REAL(stat)(where->text, &there) == 0 && there.st_dev == st->st_dev &&
+    return REAL(stat)(where->text, &there) == 0 && there.st_dev == st->st_dev &&
            there.st_ino != st->st_ino;
 }
 
 static bool is_incomplete(const struct engine_ops *ops, const struct wrapper_path *where,
                           const char *upath, int fd)
 {
+    struct timespec now;
     struct stat st;
 
     if (!upath)
         return false;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
     if (REAL(fstat)(fd, &st) == 0 && ops->read_is_plain(ENGINE_CONSUMER, upath, &st))
-        return is_replaced(where, &st);
-    return ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1;
+        return now.tv_sec - st.st_ctim.tv_sec <= RECENT && is_replaced(where, &st);
+    if (ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1)
+        return true;
+    return REAL(fstat)(fd, &st) == 0 && is_replaced(where, &st);
 }
 
 int wrapper_open_read(const struct engine_ops *ops, const struct wrapper_opener *opener)

@@ -8,6 +8,8 @@
  *  emptied or made the file (SINCE)    the newest          the newest              0, warning
  *  wrote nothing into an empty file    nothing             superseded, brought     0
  *  changed the file in part            a conflict          superseded              EIO
+ *  none: its mode, times or length     nothing             superseded, brought     -
+ *  were changed by its name
  *
  * A conflict is an entry like any other, of the later writer, so that all homes end with
  * it; but an open of it fails, on every node, until the name is removed or the file made
@@ -52,6 +54,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
         return go;
+    if (!p->mark) /* the other one counts, which the change of a name did not reach */
+        return DHT_AHEAD_STOP;
     base->kind = DYAD_BASE_NONE; /* it was looked at */
     if (was.kind == DYAD_BASE_SINCE) {
         log_warn(

@@ -27,6 +27,7 @@
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
 #include "store/superseded.h"
+#include "util/clock.h"
 #include "util/crash.h"
 #include "util/log.h"
 
@@ -358,9 +359,10 @@ static int publish_start(struct produce *p)
 {
     const void *bytes =
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
-    struct dyad_base base;
+    struct dyad_base base = p->base;
 
-    store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    if (p->mark)
+        store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);
 }
@@ -467,6 +469,14 @@ static bool is_inlined_still(const struct produce *p)
     return p->linked && p->record.entry.size <= (uint64_t)p->member->config->inline_max;
 }
 
+/* `before` is what was published of the file before the change. */
+static void set_base(struct produce *p, const struct dyad_entry *before)
+{
+    p->base = (struct dyad_base){
+        DYAD_BASE_FROM, before->size,
+        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec};
+}
+
 static void changed_publish(struct produce *p)
 {
     if (publish_start(p) < 0)
@@ -484,10 +494,12 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
         changed_publish(p);
         return;
     }
-    if (status != 0 || (entry_same(entry, &p->record.entry) && !is_inlined_still(p))) {
+    if (status != 0 || (entry_same(entry, &p->record.entry) && !is_inlined_still(p)) ||
+        (p->late_name && !dyad_storage_equal(entry->storage, p->record.entry.storage))) {
         produce_end(p, status == ENOENT ? 0 : status);
         return;
     }
+    set_base(p, entry);
     p->record.entry.version = entry->version;
     p->record.entry.conflict = entry->conflict;
     changed_publish(p);
@@ -513,8 +525,10 @@ static int changed_step(struct produce *p)
         produce_end_later(p, 0);
         return 0;
     }
-    if (known)
+    if (known) {
+        set_base(p, &known->entry);
         return publish_start(p);
+    }
     p->lookup = dht_node_lookup(p->member->dht, p->upath, 0, NULL, changed_looked_up, p);
     return p->lookup ? 0 : -1;
 }

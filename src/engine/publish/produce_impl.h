@@ -15,6 +15,7 @@ struct produce {
     store_mark_t mark;
     produce_fn fn;
     void *arg;
+    struct dyad_base base; /* without a mark: what the file here was before the change */
     struct store_record record;
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
     bool ahead;                 /* the record is in the journal, in this version, ... */
