@@ -115,9 +115,13 @@ struct engine_ops {
      * close only to opens that come after it. Not needed after consume(). 0, or -1 with
      * errno as consume(). */
     int (*read_begin)(enum engine_role role, const char *upath);
+    /* A number that rises when a description that was open for writing has ended on this
+     * node. One load. */
+    uint32_t (*writes_ended)(enum engine_role role);
     /* True if the file that the real open of upath has, as fstat() describes it, is not
      * being written, nor superseded: read_check() is not needed. Some loads, as shares().
-     */
+     * A file may become superseded by the end of who writes it: it counts only if
+     * writes_ended() is the same after this as before the fstat(). */
     bool (*read_is_plain)(enum engine_role role, const char *upath, const struct stat *st);
     /* The real open of upath returned fd, of any type. 0: it is complete, or
      * DYAD_WAIT does not wait for it. 1: another process is writing it; close fd, call

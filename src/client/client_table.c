@@ -85,6 +85,11 @@ static int op_read_begin(enum engine_role role, const char *upath)
                                        : client_look(client, upath, timeout);
 }
 
+static uint32_t op_writes_ended(enum engine_role role)
+{
+    return store_marks_released(client_get()->dmd[role].marks);
+}
+
 static bool op_read_is_plain(enum engine_role role, const char *upath,
                              const struct stat *st)
 {
@@ -116,10 +121,11 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
             dirty = client_waits_for(client, upath) &&
                     (info.state == STORE_MARK_ABANDONED ||
                      !util_proc_is_self_or_ancestor(info.pid));
-        else
-            dirty = (store_superseded_may(stx.stx_mode, stx.stx_nlink) &&
-                     store_superseded(client->dmd[role].real, client->renames, upath,
-                                      stx.stx_ino));
+        else /* writes_ended() says why the links are counted now */
+            dirty = statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
+                    store_superseded_may(S_IFREG, stx.stx_nlink) &&
+                    store_superseded(client->dmd[role].real, client->renames, upath,
+                                     stx.stx_ino);
     }
     errno = saved;
     return dirty;
@@ -268,6 +274,7 @@ static const struct engine_ops table = {
     .fork_child = client_fork_child,
     .shares = op_shares,
     .read_begin = op_read_begin,
+    .writes_ended = op_writes_ended,
     .read_is_plain = op_read_is_plain,
     .read_check = op_read_check,
     .consume = op_consume,

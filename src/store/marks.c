@@ -55,6 +55,11 @@ bool store_marks_shared(const struct store_marks *marks)
     return atomic_load_explicit(&marks->table->header.shared, memory_order_relaxed) != 0;
 }
 
+uint32_t store_marks_released(const struct store_marks *marks)
+{
+    return atomic_load(&marks->table->header.released);
+}
+
 /* True if the process that set FREEING, a state of nanoseconds, is dead. It does not note
  * its pid namespace, so it counts as one of another namespace.
  *

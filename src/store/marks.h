@@ -165,6 +165,9 @@ void store_marks_forget(struct store_marks *marks, uint64_t ino, uint64_t btime)
 bool store_marks_dirty(struct store_marks *marks, const char *upath, uint64_t ino,
                        uint64_t btime, struct store_mark_info *info);
 
+/* A number that rises when a mark ends. */
+uint32_t store_marks_released(const struct store_marks *marks);
+
 /* True if there is a mark DIRTY, CLOSING or ABANDONED with this inode and birth time (0:
  * any) other than `own` (0: none). ~50 ns if there is no other. */
 bool store_marks_dirty_beside(struct store_marks *marks, store_mark_t own, uint64_t ino,

@@ -97,6 +97,7 @@ bool marks_release(struct store_marks *marks, uint32_t index, uint64_t word)
     pid_t pid = store_proc_pid(store_proc_self(NULL));
 
     marks_renew(marks, slot);
+    atomic_fetch_add(&table->header.released, 1); /* before it is not found any more */
     if (!atomic_compare_exchange_strong(&slot->word, &word,
                                         marks_with_state(word, pid, MARKS_STATE_FREEING)))
         return false;

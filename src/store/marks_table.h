@@ -111,6 +111,7 @@ struct marks_header {
     _Atomic uint32_t
         pidns; /* pid namespace of the first process that wrote here; 0: none */
     _Atomic uint32_t mixed;            /* a process of another one has written, too */
+    _Atomic uint32_t released;         /* how many marks have ended */
     _Alignas(64) _Atomic uint32_t low; /* where to look for a free slot first: a hint */
     uint32_t nlines;                   /* 0: there are no robust mutexes */
     uint32_t unused_too;

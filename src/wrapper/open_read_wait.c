@@ -38,11 +38,14 @@ static bool is_incomplete(const struct engine_ops *ops, const struct wrapper_pat
 {
     struct timespec now;
     struct stat st;
+    uint32_t ended;
 
     if (!upath)
         return false;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    if (REAL(fstat)(fd, &st) == 0 && ops->read_is_plain(ENGINE_CONSUMER, upath, &st))
+    ended = ops->writes_ended(ENGINE_CONSUMER);
+    if (REAL(fstat)(fd, &st) == 0 && ops->read_is_plain(ENGINE_CONSUMER, upath, &st) &&
+        ops->writes_ended(ENGINE_CONSUMER) == ended)
         return now.tv_sec - st.st_ctim.tv_sec <= RECENT && is_replaced(where, &st);
     if (ENGINE_CALL(ops->read_check(ENGINE_CONSUMER, upath, fd)) == 1)
         return true;

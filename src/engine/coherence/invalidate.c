@@ -249,16 +249,6 @@ static bool is_written_over(const struct member *member, const struct dyad_entry
     return false;
 }
 
-/* True if the newer version is the same file with other permissions: who writes to a copy of
- * it has missed nothing. */
-static bool is_chmod(const struct dyad_entry *newer, const struct dyad_entry *older)
-{
-    return newer->state == DYAD_ENTRY_PUBLISHED && newer->mode != older->mode &&
-           dyad_storage_equal(newer->storage, older->storage) &&
-           newer->size == older->size && newer->mtime_sec == older->mtime_sec &&
-           newer->mtime_nsec == older->mtime_nsec;
-}
-
 /* Ours: we have withdrawn it ourselves. */
 static void invalidate(struct member *member, const struct dyad_entry *newer,
                        uint64_t token, bool ours)
@@ -302,9 +292,7 @@ static void invalidate(struct member *member, const struct dyad_entry *newer,
         /* The new version may lie in this very storage: then the name is its own now. */
         inv->remove[s] = newer->state != DYAD_ENTRY_PUBLISHED ||
                          !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir));
-        if (inv->remove[s] && !is_chmod(newer, &record->entry))
-            store_marks_overtaken(dmd->marks, 0, record->identity.ino,
-                                  record->identity.btime);
+        outdated_note_writers(dmd, newer, record);
         if (newer->conflict && record->kind == STORE_RECORD_ORIGINAL)
             lost_update_say(member, dmd, newer->upath, newer->owner);
         if (S_ISDIR(record->entry.mode) && newer->state == DYAD_ENTRY_PUBLISHED &&

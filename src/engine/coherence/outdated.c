@@ -82,6 +82,24 @@ static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
     return false;
 }
 
+/* With other permissions only it is the same file, of which a writer has missed nothing. */
+static bool is_chmod(const struct dyad_entry *newer, const struct dyad_entry *older)
+{
+    return newer->mode != older->mode &&
+           dyad_storage_equal(newer->storage, older->storage) &&
+           newer->size == older->size && newer->mtime_sec == older->mtime_sec &&
+           newer->mtime_nsec == older->mtime_nsec;
+}
+
+void outdated_note_writers(struct member_dmd *dmd, const struct dyad_entry *newer,
+                           const struct store_record *record)
+{
+    if (newer->state == DYAD_ENTRY_PUBLISHED &&
+        !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)) &&
+        !is_chmod(newer, &record->entry))
+        store_marks_overtaken(dmd->marks, 0, record->identity.ino, record->identity.btime);
+}
+
 enum outdated { NONE, KEPT, REMOVED };
 
 /* The file was the one of the record when judge() looked.
@@ -127,14 +145,18 @@ static enum outdated judge(struct member_dmd *dmd, const struct dyad_entry *newe
                            const struct store_record *record)
 {
     struct outdated_file o = {.dmd = dmd, .record = record, .upath = newer->upath};
-    enum outdated what;
+    enum outdated what = NONE;
 
-    if (S_ISDIR(record->entry.mode) || !local_file_is_same(dmd, record))
+    if (S_ISDIR(record->entry.mode))
         return NONE;
-    o.fd = store_dir_open(dmd->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
-    what = judge_same(&o, newer);
-    if (o.fd >= 0)
-        close(o.fd);
+    if (local_file_is_same(dmd, record)) {
+        o.fd = store_dir_open(dmd->dir, o.upath, O_PATH | O_NOFOLLOW, 0);
+        what = judge_same(&o, newer);
+        if (o.fd >= 0)
+            close(o.fd);
+    }
+    /* Who has opened it before it was marked, or has kept it from that. */
+    outdated_note_writers(dmd, newer, record);
     return what;
 }
 
@@ -198,7 +220,6 @@ void outdated_discard(struct member_dmd *dmd, const struct dyad_entry *newer, ui
         store_dir_stat(dmd->dir, upath, &st) < 0 ||
         ((st.st_mode ^ record->entry.mode) & (S_IFMT | 0777)))
         return;
-    store_marks_overtaken(dmd->marks, 0, record->identity.ino, record->identity.btime);
     what = judge(dmd, newer, record);
     if (what != NONE)
         log_info("\"%s\" below %s, which rank %u had, is out of date: %s", upath,

@@ -13,6 +13,12 @@
 bool outdated_end(struct member_dmd *dmd, const struct dyad_entry *newer,
                   const struct store_record *record);
 
+/* Another node has published `newer`: what writes the file of the record, which is older, has
+ * not seen that (store_marks_overtaken()). At once when it is heard of, and by the functions
+ * here. Any thread. */
+void outdated_note_writers(struct member_dmd *dmd, const struct dyad_entry *newer,
+                           const struct store_record *record);
+
 /* The name was withdrawn: remove a superseded file there. Any thread. */
 void outdated_withdrawn(struct member_dmd *dmd, const char *upath);
 

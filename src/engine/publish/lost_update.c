@@ -50,6 +50,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
 {
     struct dyad_base was = *base;
 
+    if (p->conflict) /* superseded or not */
+        return DHT_AHEAD_CHANGED;
     if (was.kind == DYAD_BASE_FROM && is_told(p))
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))

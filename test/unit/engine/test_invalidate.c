@@ -197,13 +197,12 @@ int produce_start(struct member *m, enum engine_role role, const char *upath,
     return 0;
 }
 
-void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
-                           uint64_t btime)
+void outdated_note_writers(struct member_dmd *dmd, const struct dyad_entry *newer,
+                           const struct store_record *r)
 {
-    (void)marks;
-    (void)mark;
-    (void)ino;
-    (void)btime;
+    (void)dmd;
+    (void)newer;
+    (void)r;
 }
 
 void lost_update_say(struct member *m, const struct member_dmd *dmd, const char *upath,

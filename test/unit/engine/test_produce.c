@@ -11,9 +11,9 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
-#include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
+#include "store/superseded.h"
 
 static struct scratch *scratch;
 static struct engine_config config;
@@ -30,7 +30,7 @@ struct publish {
 static struct publish publishes[2];
 static unsigned npublishes;
 static struct dyad_entry refused; /* by this one */
-static int done, status_done;
+static int done, status_done, ngiven_way;
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
                            const struct dyad_base *base, const void *bytes,
@@ -42,31 +42,6 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     publishes[npublishes++] = (struct publish){
         .ahead = ahead, .fn = fn, .arg = arg, .entry = *entry, .base = *base};
     return 0;
-}
-
-enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,
-                                 enum dht_ahead go, struct dyad_entry *entry,
-                                 struct dyad_base *base)
-{
-    (void)p;
-    (void)there;
-    (void)entry;
-    (void)base;
-    return go;
-}
-
-enum dht_ahead lost_update_confirm(struct produce *p, struct dyad_entry *entry,
-                                   struct dyad_base *base)
-{
-    (void)p;
-    (void)entry;
-    (void)base;
-    return DHT_AHEAD_GO;
-}
-
-void lost_update_settle(struct produce *p)
-{
-    (void)p;
 }
 
 void shared_end(struct member *m, enum engine_role role, const char *upath,
@@ -140,10 +115,25 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
+    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
+}
+
+bool modules_overtaken(struct member *m, struct member_dmd *dmd,
+                       const struct dyad_entry *newer, const struct store_record *record)
+{
+    (void)m;
     (void)dmd;
-    (void)upath;
-    (void)st;
-    return false;
+    assert_int_equal(newer->owner, refused.owner);
+    assert_string_equal(record->entry.upath, "f");
+    ngiven_way++;
+    return true;
+}
+
+const char *member_describe(struct member *m, uint32_t rank)
+{
+    (void)m;
+    (void)rank;
+    return "another";
 }
 
 void modules_published(struct member *m, const char *upath)
@@ -184,6 +174,7 @@ static int setup(void **state)
     dmd->journal = store_journal_create(scratch->dir, "test", &incarnation);
     done = 0;
     ended = 0;
+    ngiven_way = 0;
     npublishes = 0;
     refused = (struct dyad_entry){.upath = "f", .state = DYAD_ENTRY_PUBLISHED, .owner = 2};
     return dmd->marks && dmd->journal ? 0 : -1;
@@ -348,6 +339,159 @@ static void test_changed(void **state)
     assert_int_not_equal(ended, 0);
 }
 
+/* --- what another node has written meanwhile (lost_update.c) --- */
+
+/* The file is opened as it is, gets that text behind it, and is closed. */
+static struct publish *appends(const char *text)
+{
+    struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+    store_mark_t mark = store_marks_begin(marks, "f");
+    int fd =
+        open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+    assert_true(fd >= 0);
+    assert_int_equal(store_marks_opened(marks, mark, fd, false), 0);
+    store_marks_look(marks, mark, fd);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_true(store_marks_closed(marks, mark, -1, true));
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
+    return &publishes[npublishes - 1];
+}
+
+static void refused_by_another_node(uint64_t size)
+{
+    refused.mode = 0100644;
+    refused.size = size;
+    refused.mtime_sec = 77;
+    refused.version.counter = UINT64_MAX / 2;
+    memset(refused.storage, 9, sizeof(refused.storage));
+}
+
+static bool superseded(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(scratch_path(scratch, "f"), &st), 0);
+    return local_file_is_superseded(&member.dmd[ENGINE_PRODUCER], "f", &st);
+}
+
+static void is_conflict(struct publish *p, uint64_t counter)
+{
+    assert_true(p->entry.conflict);
+    assert_int_equal(p->base.kind, DYAD_BASE_NONE);
+    assert_int_not_equal(tries(p, counter), DHT_AHEAD_STOP); /* and stays one */
+    assert_true(p->entry.conflict);
+    assert_true(recorded()->entry.conflict);
+    p->fn(p->arg, 0, &p->version);
+    assert_int_equal(status_done, EIO);
+    assert_true(superseded());
+    assert_true(recorded()->entry.conflict);
+    assert_int_not_equal(ended, 0);
+}
+
+static void test_conflict(void **state)
+{
+    struct publish *p = appends("ours");
+
+    (void)state;
+    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
+    assert_int_equal(p->base.size, 0);
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+    is_conflict(p, 10);
+
+    /* Its permissions are changed: it is one as before. Made anew it is none. */
+    npublishes = 0;
+    assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", 0, on_done, NULL), 0);
+    assert_true(publishes[0].entry.conflict);
+    ends(&publishes[0], 0);
+    assert_true(superseded());
+    p = closes("anew");
+    assert_false(p->entry.conflict);
+    assert_int_equal(p->base.kind, DYAD_BASE_SINCE);
+    ends(p, 0);
+    assert_false(superseded());
+}
+
+/* This node was told of it before the homes refused ours. */
+static void test_conflict_superseded(void **state)
+{
+    struct publish *p = appends("ours");
+    struct member_dmd *dmd = &member.dmd[ENGINE_PRODUCER];
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_int_equal(store_superseded_set(dmd->dir, 0, "f", &recorded()->identity), 0);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+    is_conflict(p, 10);
+}
+
+/* The other one's size and mtime are those of the file at our open: only this node knows
+ * that it was told of it. */
+static void test_conflict_of_one_tick(void **state)
+{
+    struct publish *p = appends("ours");
+    struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_int_equal(p->ahead(p->arg, NULL, NULL, &p->entry, &p->base), DHT_AHEAD_GO);
+    store_marks_overtaken(marks, 0, recorded()->identity.ino, 0);
+    assert_int_equal(p->ahead(p->arg, NULL, NULL, &p->entry, &p->base), DHT_AHEAD_CHANGED);
+    is_conflict(p, 6);
+}
+
+static void test_gives_way(void **state)
+{
+    struct publish *p = appends("");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    overtaken(p);
+    assert_int_equal(ngiven_way, 1);
+}
+
+/* It emptied the file: the later one. */
+static void test_anew(void **state)
+{
+    struct publish *p = closes("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_GO);
+    assert_int_equal(p->base.kind, DYAD_BASE_NONE);
+    assert_false(p->entry.conflict);
+    ends(p, 0);
+    assert_false(superseded());
+}
+
+/* Only its permissions were changed here. */
+static void test_changed_by_name(void **state)
+{
+    struct publish *p = closes("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    npublishes = 0;
+    assert_int_equal(chmod(scratch_path(scratch, "f"), 0600), 0);
+    assert_int_equal(produce_changed(&member, ENGINE_PRODUCER, "f", on_done, NULL), 0);
+    p = &publishes[0];
+    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
+    assert_int_equal(p->base.size, 4);
+    assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    ends(p, ECANCELED);
+    assert_int_equal(ngiven_way, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +501,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_second_of_the_rank, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_before_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict_superseded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

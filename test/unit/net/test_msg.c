@@ -47,6 +47,7 @@ static struct net_msg full_message(enum net_msg_type type)
                   .mtime_sec = -5,
                   .mtime_nsec = 999999999},
         .newer_than = {5, 6, 7},
+        .base = {DYAD_BASE_OVERTAKEN, 0xfffffffffffffffcu, 0xfffffffffffffffdu},
         .offset = 1u << 30,
         .length = 12345,
         .rank = 0xfffffff0,
@@ -72,6 +73,7 @@ static struct net_msg full_message(enum net_msg_type type)
     if (type == NET_MSG_PUBLISH || type == NET_MSG_LOOKUP_REPLY || type == NET_MSG_NOTIFY) {
         msg.entry.state = DYAD_ENTRY_PUBLISHED; /* the blob is the file */
         msg.entry.size = msg.blob_len;
+        msg.entry.conflict = type == NET_MSG_NOTIFY;
     }
     return msg;
 }
@@ -113,6 +115,7 @@ enum {
     HAS_RANGE = 1 << 20,
     HAS_WAVE = 1 << 21,
     HAS_BLOB = 1 << 22,
+    HAS_BASE = 1 << 23,
 #define X(field, member) HAS_##field = 1 << BIT_##field,
     NUMBERS(X)
 #undef X
@@ -140,6 +143,7 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
     if (got->entry.mode) {
         assert_int_equal(got->entry.owner, sent->entry.owner);
         assert_int_equal(got->entry.state, sent->entry.state);
+        assert_int_equal(got->entry.conflict, sent->entry.conflict);
         assert_memory_equal(got->entry.storage, sent->entry.storage, DYAD_STORAGE_ID_LEN);
         assert_true(got->entry.size == sent->entry.size);
         assert_int_equal(got->entry.mode, sent->entry.mode);
@@ -150,6 +154,11 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
     if (got->newer_than.counter) {
         assert_version(&got->newer_than, &sent->newer_than);
         has |= HAS_NEWER;
+    }
+    if (got->base.kind) {
+        assert_int_equal(got->base.kind, sent->base.kind);
+        assert_true(got->base.size == sent->base.size && got->base.time == sent->base.time);
+        has |= HAS_BASE;
     }
 #define X(field, member)                          \
     if (got->member) {                            \
@@ -181,7 +190,7 @@ static unsigned assert_subset(const struct net_msg *got, const struct net_msg *s
 /* What msg.h says that each type carries. */
 static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_HELLO] = HAS_LOSSES | HAS_ASKS | HAS_BLOB,
-    [NET_MSG_PUBLISH] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BLOB,
+    [NET_MSG_PUBLISH] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_BASE | HAS_BLOB,
     [NET_MSG_PUBLISH_REPLY] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY,
     [NET_MSG_PUBLISH_ENDED] = HAS_ID | HAS_UPATH | HAS_VERSION,
     [NET_MSG_LOOKUP] = HAS_ID | HAS_UPATH | HAS_NEWER,
@@ -473,6 +482,9 @@ static void test_encoder_refuses(void **state)
     refuse_encode(msg);
     msg = full_message(NET_MSG_PUBLISH);
     msg.entry.state = 3;
+    refuse_encode(msg);
+    msg = full_message(NET_MSG_INVALIDATE);
+    msg.entry.conflict = true; /* of what is withdrawn */
     refuse_encode(msg);
     msg = full_message(NET_MSG_PUBLISH);
     msg.entry.mtime_nsec = 1000000000;

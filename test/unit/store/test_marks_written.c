@@ -205,16 +205,69 @@ static void test_linked(void **state)
     unlink(other);
 }
 
+/* What a publish says of its writer: the file as its open found it, or when that emptied
+ * or made it; and whether its node has been told since that it is an older one. */
+static void test_base(void **state)
+{
+    store_mark_t joining, other;
+    struct store_identity id;
+    struct dyad_base base;
+    int fd, second;
+
+    (void)state;
+    make_copy("base", 100);
+    fd = begin("base", O_RDWR);
+    assert_int_equal(pwrite(fd, "longer", 6, 98), 6);
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    assert_int_equal(base.size, 100);
+    assert_int_equal(base.time, 1000000000000000005);
+
+    make_copy("other", 100);
+    other = store_marks_begin(marks, "other");
+    second = open(scratch_path(scratch, "other"), O_RDWR);
+    assert_int_equal(store_identity_read(second, &id), 0);
+    store_marks_overtaken(marks, 0, id.ino, id.btime); /* it is not that one yet */
+    assert_int_equal(store_marks_opened(marks, other, second, true), 0);
+    store_marks_base(marks, other, &base);
+    assert_int_equal(base.kind, DYAD_BASE_SINCE);
+    assert_true(base.time > past[0].tv_sec * 1000000000ull + 5);
+    close(second);
+
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    store_marks_overtaken(marks, 0, id.ino, id.btime);
+    store_marks_overtaken(marks, other, 0, 0); /* which has begun with nothing */
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_OVERTAKEN);
+    assert_int_equal(base.size, 100);
+    store_marks_base(marks, other, &base);
+    assert_int_equal(base.kind, DYAD_BASE_SINCE);
+
+    /* Who joins it has the same older file; who opens it when the others have closed it, and
+     * uses their slot, has not. */
+    joining = mark_of_open;
+    second = begin("base", O_RDWR);
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_OVERTAKEN);
+    end("base", second);
+    mark_of_open = joining;
+    end("base", fd);
+    store_marks_base(marks, joining, &base);
+    assert_int_equal(base.kind, DYAD_BASE_NONE);
+    fd = begin("base", O_RDWR);
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    end("base", fd);
+    store_marks_abort(marks, other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy_unchanged),
-        cmocka_unit_test(test_copy_rewritten),
-        cmocka_unit_test(test_changed_otherwise),
-        cmocka_unit_test(test_original),
-        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_not_looked_at),
-        cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_base),           cmocka_unit_test(test_copy_unchanged),
+        cmocka_unit_test(test_copy_rewritten), cmocka_unit_test(test_changed_otherwise),
+        cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
+        cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
         cmocka_unit_test(test_linked),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -151,6 +151,12 @@ static void fork_child(void)
 static const char *const side_name[] = {"c", "p"};
 
 /* So that each test sees the call below. */
+static uint32_t writes_ended(enum engine_role role)
+{
+    (void)role;
+    return 0;
+}
+
 static bool read_is_plain(enum engine_role role, const char *upath, const struct stat *st)
 {
     (void)role;
@@ -637,6 +643,7 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .fork_child = fork_child,
         .shares = shares,
         .read_begin = read_begin,
+        .writes_ended = writes_ended,
         .read_is_plain = read_is_plain,
         .read_check = read_check,
         .consume = consume,
