@@ -63,11 +63,6 @@ int store_fetch_discard_unless(const struct store_dir *dir, const char *upath,
     errno = ESTALE;
     if (S_ISDIR(st.st_mode) || !is_identity(parent, base, identity))
         goto done;
-    /* First without taking it away from who is about to publish it. */
-    if (keep && keep(arg)) {
-        errno = EBUSY;
-        goto done;
-    }
     fetch_temp_name(upath, name);
     if (move_aside(parent, base, tmpdir, name, aside, sizeof(aside)) < 0)
         goto done;
@@ -107,10 +102,6 @@ static int exchange(const struct store_fetch *fetch, const char *aside, int pare
 
     if (store_identity_read(fetch->fd, &new) < 0)
         return -1;
-    if (keep(arg)) {
-        errno = EEXIST;
-        return -1;
-    }
     if (renameat2(tmpdir, aside, parent, base, RENAME_EXCHANGE) < 0)
         return errno == ENOENT ? store_control_rename_new(tmpdir, aside, parent, base) : -1;
     if (is_identity(tmpdir, aside, old) && !keep(arg))

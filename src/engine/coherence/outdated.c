@@ -122,7 +122,9 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
             store_superseded_clear(dmd->dir, dmd->session, o->upath);
             return NONE;
         }
-        if (store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
+        errno = EBUSY; /* nor taken away for a moment from who is about to publish it */
+        if (!must_stay(o) &&
+            store_fetch_discard_unless(dmd->dir, o->upath, &o->record->identity, must_stay,
                                        o) == 0)
             return REMOVED;
         if (errno != EBUSY || is_changed(o) ||

@@ -231,6 +231,11 @@ static int commit(struct transfer *t)
 
     if (!counts_as_missing(&left))
         return store_fetch_commit(t->fetch, t->replace, &t->identity);
+    if (S_ISREG(t->entry.mode) && is_wanted(&left)) {
+        store_fetch_abort(t->fetch); /* its writer keeps its name at every moment */
+        errno = EEXIST;
+        return -1;
+    }
     if (S_ISREG(t->entry.mode)) {
         rc = store_fetch_commit_over(t->fetch, &left.file, is_wanted, &left, &t->identity);
     } else {

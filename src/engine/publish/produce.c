@@ -13,205 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/core/member_impl.h"
-#include "engine/core/module.h"
-#include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
-#include "engine/core/local_file.h"
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/lost_update.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
 #include "store/superseded.h"
-#include "util/clock.h"
 #include "util/crash.h"
 #include "util/log.h"
-
-/* All for one name. It is there as long as one is: so the end of one needs no memory. */
-struct produce_name {
-    UT_hash_handle hh; /* by upath */
-    struct produce *first;
-    char upath[];
-};
-
-static struct produce_name *name_find(struct member *member, const char *upath)
-{
-    struct produce_name *name;
-
-    HASH_FIND_STR(member->produces, upath, name);
-    return name;
-}
-
-static struct produce *produces_of(struct member *member, const char *upath)
-{
-    struct produce_name *name = name_find(member, upath);
-
-    return name ? name->first : NULL;
-}
-
-static struct produce_name *name_create(struct member *member, const char *upath)
-{
-    struct produce_name *name = calloc(1, sizeof(*name) + strlen(upath) + 1);
-
-    if (!name)
-        return NULL;
-    strcpy(name->upath, upath);
-    HASH_ADD_STR(member->produces, upath, name);
-    if (!name->hh.tbl) {
-        free(name);
-        return NULL;
-    }
-    return name;
-}
-
-/* 0 or -1: no memory. */
-static int produce_link(struct produce *p)
-{
-    struct produce_name *name = name_find(p->member, p->upath);
-
-    if (!name && !(name = name_create(p->member, p->upath)))
-        return -1;
-    DL_APPEND(name->first, p);
-    return 0;
-}
-
-static void produce_unlink(struct produce *p)
-{
-    struct produce_name *name = name_find(p->member, p->upath);
-
-    DL_DELETE(name->first, p);
-    if (name->first)
-        return;
-    HASH_DEL(p->member->produces, name);
-    free(name);
-}
-
-struct produce *produce_create(struct member *member, enum engine_role role,
-                               const char *upath, produce_fn fn, void *arg)
-{
-    struct produce *p = calloc(1, sizeof(*p));
-
-    if (!p || !(p->upath = strdup(upath))) {
-        free(p);
-        errno = ENOMEM;
-        return NULL;
-    }
-    p->member = member;
-    p->role = role;
-    p->fn = fn;
-    p->arg = arg;
-    if (produce_link(p) < 0) {
-        free(p->upath);
-        free(p);
-        errno = ENOMEM;
-        return NULL;
-    }
-    exit_barrier_activity(member);
-    return p;
-}
-
-static void produce_release(struct produce *p)
-{
-    struct parent *parent, *tmp;
-
-    DL_FOREACH_SAFE(p->parents, parent, tmp)
-    {
-        directories_leave(&parent->wait);
-        free(parent);
-    }
-    free(p->upath);
-    free(p);
-}
-
-void produce_free(struct produce *p)
-{
-    produce_unlink(p);
-    produce_release(p);
-}
-
-static void changed_go_on(struct member *member, const char *upath);
-
-void produce_end(struct produce *p, int status)
-{
-    struct member *member = p->member;
-    produce_fn fn = p->fn;
-    void *arg = p->arg;
-    char *upath = p->upath;
-
-    if (p->early || p->parents) {
-        p->status = status;
-        p->ended = true;
-        modules_published(member, upath);
-        return;
-    }
-    /* Removed, or a link: nobody tells us of what we do ourselves. */
-    bool changes_path = !p->record.entry.mode || S_ISLNK(p->record.entry.mode);
-    produce_unlink(p);
-    p->upath = NULL;
-    produce_release(p);
-    modules_published(member, upath);
-    changed_go_on(member, upath);
-    if (changes_path)
-        modules_path_changed(member, upath);
-    free(upath);
-    exit_barrier_activity(member);
-    if (fn)
-        fn(arg, status);
-}
-
-static void end_posted(void *arg)
-{
-    struct produce *p = arg;
-    produce_end(p, p->status);
-}
-
-/* The end, but not from inside the start. */
-static void produce_end_later(struct produce *p, int status)
-{
-    p->status = status;
-    net_loop_post(p->member->loop, &p->post, end_posted, p);
-}
-
-bool produce_pending(struct member *member, const char *upath)
-{
-    struct produce *p;
-
-    DL_FOREACH(produces_of(member, upath), p)
-    {
-        if (!p->ended)
-            return true;
-    }
-    return false;
-}
-
-/* Of dht_node_ops. What is published is older than the file of `newer` if it is the file
- * that lay here before. */
-static void overtaken(void *arg, const struct dyad_entry *newer)
-{
-    struct member *member = arg;
-    struct produce *p;
-
-    DL_FOREACH(produces_of(member, newer->upath), p)
-    {
-        const struct store_identity *is = &p->record.identity, *was = &p->before.identity;
-        const struct member_dmd *dmd = &member->dmd[p->role];
-        if (!p->ended && p->ahead && p->before.kind && was->ino == is->ino &&
-            was->btime == is->btime &&
-            dyad_version_cmp(&p->before.entry.version, &newer->version) < 0 &&
-            !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)))
-            store_marks_overtaken(dmd->marks, p->mark, is->ino, is->btime);
-    }
-}
-
-static void produce_destroy(struct member *member)
-{
-    while (member->produces)
-        produce_free(member->produces->first);
-}
 
 /* --- its directories --- */
 
@@ -251,7 +64,7 @@ static bool parent_start(struct produce *p, size_t len, mode_t mode)
 }
 
 /* From the nearest upwards: above one that is known all are. */
-static void parents_start(struct produce *p)
+void produce_parents(struct produce *p)
 {
     for (size_t len = strlen(p->upath); len > 0; len--) {
         if (p->upath[len] == '/' && !parent_start(p, len, 0))
@@ -355,7 +168,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
 
 /* A file with several names may be written by another one, of which the homes of this one
  * do not hear: its owner sees it when it serves. 0 or -1 with errno. */
-static int publish_start(struct produce *p)
+int produce_publish(struct produce *p)
 {
     const void *bytes =
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
@@ -367,19 +180,6 @@ static int publish_start(struct produce *p)
                                   publish_ahead, publish_done, p);
 }
 
-/* A publish of the same name is under way, and has looked at the file already. */
-static bool is_behind_another(const struct produce *produce)
-{
-    const struct produce *p;
-
-    DL_FOREACH(produces_of(produce->member, produce->upath), p)
-    {
-        if (!p->ended && !p->awaits && p != produce)
-            return true;
-    }
-    return false;
-}
-
 /* True if the file on disk, down to its ctime, is the one of our record. (A file that is
  * being published has its record already.) */
 static bool is_published_so(const struct produce *p)
@@ -387,7 +187,7 @@ static bool is_published_so(const struct produce *p)
     const struct store_record *known =
         store_journal_find(p->member->dmd[p->role].journal, p->upath);
 
-    return !is_behind_another(p) && known && known->kind == STORE_RECORD_ORIGINAL &&
+    return !produce_is_behind(p) && known && known->kind == STORE_RECORD_ORIGINAL &&
            store_identity_equal(&known->identity, &p->record.identity);
 }
 
@@ -425,7 +225,7 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
         produce_end_later(p, 0);
         return 0;
     }
-    parents_start(p);
+    produce_parents(p);
     if (S_ISDIR(p->record.entry.mode)) {
         parent_start(p, strlen(p->upath), p->record.entry.mode);
         produce_end_later(p, 0);
@@ -440,7 +240,7 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
              .conflict) /* somebody has written it since, and it is the newest again */
         store_superseded_clear(member->dmd[role].dir, member->dmd[role].session, upath);
     DYAD_CRASH_POINT("produce-begin");
-    if (publish_start(p) < 0)
+    if (produce_publish(p) < 0)
         goto error;
     if (member->config->async_publish && fn) {
         p->early = true;
@@ -453,154 +253,3 @@ error:
     errno = rc;
     return -1;
 }
-
-/* --- chmod, utimens and the like; mkdir and symlink --- */
-
-/* True if two entries describe the same state of a file. */
-static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
-{
-    return a->size == b->size && a->mode == b->mode && a->mtime_sec == b->mtime_sec &&
-           a->mtime_nsec == b->mtime_nsec;
-}
-
-/* True if the homes may have the bytes of a file that has got another name. */
-static bool is_inlined_still(const struct produce *p)
-{
-    return p->linked && p->record.entry.size <= (uint64_t)p->member->config->inline_max;
-}
-
-/* `before` is what was published of the file before the change. */
-static void set_base(struct produce *p, const struct dyad_entry *before)
-{
-    p->base = (struct dyad_base){
-        DYAD_BASE_FROM, before->size,
-        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec};
-}
-
-static void changed_publish(struct produce *p)
-{
-    if (publish_start(p) < 0)
-        produce_end(p, errno);
-}
-
-/* Not in our journal: another rank of this node may have published it. */
-static void changed_looked_up(void *arg, int status, const struct dyad_entry *entry)
-{
-    struct produce *p = arg;
-
-    p->lookup = NULL;
-    if (status == ENOENT && p->late_name) {
-        parents_start(p);
-        changed_publish(p);
-        return;
-    }
-    if (status != 0 || (entry_same(entry, &p->record.entry) && !is_inlined_still(p)) ||
-        (p->late_name && !dyad_storage_equal(entry->storage, p->record.entry.storage))) {
-        produce_end(p, status == ENOENT ? 0 : status);
-        return;
-    }
-    set_base(p, entry);
-    p->record.entry.version = entry->version;
-    p->record.entry.conflict = entry->conflict;
-    changed_publish(p);
-}
-
-/* 0: it is under way; -1 with errno. */
-static int changed_step(struct produce *p)
-{
-    struct member_dmd *dmd = &p->member->dmd[p->role];
-    const struct store_record *known;
-    int rc;
-
-    if ((p->awaits = is_behind_another(p)))
-        return 0;
-    if ((rc = produce_look(p)) < 0)
-        return -1;
-    known = store_journal_find(dmd->journal, p->upath);
-    if (rc > 0 || p->superseded || !S_ISREG(p->record.entry.mode) ||
-        local_file_being_written(dmd, p->upath) ||
-        (known && known->identity.ino == p->record.identity.ino &&
-         known->identity.btime == p->record.identity.btime &&
-         entry_same(&known->entry, &p->record.entry) && !is_inlined_still(p))) {
-        produce_end_later(p, 0);
-        return 0;
-    }
-    if (known) {
-        set_base(p, &known->entry);
-        return publish_start(p);
-    }
-    p->lookup = dht_node_lookup(p->member->dht, p->upath, 0, NULL, changed_looked_up, p);
-    return p->lookup ? 0 : -1;
-}
-
-static void changed_go_on(struct member *member, const char *upath)
-{
-    struct produce *p;
-
-    DL_FOREACH(produces_of(member, upath), p)
-    {
-        if (p->awaits) {
-            if (changed_step(p) < 0)
-                produce_end_later(p, errno);
-            return; /* the next one goes on when this one has ended */
-        }
-    }
-}
-
-static int changed_start(struct member *member, enum engine_role role, const char *upath,
-                         bool late_name, produce_fn fn, void *arg)
-{
-    struct produce *p;
-    int rc;
-
-    if (!member->dmd[role].dir) {
-        errno = EINVAL;
-        return -1;
-    }
-    if (!(p = produce_create(member, role, upath, fn, arg)))
-        return -1;
-    if ((rc = produce_look(p)) < 0)
-        goto error;
-    if (rc == 0 && !S_ISREG(p->record.entry.mode)) {
-        produce_free(p);
-        return produce_start(member, role, upath, 0, fn, arg);
-    }
-    p->late_name = late_name;
-    if (changed_step(p) < 0)
-        goto error;
-    return 0;
-error:
-    rc = errno;
-    produce_free(p);
-    errno = rc;
-    return -1;
-}
-
-int produce_changed(struct member *member, enum engine_role role, const char *upath,
-                    produce_fn fn, void *arg)
-{
-    return changed_start(member, role, upath, false, fn, arg);
-}
-
-int produce_late_name(struct member *member, enum engine_role role, const char *upath,
-                      produce_fn fn, void *arg)
-{
-    return changed_start(member, role, upath, true, fn, arg);
-}
-
-static bool is_pending(struct member *member)
-{
-    return member->produces != NULL;
-}
-
-static int produce_begin_table(struct member *member)
-{
-    member->table_ops.overtaken = overtaken;
-    return 0;
-}
-
-const struct member_module produce_module = {
-    .start = produce_begin_table,
-    .pending = is_pending,
-    .destroy = produce_destroy,
-};

@@ -1,5 +1,5 @@
 /*
- * engine/publish/produce_impl.h - private to produce.c, produce_look.c and withdraw.c
+ * engine/publish/produce_impl.h - private to the modules of a publish, and withdraw.c
  */
 #ifndef DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
 #define DYAD_ENGINE_PUBLISH_PRODUCE_IMPL_H
@@ -33,8 +33,9 @@ struct produce {
     bool late_name;  /* published if nobody has: late_names.c */
     bool linked;     /* the file has several names */
     bool superseded; /* the file here is older than the version of another node */
-    bool awaits;     /* it goes on when other operations on this name have ended */
-    struct parent *parents; /* directories that are being published for it */
+    bool awaits;     /* when other operations on this name have ended, ... */
+    int (*step)(struct produce *p); /* ... this goes on: 0, or -1 with errno */
+    struct parent *parents;         /* directories that are being published for it */
 };
 
 struct parent {
@@ -43,6 +44,8 @@ struct parent {
     struct produce *produce;
 };
 
+/* --- produce_queue.c --- */
+
 /* Create an operation on a file of that directory; it is under way now. NULL: ENOMEM. */
 struct produce *produce_create(struct member *member, enum engine_role role,
                                const char *upath, produce_fn fn, void *arg);
@@ -50,6 +53,21 @@ struct produce *produce_create(struct member *member, enum engine_role role,
 void produce_free(struct produce *p);
 /* End the operation and free it: notifies the modules, then calls fn. */
 void produce_end(struct produce *p, int status);
+
+/* The same, but not from inside the start. */
+void produce_end_later(struct produce *p, int status);
+/* True if another operation on that name is under way, which has looked at the file already.
+ */
+bool produce_is_behind(const struct produce *p);
+
+/* --- produce.c --- */
+
+/* See that the directories above it are published. */
+void produce_parents(struct produce *p);
+/* Publish p->record, with the bytes of a small file. 0 or -1 with errno. */
+int produce_publish(struct produce *p);
+
+/* --- produce_changed.c --- */
 
 /* As produce_changed(); the file is published also if nobody has published that name. */
 int produce_late_name(struct member *member, enum engine_role role, const char *upath,
