@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a stopped rank has on its node, fetched or published, is not read there by others once it is out of date:
-# while it is stopped, when it has been given up, when it goes on, when it is killed. What it has open for writing stays.
+# while it is stopped, when it has been given up, when it goes on, when it is killed. What it has open for writing stays, and
+# is in conflict with what another node has written since.
 # Nor is a copy when a home of it is stopped.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../cluster/lib.sh"
@@ -17,6 +18,7 @@ go_on() { local name; for name; do kill -CONT "$(<"$W/pid.$name")"; done; }
 wrong() { echo "$PMIX_RANK: $1"; exit 9; }
 is() { [ "$(cat "$1")" = "$2" ] || wrong "$1 is: $(cat "$1")"; }
 all_are() { is copy "$1"; is "d/copy" "$1"; is own "$1"; [ "$(readlink link)" = "$1" ] || wrong "link is: $(readlink link)"; }
+conflict() { ! cat "$1" 2>"$W/err.$PMIX_RANK" || wrong "$1 was read"; grep -q "Input/output error" "$W/err.$PMIX_RANK"; }
 none() { [ ! -e gone ] || wrong "gone is there"; }
 took() { echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$W/took.$1"; }
 : >"joined.$PMIX_RANK"
@@ -25,8 +27,7 @@ took() { echo "$(bc <<<"$EPOCHREALTIME - $begin")" >"$W/took.$1"; }
 OLD='mkdir d; for f in copy d/copy gone; do echo old >$f; done; ln -s old link; made flag.old; '
 NEW='begin=$EPOCHREALTIME; for f in copy d/copy own held; do (echo new >$f; took ${f#*/}) & done; rm gone & ln -sfn new link & wait; made flag.new; '
 HAVE='wait_for flag.old; for f in copy d/copy gone; do is $f old; done; [ "$(readlink link)" = old ]; echo old >own; echo old >held; exec 7>>held; '
-GO_ON='all_are new; none; echo more >&7; exec 7>&-; made flag.over; is held "old
-more"'
+GO_ON='all_are new; none; echo more >&7; exec 7>&-; made flag.over; conflict held'
 
 begin_case() {
     rm -f "$WORK"/{flag,pid,ok,took}.*
@@ -77,14 +78,12 @@ between all 0 8
 # The first of its neighbours is stopped, too.
 begin_case
 job_begin 60 \
-    1@n0 bash -c "$RANK$OLD"'wait_for flag.stopped; '"$NEW"'wait_for flag.over; all_are new; none; is held "old
-more"' -- \
+    1@n0 bash -c "$RANK$OLD"'wait_for flag.stopped; '"$NEW"'wait_for flag.over; all_are new; none; conflict held' -- \
     3@n1 bash -c "$RANK"'wait_for flag.over' -- \
     1@n2 bash -c "$RANK"'stop idle; wait_for flag.over' -- \
     1@n2 bash -c "$RANK$HAVE"'stop holder; '"$GO_ON" -- \
     1@n2 bash -c "$RANK"'await_stopped idle holder; made flag.stopped; wait_for flag.new; all_are new; none
-        go_on idle holder; wait_for flag.over; all_are new; none; is held "old
-more"'
+        go_on idle holder; wait_for flag.over; all_are new; none; conflict held'
 job_end_ok 60
 # Two ranks are stopped, which may be its homes one after the other: 1.5 times the bound for each, and a holder.
 for name in copy own held; do between $name 0 8; done
@@ -97,12 +96,10 @@ JOB_ENV+=(DYAD_PEER_TIMEOUT=1)
 job_begin 60 \
     1@n0 bash -c "$RANK$OLD"'wait_for flag.stopped; for i in {0..19}; do echo >probe.$i; done
         until [ "$(grep -c "rank [02]\]: warning: rank 1 on .*: going on without it" "$LOG")" = 2 ]; do echo >probe.$((i++ % 20)); sleep 0.1; done
-        '"$NEW"'wait_for flag.over; all_are new; none; is held "old
-more"' -- \
+        '"$NEW"'wait_for flag.over; all_are new; none; conflict held' -- \
     1@n2 bash -c "$RANK$HAVE"'stop holder; '"$GO_ON" -- \
     1@n2 bash -c "$RANK"'await_stopped holder; made flag.stopped; for i in {0..19}; do echo >try.$i; done
-        wait_for flag.new; all_are new; none; go_on holder; wait_for flag.over; all_are new; none; is held "old
-more"'
+        wait_for flag.new; all_are new; none; go_on holder; wait_for flag.over; all_are new; none; conflict held'
 job_end_ok 60
 for name in copy own held; do between $name 0 1; done
 removed copy d/copy gone link
