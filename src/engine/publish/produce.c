@@ -102,7 +102,7 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
         return lost_update_confirm(p, entry, base);
     enum dht_ahead rc = refused ? produce_look_again(p, refused, entry) : DHT_AHEAD_GO;
 
-    if (refused && (rc != DHT_AHEAD_STOP || p->superseded))
+    if (refused && !p->gone)
         rc = lost_update_judge(p, refused, rc, entry, base);
     if (rc == DHT_AHEAD_STOP) {
         publish_undo(p);

@@ -19,6 +19,7 @@ int produce_look(struct produce *p)
     int rc = 1;
 
     p->superseded = false;
+    p->gone = fd < 0;
     if (fd < 0)
         return errno == ENOENT ? 1 : -1;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &p->record.identity) < 0)

@@ -445,6 +445,19 @@ static void test_conflict_of_one_tick(void **state)
     is_conflict(p, 6);
 }
 
+/* Another process of the node has written it, too, and is in conflict: so is what ours wrote. */
+static void test_conflict_of_another(void **state)
+{
+    struct publish *p = appends("ours");
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_what_is_here();
+    refused.conflict = true;
+    assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+    is_conflict(p, 10);
+}
+
 static void test_gives_way(void **state)
 {
     struct publish *p = appends("");
@@ -504,6 +517,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conflict, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_superseded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
