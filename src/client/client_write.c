@@ -37,6 +37,7 @@
 
 #define TOKEN_PRODUCER ((engine_token)1 << 63)
 #define DELETED_MARK   " (deleted)"
+#define PUBLISH_TRIES  8
 #define ASIDE_PAUSE    50000 /* ns */
 #define ASIDE_MAX      20000 /* of them: a second */
 
@@ -465,6 +466,28 @@ static void leave_to_others(struct client *client, const struct engine_closing *
     store_marks_await_closer(marks, mark);
 }
 
+/* The member looks for the file by its name, a moment after we did: if it finds none though
+ * the file has one, it is told again. 0 or errno value; ENOENT: it has been removed. */
+static int publish(struct client *client, struct engine_closing *closing, store_mark_t mark)
+{
+    enum engine_role role = token_role(closing->token);
+
+    for (int tries = 0; tries < PUBLISH_TRIES; tries++) {
+        char *upath;
+
+        if (client_produce(client, role, closing->upath, mark) == 0)
+            return 0;
+        if (errno != ENOENT)
+            return errno;
+        if (closing->probe < 0 ||
+            !(upath = settled_upath(&client->dmd[role], closing->probe)))
+            return ENOENT;
+        client_name_free(closing->upath);
+        closing->upath = upath;
+    }
+    return ENOENT;
+}
+
 int client_write_closed(struct engine_closing *closing, int error, bool mapped)
 {
     struct client *client = client_get();
@@ -486,8 +509,6 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
     /* Not before: until then another process may write. */
     if (last && !error && upath)
         written = store_marks_written(marks, mark, closing->probe);
-    if (closing->probe >= 0)
-        close(closing->probe);
     if (last && error) {
         log_error("\"%s\" is not published: writing it failed: %s", upath ? upath : "?",
                   strerror(error));
@@ -495,12 +516,14 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
         tell_end(token, upath, NET_WRITING_ABANDONED);
     } else if (last && written) {
         probes_made(upath);
-        if (client_produce(client, token_role(token), upath, mark) < 0) {
-            failed = errno;
-            log_error("\"%s\" is %snot published: %m", upath,
-                      failed == EIO ? "" : "complete on this node but ");
-            tell_end(token, upath, NET_WRITING_END);
-        }
+        failed = publish(client, closing, mark);
+        if (failed && failed != ENOENT)
+            log_error("\"%s\" is %snot published: %s", closing->upath,
+                      failed == EIO ? "" : "complete on this node but ", strerror(failed));
+        if (failed)
+            tell_end(token, closing->upath, NET_WRITING_END);
+        if (failed == ENOENT)
+            failed = 0;
         /* The member has cleared it; if it could not, the file is complete all the same.
          * EIO: it cannot be read, or another node has written it, too. */
         if (failed == EIO)
@@ -511,6 +534,8 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
         store_marks_clear(marks, mark);
         tell_end(token, upath, NET_WRITING_END);
     }
+    if (closing->probe >= 0)
+        close(closing->probe);
     client_name_free(closing->upath);
     errno = failed ? failed : saved;
     return failed ? -1 : 0;

@@ -213,7 +213,7 @@ static void taken_published(void *arg, int status)
 {
     struct held_io *io = arg;
 
-    if (status)
+    if (status && status != ENOENT) /* it was removed */
         log_error("\"%s\" is complete on this node but not published: %s", io->upath,
                   strerror(status));
     store_marks_clear(io->marks, io->mark);

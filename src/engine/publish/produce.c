@@ -22,6 +22,7 @@
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
+#include "engine/publish/withdraw.h"
 #include "store/superseded.h"
 #include "util/crash.h"
 #include "util/log.h"
@@ -126,6 +127,24 @@ static void writer_ended(struct produce *p)
     shared_end(p->member, p->role, p->upath, p->mark, false, NULL, NULL);
 }
 
+/* No file has the name. Its closer, which has the file open, looks for itself, and keeps the
+ * mark until then: the file may have been aside for a moment (store_fetch_discard_unless()).
+ * Else it was removed, or renamed: whoever did that sees to the new name. */
+static int gone_status(const struct produce *p)
+{
+    return p->mark && p->fn ? ENOENT : 0;
+}
+
+/* It was removed while it was published, and refused by one home for what was there before
+ * that: another home may have taken it, above the removal. */
+static void left_withdrawn(void *arg, int status)
+{
+    struct produce *p = arg;
+
+    (void)status;
+    produce_end(p, p->status);
+}
+
 static void publish_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
@@ -155,10 +174,13 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         if (p->conflict)
             status = EIO;
     } else if (status == ECANCELED) {
-        writer_ended(p);
         log_debug("\"%s\" was changed by another process before it was published",
                   p->upath);
-        status = 0;
+        status = p->status = p->gone ? gone_status(p) : 0;
+        if (status == 0)
+            writer_ended(p);
+        if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
+            return;
     } else {
         publish_undo(p);
         log_error("\"%s\" could not be published: %s", p->upath, strerror(status));
@@ -220,9 +242,10 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
     rc = produce_look(p);
     if (rc < 0)
         goto error;
-    if (rc > 0) { /* removed or renamed since: whoever did that sees to the new name */
-        writer_ended(p);
-        produce_end_later(p, 0);
+    if (rc > 0) {
+        if ((rc = gone_status(p)) == 0)
+            writer_ended(p);
+        produce_end_later(p, rc);
         return 0;
     }
     produce_parents(p);

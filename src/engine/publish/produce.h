@@ -8,7 +8,8 @@
 
 /* status 0 or errno value */
 typedef void (*produce_fn)(void *arg, int status);
-/* Publish upath as it is on disk; clears `mark` (0: none). fn (may be NULL) is called
+/* Publish upath as it is on disk; clears `mark` (0: none), but with ENOENT: no file has that
+ * name. fn (may be NULL) is called
  * when the homes have acknowledged; with DYAD_ASYNC_PUBLISH when it is sent. 0 or -1 with
  * errno (nothing was begun). */
 int produce_start(struct member *member, enum engine_role role, const char *upath,

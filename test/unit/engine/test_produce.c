@@ -13,6 +13,7 @@
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
+#include "engine/publish/withdraw.h"
 #include "store/superseded.h"
 
 static struct scratch *scratch;
@@ -30,7 +31,7 @@ struct publish {
 static struct publish publishes[2];
 static unsigned npublishes;
 static struct dyad_entry refused; /* by this one */
-static int done, status_done, ngiven_way;
+static int done, status_done, ngiven_way, nwithdrawn;
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
                            const struct dyad_base *base, const void *bytes,
@@ -129,6 +130,15 @@ bool modules_overtaken(struct member *m, struct member_dmd *dmd,
     return true;
 }
 
+int produce_withdraw_left(struct member *m, const char *upath, produce_fn fn, void *arg)
+{
+    (void)m;
+    assert_string_equal(upath, "f");
+    nwithdrawn++;
+    fn(arg, ENOENT);
+    return 0;
+}
+
 const char *member_describe(struct member *m, uint32_t rank)
 {
     (void)m;
@@ -174,7 +184,7 @@ static int setup(void **state)
     dmd->journal = store_journal_create(scratch->dir, "test", &incarnation);
     done = 0;
     ended = 0;
-    ngiven_way = 0;
+    ngiven_way = nwithdrawn = 0;
     npublishes = 0;
     refused = (struct dyad_entry){.upath = "f", .state = DYAD_ENTRY_PUBLISHED, .owner = 2};
     return dmd->marks && dmd->journal ? 0 : -1;
@@ -282,7 +292,12 @@ static void test_gone(void **state)
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
-    overtaken(p);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_int_equal(status_done, ENOENT); /* its closer looks for itself ... */
+    assert_int_equal(ended, 0);            /* ... and ends the mark */
+    assert_null(recorded());
+    assert_int_equal(nwithdrawn, 1); /* a home may have taken it */
 }
 
 /* Another process of this rank has written it, and its publish begins before the first has
