@@ -17,6 +17,7 @@
 #include "boot/environ.h"
 #include "client/client_impl.h"
 #include "client/client_promoted.h"
+#include "store/extents.h"
 #include "store/looked.h"
 #include "store/renames.h"
 #include "util/env.h"
@@ -60,6 +61,8 @@ static int partition_setup(struct client_dmd *dmd, const char *path, int shared)
     dmd->path = path;
     snprintf(dmd->real, sizeof(dmd->real), "%s", store_dir_real_path(dir));
     dmd->marks = store_marks_create(dir);
+    if (!(dmd->extents = store_extents_create(dir, NULL)))
+        log_debug("what is written below %s is not recorded: %m", path);
     /* The marks are mapped; no descriptor of ours stays in the program's table. */
     store_dir_destroy(dir);
     return dmd->marks ? 0 : -1;

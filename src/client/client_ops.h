@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define ENGINE_ABI 7
+#define ENGINE_ABI 8
 
 /* What the wrapper gives to the engine. */
 struct engine_host {
@@ -213,6 +213,20 @@ struct engine_ops {
     /* The file is mapped for writing, which its time stamps need not show: its last close
      * publishes it. */
     void (*write_stored)(engine_token token);
+    /* Of an open description: true if what is written by way of it is to be recorded
+     * (store/extents.h), so that it can be put together with what other nodes write. This
+     * and the next three: async-signal-safe, some loads and stores, from anywhere. */
+    bool (*write_recorded)(engine_token token);
+    /* `length` bytes at `offset` are about to be written; 0: the file is about to be cut, or
+     * extended, to `offset` bytes. `last`: what the call before it returned, or 0. Returns a
+     * number for write_record_end(); 0: there is no record. */
+    uint64_t (*write_record)(engine_token token, uint64_t last, uint64_t offset,
+                             uint64_t length);
+    /* Fewer were written: up to `end`, and not to `planned_end`. */
+    void (*write_record_end)(engine_token token, uint64_t number, uint64_t planned_end,
+                             uint64_t end);
+    /* Something is about to be written in a way that cannot be recorded. */
+    void (*write_unrecord)(engine_token token);
     /* True if the regular file of inode `ino`, which is here under that name and has
      * several links, is superseded: then it counts as not here, and lookup() and
      * consume() find the published version. For calls on names; opens check it

@@ -16,6 +16,7 @@
 #include "client/client_ops.h"
 #include "client/client.h"
 #include "client/client_promoted.h"
+#include "client/client_record.h"
 #include "client/client_write.h"
 #include "store/renames.h"
 #include "store/superseded.h"
@@ -293,6 +294,10 @@ static const struct engine_ops table = {
     .renamed = op_renamed,
     .renaming_over = op_renaming_over,
     .write_stored = client_write_stored,
+    .write_recorded = client_write_recorded,
+    .write_record = client_write_record,
+    .write_record_end = client_write_record_end,
+    .write_unrecord = client_write_unrecord,
     .superseded = op_superseded,
 };
 

@@ -169,6 +169,8 @@ int client_write_begin(enum engine_role role, const char *upath, int flags, bool
         return -1;
     }
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
+    if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
+        store_marks_may_record(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath, waits);
@@ -242,6 +244,7 @@ int client_write_opened(engine_token token, int fd, int flags)
         store_marks_look(marks, token & ~TOKEN_PRODUCER, fd);
         if (superseded_since(token, fd))
             store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
+        store_marks_record(marks, token & ~TOKEN_PRODUCER);
     }
     errno = saved;
     return 0;

@@ -143,6 +143,7 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define MODE_MAX   0177777u
 #define NSEC_MAX   999999999u
 #define CONFLICT   0x80u /* beside the state of an entry */
+#define RECORDED   0x40u /* likewise */
 
 const char *net_msg_name(enum net_msg_type type)
 {
@@ -206,14 +207,17 @@ static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
 
 static void walk_entry(struct codec *c, struct dyad_entry *entry)
 {
-    uint8_t state = (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0));
+    uint8_t state = (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
+                              (entry->recorded ? RECORDED : 0));
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
     entry->conflict = state & CONFLICT;
-    state &= CONFLICT - 1;
+    entry->recorded = state & RECORDED;
+    state &= RECORDED - 1;
     codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
-                       (!entry->conflict || state == DYAD_ENTRY_PUBLISHED));
+                       ((!entry->conflict && !entry->recorded) ||
+                        state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;
     codec_bytes(c, entry->storage, sizeof(entry->storage));
     codec_u64(c, &entry->size);
@@ -341,7 +345,8 @@ static bool encodable(const struct net_msg *msg)
     }
     if (fields & ENTRY &&
         ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
-         (msg->entry.conflict && msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
+         ((msg->entry.conflict || msg->entry.recorded) &&
+          msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
          msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
          msg->entry.mtime_nsec > NSEC_MAX))
         return false;

@@ -20,6 +20,7 @@
 #define MADE_KIND   103 /* a copy, made_here */
 
 #define DISK_CONFLICT 0x80u /* beside the state */
+#define DISK_RECORDED 0x40u
 
 struct disk_record {
     uint32_t len; /* of all of it, the upath (without NUL) at its end */

@@ -41,8 +41,10 @@ void journal_decode(const struct disk_record *disk, struct store_record *record)
         .made_here = disk->kind == MADE_KIND,
         .entry = {.version = {disk->counter, disk->rank, disk->incarnation},
                   .owner = disk->owner,
-                  .state = (enum dyad_entry_state)(disk->state & ~DISK_CONFLICT),
+                  .state = (enum dyad_entry_state)(disk->state &
+                                                   ~(DISK_CONFLICT | DISK_RECORDED)),
                   .conflict = disk->state & DISK_CONFLICT,
+                  .recorded = disk->state & DISK_RECORDED,
                   .size = disk->size,
                   .mode = disk->mode,
                   .mtime_sec = disk->mtime_sec,

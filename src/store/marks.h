@@ -108,7 +108,24 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
  * one of `mark` (0: none). */
 void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
                            uint64_t btime);
-/* The file is mapped for writing, and counts as written from now on. */
+/* Before the real open: it does not empty the file, so that another node may write the file
+ * at once, and what is written here is to be recorded (store/extents.h). Async-signal-safe,
+ * as the next four. */
+void store_marks_may_record(struct store_marks *marks, store_mark_t mark);
+/* After store_marks_look(). True: what is written by way of the description is to be
+ * recorded from now on. False: the file had bytes of which there is no record. */
+bool store_marks_record(struct store_marks *marks, store_mark_t mark);
+/* Something is about to be written that cannot be recorded. */
+void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
+/* True if all that the open descriptions of the file write is recorded: of the file of `mark`,
+ * which is one of them; or (0) of that inode and birth time, also if there is none. */
+bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,
+                          uint64_t btime);
+/* For the writer, who has the description open: the inode and birth time of its file. False:
+ * what it writes is not recorded. */
+bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *ino,
+                      uint64_t *btime);
+/* The file is mapped for writing, and counts as written, without a record, from now on. */
 void store_marks_set_written(struct store_marks *marks, store_mark_t mark);
 /* True if content, length, mode or mtime have changed since the open, or that cannot be
  * found out. For the caller for which store_marks_closed() has returned true; fd: its

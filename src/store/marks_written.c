@@ -100,28 +100,45 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
     atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
-/* True if another description of the file is overtaken: it is of an older version for all
- * that join it. */
-static bool joins_overtaken(struct store_marks *marks, store_mark_t mark)
+/* Of the descriptions of a file that are open for writing, `own` excepted. */
+struct writers {
+    bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
+    bool recorded;           /* each of them */
+};
+
+static struct writers look_at_writers(struct store_marks *marks, store_mark_t own,
+                                      uint64_t ino, uint64_t btime)
 {
     struct marks_table *table = marks->table;
-    struct marks_slot *own = &table->slots[marks_index_of(mark)];
-    uint64_t ino = atomic_load(&own->ino), btime = atomic_load(&own->btime);
     uint32_t top = atomic_load(&table->header.top);
+    struct writers writers = {.recorded = true};
 
-    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= 1)
-        return false;
+    if (atomic_load(&table->inodes[marks_bucket(ino)]) <= (own ? 1 : 0))
+        return writers;
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
         uint64_t word = atomic_load(&slot->word);
+        store_mark_t mark = marks_mark_of(word, i);
         uint32_t base = atomic_load(&table->looks[i].base);
 
-        if (WORD_STATE(word) != STORE_MARK_FREE && marks_same_file(slot, ino, btime) &&
-            (base & ~3u) == MARKS_BASE(marks_mark_of(word, i)) &&
-            (base & MARKS_BASE_OVERTAKEN))
-            return true;
+        if (WORD_STATE(word) == STORE_MARK_FREE || mark == own ||
+            !marks_same_file(slot, ino, btime))
+            continue;
+        if ((base & ~MARKS_BASE_FLAGS) != MARKS_BASE(mark))
+            base = 0;
+        writers.decided |= (base & MARKS_BASE_DECIDED) != 0;
+        writers.overtaken |= (base & MARKS_BASE_OVERTAKEN) != 0;
+        writers.recorded &= (base & MARKS_BASE_RECORDED) != 0;
     }
-    return false;
+    return writers;
+}
+
+/* The same of the file of `mark`, but for `mark`. */
+static struct writers look_beside(struct store_marks *marks, store_mark_t mark)
+{
+    struct marks_slot *slot = &marks->table->slots[marks_index_of(mark)];
+
+    return look_at_writers(marks, mark, atomic_load(&slot->ino), atomic_load(&slot->btime));
 }
 
 /* A copy that was just fetched has the mtime of the original and a ctime of now. A file
@@ -139,7 +156,7 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
     look->mtime = ns(st.st_mtim);
     look->ctime = ns(st.st_ctim);
     atomic_fetch_or(&look->base, MARKS_BASE_FROM);
-    if (joins_overtaken(marks, mark))
+    if (look_beside(marks, mark).overtaken)
         atomic_fetch_or(&look->base, MARKS_BASE_OVERTAKEN);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
@@ -173,14 +190,21 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
         base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
 }
 
-static void set_overtaken(struct store_marks *marks, store_mark_t mark)
+/* If that use of the slot is not over. */
+static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
+                        uint32_t clear)
 {
     _Atomic uint32_t *base = &look_of(marks, mark)->base;
     uint32_t flags = atomic_load(base);
 
-    while ((flags & ~3u) == MARKS_BASE(mark) &&
-           !atomic_compare_exchange_weak(base, &flags, flags | MARKS_BASE_OVERTAKEN))
+    while ((flags & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) &&
+           !atomic_compare_exchange_weak(base, &flags, (flags & ~clear) | set))
         ;
+}
+
+static void set_overtaken(struct store_marks *marks, store_mark_t mark)
+{
+    change_base(marks, mark, MARKS_BASE_OVERTAKEN, 0);
 }
 
 void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
@@ -211,6 +235,57 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
 
     if (marks_find(marks, mark, &word))
         atomic_store(&look->kind, MARKS_LOOK_NONE);
+    store_marks_unrecord(marks, mark);
+}
+
+/* What is written to the file is recorded from its first byte on if it is empty, or if one who
+ * has it open has found that already; and if all of them record what they write. Of several
+ * that open it at once none writes before it has decided, so for an empty file it suffices
+ * that the others may record. */
+void store_marks_may_record(struct store_marks *marks, store_mark_t mark)
+{
+    change_base(marks, mark, MARKS_BASE_RECORDED, 0);
+}
+
+bool store_marks_record(struct store_marks *marks, store_mark_t mark)
+{
+    uint32_t base = atomic_load(&look_of(marks, mark)->base);
+    struct writers writers = look_beside(marks, mark);
+    bool decided = (base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) &&
+                   writers.recorded &&
+                   (look_of(marks, mark)->size == 0 || writers.decided);
+
+    change_base(marks, mark, decided ? MARKS_BASE_DECIDED : 0,
+                decided ? 0 : MARKS_BASE_RECORDED);
+    return decided;
+}
+
+void store_marks_unrecord(struct store_marks *marks, store_mark_t mark)
+{
+    change_base(marks, mark, 0, MARKS_BASE_RECORDED | MARKS_BASE_DECIDED);
+}
+
+bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,
+                          uint64_t btime)
+{
+    uint32_t base;
+
+    if (!mark)
+        return look_at_writers(marks, 0, ino, btime).recorded;
+    base = atomic_load(&look_of(marks, mark)->base);
+    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_RECORDED) &&
+           look_beside(marks, mark).recorded;
+}
+
+bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *ino,
+                      uint64_t *btime)
+{
+    struct marks_slot *slot = &marks->table->slots[marks_index_of(mark)];
+    uint32_t base = atomic_load(&look_of(marks, mark)->base);
+
+    *ino = atomic_load(&slot->ino);
+    *btime = atomic_load(&slot->btime);
+    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_RECORDED);
 }
 
 /* A link or a removed name changes the ctime as well, and the count of links: then the

@@ -287,6 +287,10 @@ static int do_fcntl(int fd, int cmd, void *arg, wrapper_fn_fcntl *real)
     case F_OFD_SETLK:
     case F_OFD_SETLKW:
         return do_lock(fd, cmd, arg, real);
+    case F_SETFL:
+        if (((intptr_t)arg & O_APPEND) && wrapper_tracks(fd))
+            wrapper_fd_unrecord(fd);
+        return real(fd, cmd, arg);
     default:
         return real(fd, cmd, arg);
     }

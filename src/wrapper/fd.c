@@ -37,6 +37,8 @@ struct wrapper_desc {
     _Atomic bool mapped; /* by this process, in a way that is not followed */
     _Atomic bool shared; /* a fork may have given it to another process */
     _Atomic bool kept;   /* scratch of exec_begin */
+    _Atomic bool recorded;
+    _Atomic uint64_t range; /* the number of the last that was recorded */
     enum engine_role role;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;
@@ -137,6 +139,7 @@ static void set_entry(int fd, struct wrapper_desc *desc)
 static int add(int fd, engine_token token, enum engine_role role, const struct stat *st)
 {
     struct wrapper_desc *desc = (unsigned)fd < WRAPPER_FD_MAX ? desc_get_free() : NULL;
+    const struct engine_ops *ops = wrapper_engine_loaded();
 
     if (!desc) {
         log_error(
@@ -150,6 +153,8 @@ static int add(int fd, engine_token token, enum engine_role role, const struct s
     atomic_store(&desc->mapped, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
+    atomic_store(&desc->recorded, ops && ops->write_recorded(token));
+    atomic_store(&desc->range, 0);
     desc->role = role;
     desc->dev = st->st_dev;
     desc->ino = st->st_ino;
@@ -318,6 +323,55 @@ void wrapper_fd_desc_stored(struct wrapper_desc *desc)
 
     if (ops && token)
         ENGINE_CALL_VOID(ops->write_stored(token));
+}
+
+/* A descriptor that another thread closes in the midst of a write: the range is recorded of
+ * another file, or of none, as the write itself is anybody's guess. */
+bool wrapper_fd_recorded(int fd)
+{
+    const struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+
+    return desc && atomic_load_explicit(&desc->recorded, memory_order_relaxed);
+}
+
+uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+    uint64_t number;
+
+    if (!token || !ops)
+        return 0;
+    number = ops->write_record(token, atomic_load(&desc->range), offset, length);
+    if (number && length)
+        atomic_store(&desc->range, number);
+    else if (!number)
+        atomic_store(&desc->recorded, false);
+    return number;
+}
+
+void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64_t end)
+{
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+
+    if (token && ops)
+        ops->write_record_end(token, number, planned_end, end);
+}
+
+void wrapper_fd_unrecord(int fd)
+{
+    struct wrapper_desc *desc =
+        wrapper_fd_marked(fd) ? desc_of(atomic_load(&wrapper_fd_table[fd])) : NULL;
+    const struct engine_ops *ops = wrapper_engine_loaded();
+    engine_token token = desc ? atomic_load(&desc->token) : 0;
+
+    if (!token || !ops || !atomic_load(&desc->recorded))
+        return;
+    ops->write_unrecord(token);
+    atomic_store(&desc->recorded, false);
 }
 
 void wrapper_fd_desc_zero(struct wrapper_desc *desc)

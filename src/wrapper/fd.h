@@ -72,6 +72,16 @@ bool wrapper_fd_desc_is_last(const struct wrapper_desc *desc);
 void wrapper_fd_desc_mapped(struct wrapper_desc *desc);
 /* The file may be written without a change of its times: count it as written. */
 void wrapper_fd_desc_stored(struct wrapper_desc *desc);
+/* True if what is written to fd, which is marked, is to be recorded (write.c). */
+bool wrapper_fd_recorded(int fd);
+/* Such a write of `length` bytes at `offset` is about to begin (0: a cut to `offset`);
+ * returns a number, or 0: it could not be recorded. Then, if it did not get to
+ * `planned_end`, but to `end`: _end(). */
+uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length);
+void wrapper_fd_record_end(int fd, uint64_t number, uint64_t planned_end, uint64_t end);
+/* Something is about to be written to fd that cannot be recorded. Any descriptor of a thread of the
+ * program. */
+void wrapper_fd_unrecord(int fd);
 /* In the child of a fork: forget the references. */
 void wrapper_fd_desc_zero(struct wrapper_desc *desc);
 

@@ -9,6 +9,7 @@
 #ifndef DYAD_WRAPPER_REAL_H
 #define DYAD_WRAPPER_REAL_H
 
+#include <aio.h>
 #include <dirent.h>
 #include <fts.h>
 #include <ftw.h>
@@ -23,6 +24,7 @@
 #include <sys/statvfs.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <utime.h>
 
 enum wrapper_symbol {

@@ -102,7 +102,10 @@ static FILE *do_fopen(const char *path, const char *mode, wrapper_fn_fopen *real
         o.path = where.text;
     if (!wrapper_mine())
         return real_fopen(o.path, mode);
-    return wrapper_open(&opener) < 0 ? NULL : o.stream;
+    if (wrapper_open(&opener) < 0)
+        return NULL;
+    wrapper_fd_unrecord(fileno_unlocked(o.stream)); /* libc writes by itself */
+    return o.stream;
 }
 
 FILE *wrapped_fopen(const char *path, const char *mode)
@@ -173,7 +176,7 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream,
         error = errno;
     errno = saved;
     if (managed && !error && wrapper_open_writes(opener.flags)) {
-        wrapper_open(&opener);
+        wrapper_fd_unrecord(wrapper_open(&opener));
     } else {
         if (error) /* it closes, and fails: what is there may be half written */
             o.path = "";
@@ -247,6 +250,8 @@ int wrapped_pclose(FILE *stream)
 /* The descriptor is in the table already; what closes the stream takes it out. */
 FILE *wrapped_fdopen(int fd, const char *mode)
 {
+    if (mode && strpbrk(mode, "wa+") && wrapper_tracks(fd))
+        wrapper_fd_unrecord(fd);
     return REAL(fdopen)(fd, mode);
 }
 

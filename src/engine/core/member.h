@@ -42,6 +42,7 @@
 struct member_dmd {
     struct store_dir *dir; /* NULL: this rank has no such DMD */
     struct store_marks *marks;
+    struct store_extents *extents; /* NULL: nothing is recorded */
     struct store_journal *journal;
     uint64_t session; /* store_renames_session() */
     bool brings;      /* what is fetched comes here */

@@ -17,6 +17,7 @@
 
 #include "boot/member_claim.h"
 #include "boot/fdtable.h"
+#include "store/extents.h"
 #include "store/fetch.h"
 #include "store/looked.h"
 #include "store/renames.h"
@@ -125,6 +126,7 @@ static int dmd_open(struct member *member, struct member_dmd *dmd, const char *p
         store_dir_set_shared(dmd->dir, member->config->shared_storage != 0);
     if (!(dmd->marks = store_marks_create(dmd->dir)))
         return -1;
+    dmd->extents = store_extents_create(dmd->dir, NULL);
     dmd->journal = journal_open(member, dmd, path, incarnation);
     /* A label that could not be written is as a record that could not be (journal_retry.c).
      */
@@ -172,6 +174,7 @@ static void dmd_close(struct member_dmd *dmd, bool job_ended, bool useless)
     else if (dmd->journal && store_journal_remove(dmd->journal) < 0)
         log_warn("this rank's record below %s cannot be removed: %m",
                  store_dir_path(dmd->dir));
+    store_extents_destroy(dmd->extents);
     store_marks_destroy(dmd->marks);
     store_dir_destroy(dmd->dir);
     *dmd = (struct member_dmd){0};

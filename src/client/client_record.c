@@ -1,0 +1,50 @@
+/*
+ * client_record.c - the record of what this process writes (store/extents.h)
+ *
+ * Called for each write to a recorded file, perhaps in a signal handler: no lock, no memory.
+ */
+#include "client/client_record.h"
+
+#include "client/client.h"
+#include "store/extents.h"
+
+#define TOKEN_PRODUCER ((engine_token)1 << 63)
+
+static const struct client_dmd *dmd_of(engine_token token)
+{
+    return &client_get()->dmd[token & TOKEN_PRODUCER ? ENGINE_PRODUCER : ENGINE_CONSUMER];
+}
+
+bool client_write_recorded(engine_token token)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    uint64_t ino, btime;
+
+    return dmd->extents && store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
+}
+
+uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
+                             uint64_t length)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    store_mark_t mark = token & ~TOKEN_PRODUCER;
+    uint64_t ino, btime, number;
+
+    if (!dmd->extents || !store_marks_file(dmd->marks, mark, &ino, &btime))
+        return 0;
+    number = store_extents_add(dmd->extents, ino, btime, mark, last, offset, length);
+    if (!number)
+        store_marks_unrecord(dmd->marks, mark);
+    return number;
+}
+
+void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
+                             uint64_t end)
+{
+    store_extents_trim(dmd_of(token)->extents, number, planned_end, end);
+}
+
+void client_write_unrecord(engine_token token)
+{
+    store_marks_unrecord(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
+}

@@ -1,0 +1,18 @@
+/*
+ * client/client_record.h - the record of what this process writes
+ *
+ * Implements the functions of client_ops.h of these names. Thread-safe, async-signal-safe.
+ */
+#ifndef DYAD_CLIENT_CLIENT_RECORD_H
+#define DYAD_CLIENT_CLIENT_RECORD_H
+
+#include "client/client_ops.h"
+
+bool client_write_recorded(engine_token token);
+uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
+                             uint64_t length);
+void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
+                             uint64_t end);
+void client_write_unrecord(engine_token token);
+
+#endif

@@ -1,0 +1,457 @@
+/*
+ * extents.c - a ring of ranges, without a lock
+ *
+ * A writer takes the next number, whose place in the ring is fixed, and fills the place.
+ * `span`, which is cleared first and set last, has the lap of the ring and the length, so
+ * that one compare-and-swap lengthens the range of that lap and no other. The ring has disk
+ * blocks for its first places only, and gets more (a page without them is SIGBUS when the
+ * disk is full).
+ *
+ *  span         its place
+ *  0            was never used, or is being filled: that write has not begun yet
+ *  lap, length  is a range of that lap; if `check` does not fit, two writers met in it, one
+ *               of which was stopped for a whole lap: no list can be made until the next lap
+ *
+ * What a lap overwrites is lost: `lost` has the time of the newest such range. A file that
+ * was born before that has no list any more.
+ */
+#include "store/extents.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/control.h"
+#include "store/shared_file.h"
+#include "util/clock.h"
+#include "util/fd_close.h"
+
+#define PREFIX "extents-"
+#define MAGIC  0x3154584544415944ull /* "DYADEXT1" */
+#define STEP   4096u                 /* places that get their disk blocks at a time */
+
+#define LENGTH_BITS 40 /* of a span; the rest is the lap, from 1 on */
+#define LENGTH_MAX  ((1ull << LENGTH_BITS) - 1)
+#define LAP(number) (((number) / STORE_EXTENTS_MAX + 1) << LENGTH_BITS)
+
+/* By how much the clock of the birth times may have been set back. */
+#define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
+
+struct place {
+    _Atomic uint64_t span;
+    _Atomic uint64_t file, writer, offset;
+    _Atomic uint64_t time; /* CLOCK_REALTIME_COARSE, ns */
+    _Atomic uint64_t check;
+};
+
+struct header {
+    uint64_t magic;
+    uint64_t ino; /* of the table itself */
+    char boot[STORE_BOOT_LEN + 1];
+    _Alignas(64) _Atomic uint64_t next; /* number of the next range, from 1 on */
+    _Atomic uint64_t lost;
+    _Atomic uint32_t limit; /* places below it have their disk blocks */
+};
+
+struct table {
+    union {
+        struct header header;
+        char page[4096];
+    };
+    struct place places[STORE_EXTENTS_MAX];
+};
+
+struct store_extents {
+    struct table *table;
+    char *path; /* to enlarge it */
+};
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    a ^= b * 0x9e3779b97f4a7c15ull;
+    a *= 0xff51afd7ed558ccdull;
+    return a ^ a >> 32;
+}
+
+static uint64_t file_of(uint64_t ino, uint64_t btime)
+{
+    return mix(mix(0, ino), btime);
+}
+
+static uint64_t check_of(uint64_t number, uint64_t file, uint64_t writer, uint64_t offset,
+                         uint64_t time)
+{
+    return mix(mix(mix(mix(number, file), writer), offset), time);
+}
+
+/* --- the table --- */
+
+/* Several processes may do so at once: what is there stays as it is. */
+static int reserve_places(int fd, uint32_t from)
+{
+    return fallocate(fd, FALLOC_FL_KEEP_SIZE,
+                     (off_t)(offsetof(struct table, places) + from * sizeof(struct place)),
+                     STEP * sizeof(struct place));
+}
+
+static bool is_whole(const void *map, const char *boot)
+{
+    const struct header *header = &((const struct table *)map)->header;
+
+    return header->magic == MAGIC && atomic_load(&header->limit) <= STORE_EXTENTS_MAX &&
+           (!boot || memcmp(header->boot, boot, STORE_BOOT_LEN) == 0);
+}
+
+static int reserve(int fd)
+{
+    return store_control_reserve(fd, 0, offsetof(struct table, places)) < 0
+               ? -1
+               : reserve_places(fd, 0);
+}
+
+static int fill(const struct store_shared_new *file)
+{
+    struct header *header = &((struct table *)file->map)->header;
+    struct stat st;
+
+    if (fstat(file->fd, &st) < 0)
+        return -1;
+    header->ino = st.st_ino;
+    memcpy(header->boot, file->boot, STORE_BOOT_LEN);
+    atomic_store(&header->next, 1);
+    atomic_store(&header->limit, STEP);
+    header->magic = MAGIC;
+    return 0;
+}
+
+static const struct store_shared_kind kind;
+
+static int remove_earlier(int control, const char *name, const void *map, void *arg)
+{
+    const char *boot = arg;
+
+    if (memcmp(((const struct table *)map)->header.boot, boot, STORE_BOOT_LEN) != 0)
+        unlinkat(control, name, 0);
+    return 0;
+}
+
+static void made(const struct store_shared_new *file)
+{
+    store_shared_each_other(file->control, &kind, PREFIX, file->name, remove_earlier,
+                            (void *)file->boot);
+}
+
+static const struct store_shared_kind kind = {
+    .size = sizeof(struct table),
+    .is_whole = is_whole,
+    .reserve = reserve,
+    .fill = fill,
+    .made = made,
+};
+
+struct store_extents *store_extents_create(const struct store_dir *dir, const char *boot)
+{
+    struct store_extents *extents;
+    char own[STORE_BOOT_LEN + 1], name[64];
+
+    if (store_dir_shared(dir)) {
+        errno = ENOTSUP;
+        return NULL;
+    }
+    if (boot)
+        snprintf(own, sizeof(own), "%-*s", STORE_BOOT_LEN, boot);
+    else if (store_control_boot(own) < 0)
+        return NULL;
+    snprintf(name, sizeof(name), PREFIX "%.*s", STORE_BOOT_LEN, own);
+    if (!(extents = calloc(1, sizeof(*extents))))
+        return NULL;
+    if (asprintf(&extents->path, "%s/" STORE_CONTROL_DIR "/%s", store_dir_real_path(dir),
+                 name) < 0) {
+        extents->path = NULL;
+        goto error;
+    }
+    if ((extents->table = store_shared_map(dir, &kind, name, own)))
+        return extents;
+error:
+    free(extents->path);
+    free(extents);
+    return NULL;
+}
+
+void store_extents_destroy(struct store_extents *extents)
+{
+    if (!extents)
+        return;
+    munmap(extents->table, sizeof(*extents->table));
+    free(extents->path);
+    free(extents);
+}
+
+/* --- record --- */
+
+/* Disk blocks up to that place. 0 or -1. */
+static int grow(struct store_extents *extents, uint32_t place)
+{
+    struct header *header = &extents->table->header;
+    uint32_t limit;
+    struct stat st;
+    int saved = errno, fd, rc;
+
+    fd = open(extents->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    rc = fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == header->ino ? 0 : -1;
+    while (rc == 0 && (limit = atomic_load(&header->limit)) <= place) {
+        rc = reserve_places(fd, limit);
+        if (rc == 0)
+            atomic_compare_exchange_strong(&header->limit, &limit, limit + STEP);
+    }
+    util_fd_close(fd);
+    errno = saved;
+    return rc;
+}
+
+static struct place *place_of(const struct store_extents *extents, uint64_t number)
+{
+    return &extents->table->places[number % STORE_EXTENTS_MAX];
+}
+
+static void note_lost(struct header *header, uint64_t time)
+{
+    uint64_t lost = atomic_load(&header->lost);
+
+    while (lost < time && !atomic_compare_exchange_weak(&header->lost, &lost, time))
+        ;
+}
+
+/* True: the range of `last` is as long as to begin at `offset`, and was lengthened. */
+static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset,
+                   uint64_t length)
+{
+    struct place *place = place_of(extents, last);
+    uint64_t span = atomic_load(&place->span);
+    uint64_t has = span & LENGTH_MAX;
+
+    return length && has && (span & ~LENGTH_MAX) == LAP(last) &&
+           atomic_load(&place->offset) + has == offset && has + length <= LENGTH_MAX &&
+           atomic_compare_exchange_strong(&place->span, &span, span + length);
+}
+
+uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                           uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
+{
+    struct header *header = &extents->table->header;
+    uint64_t number, file = file_of(ino, btime), time;
+    struct timespec now;
+    struct place *place;
+
+    if (last && extend(extents, last, offset, length))
+        return last;
+    if (length > LENGTH_MAX)
+        return 0;
+    number = atomic_fetch_add(&header->next, 1);
+    place = place_of(extents, number);
+    if (number % STORE_EXTENTS_MAX >= atomic_load(&header->limit) &&
+        grow(extents, (uint32_t)(number % STORE_EXTENTS_MAX)) < 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    time = (uint64_t)now.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+    if (atomic_load(&place->span))
+        note_lost(header, atomic_load(&place->time));
+    atomic_store(&place->span, 0);
+    atomic_store(&place->file, file);
+    atomic_store(&place->writer, writer);
+    atomic_store(&place->offset, offset);
+    atomic_store(&place->time, time);
+    atomic_store(&place->check, check_of(number, file, writer, offset, time));
+    atomic_store(&place->span, LAP(number) | length);
+    return number;
+}
+
+void store_extents_trim(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+                        uint64_t end)
+{
+    struct place *place = place_of(extents, number);
+    uint64_t span = atomic_load(&place->span), offset = atomic_load(&place->offset);
+
+    if ((span & ~LENGTH_MAX) == LAP(number) && offset + (span & LENGTH_MAX) == planned_end &&
+        end > offset)
+        atomic_compare_exchange_strong(&place->span, &span, LAP(number) | (end - offset));
+}
+
+/* --- list --- */
+
+uint64_t store_extents_next(const struct store_extents *extents)
+{
+    return atomic_load(&extents->table->header.next);
+}
+
+static int by_kind_and_offset(const void *a, const void *b)
+{
+    const struct store_extent *x = a, *y = b;
+
+    if (!x->length != !y->length)
+        return x->length ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Sort, and make one of those that touch each other. */
+static void tidy(struct store_extent_list *list, size_t n)
+{
+    size_t to = 0, at = 0;
+
+    if (n > 0)
+        qsort(list->extent, n, sizeof(*list->extent), by_kind_and_offset);
+    for (; at < n && list->extent[at].length; at++) {
+        const struct store_extent *next = &list->extent[at];
+        struct store_extent *prev = to ? &list->extent[to - 1] : NULL;
+        uint64_t end = next->offset + next->length;
+        if (!prev || prev->offset + prev->length < next->offset)
+            list->extent[to++] = *next;
+        else if (end > prev->offset + prev->length)
+            prev->length = end - prev->offset;
+    }
+    list->n = to;
+    list->ncuts = n - at;
+    memmove(list->extent + to, list->extent + at, list->ncuts * sizeof(*list->extent));
+}
+
+int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       uint64_t writer, uint64_t but, uint64_t from,
+                       struct store_extent_list *list)
+{
+    struct header *header = &extents->table->header;
+    uint64_t next = store_extents_next(extents), file = file_of(ino, btime);
+    uint32_t limit = atomic_load(&header->limit);
+    size_t n = 0, size = 0;
+    uint64_t lost;
+
+    *list = (struct store_extent_list){0};
+    if (!from || from + STORE_EXTENTS_MAX < next)
+        from = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1;
+    for (uint64_t number = from; number < next; number++) {
+        const struct place *place = place_of(extents, number);
+        struct store_extent extent;
+        uint64_t span, check, of, by, time;
+
+        if (number % STORE_EXTENTS_MAX >= limit)
+            continue;
+        span = atomic_load(&place->span);
+        if ((span & ~LENGTH_MAX) != LAP(number)) /* being filled, or lost: see below */
+            continue;
+        of = atomic_load(&place->file);
+        by = atomic_load(&place->writer);
+        extent = (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX};
+        time = atomic_load(&place->time);
+        check = atomic_load(&place->check);
+        if (check != check_of(number, of, by, extent.offset, time) &&
+            (atomic_load(&place->span) & ~LENGTH_MAX) == LAP(number)) {
+            errno = ENODATA;
+            goto error;
+        }
+        if (of != file || (writer && by != writer) || (but && by == but))
+            continue;
+        if (n == size) {
+            size_t more = size ? 2 * size : 64;
+            struct store_extent *grown = realloc(list->extent, more * sizeof(*grown));
+            if (!grown)
+                goto error;
+            list->extent = grown;
+            size = more;
+        }
+        list->extent[n++] = extent;
+    }
+    /* After the walk: what was lost meanwhile counts. */
+    lost = atomic_load(&header->lost);
+    if (!btime || (lost && lost + CLOCK_SET >= btime)) {
+        errno = ENODATA;
+        goto error;
+    }
+    tidy(list, n);
+    return 0;
+
+error:
+    store_extents_free(list);
+    return -1;
+}
+
+void store_extents_free(struct store_extent_list *list)
+{
+    int saved = errno;
+
+    free(list->extent);
+    *list = (struct store_extent_list){0};
+    errno = saved;
+}
+
+/* --- compare --- */
+
+/* A cut of `a` takes away what `b` has written behind it. */
+static bool cuts(const struct store_extent_list *a, const struct store_extent_list *b,
+                 struct store_extent *at)
+{
+    for (size_t i = 0; b->n && i < a->ncuts; i++) {
+        const struct store_extent *last = &b->extent[b->n - 1];
+        uint64_t from = a->extent[a->n + i].offset, end = last->offset + last->length;
+        if (end <= from)
+            continue;
+        if (at)
+            *at = (struct store_extent){from, end - from};
+        return true;
+    }
+    return false;
+}
+
+bool store_extents_meet(const struct store_extent_list *a, const struct store_extent_list *b,
+                        struct store_extent *at)
+{
+    for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
+        uint64_t from = a->extent[i].offset, end = from + a->extent[i].length;
+        uint64_t from_b = b->extent[j].offset, end_b = from_b + b->extent[j].length;
+        uint64_t low = from > from_b ? from : from_b, high = end < end_b ? end : end_b;
+
+        if (low < high) {
+            if (at)
+                *at = (struct store_extent){low, high - low};
+            return true;
+        }
+        if (end < end_b)
+            i++;
+        else
+            j++;
+    }
+    return cuts(a, b, at) || cuts(b, a, at);
+}
+
+bool store_extents_cover(const struct store_extent_list *list, int fd)
+{
+    struct stat st;
+    off_t data = 0, hole;
+    size_t i = 0;
+
+    if (fstat(fd, &st) < 0)
+        return false;
+    uint64_t block = st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096;
+
+    while ((data = lseek(fd, data, SEEK_DATA)) >= 0) {
+        if ((hole = lseek(fd, data, SEEK_HOLE)) < 0)
+            return false;
+        /* Each range covers the blocks that it touches. */
+        for (uint64_t at = (uint64_t)data; at < (uint64_t)hole;) {
+            while (i < list->n && (list->extent[i].offset + list->extent[i].length +
+                                   block - 1) / block * block <= at)
+                i++;
+            if (i == list->n || list->extent[i].offset / block * block > at)
+                return false;
+            at = (list->extent[i].offset + list->extent[i].length + block - 1) / block *
+                 block;
+        }
+        data = hole;
+    }
+    return errno == ENXIO; /* no data behind that */
+}

@@ -1,0 +1,70 @@
+/*
+ * store/extents.h - the record of what programs write to files that other nodes may write too
+ *
+ * A table in `.dyad/`, `extents-BOOT`, that every process of the node maps: of each write to
+ * a recorded file (store_marks_recorded()) the range of bytes, before it is written. So the
+ * node's members can tell what was written here of a file that another node has written as
+ * well, and put the two together (engine/publish/pieces_take.c). The newest
+ * STORE_EXTENTS_MAX ranges are kept. All functions are thread-safe, async-signal-safe but
+ * for create and list, safe between processes, and never wait.
+ */
+#ifndef DYAD_STORE_EXTENTS_H
+#define DYAD_STORE_EXTENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/dmd.h"
+
+#define STORE_EXTENTS_MAX (1u << 18)
+
+struct store_extents;
+
+/* A range of bytes; length 0: the file was cut, or extended, to `offset` bytes. */
+struct store_extent {
+    uint64_t offset, length;
+};
+
+struct store_extent_list {
+    struct store_extent *extent; /* writes: ascending, none touches the next; then cuts */
+    size_t n, ncuts;             /* `ncuts` cuts follow n writes */
+};
+
+/* Map the table of this boot; make it if there is none. NULL with errno, not logged: nothing
+ * is recorded then. ENOTSUP: other kernels may see the directory. */
+struct store_extents *store_extents_create(const struct store_dir *dir, const char *boot);
+void store_extents_destroy(struct store_extents *extents);
+
+/* Record a range of the file of that inode and birth time, which `writer` (a mark, or any
+ * other number but 0) is about to write. `last`: what the writer's call before this one
+ * returned, or 0; a range that follows on that one extends it. Returns a number for
+ * store_extents_trim(), or 0: it could not be recorded (no space). ~20 ns. */
+uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                           uint64_t writer, uint64_t last, uint64_t offset,
+                           uint64_t length);
+/* Of the range that was added last only the bytes below `end` were written. Where that
+ * cannot be said any more the record has too much, which is safe. */
+void store_extents_trim(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+                        uint64_t end);
+
+/* A number that is above those of all ranges there are, and not above later ones. */
+uint64_t store_extents_next(const struct store_extents *extents);
+/* What is recorded of the file, by `writer` only (0: by all) but not by `but` (0: nobody),
+ * from number `from` on (0: since the file was made). 0 and *list, to be freed by
+ * store_extents_free(); or -1: ENOMEM, or ENODATA: some of it is not kept any more, or the
+ * file system keeps no times of birth. */
+int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       uint64_t writer, uint64_t but, uint64_t from,
+                       struct store_extent_list *list);
+void store_extents_free(struct store_extent_list *list);
+
+/* True if a write of one of the lists and a write or a cut of the other are about the same
+ * bytes, so that it counts which came first; *at (may be NULL): the first such bytes. */
+bool store_extents_meet(const struct store_extent_list *a, const struct store_extent_list *b,
+                        struct store_extent *at);
+/* True if all that the file has on its disk is recorded, but for the rest of a block. False:
+ * somebody has written past the record, or the file system does not tell. */
+bool store_extents_cover(const struct store_extent_list *list, int fd);
+
+#endif

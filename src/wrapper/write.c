@@ -1,0 +1,246 @@
+/*
+ * write.c - what is written to a file that other nodes may write too is recorded
+ *
+ * A descriptor that is not in the table costs a load, one that is not recorded two more. Else
+ * the range is recorded before the real call, and cut to what was written after it; so the
+ * record never has too little. What cannot be recorded so ends the record of the
+ * description, and its file is not put together with other nodes' any more: O_APPEND, calls
+ * that name no range (sendfile, splice, aio), streams, shared maps, a file offset that
+ * another thread moves in the midst.
+ */
+#include <aio.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "wrapper/core.h"
+#include "wrapper/fd.h"
+#include "wrapper/real.h"
+
+struct recording {
+    int fd;
+    uint64_t offset, length, number;
+    bool moves; /* at the file offset, which moves */
+};
+
+static bool is_recorded(int fd)
+{
+    return __builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_recorded(fd) &&
+           wrapper_tracks(fd);
+}
+
+/* False: nothing is to be recorded, or can be. */
+static bool begin(struct recording *r, int fd, off64_t offset, uint64_t length, bool moves)
+{
+    int saved = errno;
+
+    if (!is_recorded(fd) || !length)
+        return false;
+    if (moves)
+        offset = lseek64(fd, 0, SEEK_CUR);
+    errno = saved;
+    if (offset < 0)
+        return false; /* the real call fails */
+    *r = (struct recording){
+        .fd = fd, .offset = (uint64_t)offset, .length = length, .moves = moves};
+    r->number = wrapper_fd_record(fd, r->offset, length);
+    return r->number != 0;
+}
+
+static ssize_t end(const struct recording *r, ssize_t written)
+{
+    uint64_t planned = r->offset + r->length, at = r->offset;
+    int saved = errno;
+
+    if (written > 0)
+        at += (uint64_t)written;
+    if (at != planned)
+        wrapper_fd_record_end(r->fd, r->number, planned, at);
+    if (r->moves && written > 0 && lseek64(r->fd, 0, SEEK_CUR) != (off64_t)at)
+        wrapper_fd_unrecord(r->fd);
+    errno = saved;
+    return written;
+}
+
+#define RECORDED(fd, offset, length, moves, call)                       \
+    do {                                                                \
+        struct recording r_;                                            \
+        if (__builtin_expect(!wrapper_fd_marked(fd), 1) ||              \
+            !begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves)) \
+            return (call);                                              \
+        return end(&r_, (call));                                        \
+    } while (0)
+
+static uint64_t total(const struct iovec *iov, int n)
+{
+    uint64_t len = 0;
+
+    for (int i = 0; i < n; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
+ssize_t wrapped_write(int fd, const void *data, size_t len)
+{
+    RECORDED(fd, 0, len, true, REAL(write)(fd, data, len));
+}
+
+ssize_t wrapped___write(int fd, const void *data, size_t len)
+{
+    RECORDED(fd, 0, len, true, REAL(__write)(fd, data, len));
+}
+
+ssize_t wrapped_pwrite(int fd, const void *data, size_t len, off_t offset)
+{
+    RECORDED(fd, offset, len, false, REAL(pwrite)(fd, data, len, offset));
+}
+
+ssize_t wrapped_pwrite64(int fd, const void *data, size_t len, off64_t offset)
+{
+    RECORDED(fd, offset, len, false, REAL(pwrite64)(fd, data, len, offset));
+}
+
+ssize_t wrapped___pwrite64(int fd, const void *data, size_t len, off64_t offset)
+{
+    RECORDED(fd, offset, len, false, REAL(__pwrite64)(fd, data, len, offset));
+}
+
+ssize_t wrapped_writev(int fd, const struct iovec *iov, int n)
+{
+    RECORDED(fd, 0, total(iov, n), true, REAL(writev)(fd, iov, n));
+}
+
+ssize_t wrapped_pwritev(int fd, const struct iovec *iov, int n, off_t offset)
+{
+    RECORDED(fd, offset, total(iov, n), false, REAL(pwritev)(fd, iov, n, offset));
+}
+
+ssize_t wrapped_pwritev64(int fd, const struct iovec *iov, int n, off64_t offset)
+{
+    RECORDED(fd, offset, total(iov, n), false, REAL(pwritev64)(fd, iov, n, offset));
+}
+
+/* Of these two an offset of -1 is the file's, and a flag may make it the end of the file. */
+ssize_t wrapped_pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
+{
+    if ((flags & RWF_APPEND) && is_recorded(fd))
+        wrapper_fd_unrecord(fd);
+    RECORDED(fd, offset, total(iov, n), offset == -1,
+             REAL(pwritev2)(fd, iov, n, offset, flags));
+}
+
+ssize_t wrapped_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t offset, int flags)
+{
+    if ((flags & RWF_APPEND) && is_recorded(fd))
+        wrapper_fd_unrecord(fd);
+    RECORDED(fd, offset, total(iov, n), offset == -1,
+             REAL(pwritev64v2)(fd, iov, n, offset, flags));
+}
+
+/* --- cuts --- */
+
+static void record_cut(int fd, off64_t len)
+{
+    int saved = errno;
+
+    if (is_recorded(fd) && len >= 0)
+        wrapper_fd_record(fd, (uint64_t)len, 0);
+    errno = saved;
+}
+
+int wrapped_ftruncate(int fd, off_t len)
+{
+    record_cut(fd, len);
+    return REAL(ftruncate)(fd, len);
+}
+
+int wrapped_ftruncate64(int fd, off64_t len)
+{
+    record_cut(fd, len);
+    return REAL(ftruncate64)(fd, len);
+}
+
+/* --- what ends the record --- */
+
+static void unrecord(int fd)
+{
+    if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_tracks(fd))
+        wrapper_fd_unrecord(fd);
+}
+
+#define UNRECORDED(fd, call)                              \
+    do {                                                  \
+        unrecord(fd);                                     \
+        return (call);                                    \
+    } while (0)
+
+int wrapped_fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    UNRECORDED(fd, REAL(fallocate)(fd, mode, offset, len));
+}
+
+int wrapped_fallocate64(int fd, int mode, off64_t offset, off64_t len)
+{
+    UNRECORDED(fd, REAL(fallocate64)(fd, mode, offset, len));
+}
+
+int wrapped_posix_fallocate(int fd, off_t offset, off_t len)
+{
+    UNRECORDED(fd, REAL(posix_fallocate)(fd, offset, len));
+}
+
+int wrapped_posix_fallocate64(int fd, off64_t offset, off64_t len)
+{
+    UNRECORDED(fd, REAL(posix_fallocate64)(fd, offset, len));
+}
+
+ssize_t wrapped_copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at,
+                                size_t len, unsigned flags)
+{
+    UNRECORDED(to, REAL(copy_file_range)(from, from_at, to, to_at, len, flags));
+}
+
+ssize_t wrapped_sendfile(int to, int from, off_t *at, size_t len)
+{
+    UNRECORDED(to, REAL(sendfile)(to, from, at, len));
+}
+
+ssize_t wrapped_sendfile64(int to, int from, off64_t *at, size_t len)
+{
+    UNRECORDED(to, REAL(sendfile64)(to, from, at, len));
+}
+
+ssize_t wrapped_splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t len,
+                       unsigned flags)
+{
+    UNRECORDED(to, REAL(splice)(from, from_at, to, to_at, len, flags));
+}
+
+int wrapped_aio_write(struct aiocb *cb)
+{
+    UNRECORDED(cb->aio_fildes, REAL(aio_write)(cb));
+}
+
+int wrapped_aio_write64(struct aiocb64 *cb)
+{
+    UNRECORDED(cb->aio_fildes, REAL(aio_write64)(cb));
+}
+
+int wrapped_lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] && list[i]->aio_lio_opcode == LIO_WRITE)
+            unrecord(list[i]->aio_fildes);
+    return REAL(lio_listio)(mode, list, n, event);
+}
+
+int wrapped_lio_listio64(int mode, struct aiocb64 *const list[], int n,
+                         struct sigevent *event)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] && list[i]->aio_lio_opcode == LIO_WRITE)
+            unrecord(list[i]->aio_fildes);
+    return REAL(lio_listio64)(mode, list, n, event);
+}
