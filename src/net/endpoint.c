@@ -341,8 +341,8 @@ void net_worker_flush_queue(struct net_worker *worker, struct peer *peer)
 int net_worker_send(struct net_worker *worker, uint32_t rank, struct net_msg *msg,
                     const void *payload, size_t payload_len, net_send_fn fn, void *arg)
 {
-    /* The receiver checks the same: what a DATA says is what it brings. */
-    size_t right_len = msg->type == NET_MSG_DATA ? msg->length : 0;
+    /* The receiver checks the same: what a message says is what it brings. */
+    size_t right_len = net_msg_payload(msg);
     if (payload_len > NET_WORKER_PAYLOAD_MAX) {
         errno = EMSGSIZE;
         return -1;

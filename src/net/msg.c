@@ -106,7 +106,9 @@ enum field {
     X(RESYNCED, "resynced", 0)                                                      \
     X(NESTED, "nested", RANK)                                                       \
     X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
-    X(APPEARED, "appeared", UPATH_MUST)
+    X(APPEARED, "appeared", UPATH_MUST)                                             \
+    X(PIECES, "pieces", UPATH_MUST | NEWER_THAN | RANGE)                            \
+    X(PIECES_REPLY, "pieces-reply", RANGE)
 
 static const struct {
     const char *name;

@@ -108,6 +108,14 @@ enum net_msg_type {
     /* of DYAD_PREFETCH (engine/fetch/subscribe.c) */
     NET_MSG_SUBSCRIBE, /* blob = patterns, separated by ':'. No reply, but */
     NET_MSG_APPEARED,  /* upath: it matches, and is in the sender's shard; no reply */
+    /* of files that several nodes write (engine/publish/pieces_take.c) */
+    NET_MSG_PIECES,       /* what the sender's node has written of upath, which the receiver
+                           * owns, a chunk at a time; newer_than = the sender's version,
+                           * offset = payload of the chunks before, length = of this one;
+                           * flags NET_PIECES_LAST */
+    NET_MSG_PIECES_REPLY, /* status 0: the chunk is kept; to the last one: it is in the file,
+                           * and published. EAGAIN: the sender is to publish its own. EEXIST:
+                           * the receiver's node has written the same bytes: offset, length */
     NET_MSG_TYPE_END
 };
 
@@ -172,6 +180,7 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
+#define NET_PIECES_LAST       0x01u
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u
@@ -242,8 +251,8 @@ struct net_msg {
 /* Encode `msg` into buf[size]. Returns the length in bytes, or -1: EMSGSIZE it does not
  * fit, EINVAL unknown type, a field out of range, a upath or blob that is hostile, too long
  * or missing. Fields that the type does not carry (the table in msg.c) are ignored, and
- * zero after decoding; an optional upath that is NULL or "" is NULL after decoding. A DATA
- * payload is not part of the encoding: it travels beside the header. */
+ * zero after decoding; an optional upath that is NULL or "" is NULL after decoding. The
+ * payload of DATA and PIECES is not part of the encoding: it travels beside the header. */
 int net_msg_encode(const struct net_msg *msg, void *buf, size_t size);
 
 /* Decode buf[len] into *msg, whose pointers then point into buf. Returns 0 or -1: EPROTO
@@ -260,6 +269,12 @@ bool net_list_add(void *buf, size_t size, size_t *used, const char *name,
  * malformed (then *at < len): no NUL, no name, one with a '/', "." or "..", or longer than
  * 255 bytes; a type other than DT_REG, DT_DIR, DT_LNK. */
 const char *net_list_next(const void *blob, size_t len, size_t *at, unsigned char *type);
+
+/* The bytes of payload that travel with the message. */
+static inline uint64_t net_msg_payload(const struct net_msg *msg)
+{
+    return msg->type == NET_MSG_DATA || msg->type == NET_MSG_PIECES ? msg->length : 0;
+}
 
 /* Name of a type for messages to people, "?" if unknown. Static. */
 const char *net_msg_name(enum net_msg_type type);

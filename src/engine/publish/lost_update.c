@@ -7,7 +7,9 @@
  *  the writer                          is published as     here                    close
  *  emptied or made the file (SINCE)    the newest          the newest              0, warning
  *  wrote nothing into an empty file    nothing             superseded, brought     0
- *  changed the file in part            a conflict          superseded              EIO
+ *  changed the file in part: what is   its pieces, by the  superseded, brought     0
+ *  recorded, of an unchanged recorded  owner of the other
+ *  changed the file in part, else      a conflict          superseded              EIO
  *  none: its mode, times or length     nothing             superseded, brought     -
  *  were changed by its name
  *
@@ -23,6 +25,7 @@
 #include "dht/base.h"
 #include "engine/core/member_impl.h"
 #include "engine/core/module.h"
+#include "engine/publish/pieces_send.h"
 #include "store/superseded.h"
 #include "util/log.h"
 
@@ -32,6 +35,7 @@ static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
     p->other = *other;
     p->other.upath = p->upath;
     p->conflict = p->record.entry.conflict = entry->conflict = true;
+    p->record.entry.recorded = entry->recorded = false;
     return DHT_AHEAD_CHANGED;
 }
 
@@ -56,8 +60,15 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
         return go;
-    if (!p->mark) /* the other one counts, which the change of a name did not reach */
+    if (dyad_version_cmp(&there->version, &p->yielded) == 0) { /* and no other */
+        produce_base(p, there);
+        *base = p->base;
+        return go;
+    }
+    if (!p->mark) { /* the other one counts, which the change of a name did not reach */
+        p->stopped = true;
         return DHT_AHEAD_STOP;
+    }
     base->kind = DYAD_BASE_NONE; /* it was looked at */
     if (was.kind == DYAD_BASE_SINCE) {
         log_warn(
@@ -70,6 +81,12 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         p->other = *there;
         p->other.upath = p->upath;
         p->gives_way = true;
+        return DHT_AHEAD_STOP;
+    }
+    if (pieces_may_send(p, there)) {
+        p->other = *there;
+        p->other.upath = p->upath;
+        p->merges = true;
         return DHT_AHEAD_STOP;
     }
     return conflict(p, entry, there);
@@ -107,6 +124,12 @@ void lost_update_settle(struct produce *p)
         modules_overtaken(p->member, dmd, &p->other, &p->record);
     if (!p->conflict)
         return;
+    if (p->met_length)
+        log_error("bytes %llu to %llu of \"%s\" were written here and by %s, and which came "
+                  "first is not known",
+                  (unsigned long long)p->met,
+                  (unsigned long long)(p->met + p->met_length - 1), p->upath,
+                  member_describe(p->member, p->other.owner));
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
     if (store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT) /* else it has no name here any more */

@@ -19,6 +19,8 @@
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
 #include "engine/publish/lost_update.h"
+#include "engine/publish/pieces_send.h"
+#include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
@@ -145,6 +147,38 @@ static void left_withdrawn(void *arg, int status)
     produce_end(p, p->status);
 }
 
+/* Its pieces are in the file of another node, which has published that. */
+static void is_merged(struct produce *p)
+{
+    p->gives_way = true;
+    lost_update_settle(p);
+    writer_ended(p);
+    p->member->stats.published++;
+    produce_end(p, 0);
+}
+
+/* Not in one piece any more, or not at all: the homes are asked anew, and refuse it again if
+ * the other version is still there. */
+void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
+{
+    p->merges = false;
+    if (status == 0) {
+        is_merged(p);
+        return;
+    }
+    if (status == EAGAIN) {
+        p->yielded = p->other.version;
+    } else if (status == ENOENT) {
+        p->absent = p->other.version; /* it may have given way itself meanwhile */
+    } else {
+        p->unmerged = true;
+        p->met = met;
+        p->met_length = status == EEXIST ? met_length : 0;
+    }
+    if (produce_publish(p) < 0)
+        produce_end(p, errno);
+}
+
 static void publish_done(void *arg, int status, const struct dyad_version *version)
 {
     struct produce *p = arg;
@@ -173,10 +207,18 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                   (unsigned long long)version->counter);
         if (p->conflict)
             status = EIO;
+    } else if (status == ECANCELED && p->merges) {
+        if (pieces_send(p) < 0)
+            produce_pieces_sent(p, errno, 0, 0);
+        else
+            pieces_retry(member, p->upath);
+        return;
     } else if (status == ECANCELED) {
         log_debug("\"%s\" was changed by another process before it was published",
                   p->upath);
-        status = p->status = p->gone ? gone_status(p) : 0;
+        status = p->status = p->gone ? gone_status(p)
+                             : p->merged && (p->stopped || p->superseded) ? ESTALE
+                                                                          : 0;
         if (status == 0)
             writer_ended(p);
         if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
@@ -226,8 +268,9 @@ static void answer_early(void *arg)
     fn(fn_arg, 0);
 }
 
-int produce_start(struct member *member, enum engine_role role, const char *upath,
-                  store_mark_t mark, produce_fn fn, void *arg)
+static int start(struct member *member, enum engine_role role, const char *upath,
+                 store_mark_t mark, const struct dyad_version *yielded, produce_fn fn,
+                 void *arg)
 {
     struct produce *p;
     int rc;
@@ -239,6 +282,10 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
     if (!(p = produce_create(member, role, upath, fn, arg)))
         return -1;
     p->mark = mark;
+    if (yielded) {
+        p->merged = true;
+        p->yielded = *yielded;
+    }
     rc = produce_look(p);
     if (rc < 0)
         goto error;
@@ -265,7 +312,7 @@ int produce_start(struct member *member, enum engine_role role, const char *upat
     DYAD_CRASH_POINT("produce-begin");
     if (produce_publish(p) < 0)
         goto error;
-    if (member->config->async_publish && fn) {
+    if (member->config->async_publish && fn && !yielded) {
         p->early = true;
         net_loop_post(member->loop, &p->post, answer_early, p);
     }
@@ -275,4 +322,16 @@ error:
     produce_free(p);
     errno = rc;
     return -1;
+}
+
+int produce_start(struct member *member, enum engine_role role, const char *upath,
+                  store_mark_t mark, produce_fn fn, void *arg)
+{
+    return start(member, role, upath, mark, NULL, fn, arg);
+}
+
+int produce_merged(struct member *member, enum engine_role role, const char *upath,
+                   const struct dyad_version *yielded, produce_fn fn, void *arg)
+{
+    return start(member, role, upath, 0, yielded, fn, arg);
 }

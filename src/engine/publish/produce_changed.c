@@ -12,7 +12,6 @@
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
-#include "util/clock.h"
 
 /* True if two entries describe the same state of a file. */
 static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
@@ -25,14 +24,6 @@ static bool entry_same(const struct dyad_entry *a, const struct dyad_entry *b)
 static bool is_inlined_still(const struct produce *p)
 {
     return p->linked && p->record.entry.size <= (uint64_t)p->member->config->inline_max;
-}
-
-/* `before` is what was published of the file before the change. */
-static void set_base(struct produce *p, const struct dyad_entry *before)
-{
-    p->base = (struct dyad_base){
-        DYAD_BASE_FROM, before->size,
-        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec};
 }
 
 static void changed_publish(struct produce *p)
@@ -57,7 +48,7 @@ static void changed_looked_up(void *arg, int status, const struct dyad_entry *en
         produce_end(p, status == ENOENT ? 0 : status);
         return;
     }
-    set_base(p, entry);
+    produce_base(p, entry);
     p->record.entry.version = entry->version;
     p->record.entry.conflict = entry->conflict;
     changed_publish(p);
@@ -84,7 +75,7 @@ static int changed_step(struct produce *p)
         return 0;
     }
     if (known) {
-        set_base(p, &known->entry);
+        produce_base(p, &known->entry);
         return produce_publish(p);
     }
     p->lookup = dht_node_lookup(p->member->dht, p->upath, 0, NULL, changed_looked_up, p);

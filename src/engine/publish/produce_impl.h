@@ -24,6 +24,13 @@ struct produce {
     struct dyad_entry other; /* of another node, ... */
     bool gives_way;          /* ... to which this one, which is empty, gives way */
     bool conflict;           /* ... with which this one is in conflict */
+    bool merges;             /* ... to whose owner its pieces are being sent; */
+    struct dyad_version absent; /* which had not this version (any more) */
+    bool unmerged;           /* that has failed, ... */
+    uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
+    bool stopped;            /* it is not published, since another one counts */
+    bool merged;             /* other nodes' pieces are in the file, */
+    struct dyad_version yielded; /* and the publish of this version gives way to ours */
     struct dht_lookup *lookup;
     struct net_post post;
     int status;
@@ -61,12 +68,19 @@ void produce_end_later(struct produce *p, int status);
  */
 bool produce_is_behind(const struct produce *p);
 
+/* The publish of that name that is sending its pieces to another node, or NULL. */
+struct produce *produce_merging(struct member *member, const char *upath);
+
 /* --- produce.c --- */
 
 /* See that the directories above it are published. */
 void produce_parents(struct produce *p);
 /* Publish p->record, with the bytes of a small file. 0 or -1 with errno. */
 int produce_publish(struct produce *p);
+
+/* The answer to pieces_send(): status 0, or an errno value; with EEXIST the bytes that both
+ * have written. */
+void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length);
 
 /* --- produce_changed.c --- */
 
@@ -79,6 +93,8 @@ int produce_late_name(struct member *member, enum engine_role role, const char *
 /* The file as it is now. 0: p->record filled; 1: nothing that could be published; -1 with
  * errno. */
 int produce_look(struct produce *p);
+/* The change that is published began from what `before` says. */
+void produce_base(struct produce *p, const struct dyad_entry *before);
 /* A version was refused for `refused`: what the table is to do with the next, whose entry
  * may be changed (dht_ahead_fn). */
 enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,

@@ -9,11 +9,41 @@
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce_impl.h"
+#include "store/extents.h"
+#include "util/clock.h"
+
+static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
+{
+    return a->size == b->size && a->mtime_sec == b->mtime_sec &&
+           a->mtime_nsec == b->mtime_nsec;
+}
+
+/* True if all that was ever written to the file is on record (store/extents.h). `known`: what
+ * was published of this file before, or NULL. */
+static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+
+    if (!dmd->extents || p->conflict || !S_ISREG(p->record.entry.mode) ||
+        (known && known->size > 0 && !known->recorded) ||
+        !store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime))
+        return false;
+    return p->mark || (known && (p->merged || is_same_content(known, &p->record.entry)));
+}
+
+void produce_base(struct produce *p, const struct dyad_entry *before)
+{
+    p->base = (struct dyad_base){
+        DYAD_BASE_FROM, before->size,
+        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec};
+}
 
 int produce_look(struct produce *p)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
     const struct store_record *known;
+    bool is_known;
     struct stat st;
     int fd = store_dir_open(dmd->dir, p->upath, O_PATH | O_NOFOLLOW, 0);
     int rc = 1;
@@ -37,19 +67,17 @@ int produce_look(struct produce *p)
     p->superseded = local_file_is_superseded(dmd, p->upath, &st);
     store_dir_describe(dmd->dir, &st, &p->record.entry);
     p->record.entry.conflict = p->conflict;
-    if ((known = store_journal_find(dmd->journal, p->upath))) {
+    known = store_journal_find(dmd->journal, p->upath);
+    is_known = known && known->identity.ino == p->record.identity.ino &&
+               known->identity.btime == p->record.identity.btime;
+    if (known)
         p->record.entry.version = known->entry.version;
-        if (!p->mark && known->identity.ino == p->record.identity.ino &&
-            known->identity.btime == p->record.identity.btime)
-            p->record.entry.conflict = known->entry.conflict;
-    }
+    if (is_known && !p->mark)
+        p->record.entry.conflict = known->entry.conflict;
+    p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
+    if (is_known && p->merged)
+        produce_base(p, &known->entry);
     return 0;
-}
-
-static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
-{
-    return a->size == b->size && a->mtime_sec == b->mtime_sec &&
-           a->mtime_nsec == b->mtime_nsec;
 }
 
 /* True if another process of the node has written the file since we looked at it, and
@@ -95,5 +123,6 @@ enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *re
     entry->mode = p->record.entry.mode;
     entry->mtime_sec = p->record.entry.mtime_sec;
     entry->mtime_nsec = p->record.entry.mtime_nsec;
+    entry->recorded = p->record.entry.recorded;
     return DHT_AHEAD_CHANGED;
 }

@@ -188,6 +188,18 @@ bool produce_pending(struct member *member, const char *upath)
     return false;
 }
 
+struct produce *produce_merging(struct member *member, const char *upath)
+{
+    struct produce *p;
+
+    DL_FOREACH(produces_of(member, upath), p)
+    {
+        if (!p->ended && p->merges)
+            break;
+    }
+    return p;
+}
+
 /* A publish of the same name is under way, and has looked at the file already. */
 bool produce_is_behind(const struct produce *produce)
 {

@@ -11,7 +11,10 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
+#include "engine/publish/pieces_send.h"
+#include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
+#include "engine/publish/produce_impl.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
 #include "store/superseded.h"
@@ -55,6 +58,27 @@ void shared_end(struct member *m, enum engine_role role, const char *upath,
     (void)fn;
     (void)arg;
     ended = mark;
+}
+
+static bool may_send;         /* its pieces to the owner of the version that came first */
+static struct produce *sends; /* what does */
+
+bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
+{
+    (void)there;
+    return may_send && !p->unmerged;
+}
+
+int pieces_send(struct produce *p)
+{
+    sends = p;
+    return 0;
+}
+
+void pieces_retry(struct member *m, const char *upath)
+{
+    (void)m;
+    (void)upath;
 }
 
 /* --- what is not called, or of no interest --- */

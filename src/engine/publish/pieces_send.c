@@ -1,0 +1,319 @@
+/*
+ * pieces_send.c - the sender's end: one chunk at a time
+ *
+ *   state     until                              then
+ *   READING   the pool has read the next chunk   SENDING
+ *   SENDING   it is sent and answered            READING; the last: the answer is p's
+ *
+ * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
+ * and the caller says that the two files are in conflict, whether they were taken or not.
+ */
+#include "engine/publish/pieces_send.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "engine/core/module.h"
+#include "engine/membership/exit_barrier.h"
+#include "engine/publish/pieces.h"
+#include "engine/publish/produce_impl.h"
+#include "store/extents.h"
+#include "util/fd_close.h"
+#include "util/log.h"
+
+#define CHUNK (1u << 20)
+
+struct sending {
+    struct engine_io io;
+    struct sending *prev, *next; /* utlist */
+    struct member *member;
+    struct produce *p;
+    struct member_dmd *dmd;
+    store_mark_t mark;
+    struct store_identity identity;
+    char *upath;
+    uint32_t rank; /* who takes them */
+    uint64_t id;
+    int fd; /* of the file; -1: not opened yet */
+    struct store_extent_list list;
+    size_t at;     /* in the list, writes and cuts */
+    uint64_t done; /* bytes of that one */
+    char *data;    /* the chunk */
+    size_t len;
+    uint64_t before; /* bytes of the chunks before */
+    bool last;
+    int error; /* of the pool's job */
+    bool reading, in_worker, answered;
+    int status; /* the answer */
+    struct store_extent met;
+};
+
+struct pieces_sent {
+    struct sending *sendings;
+};
+
+bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
+{
+    struct member *member = p->member;
+    const struct member_dmd *dmd = &member->dmd[p->role];
+
+    return p->mark && !p->unmerged && dmd->extents && there->recorded && !there->conflict &&
+           there->state == DYAD_ENTRY_PUBLISHED && there->owner != DYAD_RANK_NONE &&
+           there->owner != member->self.rank && S_ISREG(p->record.entry.mode) &&
+           dyad_version_cmp(&there->version, &p->absent) != 0 &&
+           store_marks_recorded(dmd->marks, p->mark, 0, 0);
+}
+
+/* --- on a pool thread --- */
+
+static int open_file(struct sending *s)
+{
+    struct store_extent_list all;
+    int rc;
+
+    s->fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
+    if (s->fd < 0)
+        return -1;
+    if (!store_identity_is(s->fd, &s->identity)) {
+        errno = ESTALE;
+        return -1;
+    }
+    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, 0, 0, 0,
+                           &all) < 0)
+        return -1;
+    rc = store_extents_cover(&all, s->fd) ? 0 : -1;
+    store_extents_free(&all);
+    if (rc < 0) {
+        errno = ENODATA;
+        return -1;
+    }
+    return store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, s->mark,
+                              0, 0, &s->list);
+}
+
+/* The next piece, or the next part of it, into the chunk. 1: it is full; 0; -1. */
+static int read_piece(struct sending *s)
+{
+    const struct store_extent *extent = &s->list.extent[s->at];
+    uint64_t offset = extent->offset + s->done, left = extent->length - s->done;
+    size_t room = CHUNK - s->len, got = 0;
+
+    if (room <= PIECE_HEAD)
+        return 1;
+    room -= PIECE_HEAD;
+    if (left > room)
+        left = room;
+    while (got < left) {
+        ssize_t n = pread(s->fd, s->data + s->len + PIECE_HEAD + got, left - got,
+                          (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0) /* the write has failed that was to come here, or it was cut off */
+            break;
+        got += (size_t)n;
+    }
+    if (got > 0 || extent->length == 0) {
+        piece_put(s->data + s->len, offset, got);
+        s->len += PIECE_HEAD + got;
+    }
+    s->done += got;
+    if (s->done >= extent->length || got < left) {
+        s->at++;
+        s->done = 0;
+    }
+    return 0;
+}
+
+static void read_chunk(void *arg)
+{
+    struct sending *s = arg;
+    size_t n;
+    int rc = 0;
+
+    s->error = 0;
+    s->len = 0;
+    if ((s->fd < 0 && open_file(s) < 0) || (!s->data && !(s->data = malloc(CHUNK)))) {
+        s->error = errno;
+        return;
+    }
+    n = s->list.n + s->list.ncuts;
+    while (rc == 0 && s->at < n)
+        rc = read_piece(s);
+    s->last = s->at == n;
+    if (rc < 0)
+        s->error = errno;
+}
+
+/* --- on the loop --- */
+
+static void sending_free(struct sending *s)
+{
+    DL_DELETE(OWN(s->member, pieces_sent)->sendings, s);
+    util_fd_close(s->fd);
+    store_extents_free(&s->list);
+    free(s->data);
+    free(s->upath);
+    free(s);
+}
+
+static void sending_end(struct sending *s)
+{
+    struct produce *p = s->p;
+    struct store_extent met = s->met;
+    struct member *member = s->member;
+    int status = s->status;
+
+    sending_free(s);
+    exit_barrier_activity(member);
+    produce_pieces_sent(p, status, met.offset, met.length);
+}
+
+static void chunk_read(void *arg);
+
+/* The chunk is sent, and answered. */
+static void go_on(struct sending *s)
+{
+    if (s->reading || s->in_worker || !s->answered)
+        return;
+    if (s->status || s->last) {
+        sending_end(s);
+        return;
+    }
+    s->before += s->len;
+    s->answered = false;
+    s->reading = true;
+    engine_io_submit(s->member->io, &s->io, read_chunk, chunk_read, s);
+}
+
+static void answer(struct sending *s, int status)
+{
+    s->answered = true;
+    s->status = status;
+    go_on(s);
+}
+
+static void chunk_sent(void *arg, int status)
+{
+    struct sending *s = arg;
+
+    s->in_worker = false;
+    if (status)
+        answer(s, EHOSTUNREACH);
+    else
+        go_on(s);
+}
+
+static void chunk_read(void *arg)
+{
+    struct sending *s = arg;
+    struct net_msg msg = {.type = NET_MSG_PIECES,
+                          .flags = s->last ? NET_PIECES_LAST : 0,
+                          .id = s->id,
+                          .newer_than = s->p->version,
+                          .offset = s->before,
+                          .length = s->len};
+
+    s->reading = false;
+    if (s->answered || s->error) { /* its taker is gone */
+        answer(s, s->answered ? s->status : s->error);
+        return;
+    }
+    msg.entry.upath = s->upath;
+    s->in_worker = true;
+    if (net_worker_send(s->member->worker, s->rank, &msg, s->len ? s->data : NULL, s->len,
+                        chunk_sent, s) < 0) {
+        s->in_worker = false;
+        answer(s, EHOSTUNREACH);
+    }
+}
+
+int pieces_send(struct produce *p)
+{
+    struct member *member = p->member;
+    struct sending *s = calloc(1, sizeof(*s));
+
+    if (!s || !(s->upath = strdup(p->upath))) {
+        free(s);
+        errno = ENOMEM;
+        return -1;
+    }
+    s->member = member;
+    s->p = p;
+    s->dmd = &member->dmd[p->role];
+    s->mark = p->mark;
+    s->identity = p->record.identity;
+    s->rank = p->other.owner;
+    s->id = member->next_id += 2;
+    s->fd = -1;
+    DL_APPEND(OWN(member, pieces_sent)->sendings, s);
+    s->reading = true;
+    engine_io_submit(member->io, &s->io, read_chunk, chunk_read, s);
+    return 0;
+}
+
+static bool reply_received(struct member *member, const struct net_msg *msg, void **payload,
+                           size_t len)
+{
+    struct sending *s;
+
+    (void)payload;
+    (void)len;
+    DL_FOREACH(OWN(member, pieces_sent)->sendings, s)
+    {
+        if (s->id == msg->id && s->rank == msg->source && !s->reading && !s->answered) {
+            s->met = (struct store_extent){msg->offset, msg->length};
+            answer(s, msg->status);
+            break;
+        }
+    }
+    return true;
+}
+
+static void taker_gone(struct member *member, uint32_t rank)
+{
+    struct sending *s, *tmp;
+
+    DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
+    {
+        if (s->rank == rank)
+            answer(s, EHOSTUNREACH);
+    }
+}
+
+static void taker_changed(struct member *member, uint32_t rank, enum member_rank_change change)
+{
+    if (change != MEMBER_RANK_BACK)
+        taker_gone(member, rank);
+}
+
+static bool sending_pending(struct member *member)
+{
+    return OWN(member, pieces_sent)->sendings != NULL;
+}
+
+/* After the worker and the pool's threads are gone; the produces have ended. */
+static void sending_destroy(struct member *member)
+{
+    struct sending *s, *tmp;
+
+    DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
+    {
+        sending_free(s);
+    }
+}
+
+const struct member_module pieces_sent_module = {
+    .own = MODULE_OWN(pieces_sent),
+    .messages =
+        (const struct member_message[]){{NET_MSG_PIECES_REPLY, reply_received}, {0}},
+    .peer_down = taker_gone,
+    .rank_changed = taker_changed,
+    .pending = sending_pending,
+    .destroy = sending_destroy,
+};

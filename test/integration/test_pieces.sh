@@ -1,0 +1,198 @@
+#!/bin/bash
+# Several nodes write one file at once, each other bytes: it has them all, whoever closes first, and on every node.
+# What both have written, or what nobody has a record of, is a conflict, as where nothing is put together.
+# shellcheck disable=SC2016
+. "$(dirname "$0")/../cluster/lib.sh"
+. "$TEST_DIR/cluster/steps.sh"
+[ -n "$PYTHON" ] || skip "needs python3"
+cluster_up 3
+cat >"$WORK/steps.py" <<'EOT'
+import errno, mmap, os, sys, time
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(sys.argv[1])
+
+def sync(name):
+    """All three are there."""
+    open(f"{W}/flag.{name}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(3)):
+        time.sleep(0.001)
+
+def path(name):
+    return f"{SSD}/{name}"
+
+def pattern(rank, length, seed=0):
+    return bytes((rank + 1) * 16 + (i + seed) % 13 for i in range(length))
+
+def close(fd):
+    try:
+        os.close(fd)
+    except OSError as e:
+        return e.errno
+    return 0
+
+def check(name, want):
+    with open(path(name), "rb") as f:
+        have = f.read()
+    if have != want:
+        bad = next((i for i in range(min(len(have), len(want))) if have[i] != want[i]), None)
+        raise AssertionError((name, len(have), len(want), bad))
+
+def shared(name, ranges, order=None, flags=0, opens=1, write=os.pwrite):
+    """ranges: {rank: [(offset, bytes)]}. All have it open at once; they close in that order, or at once."""
+    fds, result, want = [], None, bytearray()
+    for r in sorted(ranges):
+        for offset, data in ranges[r]:
+            want.extend(bytes(max(0, offset + len(data) - len(want))))
+            want[offset:offset + len(data)] = data
+    if me in ranges:
+        fds = [os.open(path(name), os.O_RDWR | os.O_CREAT | flags, 0o644) for _ in range(opens)]
+    sync(f"{name}.open")
+    for i, (offset, data) in enumerate(ranges.get(me, [])):
+        assert write(fds[i % opens], data, offset) == len(data)
+    sync(f"{name}.written")
+    for turn in order or [None]:
+        if turn in (me, None):
+            for fd in fds:
+                result = close(fd) or result
+        if order:
+            sync(f"{name}.closed.{turn}")
+    if not order:
+        sync(f"{name}.closed")
+    assert not result, (name, result)
+    check(name, bytes(want))
+    sync(f"{name}.read")
+
+def seek_write(fd, data, offset):
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.write(fd, data)
+
+def vector_write(fd, data, offset):
+    return os.pwritev(fd, [data[:3], data[3:]], offset)
+
+# Halves that no block divides; each order of the closes; all at once.
+for i, order in enumerate(([0, 1], [1, 0], None, None, None)):
+    shared(f"halves.{i}", {0: [(0, pattern(0, 1234))], 1: [(1234, pattern(1, 777))]}, order)
+for i, order in enumerate(([2, 0, 1], [1, 2, 0], None, None, None)):
+    shared(f"thirds.{i}", {r: [(r * 1001, pattern(r, 1001))] for r in range(3)}, order)
+# Records in turn, as a strided view; by every way to write.
+for i, write in enumerate((os.pwrite, seek_write, vector_write)):
+    shared(f"strided.{i}", {r: [((3 * k + r) * 100, pattern(r, 100, k)) for k in range(300)] for r in range(3)}, None,
+           write=write)
+# Several descriptions of one node; a hole in the midst, which nobody writes; more than one chunk.
+shared("opens", {r: [((3 * k + r) * 999, pattern(r, 999, k)) for k in range(20)] for r in range(3)}, None, opens=3)
+shared("holes", {0: [(0, b"first")], 1: [(100000, b"second")], 2: [(50000, b"third")]}, [1, 0, 2])
+shared("large", {r: [(r * 3000000, pattern(r, 64) * 46875)] for r in range(3)})
+# What was written twice by its node.
+shared("twice", {0: [(0, b"....."), (2, b"zz")], 1: [(5, b"xxxxx"), (5, b"yy")]}, [0, 1])
+# Zeros are bytes, too.
+shared("zeros", {0: [(0, b"a" * 100)], 1: [(100, bytes(100))]}, [1, 0])
+
+# One goes on writing while the other's are put in, and closes later.
+fd = os.open(path("later"), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
+more = os.open(path("later"), os.O_RDWR | os.O_CREAT, 0o644) if me == 0 else None
+sync("later.open")
+if me == 0:
+    os.pwrite(fd, b"00", 0)
+    assert close(fd) == 0
+sync("later.first")
+if me == 1:
+    os.pwrite(fd, b"11", 2)
+    assert close(fd) == 0
+sync("later.second")
+if me == 0:
+    assert os.pread(more, 4, 0) == b"0011"
+    os.pwrite(more, b"44", 4)
+    assert close(more) == 0
+sync("later.third")
+check("later", b"001144")
+sync("later.read")
+
+# Children write by the description that they inherit.
+if me < 2:
+    fd = os.open(path("forked"), os.O_RDWR | os.O_CREAT, 0o644)
+sync("forked.open")
+if me < 2:
+    for k in range(4):
+        pid = os.fork()
+        if pid == 0:
+            os.pwrite(fd, bytes([65 + k]) * 10, 20 * k + 10 * me)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    assert close(fd) == 0
+sync("forked.closed")
+check("forked", b"".join(bytes([65 + k]) * 20 for k in range(4)))
+sync("forked.read")
+
+# A cut that is no end for the other's bytes; one that might be.
+for name, length, well in ("set", 1000, True), ("cut", 100, False):
+    fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
+    sync(f"{name}.open")
+    if me == 0:
+        os.pwrite(fd, b"a" * 50, 0)
+        assert close(fd) == 0
+    sync(f"{name}.first")
+    if me == 1:
+        os.pwrite(fd, b"b" * 50, 50)
+        os.ftruncate(fd, length)
+        if not well:
+            os.pwrite(fd, b"c", 0)
+        result = close(fd)
+        assert result == (0 if well else errno.EIO), result
+    sync(f"{name}.closed")
+    if well:
+        check(name, b"a" * 50 + b"b" * 50 + bytes(length - 100))
+    sync(f"{name}.read")
+
+# In conflict: the same bytes; bytes that nobody has a record of.
+def by_map(fd):
+    os.ftruncate(fd, 8192)
+    with mmap.mmap(fd, 8192) as m:
+        m[4096:4100] = b"mmap"
+
+def by_stream(fd):
+    with open(path("stream"), "r+b") as f:
+        f.seek(4096)
+        f.write(b"more")
+
+def by_append(fd):
+    with open(path("append"), "ab") as f:
+        f.write(b"more")
+
+def by_sendfile(fd):
+    with open(__file__, "rb") as f:
+        os.lseek(fd, 4096, os.SEEK_SET)
+        os.sendfile(fd, f.fileno(), 0, 4)
+
+cases = {"overlap": lambda fd: os.pwrite(fd, b"xyz", 3), "map": by_map, "append": by_append, "sendfile": by_sendfile}
+for name, write in cases.items():
+    fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
+    sync(f"{name}.open")
+    failed = 0
+    if me == 0:
+        os.pwrite(fd, b"zero", 0)
+        failed = close(fd)
+    sync(f"{name}.first")
+    if me == 1:
+        try:
+            write(fd)
+        except OSError as e:
+            failed = e.errno
+        failed = close(fd) or failed
+        assert failed == errno.EIO, (name, failed)
+    sync(f"{name}.closed")
+    try:
+        open(path(name))
+    except OSError as e:
+        assert e.errno == errno.EIO, e
+    else:
+        raise AssertionError(name)
+    sync(f"{name}.read")
+open(f"{W}/ok.{me}", "x").close()
+EOT
+JOB_ENV+=("W=$WORK" "SSD=$SSD")
+job_ok 100 1@n0 "$PYTHON" "$WORK/steps.py" 0 -- 1@n1 "$PYTHON" "$WORK/steps.py" 1 -- 1@n2 "$PYTHON" "$WORK/steps.py" 2
+for name in overlap map append sendfile cut; do
+    grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
+done
+grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"
+! grep -E '"(halves|thirds|strided|opens|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
+    fail "a conflict where there is none"
