@@ -75,8 +75,20 @@ enum engine_consume {
     ENGINE_CONSUME_NOW = 0, /* do not wait: only a file that is published already */
     ENGINE_CONSUME_WAIT,    /* an open for reading */
     /* An open for writing that cannot make the file: as one for reading, but waits for a
-     * writer of the file only if that one makes it anew. */
+     * writer of the file only if that one makes it anew. EINPROGRESS: a process of the same
+     * program, which need not have made it, is writing it on another node: to be opened
+     * with ENGINE_WRITE_JOINS. */
     ENGINE_CONSUME_UPDATE,
+    ENGINE_CONSUME_JOIN, /* the same, but does not wait */
+};
+
+/* An open for writing. */
+enum engine_write {
+    ENGINE_WRITE_NOW = 0, /* does not wait */
+    ENGINE_WRITE_WAITS,   /* may be told to wait for another writer (EINPROGRESS) */
+    /* Is to make the file, which a writer on another node has already: until it is written
+     * to, it is not published, and nobody else opens it. */
+    ENGINE_WRITE_JOINS,
 };
 
 /* The DMD that a upath belongs to. With DYAD_PATH alone both are one. */
@@ -162,11 +174,11 @@ struct engine_ops {
 
     /* Before the real open for writing. If flags have none of O_TRUNC and O_EXCL and the
      * file is not here but published elsewhere, it is fetched first. *token is 0 if the
-     * file needs no mark. 0, or -1 with errno. EINPROGRESS, only if the open `waits`:
+     * file needs no mark. 0, or -1 with errno. EINPROGRESS, only if the open WAITS:
      * another process is making the file here: wait for it by
      * consume(ENGINE_CONSUME_UPDATE). client/client_join.c says when. */
-    int (*write_begin)(enum engine_role role, const char *upath, int flags, bool waits,
-                       engine_token *token);
+    int (*write_begin)(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token);
     /* The real open returned fd (fd >= 0), or failed (-1). 0; or -1 with EINPROGRESS, as
      * for write_begin(), if the file was made or emptied since: the token is void, and
      * the caller closes fd. */

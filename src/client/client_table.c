@@ -144,14 +144,12 @@ static int op_consume(enum engine_role role, const char *upath, enum engine_cons
 {
     struct client *client = client_get();
     uint64_t timeout = (uint64_t)(client->config.timeout * 1000.0 + 0.5);
-    uint8_t wait = how == ENGINE_CONSUME_NOW ? 0 : client_waits_for(client, upath);
+    uint8_t wait = how == ENGINE_CONSUME_WAIT || how == ENGINE_CONSUME_UPDATE
+                       ? client_waits_for(client, upath)
+                       : 0;
 
     (void)role;
-    if (how == ENGINE_CONSUME_UPDATE && !wait) {
-        errno = ENOENT; /* write_begin() has looked */
-        return -1;
-    }
-    if (how == ENGINE_CONSUME_UPDATE)
+    if (how == ENGINE_CONSUME_UPDATE || how == ENGINE_CONSUME_JOIN)
         wait |= NET_CONSUME_UPDATE;
     return client_consume_to_open(client, upath, wait, timeout);
 }

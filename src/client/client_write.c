@@ -143,15 +143,18 @@ static int fetch_to_write(struct client *client, enum engine_role role, const ch
     return 0;
 }
 
-int client_write_begin(enum engine_role role, const char *upath, int flags, bool waits,
-                       engine_token *token)
+int client_write_begin(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token)
 {
+    bool waits = how == ENGINE_WRITE_WAITS;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno;
     store_mark_t mark;
 
     *token = 0;
+    if (how == ENGINE_WRITE_JOINS)
+        flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
         fetch_to_write(client, role, upath, flags, waits) < 0 && errno != ENOENT)
         return -1;
@@ -170,7 +173,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags, bool
     }
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
-        store_marks_may_record(s->marks, mark);
+        store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath, waits);

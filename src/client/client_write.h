@@ -10,8 +10,8 @@
 
 #include "client/client_ops.h"
 
-int client_write_begin(enum engine_role role, const char *upath, int flags, bool waits,
-                       engine_token *token);
+int client_write_begin(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token);
 int client_write_opened(engine_token token, int fd, int flags);
 void client_write_stored(engine_token token);
 engine_token client_write_inherited(enum engine_role role, int fd);

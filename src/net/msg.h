@@ -160,8 +160,9 @@ enum net_msg_type {
 /* If the file is here: wait until no other node writes it. The asker itself looks at the
  * marks of this node. */
 #define NET_CONSUME_UNWRITTEN 0x20u
-/* With NET_LOOKUP_WAIT: the asker opens it for writing, and cannot make it. Another
- * writer is waited for only if it makes the file anew (store_marks_unfinished()). */
+/* The asker opens it for writing, and cannot make it. Another writer is waited for only if it
+ * makes the file anew (store_marks_unfinished()). Status EINPROGRESS: a process of the same
+ * program has it open for writing on another node, and the asker may join it. */
 #define NET_CONSUME_UPDATE 0x10u
 /* With NET_LOOKUP_WAIT: the file is optional to the asker, which waits only if there is a
  * sign that it will come (engine/fetch/consume_probe.c). */

@@ -109,9 +109,11 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
 void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
                            uint64_t btime);
 /* Before the real open: it does not empty the file, so that another node may write the file
- * at once, and what is written here is to be recorded (store/extents.h). Async-signal-safe,
- * as the next four. */
-void store_marks_may_record(struct store_marks *marks, store_mark_t mark);
+ * at once, and what is written here is to be recorded (store/extents.h). `joins`:
+ * another node is known to write it. Async-signal-safe, as the next five. */
+void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool joins);
+/* True if the open of the mark was such a one: a file that it leaves empty is not published. */
+bool store_marks_joins(struct store_marks *marks, store_mark_t mark);
 /* After store_marks_look(). True: what is written by way of the description is to be
  * recorded from now on. False: the file had bytes of which there is no record. */
 bool store_marks_record(struct store_marks *marks, store_mark_t mark);

@@ -117,12 +117,19 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
         return writers;
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
-        uint64_t word = atomic_load(&slot->word);
-        store_mark_t mark = marks_mark_of(word, i);
-        uint32_t base = atomic_load(&table->looks[i].base);
+        store_mark_t mark;
+        uint64_t word;
+        uint32_t base;
+        bool same;
 
-        if (WORD_STATE(word) == STORE_MARK_FREE || mark == own ||
-            !marks_same_file(slot, ino, btime))
+        do {
+            word = atomic_load(&slot->word);
+            same = marks_same_file(slot, ino, btime);
+            base = atomic_load(&table->looks[i].base);
+        } while (atomic_load(&slot->word) != word);
+        mark = marks_mark_of(word, i);
+        if (!same || mark == own || WORD_STATE(word) == STORE_MARK_FREE ||
+            WORD_STATE(word) == MARKS_STATE_FREEING)
             continue;
         if ((base & ~MARKS_BASE_FLAGS) != MARKS_BASE(mark))
             base = 0;
@@ -242,9 +249,16 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
  * has it open has found that already; and if all of them record what they write. Of several
  * that open it at once none writes before it has decided, so for an empty file it suffices
  * that the others may record. */
-void store_marks_may_record(struct store_marks *marks, store_mark_t mark)
+void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool joins)
 {
-    change_base(marks, mark, MARKS_BASE_RECORDED, 0);
+    change_base(marks, mark, MARKS_BASE_RECORDED | (joins ? MARKS_BASE_JOINS : 0), 0);
+}
+
+bool store_marks_joins(struct store_marks *marks, store_mark_t mark)
+{
+    uint32_t base = atomic_load(&look_of(marks, mark)->base);
+
+    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_JOINS);
 }
 
 bool store_marks_record(struct store_marks *marks, store_mark_t mark)

@@ -20,12 +20,13 @@ struct marks_look {
 
 /* As `base`. Any process may set OVERTAKEN or clear RECORDED, so it says of which use of the
  * slot it is. */
-#define MARKS_BASE(mark)     ((uint32_t)((mark) >> 16) << 4)
-#define MARKS_BASE_FLAGS     15u
+#define MARKS_BASE(mark)     ((uint32_t)((mark) >> 16) << 5)
+#define MARKS_BASE_FLAGS     31u
 #define MARKS_BASE_FROM      1u /* `size` and `mtime` are the file's, else the open's time */
 #define MARKS_BASE_OVERTAKEN 2u
 #define MARKS_BASE_RECORDED  4u /* store_marks_recorded(), ... */
 #define MARKS_BASE_DECIDED   8u /* ... and the open has ended; else: unless it is cleared */
+#define MARKS_BASE_JOINS     16u /* store_marks_joins() */
 
 enum marks_look_kind {
     MARKS_LOOK_NONE, /* it counts as written */

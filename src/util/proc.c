@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 ssize_t util_proc_read(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC), error;
@@ -103,4 +106,25 @@ bool util_proc_is_same_program(pid_t pid)
     if (b >= 0)
         close(b);
     return same;
+}
+
+uint64_t util_proc_program(pid_t pid)
+{
+    char path[64], text[4096], process[16];
+    XXH3_state_t state;
+    ssize_t n;
+    int fd;
+
+    snprintf(process, sizeof(process), "%d", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%s/exe", process);
+    XXH3_64bits_reset(&state);
+    if ((n = readlink(path, text, sizeof(text))) <= 0 ||
+        (fd = open_arguments(process)) < 0)
+        return 0;
+    do {
+        XXH3_64bits_update(&state, text, (size_t)n);
+        n = read(fd, text, sizeof(text));
+    } while (n > 0);
+    close(fd);
+    return n < 0 ? 0 : XXH3_64bits_digest(&state);
 }

@@ -5,6 +5,7 @@
 #define DYAD_UTIL_PROC_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The begin of a small file there, as a string: its length, or -1 with errno. Thread-safe,
@@ -23,5 +24,9 @@ bool util_proc_is_self_or_ancestor(pid_t pid);
  * same arguments. False also if that cannot be found out. Thread-safe; errno may change.
  */
 bool util_proc_is_same_program(pid_t pid);
+
+/* A number of the program that `pid` runs: the path of its executable, and its arguments. The
+ * same on every node. 0: it cannot be found out. Thread-safe; errno may change. */
+uint64_t util_proc_program(pid_t pid);
 
 #endif

@@ -24,12 +24,15 @@
 /* The names that the libraries export. Some put a word of their own before them
  * (nc4_H5Fcreate, vtkhdf5_H5Fcreate, PMPI_File_open). In a program that has HDF5 linked
  * in statically nothing exports them. */
-static const char *const functions[] = {"H5Fcreate", "MPI_File_open"};
+static const struct {
+    const char *name;
+    enum wrapper_caller knows;
+} functions[] = {{"H5Fcreate", WRAPPER_CALLER_MAKES}, {"MPI_File_open", WRAPPER_CALLER_JOINS}};
 static const char *const tools[] = {"h5copy", "h5import", "h5mkgrp"};
 
 struct walk {
     unsigned frames;
-    bool found;
+    enum wrapper_caller knows;
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -51,19 +54,21 @@ static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
     if (!dladdr((void *)(ip - 1), &info) || !info.dli_sname)
         return _URC_NO_REASON;
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-        walk->found = walk->found || ends_with(info.dli_sname, functions[i]);
-    return walk->found ? _URC_END_OF_STACK : _URC_NO_REASON;
+        if (ends_with(info.dli_sname, functions[i].name)) /* the innermost: HDF5 by MPI-IO */
+            walk->knows = functions[i].knows;
+    return walk->knows ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-bool wrapper_caller_is_looking(void)
+enum wrapper_caller wrapper_caller_knows(void)
 {
     struct walk walk = {.frames = 0};
     int saved = errno;
 
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
-        walk.found = walk.found || strcmp(program_invocation_short_name, tools[i]) == 0;
-    if (!walk.found)
+        if (strcmp(program_invocation_short_name, tools[i]) == 0)
+            walk.knows = WRAPPER_CALLER_MAKES;
+    if (!walk.knows)
         _Unwind_Backtrace(look_at, &walk);
     errno = saved;
-    return walk.found;
+    return walk.knows;
 }

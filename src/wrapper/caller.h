@@ -6,10 +6,12 @@
 
 #include <stdbool.h>
 
-/* True if the calling thread is in a function that opens a file which need not exist, or
- * which another process of the same program is making. Walks the stack: some 10 us, so
- * only for an open that would wait otherwise. False if the stack does not show it.
+/* What the function that the calling thread is in knows of a file which it opens: nothing
+ * (it may be awaited); it may have to make it; another process of the same program has it open.
+ * Walks the stack: some 10 us, so
+ * only for an open that would wait otherwise. NOTHING if the stack does not show it.
  * Thread-safe; allocates nothing; keeps errno. */
-bool wrapper_caller_is_looking(void);
+enum wrapper_caller { WRAPPER_CALLER_NOTHING, WRAPPER_CALLER_MAKES, WRAPPER_CALLER_JOINS };
+enum wrapper_caller wrapper_caller_knows(void);
 
 #endif

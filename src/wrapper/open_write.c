@@ -10,7 +10,8 @@
  * Without O_CREAT the open can only have what is there, so it waits as one for reading
  * does: for what is not here, and for what another process is making (write_begin() says of
  * whom; write_opened() asks again, of the file that was opened). But not where it is a
- * library's look whether the file exists, before it makes it (caller.c).
+ * library's look whether the file exists, before it makes it (caller.c). If the same program
+ * is writing the file on another node the open joins it: it makes the file here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,9 +42,21 @@ static void open_cancelled(void *token)
         wrapper_engine_loaded()->write_opened(*(const engine_token *)token, -1, 0));
 }
 
+/* The file is on another node. Its mark is there: nobody here takes it for a whole one. */
+static int make_and_open(const struct wrapper_opener *opener)
+{
+    int fd = REAL(openat64)(AT_FDCWD, opener->where->text,
+                            O_CREAT | O_WRONLY | O_CLOEXEC | O_NOCTTY, (mode_t)0666);
+
+    if (fd < 0)
+        return -1;
+    REAL(close)(fd);
+    return opener->open(opener->arg);
+}
+
 /* From the real open until the descriptor is known. */
 static int open_tracked(const struct engine_ops *ops, const struct wrapper_opener *opener,
-                        engine_token token)
+                        enum engine_write how, engine_token token)
 {
     const struct wrapper_path *where = opener->where;
     enum engine_role role = wrapper_path_role(where);
@@ -51,6 +64,8 @@ static int open_tracked(const struct engine_ops *ops, const struct wrapper_opene
 
     pthread_cleanup_push(open_cancelled, &token);
     fd = opener->open(opener->arg);
+    if (fd < 0 && errno == ENOENT && how == ENGINE_WRITE_JOINS)
+        fd = make_and_open(opener);
     pthread_cleanup_pop(0);
     error = errno;
     if (fd < 0 || !wrapper_open_is_regular(fd)) {
@@ -75,13 +90,13 @@ static int open_tracked(const struct engine_ops *ops, const struct wrapper_opene
 
 /* The same inside of the gate. */
 static int open_gated(const struct engine_ops *ops, const struct wrapper_opener *opener,
-                      engine_token token)
+                      enum engine_write how, engine_token token)
 {
     int fd;
 
     wrapper_gate_enter();
     pthread_cleanup_push(wrapper_gate_leave_cleanup, NULL);
-    fd = open_tracked(ops, opener, token);
+    fd = open_tracked(ops, opener, how, token);
     pthread_cleanup_pop(1);
     return fd;
 }
@@ -98,19 +113,19 @@ static bool may_block(const struct wrapper_opener *opener)
 }
 
 /* Does not wait. What is published was fetched by write_begin. EINPROGRESS: only with
- * `waits`, and as write_begin and write_opened say. */
+ * WAITS, and as write_begin and write_opened say. */
 static int open_marked(const struct engine_ops *ops, const struct wrapper_opener *opener,
-                       bool waits)
+                       enum engine_write how)
 {
     enum engine_role role = wrapper_path_role(opener->where);
     engine_token token = 0;
     int saved = errno, fd;
 
-    if (ENGINE_CALL(ops->write_begin(role, opener->where->upath[role], opener->flags, waits,
+    if (ENGINE_CALL(ops->write_begin(role, opener->where->upath[role], opener->flags, how,
                                      &token)) < 0)
         return -1;
-    fd = may_block(opener) ? open_tracked(ops, opener, token)
-                           : open_gated(ops, opener, token);
+    fd = may_block(opener) ? open_tracked(ops, opener, how, token)
+                           : open_gated(ops, opener, how, token);
     if (fd >= 0)
         errno = saved;
     return fd;
@@ -119,7 +134,7 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
 int wrapper_open_write(const struct engine_ops *ops, const struct wrapper_opener *opener)
 {
     struct wrapper_path *where = opener->where;
-    int fd = open_marked(ops, opener, false), unknown;
+    int fd = open_marked(ops, opener, ENGINE_WRITE_NOW), unknown;
 
     /* The second time the directories are here. A link among them may have led elsewhere.
      */
@@ -128,7 +143,7 @@ int wrapper_open_write(const struct engine_ops *ops, const struct wrapper_opener
     unknown = wrapper_open_bring_parents(ops, where);
     if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
         return opener->open(opener->arg);
-    fd = open_marked(ops, opener, false);
+    fd = open_marked(ops, opener, ENGINE_WRITE_NOW);
     if (fd < 0 && errno == ENOENT && unknown)
         errno = unknown;
     return fd;
@@ -138,28 +153,37 @@ int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener
 {
     struct wrapper_path *where = opener->where;
     int vanished = 0, links = 0, saved = errno;
+    enum wrapper_caller caller;
 
     for (;;) {
         int fd, error, moved;
 
         if (!where->upath[ENGINE_CONSUMER] && !where->upath[ENGINE_PRODUCER])
             return wrapper_open_real(opener); /* a link has led elsewhere */
-        fd = open_marked(ops, opener, true);
+        fd = open_marked(ops, opener, ENGINE_WRITE_WAITS);
         error = errno;
         if (fd >= 0)
             errno = saved;
         if (fd >= 0 || (error != ENOENT && error != EINPROGRESS))
             return fd;
-        if (!wrapper_open_awaited(where) || wrapper_caller_is_looking()) {
+        caller = wrapper_open_awaited(where) ? wrapper_caller_knows() : WRAPPER_CALLER_MAKES;
+        if (caller == WRAPPER_CALLER_MAKES ||
+            (caller == WRAPPER_CALLER_JOINS && error == EINPROGRESS)) {
             errno = error;
-            return error == EINPROGRESS ? open_marked(ops, opener, false) : -1;
+            return error == EINPROGRESS ? open_marked(ops, opener, ENGINE_WRITE_NOW) : -1;
         }
         if (error == ENOENT && ++vanished > WRAPPER_OPEN_VANISHED) {
             errno = ENOENT;
             return -1;
         }
         wrapper_open_bring_parents(ops, where);
-        moved = wrapper_open_consume(ops, where, ENGINE_CONSUME_UPDATE);
+        moved = wrapper_open_consume(ops, where,
+                                     caller == WRAPPER_CALLER_JOINS ? ENGINE_CONSUME_JOIN
+                                                                    : ENGINE_CONSUME_UPDATE);
+        if (moved < 0 && errno == EINPROGRESS) {
+            errno = saved;
+            return open_marked(ops, opener, ENGINE_WRITE_JOINS);
+        }
         if (moved < 0)
             return -1;
         if (moved && ++links > WRAPPER_OPEN_LINKS_MAX) {
@@ -179,7 +203,7 @@ void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
     int saved = errno;
 
     if (ops && ENGINE_CALL(
-                   ops->write_begin(role, where->upath[role], flags, false, &token)) == 0) {
+                   ops->write_begin(role, where->upath[role], flags, ENGINE_WRITE_NOW, &token)) == 0) {
         wrapper_gate_enter();
         ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
         if (token && wrapper_fd_add(fd, token, role) < 0)

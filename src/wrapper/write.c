@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "wrapper/caller.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/real.h"
@@ -141,11 +143,20 @@ ssize_t wrapped_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t offs
 
 /* --- cuts --- */
 
+/* MPI-IO has each rank empty the file that it opens, before any of them writes. */
+static bool is_opening(int fd, off64_t len)
+{
+    struct stat st;
+
+    return len == 0 && fstat(fd, &st) == 0 && st.st_size == 0 &&
+           wrapper_caller_knows() == WRAPPER_CALLER_JOINS;
+}
+
 static void record_cut(int fd, off64_t len)
 {
     int saved = errno;
 
-    if (is_recorded(fd) && len >= 0)
+    if (is_recorded(fd) && len >= 0 && !is_opening(fd, len))
         wrapper_fd_record(fd, (uint64_t)len, 0);
     errno = saved;
 }

@@ -19,6 +19,7 @@
 #include "engine/fetch/consume_probe.h"
 #include "engine/namespace/listing.h"
 #include "util/log.h"
+#include "util/proc.h"
 
 #define RANKS_MAX  1024
 #define FAILED_MAX 64
@@ -103,8 +104,9 @@ static void probe_page(void *arg, const void *names, size_t len)
 
     while ((name = net_list_next(names, len, &at, &type))) {
         uint32_t rank = (uint32_t)strtoul(name + 1, NULL, 10);
-        if (name[0] == 'w')
-            probe->says |= CONSUME_SAYS_WRITTEN;
+        if (name[0] == 'w' || name[0] == 'j')
+            probe->says |=
+                CONSUME_SAYS_WRITTEN | (name[0] == 'j' ? CONSUME_SAYS_JOINS : 0);
         else if (name[0] == 'f')
             probe->says |= CONSUME_SAYS_FAILED;
         else if (name[0] == 'o')
@@ -143,7 +145,7 @@ static void probe_done(void *arg, int status)
 }
 
 struct consume_probe *consume_probe_start(struct member *member, const char *upath,
-                                          consume_probe_fn fn, void *arg)
+                                          pid_t pid, consume_probe_fn fn, void *arg)
 {
     struct consume_probe *probe = calloc(1, sizeof(*probe));
     const char *name = last_component(upath);
@@ -153,7 +155,8 @@ struct consume_probe *consume_probe_start(struct member *member, const char *upa
         probe->fn = fn;
         probe->arg = arg;
         probe->member = member;
-        probe->list = list_start(member, dir, name, probe_page, probe_done, probe);
+        probe->list = list_start(member, dir, name, pid ? util_proc_program(pid) : 0,
+                                 probe_page, probe_done, probe);
     }
     free(dir);
     if (probe && probe->list)

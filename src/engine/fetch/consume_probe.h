@@ -15,12 +15,14 @@ enum consume_says {
     CONSUME_SAYS_OWN_SERIES = 1 << 2,
     CONSUME_SAYS_FAILED = 1 << 3,  /* a wait for one like it was ended */
     CONSUME_SAYS_UNKNOWN = 1 << 4, /* not all ranks have answered */
+    CONSUME_SAYS_JOINS = 1 << 5,   /* it is written by the program, and may be joined */
 };
-/* Ask all ranks. fn is called once with a set of these, not before this returns. NULL:
+/* Ask all ranks, also about writers that run the program of `pid` (0: do not). fn is called
+ * once with a set of these, not before this returns. NULL:
  * ENOMEM. */
 typedef void (*consume_probe_fn)(void *arg, unsigned says);
 struct consume_probe *consume_probe_start(struct member *member, const char *upath,
-                                          consume_probe_fn fn, void *arg);
+                                          pid_t pid, consume_probe_fn fn, void *arg);
 void consume_probe_cancel(struct consume_probe *probe);
 /* note: a wait for upath was ended, since no rank was left that could publish. like: true
  * if one was for a file called `name`, or of the same series, in whatever directory. */

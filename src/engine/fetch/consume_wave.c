@@ -174,7 +174,7 @@ static void find_kinds(struct member *member)
             c->here.writer > 0 || c->ask_writers ? CONSUME_EXPECTED : CONSUME_OTHER;
         if (c->wave.kind == CONSUME_EXPECTED || asked++ >= EXPECTED_MAX)
             continue;
-        c->wave.expected = consume_probe_start(member, c->upath, is_expected, c);
+        c->wave.expected = consume_probe_start(member, c->upath, 0, is_expected, c);
         if (c->wave.expected)
             OWN(member, waits)->checks++;
     }

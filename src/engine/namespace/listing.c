@@ -11,6 +11,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -25,6 +26,7 @@
 #include "engine/namespace/listing.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/proc.h"
 
 #define RANKS_AT_ONCE 64
 
@@ -34,6 +36,7 @@ struct page {
     unsigned char names[NET_MSG_BLOB_MAX];
     size_t used;
     const char *like; /* NET_LIST_LIKE; NULL: all names */
+    uint64_t program; /* that of the asker, or 0 */
     uint32_t told;    /* the last owner that was; one is told often */
 };
 
@@ -45,22 +48,28 @@ static bool page_add_number(struct page *page, char what, uint32_t rank)
     return net_list_add(page->names, sizeof(page->names), &page->used, name, DT_REG);
 }
 
-/* True if the file is open for writing on this node. */
-static bool is_written_here(struct member *member, const char *dir, const char *name)
+/* True if the file is open for writing on this node. *joins: by that program, all of whose
+ * writes are recorded: another node's can be put together with them. */
+static bool is_written_here(struct member *member, const char *dir, const char *name,
+                            uint64_t program, bool *joins)
 {
     char upath[DYAD_UPATH_MAX + 1];
     struct store_mark_info info;
     struct stat st;
 
+    *joins = false;
     if ((size_t)snprintf(upath, sizeof(upath), "%s%s%s", dir, *dir ? "/" : "", name) >=
         sizeof(upath))
         return false;
     for (int i = 0; i < 2; i++) {
         const struct member_dmd *dmd = &member->dmd[i];
-        if (dmd->dir && dmd->marks && store_dir_stat(dmd->dir, upath, &st) == 0 &&
-            store_marks_dirty(dmd->marks, upath, st.st_ino, 0, &info) &&
-            info.state != STORE_MARK_ABANDONED)
-            return true;
+        if (!dmd->dir || !dmd->marks || store_dir_stat(dmd->dir, upath, &st) < 0 ||
+            !store_marks_dirty(dmd->marks, upath, st.st_ino, 0, &info) ||
+            info.state == STORE_MARK_ABANDONED)
+            continue;
+        *joins = program && program == util_proc_program(info.pid) &&
+                 store_marks_recorded(dmd->marks, 0, st.st_ino, 0);
+        return true;
     }
     return false;
 }
@@ -84,10 +93,13 @@ static int page_add(const char *name, const struct dyad_entry *entry, void *arg)
 /* Add the signs that this rank itself knows. */
 static void page_add_own(struct member *member, struct page *page, const char *dir)
 {
+    bool joins;
+
     if (exit_barrier_may_leave(member))
         page_add_number(page, 'x', member->self.rank);
-    else if (is_written_here(member, dir, page->like))
-        net_list_add(page->names, sizeof(page->names), &page->used, "w", DT_REG);
+    else if (is_written_here(member, dir, page->like, page->program, &joins))
+        net_list_add(page->names, sizeof(page->names), &page->used, joins ? "j" : "w",
+                     DT_REG);
     if (member->waits->failed_like(member, page->like))
         net_list_add(page->names, sizeof(page->names), &page->used, "f", DT_REG);
 }
@@ -98,6 +110,14 @@ static const char *like_of(const struct net_msg *msg)
 
     return (msg->flags & NET_LIST_LIKE) && msg->blob_len && !like[msg->blob_len - 1] ? like
                                                                                      : NULL;
+}
+
+/* It follows on the name. */
+static uint64_t program_of(const struct net_msg *msg)
+{
+    size_t len = strlen(msg->blob) + 1;
+
+    return len < msg->blob_len ? strtoull((const char *)msg->blob + len, NULL, 16) : 0;
 }
 
 static bool list_asked(struct member *member, const struct net_msg *msg, void **payload,
@@ -112,6 +132,7 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     page.used = 0;
     page.told = DYAD_RANK_NONE;
     page.like = like_of(msg);
+    page.program = page.like ? program_of(msg) : 0;
     if (page.like && msg->after == 0)
         page_add_own(member, &page, upath);
     if (member->config->listing || page.like) {
@@ -143,7 +164,8 @@ struct list_request {
     struct gather *gather;      /* NULL: we wait for who is missing */
     struct net_timer *patience; /* for so long */
     char *upath;
-    char *like;            /* NULL: all names */
+    char *like;            /* NULL: all names; with its NUL, and the program's */
+    size_t like_len;
     unsigned silent, lost; /* lost: died meanwhile */
     bool missing;          /* some of the silent may be back soon */
     bool waited;           /* for them, long enough */
@@ -198,7 +220,7 @@ static void list_ask(void *arg, const struct gather_at *at, struct net_msg *msg)
     if (list->like) {
         msg->flags = NET_LIST_LIKE;
         msg->blob = list->like;
-        msg->blob_len = strlen(list->like) + 1;
+        msg->blob_len = list->like_len;
     }
     msg->after = at->after;
     msg->end = at->end;
@@ -395,9 +417,10 @@ static void list_go_on(struct member *member)
 }
 
 struct list_request *list_start(struct member *member, const char *upath, const char *like,
-                                list_page_fn page, list_done_fn done, void *arg)
+                                uint64_t program, list_page_fn page, list_done_fn done, void *arg)
 {
     struct list_request *list;
+    int n = 0;
 
     if (!member->config->listing && !like) {
         errno = ENOTSUP;
@@ -406,8 +429,12 @@ struct list_request *list_start(struct member *member, const char *upath, const 
     list = calloc(1, sizeof(*list));
     if (!list || !(list->upath = strdup(upath)))
         goto free_list;
-    if (like && !(list->like = strdup(like)))
+    if (like && (n = asprintf(&list->like, "%s%c%llx", like, 0,
+                              (unsigned long long)program)) < 0) {
+        list->like = NULL;
         goto free_upath;
+    }
+    list->like_len = (size_t)n + 1;
     list->member = member;
     list->began = util_clock_now();
     list->page = page;

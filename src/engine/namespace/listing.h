@@ -10,11 +10,12 @@
  * names that have not come yet (net_list_next() reads it), then done(). status: 0, or an
  * errno value: EHOSTUNREACH so many ranks are silent that names may be missing, ENOMEM.
  * Neither is called before this returns. `like` not NULL: ask instead whether that name
- * is likely to come (NET_LIST_LIKE). NULL: ENOMEM, ENOTSUP DYAD_LISTING is off. */
+ * is likely to come (NET_LIST_LIKE), or is written by that program (util_proc_program(); 0:
+ * do not ask). NULL: ENOMEM, ENOTSUP DYAD_LISTING is off. */
 typedef void (*list_page_fn)(void *arg, const void *names, size_t len);
 typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, const char *like,
-                                list_page_fn page, list_done_fn done, void *arg);
+                                uint64_t program, list_page_fn page, list_done_fn done, void *arg);
 void list_cancel(struct list_request *list);
 
 #endif

@@ -39,13 +39,15 @@ static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
     return DHT_AHEAD_CHANGED;
 }
 
-/* True if this node has been told of a later version since the publish began. */
+/* True if this node has been told of a later version since the publish began, which may have
+ * the size and mtime of what the writer began from. That is not empty: of an empty one nothing
+ * is lost. */
 static bool is_told(const struct produce *p)
 {
     struct dyad_base now;
 
     store_marks_base(p->member->dmd[p->role].marks, p->mark, &now);
-    return now.kind == DYAD_BASE_OVERTAKEN;
+    return now.kind == DYAD_BASE_OVERTAKEN && now.size > 0;
 }
 
 enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,

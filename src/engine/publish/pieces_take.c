@@ -57,7 +57,8 @@ struct taking {
     char *upath;
     enum engine_role role;
     struct member_dmd *dmd;
-    struct store_identity identity; /* of our file */
+    struct store_identity identity; /* of our file, ... */
+    struct dyad_entry before;       /* and as what it was published */
     int fd;                         /* the temporary file, without a name */
     uint64_t size;                  /* of that */
     void *data;
@@ -264,7 +265,9 @@ static void taking_end(struct taking *t, int status)
 {
     struct member *member = t->member;
 
-    if (status && status != EAGAIN)
+    if (status == EAGAIN || status == ENOENT)
+        log_debug("rank %u is to publish \"%s\", or to ask anew", t->rank, t->upath);
+    else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
                  member_describe(member, t->rank), t->upath, strerror(status));
     reply(member, t->rank, t->id, status, &t->met);
@@ -293,7 +296,8 @@ static void applied(void *arg)
     }
     t->state = PUBLISHING;
     DYAD_CRASH_POINT("pieces-applied");
-    if (produce_merged(t->member, t->role, t->upath, &t->version, published, t) < 0)
+    if (produce_merged(t->member, t->role, t->upath, &t->before, &t->version, published,
+                       t) < 0)
         taking_end(t, errno);
 }
 
@@ -326,6 +330,7 @@ static int find(struct taking *t)
         t->role = (enum engine_role)role;
         t->dmd = dmd;
         t->identity = record->identity;
+        t->before = record->entry;
         return 0;
     }
     return ENOENT;

@@ -255,6 +255,21 @@ static bool is_published_so(const struct produce *p)
            store_identity_equal(&known->identity, &p->record.identity);
 }
 
+/* The file was made here to be written together with another node, and was not: it is to
+ * come from there. */
+static void give_up_joined(struct produce *p)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    if (S_ISREG(p->record.entry.mode) && !p->superseded &&
+        store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
+        errno != ESTALE && errno != ENOENT)
+        log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
+                 store_dir_path(dmd->dir));
+    writer_ended(p);
+    produce_end_later(p, 0);
+}
+
 static void answer_early(void *arg)
 {
     struct produce *p = arg;
@@ -269,8 +284,8 @@ static void answer_early(void *arg)
 }
 
 static int start(struct member *member, enum engine_role role, const char *upath,
-                 store_mark_t mark, const struct dyad_version *yielded, produce_fn fn,
-                 void *arg)
+                 store_mark_t mark, const struct dyad_entry *before,
+                 const struct dyad_version *yielded, produce_fn fn, void *arg)
 {
     struct produce *p;
     int rc;
@@ -285,6 +300,7 @@ static int start(struct member *member, enum engine_role role, const char *upath
     if (yielded) {
         p->merged = true;
         p->yielded = *yielded;
+        produce_base(p, before);
     }
     rc = produce_look(p);
     if (rc < 0)
@@ -293,6 +309,10 @@ static int start(struct member *member, enum engine_role role, const char *upath
         if ((rc = gone_status(p)) == 0)
             writer_ended(p);
         produce_end_later(p, rc);
+        return 0;
+    }
+    if (mark && p->record.entry.size == 0 && store_marks_joins(member->dmd[role].marks, mark)) {
+        give_up_joined(p);
         return 0;
     }
     produce_parents(p);
@@ -327,11 +347,12 @@ error:
 int produce_start(struct member *member, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg)
 {
-    return start(member, role, upath, mark, NULL, fn, arg);
+    return start(member, role, upath, mark, NULL, NULL, fn, arg);
 }
 
 int produce_merged(struct member *member, enum engine_role role, const char *upath,
-                   const struct dyad_version *yielded, produce_fn fn, void *arg)
+                   const struct dyad_entry *before, const struct dyad_version *yielded,
+                   produce_fn fn, void *arg)
 {
-    return start(member, role, upath, 0, yielded, fn, arg);
+    return start(member, role, upath, 0, before, yielded, fn, arg);
 }

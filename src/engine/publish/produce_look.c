@@ -29,7 +29,7 @@ static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
         (known && known->size > 0 && !known->recorded) ||
         !store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime))
         return false;
-    return p->mark || (known && (p->merged || is_same_content(known, &p->record.entry)));
+    return p->mark || p->merged || (known && is_same_content(known, &p->record.entry));
 }
 
 void produce_base(struct produce *p, const struct dyad_entry *before)
@@ -75,8 +75,6 @@ int produce_look(struct produce *p)
     if (is_known && !p->mark)
         p->record.entry.conflict = known->entry.conflict;
     p->record.entry.recorded = is_recorded(p, is_known ? &known->entry : NULL);
-    if (is_known && p->merged)
-        produce_base(p, &known->entry);
     return 0;
 }
 

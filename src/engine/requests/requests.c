@@ -41,7 +41,7 @@ struct request {
     struct startup_validation_wait look;
     struct lease_wait lease;
     struct consume *consume;
-    struct consume_probe *probe; /* NET_CONSUME_PROBE: will it come? */
+    struct consume_probe *probe; /* NET_CONSUME_PROBE, _UPDATE: will it come? */
     bool probed;
     struct dump_request *dump;
     struct list_request *list;
@@ -102,10 +102,11 @@ static void published(void *arg, int status)
     answer(guest, status, NULL);
 }
 
-/* True if it must be found out first whether the request waits. */
+/* True if it must be found out first whether the request waits, or joins a writer. */
 static bool is_probe(const struct guest *guest)
 {
-    return (guest->msg.flags & NET_CONSUME_PROBE) && !request_of(guest)->probed;
+    return (guest->msg.flags & (NET_CONSUME_PROBE | NET_CONSUME_UPDATE)) &&
+           !request_of(guest)->probed;
 }
 
 static void consume_begin(struct guest *guest);
@@ -116,6 +117,13 @@ static void probed(void *arg, unsigned says)
 
     request_of(guest)->probe = NULL;
     request_of(guest)->probed = true;
+    if (guest->msg.flags & NET_CONSUME_UPDATE) {
+        if (says & CONSUME_SAYS_JOINS)
+            answer(guest, EINPROGRESS, NULL);
+        else /* once more: it may have been published before that was asked */
+            consume_begin(guest);
+        return;
+    }
     /* Where it is not known it is waited for. */
     if (says & (CONSUME_SAYS_WRITTEN | CONSUME_SAYS_SERIES | CONSUME_SAYS_UNKNOWN))
         consume_begin(guest);
@@ -138,7 +146,9 @@ static void consumed(void *arg, int status)
     request_of(guest)->consume = NULL;
     if (status == ENOENT && is_probe(guest) &&
         (request_of(guest)->probe =
-             consume_probe_start(guest->member, guest->msg.entry.upath, probed, guest)))
+             consume_probe_start(guest->member, guest->msg.entry.upath,
+                                 guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0,
+                                 probed, guest)))
         return;
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
     if (status == 0 && is_read(guest)) {
@@ -328,6 +338,8 @@ static void consume_begin(struct guest *guest)
     uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER |
                                   NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE);
 
+    if ((flags & (NET_CONSUME_UPDATE | NET_LOOKUP_WAIT)) == NET_CONSUME_UPDATE)
+        flags = NET_CONSUME_WRITER; /* it does not wait */
     if ((flags & NET_CONSUME_WRITER) || is_probe(guest))
         flags &= (uint8_t)~NET_LOOKUP_WAIT;
     if (is_read(guest))
@@ -467,7 +479,7 @@ static int serve_list(struct guest *guest)
     const char *upath = guest->msg.entry.upath;
 
     r->list =
-        list_start(guest->member, upath ? upath : "", NULL, list_page, list_done, guest);
+        list_start(guest->member, upath ? upath : "", NULL, 0, list_page, list_done, guest);
     return r->list ? 0 : -1;
 }
 

@@ -180,10 +180,11 @@ void ancestor_check(struct ancestor *ancestor)
 }
 
 struct consume_probe *consume_probe_start(struct member *member, const char *upath,
-                                          consume_probe_fn fn, void *arg)
+                                          pid_t pid, consume_probe_fn fn, void *arg)
 {
     (void)member;
     (void)upath;
+    (void)pid;
     (void)fn;
     (void)arg;
     return NULL; /* nothing is expected */

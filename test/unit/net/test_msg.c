@@ -237,6 +237,8 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_NESTED] = HAS_ID | HAS_RANK,
     [NET_MSG_SUBSCRIBE] = HAS_ID | HAS_BLOB,
     [NET_MSG_APPEARED] = HAS_ID | HAS_UPATH,
+    [NET_MSG_PIECES] = HAS_ID | HAS_UPATH | HAS_NEWER | HAS_RANGE,
+    [NET_MSG_PIECES_REPLY] = HAS_ID | HAS_RANGE,
 };
 
 static void test_round_trip(void **state)

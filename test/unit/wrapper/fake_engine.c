@@ -392,9 +392,10 @@ static int changed(enum engine_role role, const char *upath)
     return 0;
 }
 
-static int write_begin(enum engine_role role, const char *upath, int flags, bool waits,
-                       engine_token *token)
+static int write_begin(enum engine_role role, const char *upath, int flags,
+                       enum engine_write how, engine_token *token)
 {
+    bool waits = how == ENGINE_WRITE_WAITS;
     uint32_t n = atomic_fetch_add(&ntokens, 1) + 1;
     char from[2 * PATH_MAX], to[2 * PATH_MAX];
     struct stat st;
@@ -507,6 +508,34 @@ static bool superseded(enum engine_role role, const char *upath, uint64_t ino)
 }
 
 static void write_stored(engine_token token)
+{
+    (void)token;
+}
+
+static bool write_recorded(engine_token token)
+{
+    (void)token;
+    return false;
+}
+
+static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset, uint64_t length)
+{
+    (void)token;
+    (void)last;
+    (void)offset;
+    (void)length;
+    return 0;
+}
+
+static void write_record_end(engine_token token, uint64_t number, uint64_t planned_end, uint64_t end)
+{
+    (void)token;
+    (void)number;
+    (void)planned_end;
+    (void)end;
+}
+
+static void write_unrecord(engine_token token)
 {
     (void)token;
 }
@@ -662,6 +691,10 @@ __attribute__((visibility("default"))) const struct engine_ops *dyad_engine_ops(
         .renamed = renamed,
         .renaming_over = renaming_over,
         .write_stored = write_stored,
+        .write_recorded = write_recorded,
+        .write_record = write_record,
+        .write_record_end = write_record_end,
+        .write_unrecord = write_unrecord,
         .superseded = superseded,
     };
     return abi == ENGINE_ABI ? &ops : NULL;

@@ -1,0 +1,247 @@
+/* store/extents.h: what is recorded is found again, by whoever; what is lost is not taken for nothing. */
+#include "scratch.h"
+
+#include <sys/wait.h>
+
+#include "store/extents.h"
+#include "store/shared_file.h"
+
+#define BOOT "11111111-2222-3333-4444-555555555555"
+#define NOW  ((uint64_t)time(NULL) * 1000000000u) /* of a file that was just made */
+
+static struct scratch *scratch;
+static struct store_extents *extents;
+
+static int setup(void **state)
+{
+    if (scratch_setup(state) < 0)
+        return -1;
+    scratch = *state;
+    extents = store_extents_create(scratch->dir, BOOT);
+    return extents ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    store_extents_destroy(extents);
+    return scratch_teardown(state);
+}
+
+static uint64_t add(uint64_t ino, uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
+{
+    return store_extents_add(extents, ino, NOW, writer, last, offset, length);
+}
+
+static struct store_extent_list list_of(uint64_t ino, uint64_t btime, uint64_t writer, uint64_t but,
+                                        uint64_t from)
+{
+    struct store_extent_list list;
+
+    assert_int_equal(store_extents_list(extents, ino, btime, writer, but, from, &list), 0);
+    return list;
+}
+
+/* "0+4 8+2 |16": writes, then cuts. */
+static void is(struct store_extent_list list, const char *want)
+{
+    char have[256] = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i < list.n + list.ncuts; i++)
+        at += (size_t)snprintf(have + at, sizeof(have) - at, i < list.n ? "%s%llu+%llu" : "%s|%llu",
+                               i ? " " : "", (unsigned long long)list.extent[i].offset,
+                               (unsigned long long)list.extent[i].length);
+    assert_string_equal(have, want);
+    store_extents_free(&list);
+}
+
+static void test_add(void **state)
+{
+    uint64_t born = NOW, a, b, c;
+
+    (void)state;
+    a = store_extents_add(extents, 1, born, 7, 0, 0, 4);
+    b = store_extents_add(extents, 1, born, 7, a, 4, 4); /* follows */
+    c = store_extents_add(extents, 1, born, 7, b, 100, 1);
+    assert_true(a && b == a && c != a);
+    store_extents_add(extents, 1, born, 8, a, 8, 2); /* another writer with its number: the same file */
+    store_extents_add(extents, 1, born, 8, 0, 50, 0);
+    store_extents_add(extents, 1, born, 8, 0, 99, 3);
+    store_extents_add(extents, 2, born, 7, 0, 10, 10);
+    store_extents_add(extents, 1, born + 1, 7, 0, 10, 10); /* another file with its inode */
+    is(list_of(1, born, 0, 0, 0), "0+10 99+3 |50");
+    is(list_of(1, born, 8, 0, 0), "99+3 |50");
+    is(list_of(1, born, 0, 8, 0), "0+10 100+1");
+    is(list_of(1, born, 0, 0, c), "99+3 |50");
+    is(list_of(3, born, 0, 0, 0), "");
+    assert_true(store_extents_next(extents) > c);
+}
+
+static void test_trim(void **state)
+{
+    uint64_t born = NOW, a;
+
+    (void)state;
+    a = store_extents_add(extents, 1, born, 7, 0, 10, 10);
+    store_extents_trim(extents, a, 20, 15);
+    is(list_of(1, born, 0, 0, 0), "10+5");
+    assert_int_equal(store_extents_add(extents, 1, born, 7, a, 15, 5), a);
+    store_extents_trim(extents, a, 15, 12); /* somebody has lengthened it since */
+    is(list_of(1, born, 0, 0, 0), "10+10");
+    store_extents_trim(extents, a, 20, 10); /* nothing was written: it has too much */
+    is(list_of(1, born, 0, 0, 0), "10+10");
+}
+
+static struct store_extent_list made(struct store_extent *extent, size_t n, size_t ncuts)
+{
+    return (struct store_extent_list){.extent = extent, .n = n, .ncuts = ncuts};
+}
+
+static void test_meet(void **state)
+{
+    struct store_extent a[] = {{0, 10}, {20, 10}, {35, 0}}, b[] = {{10, 10}, {30, 5}, {30, 0}};
+    struct store_extent at = {0};
+    struct store_extent_list x = made(a, 2, 0), y = made(b, 2, 0);
+
+    (void)state;
+    assert_false(store_extents_meet(&x, &y, &at));
+    b[1] = (struct store_extent){29, 5};
+    assert_true(store_extents_meet(&x, &y, &at) && at.offset == 29 && at.length == 1);
+    assert_true(store_extents_meet(&y, &x, NULL));
+    b[1] = (struct store_extent){30, 5};
+    x.ncuts = 1; /* to 35: nothing is behind that */
+    assert_false(store_extents_meet(&x, &y, &at));
+    y.ncuts = 1; /* to 30: what x has written ends there */
+    assert_false(store_extents_meet(&x, &y, &at));
+    b[2].offset = 25;
+    assert_true(store_extents_meet(&x, &y, &at) && at.offset == 25 && at.length == 5);
+    assert_true(store_extents_meet(&y, &x, &at) && at.offset == 25 && at.length == 5);
+    x.n = y.n = 0;
+    assert_false(store_extents_meet(&x, &y, &at));
+}
+
+static void test_cover(void **state)
+{
+    struct store_extent a[] = {{10, 10}, {8192, 4096}, {1 << 20, 1}};
+    struct store_extent_list list = made(a, 3, 0);
+    int fd = open(scratch->path, O_TMPFILE | O_RDWR, 0600);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_true(store_extents_cover(&list, fd)); /* nothing is there */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pwrite(fd, "0123456789", 1, (off_t)a[i].offset), 1);
+    assert_true(store_extents_cover(&list, fd));
+    assert_int_equal(ftruncate(fd, 4 << 20), 0);
+    assert_true(store_extents_cover(&list, fd));
+    assert_int_equal(pwrite(fd, "x", 1, 4096), 1); /* past the record */
+    assert_false(store_extents_cover(&list, fd));
+    list.n = 0;
+    assert_false(store_extents_cover(&list, fd));
+    close(fd);
+}
+
+/* Random writes of several processes at once, against a map of bytes. */
+static void test_processes(void **state)
+{
+    enum { PROCESSES = 4, WRITES = 3000, SIZE = 40000 };
+    static unsigned char want[SIZE];
+    uint64_t born = NOW;
+    struct store_extent_list list;
+
+    (void)state;
+    for (unsigned p = 0; p < PROCESSES; p++) {
+        unsigned seed = p;
+        pid_t pid = fork();
+        uint64_t last = 0, end = 0;
+        assert_true(pid >= 0);
+        for (unsigned i = 0; i < WRITES; i++) {
+            uint64_t offset = (unsigned)rand_r(&seed) % (SIZE - 8), length = 1 + i % 7;
+            if (i % 3 && end + length <= SIZE)
+                offset = end;
+            end = offset + length;
+            if (pid == 0)
+                last = store_extents_add(extents, 5, born, p + 1, last, offset, length);
+            else
+                memset(want + offset, 1, length);
+            if (pid == 0 && !last)
+                _exit(1);
+        }
+        if (pid == 0)
+            _exit(0);
+    }
+    for (unsigned p = 0; p < PROCESSES; p++) {
+        int status;
+        assert_true(wait(&status) > 0 && status == 0);
+    }
+    list = list_of(5, born, 0, 0, 0);
+    for (size_t i = 0; i < list.n; i++)
+        for (uint64_t k = 0; k < list.extent[i].length; k++)
+            assert_int_equal(want[list.extent[i].offset + k]++, 1);
+    for (size_t i = 0; i < SIZE; i++)
+        assert_true(want[i] != 1);
+    store_extents_free(&list);
+}
+
+/* A lap later an early file's ranges are lost, and it is said so; a late file's are there. */
+static void test_lap(void **state)
+{
+    struct store_extent_list list;
+    uint64_t born = NOW, late = born + 3600 * 1000000000ull;
+
+    (void)state;
+    assert_int_equal(add(1, 7, 0, 0, 4), 1);
+    for (uint64_t i = 0; i < STORE_EXTENTS_MAX - 2; i++)
+        assert_true(store_extents_add(extents, 2, born, 7, 0, 2 * i, 1));
+    store_extents_add(extents, 3, late, 7, 0, 5, 5);
+    list = list_of(2, born, 0, 0, 0);
+    assert_int_equal(list.n, STORE_EXTENTS_MAX - 2);
+    store_extents_free(&list);
+    add(4, 7, 0, 0, 4); /* in the place of the first */
+    assert_int_equal(store_extents_list(extents, 2, born, 0, 0, 0, &list), -1);
+    assert_int_equal(errno, ENODATA);
+    is(list_of(3, late, 0, 0, 0), "5+5");
+    assert_int_equal(store_extents_list(extents, 3, 0, 0, 0, 0, &list), -1); /* born when? */
+    assert_int_equal(errno, ENODATA);
+}
+
+/* Others of the boot see it; the next boot begins anew, and removes the table of before. */
+static void test_boots(void **state)
+{
+    struct store_extents *same = store_extents_create(scratch->dir, BOOT), *next;
+    uint64_t born = NOW;
+    char path[PATH_MAX];
+    struct store_extent_list list;
+
+    (void)state;
+    assert_non_null(same);
+    store_extents_add(same, 1, born, 7, 0, 0, 4);
+    is(list_of(1, born, 0, 0, 0), "0+4");
+    store_extents_destroy(same);
+    snprintf(path, sizeof(path), "%s/.dyad/extents-" BOOT, scratch->path);
+    assert_int_equal(access(path, F_OK), 0);
+    next = store_extents_create(scratch->dir, "another");
+    assert_non_null(next);
+    assert_int_equal(store_extents_list(next, 1, born, 0, 0, 0, &list), 0);
+    assert_int_equal(list.n, 0);
+    store_extents_free(&list);
+    store_extents_destroy(next);
+    assert_true(access(path, F_OK) < 0);
+    store_dir_set_shared(scratch->dir, true);
+    assert_null(store_extents_create(scratch->dir, BOOT));
+    assert_int_equal(errno, ENOTSUP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_add, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_meet, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cover, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lap, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
