@@ -23,6 +23,23 @@ bool client_write_recorded(engine_token token)
     return dmd->extents && store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
 }
 
+void client_write_record_begin(engine_token token, bool may)
+{
+    const struct client_dmd *dmd = dmd_of(token);
+    store_mark_t mark = token & ~TOKEN_PRODUCER;
+    uint64_t ino, btime;
+
+    if (!dmd->extents)
+        return;
+    /* Who opens the file now and does not record sees this, or is seen. */
+    if (may)
+        store_extents_begin(dmd->extents);
+    if (may && store_marks_record(dmd->marks, mark))
+        return;
+    store_marks_file(dmd->marks, mark, &ino, &btime);
+    store_extents_add_unknown(dmd->extents, ino, btime, mark);
+}
+
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length)
 {
@@ -46,5 +63,12 @@ void client_write_record_end(engine_token token, uint64_t number, uint64_t plann
 
 void client_write_unrecord(engine_token token)
 {
-    store_marks_unrecord(dmd_of(token)->marks, token & ~TOKEN_PRODUCER);
+    const struct client_dmd *dmd = dmd_of(token);
+    store_mark_t mark = token & ~TOKEN_PRODUCER;
+    uint64_t ino, btime;
+
+    if (!dmd->extents || !store_marks_file(dmd->marks, mark, &ino, &btime))
+        return;
+    store_extents_add_unknown(dmd->extents, ino, btime, mark);
+    store_marks_unrecord(dmd->marks, mark);
 }

@@ -1,13 +1,16 @@
 /*
  * client/client_record.h - the record of what this process writes
  *
- * Implements the functions of client_ops.h of these names. Thread-safe, async-signal-safe.
+ * Implements the functions of client_ops.h, but for the first. Thread-safe, async-signal-safe.
  */
 #ifndef DYAD_CLIENT_CLIENT_RECORD_H
 #define DYAD_CLIENT_CLIENT_RECORD_H
 
 #include "client/client_ops.h"
 
+/* The description is open, and its mark knows its file. `may`: what is written is to be
+ * recorded, if all of it can be; else others are to know that something is not. */
+void client_write_record_begin(engine_token token, bool may);
 bool client_write_recorded(engine_token token);
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);

@@ -30,6 +30,7 @@
 #include "client/client.h"
 #include "client/client_join.h"
 #include "client/client_names.h"
+#include "client/client_record.h"
 #include "config/probes.h"
 #include "store/control.h"
 #include "store/superseded.h"
@@ -247,8 +248,8 @@ int client_write_opened(engine_token token, int fd, int flags)
         store_marks_look(marks, token & ~TOKEN_PRODUCER, fd);
         if (superseded_since(token, fd))
             store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
-        store_marks_record(marks, token & ~TOKEN_PRODUCER);
     }
+    client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)));
     errno = saved;
     return 0;
 }
@@ -407,15 +408,19 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     if (upath)
         store_marks_await_opened(marks, upath);
     mark = store_marks_of_fd(marks, fd);
-    if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd)) &&
-        client_shared(client, role))
-        client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
+    if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd))) {
+        client_write_record_begin(
+            mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0), false);
+        if (client_shared(client, role))
+            client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
+    }
     client_name_free(upath);
     return mark ? mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0) : 0;
 }
 
 void client_write_stored(engine_token token)
 {
+    client_write_unrecord(token);
     store_marks_set_written(token_marks(token), token & ~TOKEN_PRODUCER);
 }
 

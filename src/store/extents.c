@@ -216,6 +216,21 @@ static int grow(struct store_extents *extents, uint32_t place)
     return rc;
 }
 
+/* From 1 on; 1 itself is not used, so that it shows whether there is anything. */
+void store_extents_begin(struct store_extents *extents)
+{
+    uint64_t none = 1;
+
+    atomic_compare_exchange_strong(&extents->table->header.next, &none, 2);
+}
+
+void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                               uint64_t writer)
+{
+    if (store_extents_next(extents) > 1)
+        store_extents_add(extents, ino, btime, writer, 0, 0, LENGTH_MAX);
+}
+
 static struct place *place_of(const struct store_extents *extents, uint64_t number)
 {
     return &extents->table->places[number % STORE_EXTENTS_MAX];
@@ -252,15 +267,16 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
 
     if (last && extend(extents, last, offset, length))
         return last;
-    if (length > LENGTH_MAX)
-        return 0;
-    number = atomic_fetch_add(&header->next, 1);
-    place = place_of(extents, number);
-    if (number % STORE_EXTENTS_MAX >= atomic_load(&header->limit) &&
-        grow(extents, (uint32_t)(number % STORE_EXTENTS_MAX)) < 0)
-        return 0;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     time = (uint64_t)now.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+    number = atomic_fetch_add(&header->next, 1);
+    place = place_of(extents, number);
+    if (length > LENGTH_MAX ||
+        (number % STORE_EXTENTS_MAX >= atomic_load(&header->limit) &&
+         grow(extents, (uint32_t)(number % STORE_EXTENTS_MAX)) < 0)) {
+        note_lost(header, time);
+        return 0;
+    }
     if (atomic_load(&place->span))
         note_lost(header, atomic_load(&place->time));
     atomic_store(&place->span, 0);

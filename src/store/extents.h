@@ -39,10 +39,18 @@ void store_extents_destroy(struct store_extents *extents);
 /* Record a range of the file of that inode and birth time, which `writer` (a mark, or any
  * other number but 0) is about to write. `last`: what the writer's call before this one
  * returned, or 0; a range that follows on that one extends it. Returns a number for
- * store_extents_trim(), or 0: it could not be recorded (no space). ~20 ns. */
+ * store_extents_trim(), or 0: it could not be recorded (no space); then
+ * nobody gets a list any more of a file that there is now. ~20 ns. */
 uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            uint64_t writer, uint64_t last, uint64_t offset,
                            uint64_t length);
+/* A file is about to be opened whose writes are to be recorded. Before it is looked who else
+ * has it open. */
+void store_extents_begin(struct store_extents *extents);
+/* Something is about to be written to the file, anywhere, that is not recorded; by a writer
+ * whom others can see already. As if all of it were written. */
+void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                               uint64_t writer);
 /* Of the range that was added last only the bytes below `end` were written. Where that
  * cannot be said any more the record has too much, which is safe. */
 void store_extents_trim(struct store_extents *extents, uint64_t number, uint64_t planned_end,

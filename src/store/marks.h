@@ -124,7 +124,7 @@ void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
 bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,
                           uint64_t btime);
 /* For the writer, who has the description open: the inode and birth time of its file. False:
- * what it writes is not recorded. */
+ * what it writes is not recorded; they are set all the same. */
 bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *ino,
                       uint64_t *btime);
 /* The file is mapped for writing, and counts as written, without a record, from now on. */

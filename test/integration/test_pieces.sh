@@ -188,7 +188,8 @@ for name, write in cases.items():
     sync(f"{name}.read")
 open(f"{W}/ok.{me}", "x").close()
 EOT
-JOB_ENV+=("W=$WORK" "SSD=$SSD")
+case $LEVEL in short) rounds=60 ;; long) rounds=300 ;; *) rounds=5000 ;; esac
+JOB_ENV+=("W=$WORK" "SSD=$SSD" "PIECES_SEED=${PIECES_SEED:-$RANDOM}" "PIECES_ROUNDS=$rounds")
 job_ok 100 1@n0 "$PYTHON" "$WORK/steps.py" 0 -- 1@n1 "$PYTHON" "$WORK/steps.py" 1 -- 1@n2 "$PYTHON" "$WORK/steps.py" 2
 for name in overlap map append sendfile cut; do
     grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
@@ -196,3 +197,11 @@ done
 grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"
 ! grep -E '"(halves|thirds|strided|opens|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
     fail "a conflict where there is none"
+
+# Random pieces; the seed is printed.
+clean_ssd
+: >"$LOG"
+say "seed ${JOB_ENV[*]: -2:1}"
+random=("$PYTHON" "$TEST_DIR/integration/progs/pieces.py")
+job_ok $((60 + rounds)) 1@n0 "${random[@]}" 0 -- 1@n1 "${random[@]}" 1 -- 1@n2 "${random[@]}" 2
+! grep 'was written here and by' "$LOG" || fail "a conflict where there is none"

@@ -62,7 +62,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
         return go;
-    if (dyad_version_cmp(&there->version, &p->yielded) == 0) { /* and no other */
+    if (p->yielded.counter && dyad_version_cmp(&there->version, &p->yielded) == 0) {
         produce_base(p, there);
         *base = p->base;
         return go;

@@ -34,6 +34,8 @@ struct publish {
 static struct publish publishes[2];
 static unsigned npublishes;
 static struct dyad_entry refused; /* by this one */
+static void (*posted)(void *arg);
+static void *posted_arg;
 static int done, status_done, ngiven_way, nwithdrawn;
 
 int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry,
@@ -187,9 +189,9 @@ void net_loop_post(struct net_loop *loop, struct net_post *post, void (*fn)(void
 {
     (void)loop;
     (void)post;
-    (void)fn;
-    (void)arg;
-    fail();
+    assert_null(posted);
+    posted = fn;
+    posted_arg = arg;
 }
 
 /* --- */
@@ -208,6 +210,9 @@ static int setup(void **state)
     dmd->journal = store_journal_create(scratch->dir, "test", &incarnation);
     done = 0;
     ended = 0;
+    may_send = false;
+    sends = NULL;
+    posted = NULL;
     ngiven_way = nwithdrawn = 0;
     npublishes = 0;
     refused = (struct dyad_entry){.upath = "f", .state = DYAD_ENTRY_PUBLISHED, .owner = 2};
@@ -473,10 +478,12 @@ static void test_conflict_superseded(void **state)
  * that it was told of it. */
 static void test_conflict_of_one_tick(void **state)
 {
-    struct publish *p = appends("ours");
     struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+    struct publish *p;
 
     (void)state;
+    scratch_write(scratch, "f", "before");
+    p = appends("ours");
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     assert_int_equal(p->ahead(p->arg, NULL, NULL, &p->entry, &p->base), DHT_AHEAD_GO);
     store_marks_overtaken(marks, 0, recorded()->identity.ino, 0);
@@ -506,6 +513,140 @@ static void test_gives_way(void **state)
     refused_by_another_node(3);
     overtaken(p);
     assert_int_equal(ngiven_way, 1);
+}
+
+/* --- its pieces go to the other node (pieces_send.c) --- */
+
+/* The homes have refused it for the other one's, and its pieces are on their way. */
+static struct publish *begins_to_send(void)
+{
+    struct publish *p = appends("ours");
+
+    may_send = true;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    assert_null(recorded());
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_non_null(sends);
+    assert_ptr_equal(produce_merging(&member, "f"), sends);
+    assert_int_equal(sends->other.owner, 2);
+    assert_int_equal(done, 0);
+    assert_int_equal(ended, 0);
+    npublishes = 0;
+    return &publishes[0];
+}
+
+static void test_pieces_sent(void **state)
+{
+    (void)state;
+    begins_to_send();
+    produce_pieces_sent(sends, 0, 0, 0);
+    assert_int_equal(done, 1);
+    assert_int_equal(status_done, 0);
+    assert_int_equal(npublishes, 0);
+    assert_int_equal(ngiven_way, 1); /* which brings the other one */
+    assert_int_not_equal(ended, 0);
+}
+
+/* The other one gives way in its turn: ours is published over that version, and no other. */
+static void test_pieces_given_way(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    produce_pieces_sent(sends, EAGAIN, 0, 0);
+    assert_int_equal(npublishes, 1);
+    assert_null(produce_merging(&member, "f"));
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 11), DHT_AHEAD_GO);
+    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
+    assert_int_equal(p->base.size, 3);
+    assert_int_equal(p->base.time, 77000000000);
+    refused.version.counter++; /* a third node's */
+    refused.mtime_sec++;
+    assert_int_equal(tries(p, 12), DHT_AHEAD_STOP);
+    sends = NULL;
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_non_null(sends);
+    produce_pieces_sent(sends, 0, 0, 0);
+    assert_int_equal(status_done, 0);
+}
+
+/* It is not there any more: the homes are asked anew. */
+static void test_pieces_unwanted(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    produce_pieces_sent(sends, ENOENT, 0, 0);
+    assert_int_equal(dyad_version_cmp(&sends->absent, &refused.version), 0);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    ends(p, 0);
+    assert_int_equal(recorded()->entry.version.counter, 10);
+    assert_false(recorded()->entry.conflict);
+}
+
+/* Both have written the same bytes, or their owner is gone: a conflict, if the other version
+ * is still there. */
+static void test_pieces_refused(void **state)
+{
+    struct publish *p = begins_to_send();
+
+    (void)state;
+    produce_pieces_sent(sends, EEXIST, 4, 2);
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    assert_int_equal(tries(p, 11), DHT_AHEAD_CHANGED);
+    is_conflict(p, 12);
+}
+
+/* A file that was made to join another node's, and left empty, is not published. */
+static void test_joined(void **state)
+{
+    struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
+    store_mark_t mark = store_marks_begin(marks, "f");
+
+    (void)state;
+    store_marks_may_record(marks, mark, true);
+    scratch_write(scratch, "f", "");
+    assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
+    assert_int_equal(npublishes, 0);
+    assert_true(superseded());
+    assert_int_not_equal(ended, 0);
+    posted(posted_arg);
+    assert_int_equal(done, 1);
+    assert_int_equal(status_done, 0);
+}
+
+/* Another node's pieces are in our file: published over what it was, and over that node's own
+ * version, which gives way. If a third one has come between, it is not said to be done. */
+static void test_merged(void **state)
+{
+    struct dyad_version yielded = {.counter = 7, .rank = 2};
+    struct publish *p = closes("ours");
+    struct dyad_entry before;
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    ends(p, 0);
+    before = recorded()->entry;
+    scratch_write(scratch, "f", "ours and theirs");
+    npublishes = 0;
+    assert_int_equal(produce_merged(&member, ENGINE_PRODUCER, "f", &before, &yielded, on_done, NULL), 0);
+    p = &publishes[0];
+    p->version = (struct dyad_version){0};
+    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
+    assert_int_equal(p->base.size, 4);
+    assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    refused.version = yielded;
+    assert_int_equal(tries(p, 8), DHT_AHEAD_GO);
+    assert_int_equal(p->base.size, 3);
+    refused.version.counter++;
+    refused.mtime_sec++;
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    p->fn(p->arg, ECANCELED, &p->version);
+    assert_int_equal(status_done, ESTALE);
 }
 
 /* It emptied the file: the later one. */
@@ -558,6 +699,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_sent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_given_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_unwanted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_by_name, setup, teardown),
     };

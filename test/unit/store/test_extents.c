@@ -77,6 +77,30 @@ static void test_add(void **state)
     assert_true(store_extents_next(extents) > c);
 }
 
+/* What is not recorded is as if all were; where nobody records it costs nothing. */
+static void test_unknown(void **state)
+{
+    struct store_extent far = {1ull << 39, 1};
+    struct store_extent_list all, one = {&far, 1, 0};
+    uint64_t born = NOW;
+
+    (void)state;
+    store_extents_add_unknown(extents, 1, born, 7);
+    is(list_of(1, born, 0, 0, 0), "");
+    store_extents_begin(extents);
+    store_extents_begin(extents);
+    assert_int_equal(store_extents_next(extents), 2);
+    store_extents_add_unknown(extents, 1, born, 7);
+    all = list_of(1, born, 0, 0, 0);
+    assert_true(store_extents_meet(&all, &one, NULL));
+    store_extents_free(&all);
+    is(list_of(2, born, 0, 0, 0), "");
+    /* A range that is too long to be recorded: nothing of before counts any more. */
+    assert_int_equal(store_extents_add(extents, 2, born, 7, 0, 0, 1ull << 41), 0);
+    assert_int_equal(store_extents_list(extents, 2, born, 0, 0, 0, &all), -1);
+    is(list_of(2, born + 3600 * 1000000000ull, 0, 0, 0), "");
+}
+
 static void test_trim(void **state)
 {
     uint64_t born = NOW, a;
@@ -190,7 +214,8 @@ static void test_lap(void **state)
     uint64_t born = NOW, late = born + 3600 * 1000000000ull;
 
     (void)state;
-    assert_int_equal(add(1, 7, 0, 0, 4), 1);
+    store_extents_begin(extents);
+    assert_int_equal(add(1, 7, 0, 0, 4), 2);
     for (uint64_t i = 0; i < STORE_EXTENTS_MAX - 2; i++)
         assert_true(store_extents_add(extents, 2, born, 7, 0, 2 * i, 1));
     store_extents_add(extents, 3, late, 7, 0, 5, 5);
@@ -236,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_add, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_meet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),

@@ -261,6 +261,93 @@ static void test_base(void **state)
     store_marks_abort(marks, other);
 }
 
+/* --- store_marks_recorded() --- */
+
+/* As begin(), by an open that records, or (`plain`) may not. True: it does. */
+static bool records(const char *name, bool plain, int *fd)
+{
+    mark_of_open = store_marks_begin(marks, name);
+    if (!plain)
+        store_marks_may_record(marks, mark_of_open, false);
+    *fd = open(scratch_path(scratch, name), O_RDWR | O_CREAT, 0644);
+    assert_true(*fd >= 0);
+    assert_int_equal(store_marks_opened(marks, mark_of_open, *fd, plain), 0);
+    if (plain)
+        return false;
+    store_marks_look(marks, mark_of_open, *fd);
+    return store_marks_record(marks, mark_of_open);
+}
+
+static void test_record(void **state)
+{
+    store_mark_t first, second;
+    uint64_t ino, btime;
+    int fd, more, third;
+
+    (void)state;
+    assert_true(records("recorded", false, &fd));
+    first = mark_of_open;
+    assert_true(store_marks_recorded(marks, first, 0, 0));
+    assert_true(store_marks_file(marks, first, &ino, &btime));
+    assert_true(store_marks_recorded(marks, 0, ino, btime));
+    assert_int_equal(write(fd, "x", 1), 1);
+    /* Who comes later, while it is open, records on. */
+    assert_true(records("recorded", false, &more));
+    second = mark_of_open;
+    assert_true(store_marks_recorded(marks, first, 0, 0));
+    /* One who does not spoils it for all, as long as it is open. */
+    assert_false(records("recorded", true, &third));
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    assert_false(store_marks_recorded(marks, 0, ino, btime));
+    end("recorded", third);
+    assert_true(store_marks_recorded(marks, first, 0, 0));
+    store_marks_unrecord(marks, second);
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    assert_false(store_marks_file(marks, second, &ino, &btime));
+    mark_of_open = second;
+    end("recorded", more);
+    store_marks_set_written(marks, first); /* a shared map */
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    mark_of_open = first;
+    end("recorded", fd);
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    assert_true(store_marks_recorded(marks, 0, ino, btime)); /* nobody is left */
+
+    /* A file with bytes that nobody has a record of. */
+    assert_false(records("recorded", false, &fd));
+    first = mark_of_open;
+    assert_false(records("recorded", false, &more));
+    end("recorded", more);
+    mark_of_open = first;
+    end("recorded", fd);
+}
+
+/* Two that open an empty file at once both record; of a whole file neither does. */
+static void test_record_at_once(void **state)
+{
+    (void)state;
+    for (int size = 0; size < 2; size++) {
+        store_mark_t mark[2];
+        int fd[2];
+        make_copy("at once", (size_t)size);
+        for (int i = 0; i < 2; i++) {
+            mark[i] = store_marks_begin(marks, "at once");
+            store_marks_may_record(marks, mark[i], i);
+            fd[i] = open(scratch_path(scratch, "at once"), O_RDWR);
+            assert_int_equal(store_marks_opened(marks, mark[i], fd[i], false), 0);
+            store_marks_look(marks, mark[i], fd[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(store_marks_record(marks, mark[i]), size == 0);
+            assert_int_equal(store_marks_joins(marks, mark[i]), i);
+        }
+        for (int i = 0; i < 2; i++) {
+            mark_of_open = mark[i];
+            end("at once", fd[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,7 +355,8 @@ int main(void)
         cmocka_unit_test(test_copy_rewritten), cmocka_unit_test(test_changed_otherwise),
         cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
         cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
-        cmocka_unit_test(test_linked),
+        cmocka_unit_test(test_linked),         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_record_at_once),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -51,9 +51,36 @@ static int write_closed(struct engine_closing *what, int error, bool mapped)
     return 0;
 }
 
+/* The description of that token is recorded. */
+static engine_token recorded;
+static uint64_t record_last, record_offset, record_length;
+
+static bool write_recorded(engine_token token)
+{
+    return token == recorded;
+}
+
+static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset, uint64_t length)
+{
+    assert_int_equal(token, recorded);
+    record_last = last;
+    record_offset = offset;
+    record_length = length;
+    return offset == 666 ? 0 : 42 + offset;
+}
+
+static void write_unrecord(engine_token token)
+{
+    assert_int_equal(token, recorded);
+    recorded = 0;
+}
+
 const struct engine_ops *wrapper_engine_loaded(void)
 {
-    static const struct engine_ops ops = {.write_closing = write_closing,
+    static const struct engine_ops ops = {.write_recorded = write_recorded,
+                                          .write_record = write_record,
+                                          .write_unrecord = write_unrecord,
+                                          .write_closing = write_closing,
                                           .write_closed = write_closed};
     return &ops;
 }
@@ -269,12 +296,46 @@ static void test_fork_waits(void **state)
     assert_int_equal(atomic_load(&closed[3]), 1);
 }
 
+static void test_recorded(void **state)
+{
+    int fd = new_file(), copy;
+
+    (void)state;
+    recorded = NTOKENS - 1;
+    assert_int_equal(wrapper_fd_add(fd, NTOKENS - 1, ENGINE_PRODUCER), 0);
+    assert_true(wrapper_fd_recorded(fd));
+    assert_int_equal(wrapper_fd_record(fd, 10, 5), 52);
+    assert_int_equal(record_last, 0);
+    copy = wrapper_fd_give(wrapper_fd_hold(fd), dup(fd));
+    assert_true(wrapper_fd_recorded(copy));
+    assert_int_equal(wrapper_fd_record(copy, 20, 0), 62); /* a cut: nothing follows on it */
+    assert_int_equal(record_last, 52);
+    assert_int_equal(wrapper_fd_record(copy, 30, 1), 72);
+    assert_int_equal(record_last, 52);
+    assert_int_equal(record_offset, 30);
+    assert_int_equal(record_length, 1);
+    wrapper_fd_unrecord(fd);
+    assert_int_equal(recorded, 0);
+    assert_false(wrapper_fd_recorded(copy));
+    wrapper_fd_close_real(copy);
+    wrapper_fd_close_real(fd);
+    assert_false(wrapper_fd_recorded(fd));
+
+    recorded = NTOKENS - 2;
+    fd = new_file();
+    assert_int_equal(wrapper_fd_add(fd, NTOKENS - 2, ENGINE_PRODUCER), 0);
+    assert_int_equal(wrapper_fd_record(fd, 666, 1), 0); /* no space: it is over */
+    assert_false(wrapper_fd_recorded(fd));
+    wrapper_fd_close_real(fd);
+    recorded = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own),        cmocka_unit_test(test_shared),
         cmocka_unit_test(test_error),      cmocka_unit_test(test_adopt_and_limits),
-        cmocka_unit_test(test_fork_waits),
+        cmocka_unit_test(test_fork_waits), cmocka_unit_test(test_recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,109 @@
+/*
+ * mpi_file.c - all ranks write one file by MPI-IO, and each reads all of it
+ *
+ * mpi_file FILE at|all|view BYTES COUNT: COUNT records of BYTES bytes from each rank, in turn;
+ * each record by itself, or collectively, or all by a strided view of the file.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, nranks, bytes, count;
+
+static char value(int of, int record)
+{
+    return (char)('a' + (of + record) % 26);
+}
+
+static int by_view(MPI_File file, const char *records)
+{
+    MPI_Datatype type;
+    int bad;
+
+    MPI_Type_vector(count, bytes, nranks * bytes, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    bad = MPI_File_set_view(file, (MPI_Offset)rank * bytes, MPI_BYTE, type, "native",
+                            MPI_INFO_NULL) != MPI_SUCCESS ||
+          MPI_File_write_all(file, records, bytes * count, MPI_BYTE, MPI_STATUS_IGNORE) !=
+              MPI_SUCCESS;
+    MPI_Type_free(&type);
+    return bad;
+}
+
+static int by_record(MPI_File file, const char *records, int all)
+{
+    int bad = 0;
+
+    for (int i = 0; i < count; i++) {
+        MPI_Offset at = ((MPI_Offset)i * nranks + rank) * bytes;
+        bad |= (all ? MPI_File_write_at_all : MPI_File_write_at)(
+                   file, at, records + (size_t)i * (size_t)bytes, bytes, MPI_BYTE,
+                   MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    }
+    return bad;
+}
+
+static int write_file(const char *path, const char *how)
+{
+    size_t len = (size_t)bytes;
+    char *records = malloc(len * (size_t)count);
+    MPI_File file;
+    int bad;
+
+    for (int i = 0; i < count; i++)
+        memset(records + len * (size_t)i, value(rank, i), len);
+    if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                      &file) != MPI_SUCCESS) {
+        fprintf(stderr, "rank %d: cannot open %s\n", rank, path);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    bad = strcmp(how, "view") == 0 ? by_view(file, records)
+                                   : by_record(file, records, strcmp(how, "all") == 0);
+    bad |= MPI_File_close(&file) != MPI_SUCCESS;
+    free(records);
+    return bad;
+}
+
+static int read_file(const char *path)
+{
+    size_t len = (size_t)bytes;
+    char *have = malloc(len), *want = malloc(len);
+    FILE *f = fopen(path, "r");
+    int bad = !f;
+
+    for (int i = 0; !bad && i < count * nranks; i++) {
+        memset(want, value(i % nranks, i / nranks), len);
+        bad = fread(have, 1, len, f) != len || memcmp(have, want, len) != 0;
+        if (bad)
+            fprintf(stderr, "rank %d: record %d of %s is wrong\n", rank, i, path);
+    }
+    bad |= f && (getc(f) != EOF);
+    if (f)
+        fclose(f);
+    free(have);
+    free(want);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    int bad;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    bad = argc < 5;
+    if (!bad) {
+        bytes = atoi(argv[3]);
+        count = atoi(argv[4]);
+        bad = write_file(argv[1], argv[2]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    bad = bad || read_file(argv[1]);
+    MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("%d ranks, %d bad\n", nranks, bad);
+    MPI_Finalize();
+    return bad != 0;
+}

@@ -1,0 +1,51 @@
+"""Three nodes write one file at once, each other random bytes, and read all of it afterwards; many times.
+
+pieces.py RANK, with the environment's W (a directory that all nodes see), SSD, PIECES_SEED and PIECES_ROUNDS.
+"""
+import os
+import random
+import sys
+import time
+
+W, SSD, me = os.environ["W"], os.environ["SSD"], int(sys.argv[1])
+SEED, ROUNDS = int(os.environ["PIECES_SEED"]), int(os.environ["PIECES_ROUNDS"])
+
+
+def sync(name):
+    open(f"{W}/flag.{name}.{me}", "x").close()
+    while not all(os.path.exists(f"{W}/flag.{name}.{r}") for r in range(3)):
+        time.sleep(0.0005)
+
+
+for k in range(ROUNDS):
+    rnd = random.Random(SEED * 100000 + k)  # alike on all nodes
+    own = random.Random(SEED * 100000 + k * 3 + me)
+    size = rnd.choice([10, 1000, 20000, 300000])
+    cuts = sorted(rnd.sample(range(1, size), min(size - 1, rnd.choice([2, 5, 40, 300]))))
+    pieces, want, end, at = {}, bytearray(size), 0, 0
+    for cut in cuts + [size]:
+        rank = rnd.randrange(4)  # 3: a hole
+        if rank < 3:
+            pieces.setdefault(rank, []).append((at, cut - at))
+            want[at:cut] = bytes([65 + rank]) * (cut - at)
+            end = cut
+        at = cut
+    mine = pieces.get(me, [])
+    own.shuffle(mine)
+    opens = rnd.choice([1, 1, 2, 3])
+    fds = [os.open(f"{SSD}/r{k}", os.O_RDWR | os.O_CREAT, 0o644) for _ in range(opens if mine else 0)]
+    sync(f"open.{k}")
+    for i, (offset, length) in enumerate(mine):
+        os.pwrite(fds[i % len(fds)], bytes([65 + me]) * length, offset)
+    if rnd.random() < 0.5:
+        sync(f"written.{k}")
+    if own.random() < 0.5:
+        time.sleep(own.random() * 0.003)  # they close in another order each time
+    for fd in fds:
+        os.close(fd)
+    sync(f"closed.{k}")
+    if end:
+        with open(f"{SSD}/r{k}", "rb") as f:
+            have = f.read()
+        assert have == bytes(want[:end]), (SEED, k, len(have), end)
+    sync(f"read.{k}")

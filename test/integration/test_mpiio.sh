@@ -1,0 +1,23 @@
+#!/bin/bash
+# Ranks of MPI on several nodes write one file, by both of Open MPI's implementations of MPI-IO, and each rank reads it.
+. "$(dirname "$0")/../cluster/lib.sh"
+[ -x "$PROGS/mpi_file" ] || skip "needs mpi_file, which was not built: no Open MPI headers"
+cluster_up 3
+plain=("${JOB_ENV[@]}")
+runs=0
+for io in romio321 ompio; do
+    # OMPIO reads, changes and writes what lies between the records of a rank, without a lock: wrong on one node, too.
+    JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io" OMPI_MCA_fbtl_posix_write_datasieving=0)
+    for where in 3@n0,n1,n2 4@n0,n1 6@n0,n1,n2; do
+        for how in "at 1000 37" "all 100000 9" "view 4096 20"; do
+            [ "$LEVEL" != short ] || [ "$where" != 4@n0,n1 ] || continue
+            clean_ssd
+            # shellcheck disable=SC2086
+            job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" $how
+            grep -q ' ranks, 0 bad' "$OUT" || fail "$io $where $how: $(cat "$OUT")"
+            runs=$((runs + 1))
+        done
+    done
+done
+! grep 'was written here and by' "$LOG" || fail "a conflict"
+say "$runs runs"
