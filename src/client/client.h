@@ -23,11 +23,11 @@
 #include "store/marks.h"
 
 struct client_dmd {
-    const char *path;          /* the DMD as configured; NULL: none */
-    char real[PATH_MAX];       /* symbolic links resolved: what /proc/self/fd shows */
-    struct store_marks *marks; /* both roles share one table where they have one DMD */
+    const char *path;              /* the DMD as configured; NULL: none */
+    char real[PATH_MAX];           /* symbolic links resolved: what /proc/self/fd shows */
+    struct store_marks *marks;     /* both roles share one table where they have one DMD */
     struct store_extents *extents; /* likewise; NULL: nothing is recorded */
-    bool shared;               /* with other nodes, as far as this process can tell */
+    bool shared;                   /* with other nodes, as far as this process can tell */
 };
 
 struct client {

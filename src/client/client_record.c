@@ -20,7 +20,8 @@ bool client_write_recorded(engine_token token)
     const struct client_dmd *dmd = dmd_of(token);
     uint64_t ino, btime;
 
-    return dmd->extents && store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
+    return dmd->extents &&
+           store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
 }
 
 void client_write_record_begin(engine_token token, bool may)

@@ -409,8 +409,8 @@ engine_token client_write_inherited(enum engine_role role, int fd)
         store_marks_await_opened(marks, upath);
     mark = store_marks_of_fd(marks, fd);
     if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd))) {
-        client_write_record_begin(
-            mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0), false);
+        client_write_record_begin(mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0),
+                                  false);
         if (client_shared(client, role))
             client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
     }

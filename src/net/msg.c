@@ -217,9 +217,9 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
     entry->conflict = state & CONFLICT;
     entry->recorded = state & RECORDED;
     state &= RECORDED - 1;
-    codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
-                       ((!entry->conflict && !entry->recorded) ||
-                        state == DYAD_ENTRY_PUBLISHED));
+    codec_check(
+        c, state <= DYAD_ENTRY_WITHDRAWN &&
+               ((!entry->conflict && !entry->recorded) || state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;
     codec_bytes(c, entry->storage, sizeof(entry->storage));
     codec_u64(c, &entry->size);
@@ -345,12 +345,11 @@ static bool encodable(const struct net_msg *msg)
                   : fields & UPATH_NEEDED)
             return false;
     }
-    if (fields & ENTRY &&
-        ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
-         ((msg->entry.conflict || msg->entry.recorded) &&
-          msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
-         msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
-         msg->entry.mtime_nsec > NSEC_MAX))
+    if (fields & ENTRY && ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
+                           ((msg->entry.conflict || msg->entry.recorded) &&
+                            msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
+                           msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
+                           msg->entry.mtime_nsec > NSEC_MAX))
         return false;
     if (fields & RANGE && !range_ok(msg))
         return false;

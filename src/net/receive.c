@@ -269,8 +269,7 @@ ucs_status_t net_worker_am(void *arg, const void *header, size_t header_len, voi
     struct peer *peer;
     if (!frame_open(worker, frame, frame_len, &msg, &peer, &knows_ours))
         return refused;
-    if (payload_len != net_msg_payload(&msg) ||
-        payload_len > NET_WORKER_PAYLOAD_MAX) {
+    if (payload_len != net_msg_payload(&msg) || payload_len > NET_WORKER_PAYLOAD_MAX) {
         reject(worker, "payload of another length", msg.source);
         return refused;
     }

@@ -289,14 +289,14 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
     return number;
 }
 
-void store_extents_trim(struct store_extents *extents, uint64_t number, uint64_t planned_end,
-                        uint64_t end)
+void store_extents_trim(struct store_extents *extents, uint64_t number,
+                        uint64_t planned_end, uint64_t end)
 {
     struct place *place = place_of(extents, number);
     uint64_t span = atomic_load(&place->span), offset = atomic_load(&place->offset);
 
-    if ((span & ~LENGTH_MAX) == LAP(number) && offset + (span & LENGTH_MAX) == planned_end &&
-        end > offset)
+    if ((span & ~LENGTH_MAX) == LAP(number) &&
+        offset + (span & LENGTH_MAX) == planned_end && end > offset)
         atomic_compare_exchange_strong(&place->span, &span, LAP(number) | (end - offset));
 }
 
@@ -423,8 +423,8 @@ static bool cuts(const struct store_extent_list *a, const struct store_extent_li
     return false;
 }
 
-bool store_extents_meet(const struct store_extent_list *a, const struct store_extent_list *b,
-                        struct store_extent *at)
+bool store_extents_meet(const struct store_extent_list *a,
+                        const struct store_extent_list *b, struct store_extent *at)
 {
     for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
         uint64_t from = a->extent[i].offset, end = from + a->extent[i].length;
@@ -459,8 +459,10 @@ bool store_extents_cover(const struct store_extent_list *list, int fd)
             return false;
         /* Each range covers the blocks that it touches. */
         for (uint64_t at = (uint64_t)data; at < (uint64_t)hole;) {
-            while (i < list->n && (list->extent[i].offset + list->extent[i].length +
-                                   block - 1) / block * block <= at)
+            while (i < list->n &&
+                   (list->extent[i].offset + list->extent[i].length + block - 1) / block *
+                           block <=
+                       at)
                 i++;
             if (i == list->n || list->extent[i].offset / block * block > at)
                 return false;

@@ -53,8 +53,8 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
                                uint64_t writer);
 /* Of the range that was added last only the bytes below `end` were written. Where that
  * cannot be said any more the record has too much, which is safe. */
-void store_extents_trim(struct store_extents *extents, uint64_t number, uint64_t planned_end,
-                        uint64_t end);
+void store_extents_trim(struct store_extents *extents, uint64_t number,
+                        uint64_t planned_end, uint64_t end);
 
 /* A number that is above those of all ranges there are, and not above later ones. */
 uint64_t store_extents_next(const struct store_extents *extents);
@@ -69,8 +69,8 @@ void store_extents_free(struct store_extent_list *list);
 
 /* True if a write of one of the lists and a write or a cut of the other are about the same
  * bytes, so that it counts which came first; *at (may be NULL): the first such bytes. */
-bool store_extents_meet(const struct store_extent_list *a, const struct store_extent_list *b,
-                        struct store_extent *at);
+bool store_extents_meet(const struct store_extent_list *a,
+                        const struct store_extent_list *b, struct store_extent *at);
 /* True if all that the file has on its disk is recorded, but for the rest of a block. False:
  * somebody has written past the record, or the file system does not tell. */
 bool store_extents_cover(const struct store_extent_list *list, int fd);

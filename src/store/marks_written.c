@@ -266,8 +266,7 @@ bool store_marks_record(struct store_marks *marks, store_mark_t mark)
     uint32_t base = atomic_load(&look_of(marks, mark)->base);
     struct writers writers = look_beside(marks, mark);
     bool decided = (base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) &&
-                   writers.recorded &&
-                   (look_of(marks, mark)->size == 0 || writers.decided);
+                   writers.recorded && (look_of(marks, mark)->size == 0 || writers.decided);
 
     change_base(marks, mark, decided ? MARKS_BASE_DECIDED : 0,
                 decided ? 0 : MARKS_BASE_RECORDED);

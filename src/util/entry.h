@@ -41,7 +41,8 @@ struct dyad_entry {
     uint32_t owner; /* rank that serves the bytes */
     enum dyad_entry_state state : 8;
     bool conflict : 1; /* PUBLISHED, but lacks what another node wrote: no open gets it */
-    bool recorded : 1; /* its node knows what was written to it since it was empty, and takes
+    bool
+        recorded : 1; /* its node knows what was written to it since it was empty, and takes
                           the pieces of others (engine/publish/pieces_take.c) */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */

@@ -118,8 +118,7 @@ uint64_t util_proc_program(pid_t pid)
     snprintf(process, sizeof(process), "%d", (int)pid);
     snprintf(path, sizeof(path), "/proc/%s/exe", process);
     XXH3_64bits_reset(&state);
-    if ((n = readlink(path, text, sizeof(text))) <= 0 ||
-        (fd = open_arguments(process)) < 0)
+    if ((n = readlink(path, text, sizeof(text))) <= 0 || (fd = open_arguments(process)) < 0)
         return 0;
     do {
         XXH3_64bits_update(&state, text, (size_t)n);

@@ -27,7 +27,8 @@
 static const struct {
     const char *name;
     enum wrapper_caller knows;
-} functions[] = {{"H5Fcreate", WRAPPER_CALLER_MAKES}, {"MPI_File_open", WRAPPER_CALLER_JOINS}};
+} functions[] = {{"H5Fcreate", WRAPPER_CALLER_MAKES},
+                 {"MPI_File_open", WRAPPER_CALLER_JOINS}};
 static const char *const tools[] = {"h5copy", "h5import", "h5mkgrp"};
 
 struct walk {
@@ -54,7 +55,8 @@ static _Unwind_Reason_Code look_at(struct _Unwind_Context *context, void *arg)
     if (!dladdr((void *)(ip - 1), &info) || !info.dli_sname)
         return _URC_NO_REASON;
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-        if (ends_with(info.dli_sname, functions[i].name)) /* the innermost: HDF5 by MPI-IO */
+        if (ends_with(info.dli_sname,
+                      functions[i].name)) /* the innermost: HDF5 by MPI-IO */
             walk->knows = functions[i].knows;
     return walk->knows ? _URC_END_OF_STACK : _URC_NO_REASON;
 }

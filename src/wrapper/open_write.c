@@ -166,7 +166,8 @@ int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener
             errno = saved;
         if (fd >= 0 || (error != ENOENT && error != EINPROGRESS))
             return fd;
-        caller = wrapper_open_awaited(where) ? wrapper_caller_knows() : WRAPPER_CALLER_MAKES;
+        caller =
+            wrapper_open_awaited(where) ? wrapper_caller_knows() : WRAPPER_CALLER_MAKES;
         if (caller == WRAPPER_CALLER_MAKES ||
             (caller == WRAPPER_CALLER_JOINS && error == EINPROGRESS)) {
             errno = error;
@@ -177,9 +178,9 @@ int wrapper_open_there(const struct engine_ops *ops, const struct wrapper_opener
             return -1;
         }
         wrapper_open_bring_parents(ops, where);
-        moved = wrapper_open_consume(ops, where,
-                                     caller == WRAPPER_CALLER_JOINS ? ENGINE_CONSUME_JOIN
-                                                                    : ENGINE_CONSUME_UPDATE);
+        moved = wrapper_open_consume(
+            ops, where,
+            caller == WRAPPER_CALLER_JOINS ? ENGINE_CONSUME_JOIN : ENGINE_CONSUME_UPDATE);
         if (moved < 0 && errno == EINPROGRESS) {
             errno = saved;
             return open_marked(ops, opener, ENGINE_WRITE_JOINS);
@@ -202,8 +203,8 @@ void wrapper_open_created(int fd, const struct wrapper_path *where, int flags)
     engine_token token = 0;
     int saved = errno;
 
-    if (ops && ENGINE_CALL(
-                   ops->write_begin(role, where->upath[role], flags, ENGINE_WRITE_NOW, &token)) == 0) {
+    if (ops && ENGINE_CALL(ops->write_begin(role, where->upath[role], flags,
+                                            ENGINE_WRITE_NOW, &token)) == 0) {
         wrapper_gate_enter();
         ENGINE_CALL_VOID(ops->write_opened(token, fd, flags));
         if (token && wrapper_fd_add(fd, token, role) < 0)

@@ -66,13 +66,13 @@ static ssize_t end(const struct recording *r, ssize_t written)
     return written;
 }
 
-#define RECORDED(fd, offset, length, moves, call)                       \
-    do {                                                                \
-        struct recording r_;                                            \
-        if (__builtin_expect(!wrapper_fd_marked(fd), 1) ||              \
+#define RECORDED(fd, offset, length, moves, call)                          \
+    do {                                                                   \
+        struct recording r_;                                               \
+        if (__builtin_expect(!wrapper_fd_marked(fd), 1) ||                 \
             !begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves)) \
-            return (call);                                              \
-        return end(&r_, (call));                                        \
+            return (call);                                                 \
+        return end(&r_, (call));                                           \
     } while (0)
 
 static uint64_t total(const struct iovec *iov, int n)
@@ -133,7 +133,8 @@ ssize_t wrapped_pwritev2(int fd, const struct iovec *iov, int n, off_t offset, i
              REAL(pwritev2)(fd, iov, n, offset, flags));
 }
 
-ssize_t wrapped_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t offset, int flags)
+ssize_t wrapped_pwritev64v2(int fd, const struct iovec *iov, int n, off64_t offset,
+                            int flags)
 {
     if ((flags & RWF_APPEND) && is_recorded(fd))
         wrapper_fd_unrecord(fd);
@@ -181,10 +182,10 @@ static void unrecord(int fd)
         wrapper_fd_unrecord(fd);
 }
 
-#define UNRECORDED(fd, call)                              \
-    do {                                                  \
-        unrecord(fd);                                     \
-        return (call);                                    \
+#define UNRECORDED(fd, call) \
+    do {                     \
+        unrecord(fd);        \
+        return (call);       \
     } while (0)
 
 int wrapped_fallocate(int fd, int mode, off_t offset, off_t len)

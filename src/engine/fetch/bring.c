@@ -200,8 +200,8 @@ static void tree_step(struct bring *bring)
     }
     bring->listing = bring->dirs;
     LL_DELETE(bring->dirs, bring->listing);
-    bring->list =
-        list_start(bring->member, bring->listing->upath, NULL, 0, list_page, list_done, bring);
+    bring->list = list_start(bring->member, bring->listing->upath, NULL, 0, list_page,
+                             list_done, bring);
     if (!bring->list)
         bring_end(bring, errno);
 }

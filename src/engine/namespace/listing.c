@@ -164,7 +164,7 @@ struct list_request {
     struct gather *gather;      /* NULL: we wait for who is missing */
     struct net_timer *patience; /* for so long */
     char *upath;
-    char *like;            /* NULL: all names; with its NUL, and the program's */
+    char *like; /* NULL: all names; with its NUL, and the program's */
     size_t like_len;
     unsigned silent, lost; /* lost: died meanwhile */
     bool missing;          /* some of the silent may be back soon */
@@ -417,7 +417,8 @@ static void list_go_on(struct member *member)
 }
 
 struct list_request *list_start(struct member *member, const char *upath, const char *like,
-                                uint64_t program, list_page_fn page, list_done_fn done, void *arg)
+                                uint64_t program, list_page_fn page, list_done_fn done,
+                                void *arg)
 {
     struct list_request *list;
     int n = 0;
@@ -429,8 +430,8 @@ struct list_request *list_start(struct member *member, const char *upath, const 
     list = calloc(1, sizeof(*list));
     if (!list || !(list->upath = strdup(upath)))
         goto free_list;
-    if (like && (n = asprintf(&list->like, "%s%c%llx", like, 0,
-                              (unsigned long long)program)) < 0) {
+    if (like &&
+        (n = asprintf(&list->like, "%s%c%llx", like, 0, (unsigned long long)program)) < 0) {
         list->like = NULL;
         goto free_upath;
     }

@@ -15,7 +15,8 @@
 typedef void (*list_page_fn)(void *arg, const void *names, size_t len);
 typedef void (*list_done_fn)(void *arg, int status);
 struct list_request *list_start(struct member *member, const char *upath, const char *like,
-                                uint64_t program, list_page_fn page, list_done_fn done, void *arg);
+                                uint64_t program, list_page_fn page, list_done_fn done,
+                                void *arg);
 void list_cancel(struct list_request *list);
 
 #endif

@@ -127,11 +127,11 @@ void lost_update_settle(struct produce *p)
     if (!p->conflict)
         return;
     if (p->met_length)
-        log_error("bytes %llu to %llu of \"%s\" were written here and by %s, and which came "
-                  "first is not known",
-                  (unsigned long long)p->met,
-                  (unsigned long long)(p->met + p->met_length - 1), p->upath,
-                  member_describe(p->member, p->other.owner));
+        log_error(
+            "bytes %llu to %llu of \"%s\" were written here and by %s, and which came "
+            "first is not known",
+            (unsigned long long)p->met, (unsigned long long)(p->met + p->met_length - 1),
+            p->upath, member_describe(p->member, p->other.owner));
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
     if (store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT) /* else it has no name here any more */

@@ -286,7 +286,8 @@ static void taker_gone(struct member *member, uint32_t rank)
     }
 }
 
-static void taker_changed(struct member *member, uint32_t rank, enum member_rank_change change)
+static void taker_changed(struct member *member, uint32_t rank,
+                          enum member_rank_change change)
 {
     if (change != MEMBER_RANK_BACK)
         taker_gone(member, rank);

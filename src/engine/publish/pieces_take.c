@@ -205,10 +205,9 @@ static int write_pieces(struct taking *t, int fd, const struct pieces *pieces)
             errno = ENOSPC;
             return -1;
         }
-        if (extent->length
-                ? store_control_write(fd, extent->offset, pieces->data + at,
-                                      extent->length) < 0
-                : lengthen(fd, extent->offset) < 0)
+        if (extent->length ? store_control_write(fd, extent->offset, pieces->data + at,
+                                                 extent->length) < 0
+                           : lengthen(fd, extent->offset) < 0)
             return -1;
         at += (size_t)extent->length;
     }
@@ -404,7 +403,8 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->version = msg->newer_than;
     t->fd = -1;
     t->state = IDLE;
-    t->dmd = &member->dmd[member->dmd[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER];
+    t->dmd =
+        &member->dmd[member->dmd[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER];
     DL_APPEND(OWN(member, pieces_taken)->takings, t);
     return t;
 }

@@ -216,7 +216,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     } else if (status == ECANCELED) {
         log_debug("\"%s\" was changed by another process before it was published",
                   p->upath);
-        status = p->status = p->gone ? gone_status(p)
+        status = p->status = p->gone                                      ? gone_status(p)
                              : p->merged && (p->stopped || p->superseded) ? ESTALE
                                                                           : 0;
         if (status == 0)
@@ -311,7 +311,8 @@ static int start(struct member *member, enum engine_role role, const char *upath
         produce_end_later(p, rc);
         return 0;
     }
-    if (mark && p->record.entry.size == 0 && store_marks_joins(member->dmd[role].marks, mark)) {
+    if (mark && p->record.entry.size == 0 &&
+        store_marks_joins(member->dmd[role].marks, mark)) {
         give_up_joined(p);
         return 0;
     }

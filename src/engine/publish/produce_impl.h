@@ -20,16 +20,16 @@ struct produce {
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
     bool ahead;                 /* the record is in the journal, in this version, ... */
     struct dyad_version version;
-    int unwritten;           /* ... but not in its file: errno value, or 0 */
-    struct dyad_entry other; /* of another node, ... */
-    bool gives_way;          /* ... to which this one, which is empty, gives way */
-    bool conflict;           /* ... with which this one is in conflict */
-    bool merges;             /* ... to whose owner its pieces are being sent; */
+    int unwritten;              /* ... but not in its file: errno value, or 0 */
+    struct dyad_entry other;    /* of another node, ... */
+    bool gives_way;             /* ... to which this one, which is empty, gives way */
+    bool conflict;              /* ... with which this one is in conflict */
+    bool merges;                /* ... to whose owner its pieces are being sent; */
     struct dyad_version absent; /* which had not this version (any more) */
-    bool unmerged;           /* that has failed, ... */
+    bool unmerged;              /* that has failed, ... */
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
-    bool stopped;            /* it is not published, since another one counts */
-    bool merged;             /* other nodes' pieces are in the file, */
+    bool stopped;             /* it is not published, since another one counts */
+    bool merged;              /* other nodes' pieces are in the file, */
     struct dyad_version yielded; /* and the publish of this version gives way to ours */
     struct dht_lookup *lookup;
     struct net_post post;

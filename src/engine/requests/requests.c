@@ -145,10 +145,9 @@ static void consumed(void *arg, int status)
 
     request_of(guest)->consume = NULL;
     if (status == ENOENT && is_probe(guest) &&
-        (request_of(guest)->probe =
-             consume_probe_start(guest->member, guest->msg.entry.upath,
-                                 guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0,
-                                 probed, guest)))
+        (request_of(guest)->probe = consume_probe_start(
+             guest->member, guest->msg.entry.upath,
+             guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0, probed, guest)))
         return;
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
     if (status == 0 && is_read(guest)) {

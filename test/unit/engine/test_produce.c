@@ -632,7 +632,8 @@ static void test_merged(void **state)
     before = recorded()->entry;
     scratch_write(scratch, "f", "ours and theirs");
     npublishes = 0;
-    assert_int_equal(produce_merged(&member, ENGINE_PRODUCER, "f", &before, &yielded, on_done, NULL), 0);
+    assert_int_equal(
+        produce_merged(&member, ENGINE_PRODUCER, "f", &before, &yielded, on_done, NULL), 0);
     p = &publishes[0];
     p->version = (struct dyad_version){0};
     assert_int_equal(p->base.kind, DYAD_BASE_FROM);

@@ -27,13 +27,14 @@ static int teardown(void **state)
     return scratch_teardown(state);
 }
 
-static uint64_t add(uint64_t ino, uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
+static uint64_t add(uint64_t ino, uint64_t writer, uint64_t last, uint64_t offset,
+                    uint64_t length)
 {
     return store_extents_add(extents, ino, NOW, writer, last, offset, length);
 }
 
-static struct store_extent_list list_of(uint64_t ino, uint64_t btime, uint64_t writer, uint64_t but,
-                                        uint64_t from)
+static struct store_extent_list list_of(uint64_t ino, uint64_t btime, uint64_t writer,
+                                        uint64_t but, uint64_t from)
 {
     struct store_extent_list list;
 
@@ -48,8 +49,9 @@ static void is(struct store_extent_list list, const char *want)
     size_t at = 0;
 
     for (size_t i = 0; i < list.n + list.ncuts; i++)
-        at += (size_t)snprintf(have + at, sizeof(have) - at, i < list.n ? "%s%llu+%llu" : "%s|%llu",
-                               i ? " " : "", (unsigned long long)list.extent[i].offset,
+        at += (size_t)snprintf(have + at, sizeof(have) - at,
+                               i < list.n ? "%s%llu+%llu" : "%s|%llu", i ? " " : "",
+                               (unsigned long long)list.extent[i].offset,
                                (unsigned long long)list.extent[i].length);
     assert_string_equal(have, want);
     store_extents_free(&list);
@@ -64,7 +66,8 @@ static void test_add(void **state)
     b = store_extents_add(extents, 1, born, 7, a, 4, 4); /* follows */
     c = store_extents_add(extents, 1, born, 7, b, 100, 1);
     assert_true(a && b == a && c != a);
-    store_extents_add(extents, 1, born, 8, a, 8, 2); /* another writer with its number: the same file */
+    store_extents_add(extents, 1, born, 8, a, 8,
+                      2); /* another writer with its number: the same file */
     store_extents_add(extents, 1, born, 8, 0, 50, 0);
     store_extents_add(extents, 1, born, 8, 0, 99, 3);
     store_extents_add(extents, 2, born, 7, 0, 10, 10);
@@ -123,7 +126,8 @@ static struct store_extent_list made(struct store_extent *extent, size_t n, size
 
 static void test_meet(void **state)
 {
-    struct store_extent a[] = {{0, 10}, {20, 10}, {35, 0}}, b[] = {{10, 10}, {30, 5}, {30, 0}};
+    struct store_extent a[] = {{0, 10}, {20, 10}, {35, 0}},
+                        b[] = {{10, 10}, {30, 5}, {30, 0}};
     struct store_extent at = {0};
     struct store_extent_list x = made(a, 2, 0), y = made(b, 2, 0);
 
@@ -226,7 +230,8 @@ static void test_lap(void **state)
     assert_int_equal(store_extents_list(extents, 2, born, 0, 0, 0, &list), -1);
     assert_int_equal(errno, ENODATA);
     is(list_of(3, late, 0, 0, 0), "5+5");
-    assert_int_equal(store_extents_list(extents, 3, 0, 0, 0, 0, &list), -1); /* born when? */
+    assert_int_equal(store_extents_list(extents, 3, 0, 0, 0, 0, &list),
+                     -1); /* born when? */
     assert_int_equal(errno, ENODATA);
 }
 

@@ -518,7 +518,8 @@ static bool write_recorded(engine_token token)
     return false;
 }
 
-static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset, uint64_t length)
+static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset,
+                             uint64_t length)
 {
     (void)token;
     (void)last;
@@ -527,7 +528,8 @@ static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset,
     return 0;
 }
 
-static void write_record_end(engine_token token, uint64_t number, uint64_t planned_end, uint64_t end)
+static void write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
+                             uint64_t end)
 {
     (void)token;
     (void)number;

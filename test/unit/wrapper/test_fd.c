@@ -60,7 +60,8 @@ static bool write_recorded(engine_token token)
     return token == recorded;
 }
 
-static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset, uint64_t length)
+static uint64_t write_record(engine_token token, uint64_t last, uint64_t offset,
+                             uint64_t length)
 {
     assert_int_equal(token, recorded);
     record_last = last;
