@@ -19,6 +19,7 @@
 #include "wrapper/caller.h"
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
+#include "wrapper/pointer.h"
 #include "wrapper/real.h"
 
 struct recording {
@@ -38,7 +39,7 @@ static bool begin(struct recording *r, int fd, off64_t offset, uint64_t length, 
 {
     int saved = errno;
 
-    if (!is_recorded(fd) || !length)
+    if (!length)
         return false;
     if (moves)
         offset = lseek64(fd, 0, SEEK_CUR);
@@ -69,17 +70,18 @@ static ssize_t end(const struct recording *r, ssize_t written)
 #define RECORDED(fd, offset, length, moves, call)                          \
     do {                                                                   \
         struct recording r_;                                               \
-        if (__builtin_expect(!wrapper_fd_marked(fd), 1) ||                 \
+        if (__builtin_expect(!is_recorded(fd), 1) ||                       \
             !begin(&r_, fd, (off64_t)(offset), (uint64_t)(length), moves)) \
             return (call);                                                 \
         return end(&r_, (call));                                           \
     } while (0)
 
+/* 0: the real call fails. */
 static uint64_t total(const struct iovec *iov, int n)
 {
     uint64_t len = 0;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !wrapper_bad_pointer(iov); i++)
         len += iov[i].iov_len;
     return len;
 }

@@ -232,3 +232,53 @@ done
 for point in takeover-begin takeover-taken produce-begin; do
     renamer rename rename-moved $point
 done
+
+# Ranks 0 and 1 write one file. Rank 0, whose close has returned, is killed over the pieces of rank 1, or rank 1 in its close: the
+# other one has both pieces, or an error; what rank 1's close says is so.
+PIECES='
+import errno, os, sys, time
+W, SSD, me, killed = os.environ["W"], os.environ["SSD"], int(sys.argv[1]), int(sys.argv[2])
+
+def made(name):
+    open(f"{W}/{name}", "x").close()
+
+def wait_for(name):
+    while not os.path.exists(f"{W}/{name}"):
+        time.sleep(0.01)
+
+with open(f"{W}/flag.new.{me}", "w") as f:
+    f.write(str(os.getpid()))
+os.rename(f"{W}/flag.new.{me}", f"{W}/flag.pid.{me}")
+fd = os.open(f"{SSD}/pieces", os.O_RDWR | os.O_CREAT, 0o644)
+os.pwrite(fd, (b"zero", b"one!")[me], 4 * me)
+made(f"flag.open.{me}")
+wait_for(f"flag.open.{1 - me}")
+if me == 1:
+    wait_for("flag.closed")
+status = 0
+try:
+    os.close(fd)
+except OSError as e:
+    status = e.errno
+assert status == 0 or (me == 1 and status == errno.EIO), status
+if me == 0:
+    made("flag.closed")
+wait_for(f"flag.gone.{killed}")
+try:
+    with open(f"{SSD}/pieces", "rb") as f:
+        have = f.read()
+except OSError as e:
+    assert me == 1 and e.errno in (errno.EIO, errno.EHOSTUNREACH), e
+else:
+    assert have == b"zeroone!" if me == 1 else have in (b"zero", b"zeroone!"), have
+made("ok.other")
+made("flag.over")
+'
+if [ -n "$PYTHON" ]; then
+    for point in 0/pieces-apply 0/pieces-applied 1/pieces-send; do
+        case_begin "$point"
+        job_killed 40 other 1@n0 "$PYTHON" -c "$PIECES" 0 "${point%%/*}" -- 1@n1 "$PYTHON" -c "$PIECES" 1 "${point%%/*}" -- \
+            "1@n${point%%/*}" env -u LD_PRELOAD bash -c "$RANK"'gone '"${point%%/*}"'; wait_for flag.over'
+        died "${point%%/*}"
+    done
+fi

@@ -22,6 +22,7 @@
 #include "engine/publish/pieces.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
+#include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
@@ -179,7 +180,8 @@ static void chunk_read(void *arg);
 /* The chunk is sent, and answered. */
 static void go_on(struct sending *s)
 {
-    if (s->reading || s->in_worker || !s->answered)
+    /* A member that leaves ends what waits for it, and has no table any more. */
+    if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
     if (s->status || s->last) {
         sending_end(s);
@@ -225,6 +227,7 @@ static void chunk_read(void *arg)
         return;
     }
     msg.entry.upath = s->upath;
+    DYAD_CRASH_POINT("pieces-send");
     s->in_worker = true;
     if (net_worker_send(s->member->worker, s->rank, &msg, s->len ? s->data : NULL, s->len,
                         chunk_sent, s) < 0) {
