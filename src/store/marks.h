@@ -103,6 +103,10 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
  * such a look, the time of the open. For the caller for which store_marks_closed() has
  * returned true, or who acts for it. NONE: the mark is over, or 0. */
 void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base);
+/* True if fits(arg, base) is for what one of the descriptions of the file of that inode and
+ * birth time began from, open ones and those of killed processes. */
+bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                          bool (*fits)(void *arg, const struct dyad_base *base), void *arg);
 /* Another node has published a version that the file of this inode and birth time (0: any)
  * is older than: what writes it, as far as it has been opened, has not seen that. Also the
  * one of `mark` (0: none). */

@@ -197,6 +197,28 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
         base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
 }
 
+bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                          bool (*fits)(void *arg, const struct dyad_base *base), void *arg)
+{
+    struct marks_table *table = marks->table;
+    uint32_t top = atomic_load(&table->header.top);
+    struct dyad_base base;
+
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+        unsigned state = WORD_STATE(word);
+
+        if (state == STORE_MARK_FREE || state == MARKS_STATE_FREEING ||
+            state == STORE_MARK_OPENING || !marks_same_file(slot, ino, btime))
+            continue;
+        store_marks_base(marks, marks_mark_of(word, i), &base);
+        if (base.kind != DYAD_BASE_NONE && fits(arg, &base))
+            return true;
+    }
+    return false;
+}
+
 /* If that use of the slot is not over. */
 static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t set,
                         uint32_t clear)

@@ -111,6 +111,37 @@ for turn in range(6):
     sync(f"turn.{turn}")
 is_text("turns", "012345")
 
+# Several descriptions of one node, of which the later ones find what the first has written by then: they began from the
+# same. So does who takes over from a process that was killed.
+for name, first, second in (("adds", os.O_APPEND, os.O_APPEND), ("changes", 0, os.O_APPEND), ("empties", os.O_TRUNC, os.O_APPEND),
+                            ("both", os.O_APPEND, 0)):
+    if me == 2:
+        os.close(put(name, os.O_CREAT | os.O_TRUNC, "01234567"))
+    sync(f"{name}.made")
+    if me == 0:
+        one = put(name, first, "one")
+        two = put(name, second, "two")
+        os.close(two)
+        os.close(one)
+    sync(f"{name}.closed")
+    is_text(name, {"adds": "01234567onetwo", "changes": "one34567two", "empties": "onetwo", "both": "two34567one"}[name])
+    sync(f"{name}.read")
+if me == 2:
+    os.close(put("killed", os.O_CREAT | os.O_TRUNC, "01234567"))
+sync("killed.made")
+is_text("killed", "01234567")
+sync("killed.copied")
+if me == 0:
+    pid = os.fork()
+    if pid == 0:
+        put("killed", 0, "half")
+        os.kill(os.getpid(), 9)
+    os.waitpid(pid, 0)
+    os.close(put("killed", os.O_CREAT | os.O_APPEND, "over"))
+sync("killed.closed")
+is_text("killed", "half4567over")
+sync("killed.read")
+
 # Only made sure of, by all; then one writes it.
 os.close(os.open(path("touched"), os.O_CREAT | os.O_WRONLY, 0o644))
 sync("touched")

@@ -50,6 +50,29 @@ static bool is_told(const struct produce *p)
     return now.kind == DYAD_BASE_OVERTAKEN && now.size > 0;
 }
 
+struct fit {
+    const struct produce *p;
+    const struct dyad_entry *there;
+};
+
+static bool fits(void *arg, const struct dyad_base *base)
+{
+    const struct fit *fit = arg;
+
+    return base->kind != DYAD_BASE_OVERTAKEN &&
+           !dht_base_is_overtaken(base, fit->there, fit->p->record.entry.storage);
+}
+
+/* True if the file was opened when another process of the node was changing it, which began
+ * from what is there: so did both. */
+static bool joined_one_that_fits(const struct produce *p, const struct dyad_entry *there)
+{
+    struct fit fit = {p, there};
+
+    return store_marks_any_base(p->member->dmd[p->role].marks, p->record.identity.ino,
+                                p->record.identity.btime, fits, &fit);
+}
+
 enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *there,
                                  enum dht_ahead go, struct dyad_entry *entry,
                                  struct dyad_base *base)
@@ -63,6 +86,12 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
         return go;
     if (p->yielded.counter && dyad_version_cmp(&there->version, &p->yielded) == 0) {
+        produce_base(p, there);
+        *base = p->base;
+        return go;
+    }
+    if (p->mark && was.kind == DYAD_BASE_FROM && !there->conflict &&
+        joined_one_that_fits(p, there)) {
         produce_base(p, there);
         *base = p->base;
         return go;
@@ -118,14 +147,14 @@ void lost_update_say(struct member *member, const struct member_dmd *dmd, const 
         store_dir_path(dmd->dir));
 }
 
-void lost_update_settle(struct produce *p)
+bool lost_update_settle(struct produce *p)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
 
     if (p->gives_way)
         modules_overtaken(p->member, dmd, &p->other, &p->record);
     if (!p->conflict)
-        return;
+        return false;
     if (p->met_length)
         log_error(
             "bytes %llu to %llu of \"%s\" were written here and by %s, and which came "
@@ -133,7 +162,9 @@ void lost_update_settle(struct produce *p)
             (unsigned long long)p->met, (unsigned long long)(p->met + p->met_length - 1),
             p->upath, member_describe(p->member, p->other.owner));
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
-    if (store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
-        errno != ESTALE && errno != ENOENT) /* else it has no name here any more */
-        store_marks_abandon(dmd->marks, p->mark);
+    if (store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) == 0 ||
+        errno == ESTALE || errno == ENOENT) /* it has no name here any more */
+        return false;
+    store_marks_abandon(dmd->marks, p->mark);
+    return true;
 }

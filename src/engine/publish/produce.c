@@ -125,7 +125,8 @@ static void writer_ended(struct produce *p)
 {
     if (!p->mark)
         return;
-    store_marks_clear(p->member->dmd[p->role].marks, p->mark);
+    if (!p->abandoned)
+        store_marks_clear(p->member->dmd[p->role].marks, p->mark);
     shared_end(p->member, p->role, p->upath, p->mark, false, NULL, NULL);
 }
 
@@ -191,7 +192,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                  p->upath);
         status = 0;
     }
-    lost_update_settle(p);
+    p->abandoned = lost_update_settle(p);
     if (status == 0) {
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)

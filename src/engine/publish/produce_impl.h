@@ -40,6 +40,7 @@ struct produce {
     bool late_name;  /* published if nobody has: late_names.c */
     bool linked;     /* the file has several names */
     bool gone;       /* the last look found no file */
+    bool abandoned;  /* so is its mark */
     bool superseded; /* the file here is older than the version of another node */
     bool awaits;     /* when other operations on this name have ended, ... */
     int (*step)(struct produce *p); /* ... this goes on: 0, or -1 with errno */
