@@ -236,6 +236,10 @@ static struct place *place_of(const struct store_extents *extents, uint64_t numb
     return &extents->table->places[number % STORE_EXTENTS_MAX];
 }
 
+/* A field of a place that nobody reads yet. */
+#define SET(field, value) \
+    atomic_store_explicit(&place->field, (value), memory_order_release)
+
 static void note_lost(struct header *header, uint64_t time)
 {
     uint64_t lost = atomic_load(&header->lost);
@@ -280,12 +284,12 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
     if (atomic_load(&place->span))
         note_lost(header, atomic_load(&place->time));
     atomic_store(&place->span, 0);
-    atomic_store(&place->file, file);
-    atomic_store(&place->writer, writer);
-    atomic_store(&place->offset, offset);
-    atomic_store(&place->time, time);
-    atomic_store(&place->check, check_of(number, file, writer, offset, time));
-    atomic_store(&place->span, LAP(number) | length);
+    SET(file, file);
+    SET(writer, writer);
+    SET(offset, offset);
+    SET(time, time);
+    SET(check, check_of(number, file, writer, offset, time));
+    atomic_store(&place->span, LAP(number) | length); /* before the write begins */
     return number;
 }
 

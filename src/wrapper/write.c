@@ -28,10 +28,12 @@ struct recording {
     bool moves; /* at the file offset, which moves */
 };
 
+/* Also in the child of a vfork, whose descriptors may be others than its table says: then
+ * the record has too much. */
 static bool is_recorded(int fd)
 {
     return __builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_fd_recorded(fd) &&
-           wrapper_tracks(fd);
+           wrapper_active();
 }
 
 /* False: nothing is to be recorded, or can be. */
