@@ -68,8 +68,9 @@ void client_write_unrecord(engine_token token)
     store_mark_t mark = token & ~TOKEN_PRODUCER;
     uint64_t ino, btime;
 
-    if (!dmd->extents || !store_marks_file(dmd->marks, mark, &ino, &btime))
+    if (!dmd->extents)
         return;
+    store_marks_file(dmd->marks, mark, &ino, &btime);
     store_extents_add_unknown(dmd->extents, ino, btime, mark);
     store_marks_unrecord(dmd->marks, mark);
 }

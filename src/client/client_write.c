@@ -175,6 +175,8 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
     *token = mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0);
     if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
         store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
+    else if (s->extents && (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND))
+        store_marks_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath, waits);

@@ -44,6 +44,9 @@
 /* By how much the clock of the birth times may have been set back. */
 #define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
 
+/* As writer and offset: what came before it is over. */
+#define RESET (UINT64_MAX - 1)
+
 struct place {
     _Atomic uint64_t span;
     _Atomic uint64_t file, writer, offset;
@@ -231,6 +234,12 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
         store_extents_add(extents, ino, btime, writer, 0, 0, LENGTH_MAX);
 }
 
+void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime)
+{
+    store_extents_begin(extents);
+    store_extents_add(extents, ino, btime, RESET, 0, RESET, 0);
+}
+
 static struct place *place_of(const struct store_extents *extents, uint64_t number)
 {
     return &extents->table->places[number % STORE_EXTENTS_MAX];
@@ -374,7 +383,9 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
             errno = ENODATA;
             goto error;
         }
-        if (of != file || (writer && by != writer) || (but && by == but))
+        if (of == file && by == RESET)
+            n = 0;
+        if (of != file || by == RESET || (writer && by != writer) || (but && by == but))
             continue;
         if (n == size) {
             size_t more = size ? 2 * size : 64;

@@ -51,6 +51,9 @@ void store_extents_begin(struct store_extents *extents);
  * whom others can see already. As if all of it were written. */
 void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
                                uint64_t writer);
+/* The file is empty, and nobody is writing to it who records: what was recorded before counts
+ * no more. */
+void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime);
 /* Of the range that was added last only the bytes below `end` were written. Where that
  * cannot be said any more the record has too much, which is safe. */
 void store_extents_trim(struct store_extents *extents, uint64_t number,

@@ -121,6 +121,14 @@ bool store_marks_joins(struct store_marks *marks, store_mark_t mark);
 /* After store_marks_look(). True: what is written by way of the description is to be
  * recorded from now on. False: the file had bytes of which there is no record. */
 bool store_marks_record(struct store_marks *marks, store_mark_t mark);
+/* The open has made the file, or emptied it: nothing needs to be recorded, as long as no other
+ * node joins. */
+void store_marks_record_later(struct store_marks *marks, store_mark_t mark);
+/* Another node joins. True: every description of the file, which is still empty, was
+ * opened so; with `begin`, what they write is recorded from now on, as if each had found it
+ * empty. Any process. */
+bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                            bool begin);
 /* Something is about to be written that cannot be recorded. */
 void store_marks_unrecord(struct store_marks *marks, store_mark_t mark);
 /* True if all that the open descriptions of the file write is recorded: of the file of `mark`,

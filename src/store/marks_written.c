@@ -287,17 +287,59 @@ bool store_marks_record(struct store_marks *marks, store_mark_t mark)
 {
     uint32_t base = atomic_load(&look_of(marks, mark)->base);
     struct writers writers = look_beside(marks, mark);
-    bool decided = (base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) &&
-                   writers.recorded && (look_of(marks, mark)->size == 0 || writers.decided);
+    bool empty = look_of(marks, mark)->size == 0;
 
-    change_base(marks, mark, decided ? MARKS_BASE_DECIDED : 0,
-                decided ? 0 : MARKS_BASE_RECORDED);
-    return decided;
+    if ((base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) && writers.recorded &&
+        (empty || writers.decided)) {
+        change_base(marks, mark, MARKS_BASE_DECIDED, 0);
+        return true;
+    }
+    change_base(marks, mark, empty && (base & MARKS_BASE_RECORDED) ? MARKS_BASE_LATER : 0,
+                MARKS_BASE_RECORDED);
+    return false;
 }
 
 void store_marks_unrecord(struct store_marks *marks, store_mark_t mark)
 {
-    change_base(marks, mark, 0, MARKS_BASE_RECORDED | MARKS_BASE_DECIDED);
+    change_base(marks, mark, 0,
+                MARKS_BASE_RECORDED | MARKS_BASE_DECIDED | MARKS_BASE_LATER);
+}
+
+void store_marks_record_later(struct store_marks *marks, store_mark_t mark)
+{
+    look_of(marks, mark)->size = 0; /* as the open leaves the file */
+    change_base(marks, mark, MARKS_BASE_LATER, 0);
+}
+
+/* The writers look at their marks before each write. One that has looked, and has not written
+ * yet, began its write before the other node's open has ended: it is the earlier one. */
+bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t btime,
+                            bool begin)
+{
+    struct marks_table *table = marks->table;
+    uint32_t top = atomic_load(&table->header.top);
+    store_mark_t all[16];
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < top; i++) {
+        struct marks_slot *slot = &table->slots[i];
+        uint64_t word = atomic_load(&slot->word);
+        uint32_t base = atomic_load(&table->looks[i].base);
+
+        if (WORD_STATE(word) == STORE_MARK_FREE ||
+            WORD_STATE(word) == MARKS_STATE_FREEING || !marks_same_file(slot, ino, btime))
+            continue;
+        if (WORD_STATE(word) != STORE_MARK_DIRTY || n == sizeof(all) / sizeof(all[0]) ||
+            (base & ~MARKS_BASE_FLAGS) != MARKS_BASE(marks_mark_of(word, i)) ||
+            !(base & MARKS_BASE_LATER))
+            return false;
+        all[n++] = marks_mark_of(word, i);
+    }
+    for (unsigned i = 0; begin && i < n; i++)
+        change_base(marks, all[i],
+                    MARKS_BASE_FROM | MARKS_BASE_RECORDED | MARKS_BASE_DECIDED,
+                    MARKS_BASE_LATER);
+    return n > 0;
 }
 
 bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,

@@ -34,11 +34,11 @@
 
 struct wrapper_desc {
     _Atomic int refs;
-    _Atomic bool mapped; /* by this process, in a way that is not followed */
-    _Atomic bool shared; /* a fork may have given it to another process */
-    _Atomic bool kept;   /* scratch of exec_begin */
-    _Atomic bool recorded;
-    _Atomic uint64_t range; /* the number of the last that was recorded */
+    _Atomic bool mapped;               /* by this process, in a way that is not followed */
+    _Atomic bool shared;               /* a fork may have given it to another process */
+    _Atomic bool kept;                 /* scratch of exec_begin */
+    _Atomic bool recorded, unrecorded; /* unrecorded: for good */
+    _Atomic uint64_t range;            /* the number of the last that was recorded */
     enum engine_role role;
     _Atomic engine_token token; /* 0: settled already, by exec_begin */
     dev_t dev;
@@ -153,7 +153,8 @@ static int add(int fd, engine_token token, enum engine_role role, const struct s
     atomic_store(&desc->mapped, false);
     atomic_store(&desc->shared, false);
     atomic_store(&desc->token, token);
-    atomic_store(&desc->recorded, ops && ops->write_recorded(token));
+    atomic_store(&desc->recorded, false);
+    atomic_store(&desc->unrecorded, !ops || !ops->write_recorded);
     atomic_store(&desc->range, 0);
     desc->role = role;
     desc->dev = st->st_dev;
@@ -329,9 +330,21 @@ void wrapper_fd_desc_stored(struct wrapper_desc *desc)
  * another file, or of none, as the write itself is anybody's guess. */
 bool wrapper_fd_recorded(int fd)
 {
-    const struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    struct wrapper_desc *desc = desc_of(atomic_load(&wrapper_fd_table[fd]));
+    const struct engine_ops *ops;
+    engine_token token;
 
-    return desc && atomic_load_explicit(&desc->recorded, memory_order_relaxed);
+    if (!desc || atomic_load_explicit(&desc->unrecorded, memory_order_relaxed))
+        return false;
+    if (atomic_load_explicit(&desc->recorded, memory_order_relaxed))
+        return true;
+    /* Since another node has joined? */
+    ops = wrapper_engine_loaded();
+    token = atomic_load_explicit(&desc->token, memory_order_relaxed);
+    if (!ops || !token || !ops->write_recorded(token))
+        return false;
+    atomic_store(&desc->recorded, true);
+    return true;
 }
 
 uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
@@ -347,7 +360,7 @@ uint64_t wrapper_fd_record(int fd, uint64_t offset, uint64_t length)
     if (number && length)
         atomic_store(&desc->range, number);
     else if (!number)
-        atomic_store(&desc->recorded, false);
+        atomic_store(&desc->unrecorded, true);
     return number;
 }
 
@@ -368,10 +381,9 @@ void wrapper_fd_unrecord(int fd)
     const struct engine_ops *ops = wrapper_engine_loaded();
     engine_token token = desc ? atomic_load(&desc->token) : 0;
 
-    if (!token || !ops || !atomic_load(&desc->recorded))
+    if (!token || !ops || atomic_exchange(&desc->unrecorded, true))
         return;
     ops->write_unrecord(token);
-    atomic_store(&desc->recorded, false);
 }
 
 void wrapper_fd_desc_zero(struct wrapper_desc *desc)

@@ -19,5 +19,12 @@ for io in romio321 ompio; do
         done
     done
 done
+# Rank 0 makes the file by O_TRUNC, stays in, and the others open it after a barrier, without O_CREAT.
+JOB_ENV=("${plain[@]}")
+for where in 3@n0,n1,n2 6@n0,n1,n2; do
+    clean_ssd
+    job_ok 60 "$where" "$PROGS/mpi_shared" posix "$SSD/posix"
+    runs=$((runs + 1))
+done
 ! grep 'was written here and by' "$LOG" || fail "a conflict"
 say "$runs runs"

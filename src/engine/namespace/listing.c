@@ -24,6 +24,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/membership/unreachable.h"
 #include "engine/namespace/listing.h"
+#include "store/extents.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/proc.h"
@@ -48,6 +49,30 @@ static bool page_add_number(struct page *page, char what, uint32_t rank)
     return net_list_add(page->names, sizeof(page->names), &page->used, name, DT_REG);
 }
 
+/* True if what is written to the file here is recorded: its writers may be told to begin with that
+ * as long as it is empty. */
+static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
+                          const struct store_mark_info *info)
+{
+    struct stat st;
+
+    uint64_t ino = info->ino, btime = info->btime;
+
+    if (!dmd->extents || info->state != STORE_MARK_DIRTY)
+        return false;
+    if (store_marks_recorded(dmd->marks, 0, ino, btime))
+        return true;
+    if (!store_marks_record_all(dmd->marks, ino, btime, false) ||
+        store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)
+        return false;
+    store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */
+    if (store_marks_record_all(dmd->marks, ino, btime, true) &&
+        store_dir_stat(dmd->dir, upath, &st) == 0 && st.st_size == 0)
+        return true;
+    store_extents_add_unknown(dmd->extents, ino, btime, info->mark);
+    return false;
+}
+
 /* True if the file is open for writing on this node. *joins: by that program, all of whose
  * writes are recorded: another node's can be put together with them. */
 static bool is_written_here(struct member *member, const char *dir, const char *name,
@@ -68,7 +93,7 @@ static bool is_written_here(struct member *member, const char *dir, const char *
             info.state == STORE_MARK_ABANDONED)
             continue;
         *joins = program && program == util_proc_program(info.pid) &&
-                 store_marks_recorded(dmd->marks, 0, st.st_ino, 0);
+                 may_be_joined(dmd, upath, &info);
         return true;
     }
     return false;

@@ -104,6 +104,22 @@ static void test_unknown(void **state)
     is(list_of(2, born + 3600 * 1000000000ull, 0, 0, 0), "");
 }
 
+static void test_reset(void **state)
+{
+    uint64_t born = NOW;
+
+    (void)state;
+    store_extents_begin(extents);
+    store_extents_add_unknown(extents, 1, born, 7);
+    store_extents_add(extents, 1, born, 7, 0, 10, 10);
+    store_extents_add(extents, 2, born, 7, 0, 10, 10);
+    store_extents_add_reset(extents, 1, born);
+    store_extents_add(extents, 1, born, 7, 0, 100, 10);
+    is(list_of(1, born, 0, 0, 0), "100+10");
+    is(list_of(1, born, 7, 0, 0), "100+10");
+    is(list_of(2, born, 0, 0, 0), "10+10");
+}
+
 static void test_trim(void **state)
 {
     uint64_t born = NOW, a;
@@ -267,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_add, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_meet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),

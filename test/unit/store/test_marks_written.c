@@ -322,6 +322,53 @@ static void test_record(void **state)
     end("recorded", fd);
 }
 
+/* Nobody records what is written to a file that was emptied, until another node joins. */
+static void test_record_later(void **state)
+{
+    store_mark_t first;
+    uint64_t ino, btime;
+    struct dyad_base base;
+    int fd, more, third;
+
+    (void)state;
+    unlink(scratch_path(scratch, "later"));
+    records("later", true, &fd);
+    first = mark_of_open;
+    store_marks_record_later(marks, first);
+    assert_false(store_marks_file(marks, first, &ino, &btime));
+    /* One that joins it here waits for the same. */
+    assert_false(records("later", false, &more));
+    assert_false(store_marks_recorded(marks, 0, ino, btime));
+    assert_true(store_marks_record_all(marks, ino, btime, false));
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    assert_true(store_marks_record_all(marks, ino, btime, true));
+    assert_true(store_marks_recorded(marks, first, 0, 0));
+    assert_true(store_marks_recorded(marks, mark_of_open, 0, 0));
+    assert_false(store_marks_record_all(marks, ino, btime, false)); /* they do */
+    store_marks_base(marks, first, &base);
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    assert_int_equal(base.size, 0);
+    end("later", more);
+    mark_of_open = first;
+    end("later", fd);
+
+    /* Not if one of them cannot. */
+    unlink(scratch_path(scratch, "later"));
+    records("later", true, &fd);
+    first = mark_of_open;
+    store_marks_record_later(marks, first);
+    assert_false(store_marks_file(marks, first, &ino, &btime));
+    records("later", true, &third);
+    assert_false(store_marks_record_all(marks, ino, btime, true));
+    end("later", third);
+    assert_true(store_marks_record_all(marks, ino, btime, false));
+    store_marks_unrecord(marks, first);
+    assert_false(store_marks_record_all(marks, ino, btime, true));
+    assert_false(store_marks_recorded(marks, first, 0, 0));
+    mark_of_open = first;
+    end("later", fd);
+}
+
 /* Two that open an empty file at once both record; of a whole file neither does. */
 static void test_record_at_once(void **state)
 {
@@ -356,7 +403,7 @@ int main(void)
         cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
         cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
         cmocka_unit_test(test_linked),         cmocka_unit_test(test_record),
-        cmocka_unit_test(test_record_at_once),
+        cmocka_unit_test(test_record_at_once), cmocka_unit_test(test_record_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
