@@ -347,7 +347,8 @@ static void tidy(struct store_extent_list *list, size_t n)
     }
     list->n = to;
     list->ncuts = n - at;
-    memmove(list->extent + to, list->extent + at, list->ncuts * sizeof(*list->extent));
+    if (list->ncuts > 0)
+        memmove(list->extent + to, list->extent + at, list->ncuts * sizeof(*list->extent));
 }
 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
@@ -467,7 +468,15 @@ bool store_extents_cover(const struct store_extent_list *list, int fd)
 
     if (fstat(fd, &st) < 0)
         return false;
-    uint64_t block = st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096;
+    uint64_t block = st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096, end = 0;
+
+    if (list->n > 0)
+        end = list->extent[list->n - 1].offset + list->extent[list->n - 1].length;
+    for (size_t cut = 0; cut < list->ncuts; cut++)
+        if (list->extent[list->n + cut].offset > end)
+            end = list->extent[list->n + cut].offset;
+    if ((uint64_t)st.st_size > end)
+        return false;
 
     while ((data = lseek(fd, data, SEEK_DATA)) >= 0) {
         if ((hole = lseek(fd, data, SEEK_HOLE)) < 0)

@@ -74,7 +74,8 @@ void store_extents_free(struct store_extent_list *list);
  * bytes, so that it counts which came first; *at (may be NULL): the first such bytes. */
 bool store_extents_meet(const struct store_extent_list *a,
                         const struct store_extent_list *b, struct store_extent *at);
-/* True if all that the file has on its disk is recorded, but for the rest of a block. False:
+/* True if the file's end, and all that it has on its disk, is recorded, but for the rest of a
+ * block. False:
  * somebody has written past the record, or the file system does not tell. */
 bool store_extents_cover(const struct store_extent_list *list, int fd);
 

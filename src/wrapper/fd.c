@@ -132,6 +132,8 @@ static void set_entry(int fd, struct wrapper_desc *desc)
     while (high < fd && !atomic_compare_exchange_weak(&fd_high, &high, fd))
         ;
     old = atomic_exchange(&wrapper_fd_table[fd], (uint32_t)(desc - descs) + 1);
+    if (fd <= STDERR_FILENO) /* libc writes there by itself */
+        wrapper_fd_unrecord(fd);
     if (old)
         desc_drop(desc_of(old), -1, NULL, NULL); /* was closed behind our back */
 }

@@ -145,6 +145,8 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off64_
         uintptr_t start = (uintptr_t)p, end = start + page_up(len);
         ngone = wrapper_pieces_cut(start, end, gone);
         desc = tracked ? wrapper_fd_hold(fd) : NULL;
+        if (desc && (flags & MAP_TYPE) != MAP_PRIVATE && can_write(fd))
+            wrapper_fd_unrecord(fd); /* mprotect may come */
         if (desc && (flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) &&
             can_write(fd)) {
             wrapper_fd_desc_stored(desc);

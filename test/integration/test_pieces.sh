@@ -162,7 +162,27 @@ def by_sendfile(fd):
         os.lseek(fd, 4096, os.SEEK_SET)
         os.sendfile(fd, f.fileno(), 0, 4)
 
-cases = {"overlap": lambda fd: os.pwrite(fd, b"xyz", 3), "map": by_map, "append": by_append, "sendfile": by_sendfile}
+def by_stdout(fd):
+    os.pwrite(fd, b"recorded", 4096)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(fd, 1)
+        os.lseek(1, 4104, os.SEEK_SET)
+        os.execvp("sh", ["sh", "-c", "echo by the shell"])
+    os.waitpid(pid, 0)
+
+def by_protect(fd):
+    import ctypes
+    os.ftruncate(fd, 8192)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+    at = libc.mmap(None, 8192, 1, 1, fd, 0)
+    assert libc.mprotect(ctypes.c_void_p(at), 8192, 3) == 0
+    ctypes.memmove(at + 4096, b"prot", 4)
+    libc.munmap(ctypes.c_void_p(at), 8192)
+
+cases = {"stdout": by_stdout, "protect": by_protect, "overlap": lambda fd: os.pwrite(fd, b"xyz", 3), "map": by_map, "append": by_append, "sendfile": by_sendfile}
 for name, write in cases.items():
     fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
     sync(f"{name}.open")
@@ -191,7 +211,7 @@ EOT
 case $LEVEL in short) rounds=60 ;; long) rounds=300 ;; *) rounds=5000 ;; esac
 JOB_ENV+=("W=$WORK" "SSD=$SSD" "PIECES_SEED=${PIECES_SEED:-$RANDOM}" "PIECES_ROUNDS=$rounds")
 job_ok 100 1@n0 "$PYTHON" "$WORK/steps.py" 0 -- 1@n1 "$PYTHON" "$WORK/steps.py" 1 -- 1@n2 "$PYTHON" "$WORK/steps.py" 2
-for name in overlap map append sendfile cut; do
+for name in overlap map append sendfile cut stdout protect; do
     grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
 done
 grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"

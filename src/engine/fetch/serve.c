@@ -29,6 +29,7 @@
 #include "engine/fetch/serve_refused.h"
 #include "engine/fetch/transfer.h"
 #include "engine/promoted/promoted.h"
+#include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
@@ -198,7 +199,8 @@ static void refused(struct served *s)
 {
     struct member *member = s->member;
     /* The asker turns to our member, or to the owner, who sees to it. */
-    if (member->hands_over || (s->flags & NET_GET_RELAY))
+    if (member->hands_over || (s->flags & NET_GET_RELAY) ||
+        pieces_are_taken(member, s->upath))
         return;
     bool producer = s->dmd == &member->dmd[ENGINE_PRODUCER];
 
@@ -288,7 +290,7 @@ static int find_own(struct served *s)
     struct member *member = s->member;
     int status = ENOENT;
 
-    if (produce_pending(member, s->upath))
+    if (produce_pending(member, s->upath) || pieces_are_taken(member, s->upath))
         return EAGAIN;
     for (int i = 1; i >= 0; i--) { /* the producer's directory first */
         struct member_dmd *dmd = &member->dmd[i];

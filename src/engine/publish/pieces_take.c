@@ -12,8 +12,8 @@
  * Whose bytes came first is known only if the nodes have not written the same ones: so
  * pieces that meet what was written here are refused, and nothing is changed (apply()).
  * Programs of this node may write to the file meanwhile, since each range is recorded
- * before it is written: what is recorded between the first look and the last byte is looked
- * at afterwards. If it meets the pieces, either may have won, and they are refused, too: the
+ * before it is written: the record is looked at again afterwards, all of it, since an early
+ * range may have been lengthened. If it meets the pieces, either may have won, and they are refused, too: the
  * sender then publishes a conflict. What is written here later than that came later.
  *
  * Of two nodes that each have been refused for the other's version one has to publish:
@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,19 +160,19 @@ bad:
 }
 
 /* EEXIST: what was written here meets them. EBUSY: there is no record of what was. */
-static int check(struct taking *t, int fd, const struct pieces *pieces, uint64_t from)
+static int check(struct taking *t, int fd, const struct pieces *pieces, bool again)
 {
     const struct store_identity *id = &t->identity;
     struct store_extent_list ours;
     int error = 0;
 
     if (!store_marks_recorded(t->dmd->marks, 0, id->ino, id->btime) ||
-        store_extents_list(t->dmd->extents, id->ino, id->btime, 0, from ? WRITER_OTHER : 0,
-                           from, &ours) < 0) {
+        store_extents_list(t->dmd->extents, id->ino, id->btime, 0, again ? WRITER_OTHER : 0,
+                           0, &ours) < 0) {
         errno = EBUSY;
         return -1;
     }
-    if (!from && !store_extents_cover(&ours, fd))
+    if (!again && !store_extents_cover(&ours, fd))
         error = EBUSY;
     else if (store_extents_meet(&ours, &pieces->list, &t->met))
         error = EEXIST;
@@ -216,14 +217,12 @@ static int write_pieces(struct taking *t, int fd, const struct pieces *pieces)
 
 static int apply(struct taking *t, int fd, const struct pieces *pieces)
 {
-    uint64_t next = store_extents_next(t->dmd->extents);
-
-    if (check(t, fd, pieces, 0) < 0)
+    if (check(t, fd, pieces, false) < 0)
         return -1;
     DYAD_CRASH_POINT("pieces-apply");
     if (write_pieces(t, fd, pieces) < 0)
         return -1;
-    return check(t, fd, pieces, next);
+    return check(t, fd, pieces, true);
 }
 
 static void apply_work(void *arg)
@@ -263,6 +262,7 @@ static void try_held(struct member *member);
 static void taking_end(struct taking *t, int status)
 {
     struct member *member = t->member;
+    char *upath;
 
     if (status == EAGAIN || status == ENOENT)
         log_debug("rank %u is to publish \"%s\", or to ask anew", t->rank, t->upath);
@@ -270,9 +270,12 @@ static void taking_end(struct taking *t, int status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
                  member_describe(member, t->rank), t->upath, strerror(status));
     reply(member, t->rank, t->id, status, &t->met);
+    upath = t->upath;
+    t->upath = NULL;
     taking_free(t);
     exit_barrier_activity(member);
-    try_held(member);
+    modules_published(member, upath); /* which waits for this, too */
+    free(upath);
 }
 
 static void published(void *arg, int status)
@@ -288,9 +291,14 @@ static void published(void *arg, int status)
 static void applied(void *arg)
 {
     struct taking *t = arg;
+    struct stat st;
 
     if (t->error) {
         taking_end(t, t->error);
+        return;
+    }
+    if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 || st.st_ino != t->identity.ino) {
+        taking_end(t, ESTALE); /* renamed, or replaced, in the midst */
         return;
     }
     t->state = PUBLISHING;
@@ -306,6 +314,14 @@ static void applied(void *arg)
 static bool is_first(const struct taking *t, const struct produce *ours)
 {
     return dyad_version_cmp(&t->version, &ours->version) < 0;
+}
+
+static bool is_superseded(const struct member_dmd *dmd, const char *upath)
+{
+    struct stat st;
+
+    return store_dir_stat(dmd->dir, upath, &st) == 0 &&
+           local_file_is_superseded(dmd, upath, &st);
 }
 
 /* Find our file. 0; or EINPROGRESS; or EAGAIN: the sender is to publish; or an error. */
@@ -324,7 +340,8 @@ static int find(struct taking *t)
             dmd->journal ? store_journal_find(dmd->journal, t->upath) : NULL;
         if (!record || record->kind != STORE_RECORD_ORIGINAL)
             continue;
-        if (!record->entry.recorded || record->entry.conflict || !dmd->extents)
+        if (!record->entry.recorded || record->entry.conflict || !dmd->extents ||
+            is_superseded(dmd, t->upath))
             return EBUSY;
         t->role = (enum engine_role)role;
         t->dmd = dmd;
@@ -446,6 +463,19 @@ static bool pieces_received(struct member *member, const struct net_msg *msg,
     t->len = len;
     engine_io_submit(member->io, &t->io, keep_chunk, chunk_kept, t);
     return true;
+}
+
+bool pieces_are_taken(struct member *member, const char *upath)
+{
+    const struct taking *t;
+
+    DL_FOREACH(OWN(member, pieces_taken)->takings, t)
+    {
+        if ((t->state == APPLYING || t->state == PUBLISHING) &&
+            strcmp(t->upath, upath) == 0)
+            return true;
+    }
+    return false;
 }
 
 void pieces_retry(struct member *member, const char *upath)

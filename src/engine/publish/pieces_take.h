@@ -10,4 +10,8 @@
  * for its end to give theirs to this node may be told to publish instead. Loop thread. */
 void pieces_retry(struct member *member, const char *upath);
 
+/* True while pieces are put into the file of that name, until it is published or that has failed:
+ * it is not as it was published. modules_published() follows. Loop thread. */
+bool pieces_are_taken(struct member *member, const char *upath);
+
 #endif

@@ -132,9 +132,12 @@ static void writer_ended(struct produce *p)
 
 /* No file has the name. Its closer, which has the file open, looks for itself, and keeps the
  * mark until then: the file may have been aside for a moment (store_fetch_discard_unless()).
- * Else it was removed, or renamed: whoever did that sees to the new name. */
+ * Else it was removed, or renamed: whoever did that sees to the new name; but not to the pieces
+ * that have been put into it. */
 static int gone_status(const struct produce *p)
 {
+    if (p->merged)
+        return ESTALE;
     return p->mark && p->fn ? ENOENT : 0;
 }
 
@@ -323,11 +326,12 @@ static int start(struct member *member, enum engine_role role, const char *upath
         produce_end_later(p, 0);
         return 0;
     }
-    if (!mark && fn && is_published_so(p)) { /* its close has published just this */
+    if (!mark && !yielded && fn &&
+        is_published_so(p)) { /* its close has published just this */
         produce_end_later(p, 0);
         return 0;
     }
-    if (p->superseded &&
+    if (p->superseded && !yielded &&
         !p->record.entry
              .conflict) /* somebody has written it since, and it is the newest again */
         store_superseded_clear(member->dmd[role].dir, member->dmd[role].session, upath);

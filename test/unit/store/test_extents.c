@@ -166,7 +166,7 @@ static void test_meet(void **state)
 
 static void test_cover(void **state)
 {
-    struct store_extent a[] = {{10, 10}, {8192, 4096}, {1 << 20, 1}};
+    struct store_extent a[] = {{10, 10}, {8192, 4096}, {1 << 20, 1}, {4 << 20, 0}};
     struct store_extent_list list = made(a, 3, 0);
     int fd = open(scratch->path, O_TMPFILE | O_RDWR, 0600);
 
@@ -177,10 +177,12 @@ static void test_cover(void **state)
         assert_int_equal(pwrite(fd, "0123456789", 1, (off_t)a[i].offset), 1);
     assert_true(store_extents_cover(&list, fd));
     assert_int_equal(ftruncate(fd, 4 << 20), 0);
+    assert_false(store_extents_cover(&list, fd)); /* who made it longer? */
+    list.ncuts = 1;
     assert_true(store_extents_cover(&list, fd));
     assert_int_equal(pwrite(fd, "x", 1, 4096), 1); /* past the record */
     assert_false(store_extents_cover(&list, fd));
-    list.n = 0;
+    list.n = list.ncuts = 0;
     assert_false(store_extents_cover(&list, fd));
     close(fd);
 }
