@@ -80,6 +80,9 @@ enum engine_consume {
      * with ENGINE_WRITE_JOINS. */
     ENGINE_CONSUME_UPDATE,
     ENGINE_CONSUME_JOIN, /* the same, but does not wait */
+    /* A change by name: as NOW, but a file that a process of this node has open for writing
+     * stays as it is, and nobody is waited for. */
+    ENGINE_CONSUME_NAME,
 };
 
 /* An open for writing. */

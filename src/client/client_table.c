@@ -149,6 +149,8 @@ static int op_consume(enum engine_role role, const char *upath, enum engine_cons
                        : 0;
 
     (void)role;
+    if (how == ENGINE_CONSUME_NAME)
+        return client_consume_to_write(client, upath);
     if (how == ENGINE_CONSUME_UPDATE || how == ENGINE_CONSUME_JOIN)
         wait |= NET_CONSUME_UPDATE;
     return client_consume_to_open(client, upath, wait, timeout);

@@ -195,8 +195,15 @@ enum wrapper_resolved wrapper_resolve(int dirfd, const char *path, bool follow,
     return what;
 }
 
+/* The file at the name is out of date, and keeps it, because somebody writes it. */
+static bool is_old_here(const struct engine_ops *ops, const struct wrapper_path *where)
+{
+    return is_here(where->text) &&
+           !is_valid_here(ops, where->text, where->upath[ENGINE_CONSUMER]);
+}
+
 static bool bring(int dirfd, const char *path, bool follow, bool directory,
-                  struct wrapper_path *where)
+                  enum engine_consume how, struct wrapper_path *where)
 {
     const struct engine_ops *ops;
     int saved = errno;
@@ -211,10 +218,11 @@ static bool bring(int dirfd, const char *path, bool follow, bool directory,
             return false;
         }
         ops = wrapper_engine();
-        if (ENGINE_CALL(ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER],
-                                     ENGINE_CONSUME_NOW)) == 0) {
-            errno = saved;
-            return true;
+        if (ENGINE_CALL(
+                ops->consume(ENGINE_CONSUMER, where->upath[ENGINE_CONSUMER], how)) == 0) {
+            bool old = how == ENGINE_CONSUME_NAME && is_old_here(ops, where);
+            errno = old ? EBUSY : saved;
+            return !old;
         }
         if (errno != ESTALE)
             return false;
@@ -225,7 +233,7 @@ static bool bring(int dirfd, const char *path, bool follow, bool directory,
 
 bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path *where)
 {
-    return bring(dirfd, path, follow, false, where);
+    return bring(dirfd, path, follow, false, ENGINE_CONSUME_NOW, where);
 }
 
 int wrapper_bring_newest(int dirfd, const char *path, bool follow)
@@ -236,7 +244,7 @@ int wrapper_bring_newest(int dirfd, const char *path, bool follow)
 
     if (REAL(fstatat)(dirfd, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(st.st_mode) && st.st_nlink > 1 &&
-        !bring(dirfd, path, follow, false, &where) && errno != ENOENT)
+        !bring(dirfd, path, follow, false, ENGINE_CONSUME_NAME, &where) && errno != ENOENT)
         return -1;
     errno = saved;
     return 0;
@@ -244,7 +252,7 @@ int wrapper_bring_newest(int dirfd, const char *path, bool follow)
 
 bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where)
 {
-    return bring(dirfd, path, true, true, where);
+    return bring(dirfd, path, true, true, ENGINE_CONSUME_NOW, where);
 }
 
 bool wrapper_bring_parents(int dirfd, const char *path)

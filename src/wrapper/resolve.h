@@ -46,7 +46,8 @@ bool wrapper_bring(int dirfd, const char *path, bool follow, struct wrapper_path
 bool wrapper_bring_dir(int dirfd, const char *path, struct wrapper_path *where);
 
 /* Before a call that uses the local file: if that is superseded, bring the newest
- * version. 0, or -1 with errno: that cannot be done, and the call must not be made. */
+ * version. 0, or -1 with errno: that cannot be done, and the call must not be made; EBUSY:
+ * a process of this node has it open for writing, perhaps the caller, so nobody waits. */
 int wrapper_bring_newest(int dirfd, const char *path, bool follow);
 
 /* Bring the directory here in which path is, or is to be made. True: it is here. False

@@ -93,6 +93,29 @@ if me == 2:
 sync("kept.removed")
 fails(errno.ENOENT, open, path("kept"))
 
+# One has it open, unchanged, while another changes it: what changes it by its name does not wait for that descriptor.
+for how in "chmod", "utime", "rename", "link":
+    name = f"held.{how}"
+    if me == 2:
+        os.close(put(name, os.O_CREAT, "old"))
+    sync(f"{name}.made")
+    fd = os.open(path(name), os.O_RDWR) if me == 0 else None
+    sync(f"{name}.held")
+    if me == 1:
+        os.close(put(name, 0, "new"))
+    sync(f"{name}.changed")
+    args = {"chmod": (0o600,), "utime": ((1, 1),)}.get(how, (path("elsewhere"),))
+    if me == 0:
+        fails(errno.EBUSY, getattr(os, how), path(name), *args)
+        os.close(fd)
+        getattr(os, how)(path(name), *args)
+    sync(f"{name}.closed")
+    is_text("elsewhere" if how in ("rename", "link") else name, "new")
+    sync(f"{name}.read")
+    if me == 0 and how == "rename":
+        os.remove(path("elsewhere"))
+    sync(f"{name}.end")
+
 # Two descriptions of one node, and one of another: none of the first node's is lost to it.
 if me == 0:
     one, two = put("three", os.O_CREAT, "11"), put("three", 0, "22")

@@ -70,6 +70,25 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
     return dirty;
 }
 
+bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath)
+{
+    int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    struct store_mark_info info = {.state = STORE_MARK_FREE};
+    struct store_identity id;
+
+    if (fd < 0)
+        return false;
+    if (store_identity_read(fd, &id) == 0)
+        while (store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) &&
+               info.state == STORE_MARK_DIRTY && info.pid != getpid() &&
+               store_marks_ruling_due(dmd->marks, info.mark, fd) &&
+               store_marks_left(dmd->marks, info.mark) &&
+               store_marks_rule(dmd->marks, info.mark, fd))
+            ;
+    close(fd);
+    return info.state == STORE_MARK_ABANDONED;
+}
+
 /* --- files of dead ranks --- */
 
 /* True if a live process writes the file, or that cannot be found out. Else all its marks

@@ -19,6 +19,8 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
 /* True if a description still writes to the file: its last close will publish it under its
  * name of then. */
 bool local_file_being_written(struct member_dmd *dmd, const char *upath);
+/* True if all processes that had it open for writing were killed. */
+bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath);
 
 /* What is on this node of a file that a dead rank published: compares the record's
  * identity, or (its ino is 0) the mode; sets *identity (may be NULL) in that case. If the

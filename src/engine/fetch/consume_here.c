@@ -38,6 +38,11 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
         rc = 0; /* the marks of this node are the asker's affair */
     } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
         rc = EAGAIN;
+        /* What a killed writer has left of an old version is not to be added to. */
+        if ((c->flags & NET_CONSUME_WRITER) &&
+            local_file_is_superseded(dmd, c->upath, &st) &&
+            local_file_is_abandoned(dmd, c->upath))
+            rc = ENOENT;
         c->here.writer = info.state == STORE_MARK_ABANDONED ? 0 : info.pid;
         c->here.abandoned = info.state == STORE_MARK_ABANDONED;
     } else if (local_file_is_superseded(dmd, c->upath, &st)) {

@@ -13,12 +13,10 @@
  * yet. A process that has closed the file, and not yet reported it, lives.)
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/core/local_file.h"
 #include "engine/core/member.h"
@@ -116,26 +114,6 @@ static void rename_stepped(void *arg, int status)
     rename_step(op);
 }
 
-/* True if all processes that had it open for writing were killed. */
-static bool is_abandoned(struct member_dmd *dmd, const char *upath)
-{
-    int fd = store_dir_open(dmd->dir, upath, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-    struct store_mark_info info = {.state = STORE_MARK_FREE};
-    struct store_identity id;
-
-    if (fd < 0)
-        return false;
-    if (store_identity_read(fd, &id) == 0)
-        while (store_marks_dirty(dmd->marks, NULL, id.ino, id.btime, &info) &&
-               info.state == STORE_MARK_DIRTY && info.pid != getpid() &&
-               store_marks_ruling_due(dmd->marks, info.mark, fd) &&
-               store_marks_left(dmd->marks, info.mark) &&
-               store_marks_rule(dmd->marks, info.mark, fd))
-            ;
-    close(fd);
-    return info.state == STORE_MARK_ABANDONED;
-}
-
 static void rename_step(struct rename_op *op)
 {
     char name[2 * DYAD_UPATH_MAX + 2];
@@ -163,7 +141,7 @@ static void rename_step(struct rename_op *op)
         } else if (local_file_being_written(&op->member->dmd[op->role], name)) {
             late_name_note(op->member, op->role, name);
             shared_named(op->member, op->role, name);
-            if (!is_abandoned(&op->member->dmd[op->role], name))
+            if (!local_file_is_abandoned(&op->member->dmd[op->role], name))
                 continue;
             log_debug("\"%s\" is what a killed process has left: withdrawn", name);
             rc = produce_withdraw(op->member, name, rename_stepped, op);

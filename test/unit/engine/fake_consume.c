@@ -251,6 +251,13 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
     return false;
 }
 
+bool local_file_is_abandoned(struct member_dmd *dmd, const char *upath)
+{
+    (void)dmd;
+    (void)upath;
+    return false;
+}
+
 void transfer_leave(struct transfer_wait *wait)
 {
     if (fake->transfer == wait)
