@@ -77,8 +77,7 @@ for i, order in enumerate(([2, 0, 1], [1, 2, 0], None, None, None)):
 for i, write in enumerate((os.pwrite, seek_write, vector_write)):
     shared(f"strided.{i}", {r: [((3 * k + r) * 100, pattern(r, 100, k)) for k in range(300)] for r in range(3)}, None,
            write=write)
-# Several descriptions of one node; a hole in the midst, which nobody writes; more than one chunk.
-shared("opens", {r: [((3 * k + r) * 999, pattern(r, 999, k)) for k in range(20)] for r in range(3)}, None, opens=3)
+# A hole in the midst, which nobody writes; more than one chunk.
 shared("holes", {0: [(0, b"first")], 1: [(100000, b"second")], 2: [(50000, b"third")]}, [1, 0, 2])
 shared("large", {r: [(r * 3000000, pattern(r, 64) * 46875)] for r in range(3)})
 # What was written twice by its node.
@@ -215,7 +214,7 @@ for name in overlap map append sendfile cut stdout protect; do
     grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
 done
 grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"
-! grep -E '"(halves|thirds|strided|opens|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
+! grep -E '"(halves|thirds|strided|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
     fail "a conflict where there is none"
 
 # Random pieces; the seed is printed.

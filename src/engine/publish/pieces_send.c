@@ -57,6 +57,24 @@ struct pieces_sent {
     struct sending *sendings;
 };
 
+/* True if no other description of this node has written to the file. Those of one file publish it
+ * for each other: a close that is left to the publish of another would lose its bytes if that one
+ * gave its own pieces away. */
+static bool is_only_writer(const struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+    const struct store_identity *id = &p->record.identity;
+    struct store_extent_list others;
+    bool only;
+
+    if (store_marks_dirty_beside(dmd->marks, p->mark, id->ino, id->btime) ||
+        store_extents_list(dmd->extents, id->ino, id->btime, 0, p->mark, 0, &others) < 0)
+        return false;
+    only = others.n + others.ncuts == 0;
+    store_extents_free(&others);
+    return only;
+}
+
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 {
     struct member *member = p->member;
@@ -66,7 +84,7 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
            there->state == DYAD_ENTRY_PUBLISHED && there->owner != DYAD_RANK_NONE &&
            there->owner != member->self.rank && S_ISREG(p->record.entry.mode) &&
            dyad_version_cmp(&there->version, &p->absent) != 0 &&
-           store_marks_recorded(dmd->marks, p->mark, 0, 0);
+           store_marks_recorded(dmd->marks, p->mark, 0, 0) && is_only_writer(p);
 }
 
 /* --- on a pool thread --- */

@@ -32,8 +32,7 @@ for k in range(ROUNDS):
         at = cut
     mine = pieces.get(me, [])
     own.shuffle(mine)
-    opens = rnd.choice([1, 1, 2, 3])
-    fds = [os.open(f"{SSD}/r{k}", os.O_RDWR | os.O_CREAT, 0o644) for _ in range(opens if mine else 0)]
+    fds = [os.open(f"{SSD}/r{k}", os.O_RDWR | os.O_CREAT, 0o644)] if mine else []
     sync(f"open.{k}")
     for i, (offset, length) in enumerate(mine):
         os.pwrite(fds[i % len(fds)], bytes([65 + me]) * length, offset)
