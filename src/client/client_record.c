@@ -6,9 +6,8 @@
 #include "client/client_record.h"
 
 #include "client/client.h"
+#include "client/client_write.h"
 #include "store/extents.h"
-
-#define TOKEN_PRODUCER ((engine_token)1 << 63)
 
 static const struct client_dmd *dmd_of(engine_token token)
 {
@@ -32,7 +31,7 @@ void client_write_record_begin(engine_token token, bool may)
 
     if (!dmd->extents)
         return;
-    /* Who opens the file now and does not record sees this, or is seen. */
+    /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
     if (may && store_marks_record(dmd->marks, mark))

@@ -36,11 +36,10 @@
 #include "store/superseded.h"
 #include "util/log.h"
 
-#define TOKEN_PRODUCER ((engine_token)1 << 63)
-#define DELETED_MARK   " (deleted)"
-#define PUBLISH_TRIES  8
-#define ASIDE_PAUSE    50000 /* ns */
-#define ASIDE_MAX      20000 /* of them: a second */
+#define DELETED_MARK  " (deleted)"
+#define PUBLISH_TRIES 8
+#define ASIDE_PAUSE   50000 /* ns */
+#define ASIDE_MAX     20000 /* of them: a second */
 
 /* A slot belongs to one description, so threads that work on different descriptions touch
  * different records, and a fork copies the table as it is right. A record is the

@@ -10,6 +10,9 @@
 
 #include "client/client_ops.h"
 
+/* In a token beside the mark: it is of the producer's directory. */
+#define TOKEN_PRODUCER ((engine_token)1 << 63)
+
 int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token);
 int client_write_opened(engine_token token, int fd, int flags);

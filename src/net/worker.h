@@ -20,7 +20,7 @@
 #include "net/msg.h"
 #include "net/peer.h"
 
-/* Largest payload of one DATA message, either way. */
+/* Largest payload of one message, either way. */
 #define NET_WORKER_PAYLOAD_MAX (64u << 20)
 
 struct net_worker;
@@ -29,7 +29,7 @@ struct net_worker;
  * peer_up) and net_worker_destroy() (net_send_fn); never from net_worker_send() or
  * net_worker_peer_down(). They may call any function here but net_worker_destroy(). */
 struct net_worker_ops {
-    /* A message from a verified peer, never HELLO. `payload` (DATA with length > 0; else
+    /* A message from a verified peer, never HELLO. `payload` (net_msg_payload() > 0; else
      * NULL) has msg->length bytes, is malloc'ed and becomes the callee's, to be freed with
      * free(). msg's pointers live until return. */
     void (*receive)(void *arg, const struct net_msg *msg, void *payload,
@@ -86,14 +86,14 @@ void net_worker_destroy(struct net_worker *worker, bool image_ends);
 void net_worker_abandon(struct net_worker *worker);
 
 /* Send a message to a rank (or promoted guest) other than self, connecting first if need
- * be. msg is encoded at once. `payload` (DATA only, payload_len == msg->length; else NULL
+ * be. msg is encoded at once. `payload` (payload_len == net_msg_payload(msg); 0: NULL
  * and 0) must stay valid until fn is called; fn may be NULL; fn is never called before this
  * returns. 0, or -1 and fn is not called: EHOSTUNREACH (the peer is known to be down),
  * ENOMEM, EMSGSIZE (payload), ENOBUFS (4,096 messages wait for this peer's blob already),
  * EINVAL (bad rank, message or payload length). source and source_incarnation are filled
  * in.
  *
- * Messages to one peer arrive in the order of their sending, but for DATA with a payload,
+ * Messages to one peer arrive in the order of their sending, but for those with a payload,
  * which may be overtaken. On a first contact HELLO goes out before anything else, so the
  * peer can answer and later send by itself without asking PMIx. A peer with another depth,
  * bins, replicas or protocol version is refused with a log line that names both values. */

@@ -9,7 +9,7 @@
  * is never called.
  *
  * The control directory `.dyad/` (0700) holds: storage (the storage id), marks
- * (store/marks.h), answers (store/cache_table.h), owner/ (store/journal.h), tmp/ (files
+ * (store/marks.h), answers (store/cache_table.h), extents (store/extents.h), owner/ (store/journal.h), tmp/ (files
  * being fetched). It is made again if it was removed.
  */
 #ifndef DYAD_STORE_DMD_H

@@ -61,7 +61,7 @@ void store_extents_trim(struct store_extents *extents, uint64_t number,
 
 /* A number that is above those of all ranges there are, and not above later ones. */
 uint64_t store_extents_next(const struct store_extents *extents);
-/* What is recorded of the file, by `writer` only (0: by all) but not by `but` (0: nobody),
+/* The ranges that are recorded of the file, by `writer` only (0: by all) but not by `but` (0: nobody),
  * from number `from` on (0: since the file was made). 0 and *list, to be freed by
  * store_extents_free(); or -1: ENOMEM, or ENODATA: some of it is not kept any more, or the
  * file system keeps no times of birth. */

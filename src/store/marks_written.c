@@ -100,6 +100,14 @@ void marks_look_begin(struct store_marks *marks, store_mark_t mark)
     atomic_store(&look->kind, MARKS_LOOK_NONE);
 }
 
+/* The flags of MARKS_BASE_FLAGS; 0: the slot has another use by now. */
+static uint32_t flags_of(struct store_marks *marks, store_mark_t mark)
+{
+    uint32_t base = atomic_load(&look_of(marks, mark)->base);
+
+    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) ? base & MARKS_BASE_FLAGS : 0;
+}
+
 /* Of the descriptions of a file that are open for writing, `own` excepted. */
 struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
@@ -119,23 +127,21 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
         struct marks_slot *slot = &table->slots[i];
         store_mark_t mark;
         uint64_t word;
-        uint32_t base;
+        uint32_t flags;
         bool same;
 
         do {
             word = atomic_load(&slot->word);
+            mark = marks_mark_of(word, i);
             same = marks_same_file(slot, ino, btime);
-            base = atomic_load(&table->looks[i].base);
+            flags = flags_of(marks, mark);
         } while (atomic_load(&slot->word) != word);
-        mark = marks_mark_of(word, i);
         if (!same || mark == own || WORD_STATE(word) == STORE_MARK_FREE ||
             WORD_STATE(word) == MARKS_STATE_FREEING)
             continue;
-        if ((base & ~MARKS_BASE_FLAGS) != MARKS_BASE(mark))
-            base = 0;
-        writers.decided |= (base & MARKS_BASE_DECIDED) != 0;
-        writers.overtaken |= (base & MARKS_BASE_OVERTAKEN) != 0;
-        writers.recorded &= (base & MARKS_BASE_RECORDED) != 0;
+        writers.decided |= (flags & MARKS_BASE_DECIDED) != 0;
+        writers.overtaken |= (flags & MARKS_BASE_OVERTAKEN) != 0;
+        writers.recorded &= (flags & MARKS_BASE_RECORDED) != 0;
     }
     return writers;
 }
@@ -267,7 +273,7 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
     store_marks_unrecord(marks, mark);
 }
 
-/* What is written to the file is recorded from its first byte on if it is empty, or if one who
+/* The writes to the file are recorded from its first byte on if it is empty, or if one who
  * has it open has found that already; and if all of them record what they write. Of several
  * that open it at once none writes before it has decided, so for an empty file it suffices
  * that the others may record. */
@@ -278,9 +284,7 @@ void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool j
 
 bool store_marks_joins(struct store_marks *marks, store_mark_t mark)
 {
-    uint32_t base = atomic_load(&look_of(marks, mark)->base);
-
-    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_JOINS);
+    return flags_of(marks, mark) & MARKS_BASE_JOINS;
 }
 
 bool store_marks_record(struct store_marks *marks, store_mark_t mark)
@@ -324,14 +328,12 @@ bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t bt
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
         uint64_t word = atomic_load(&slot->word);
-        uint32_t base = atomic_load(&table->looks[i].base);
 
         if (WORD_STATE(word) == STORE_MARK_FREE ||
             WORD_STATE(word) == MARKS_STATE_FREEING || !marks_same_file(slot, ino, btime))
             continue;
         if (WORD_STATE(word) != STORE_MARK_DIRTY || n == sizeof(all) / sizeof(all[0]) ||
-            (base & ~MARKS_BASE_FLAGS) != MARKS_BASE(marks_mark_of(word, i)) ||
-            !(base & MARKS_BASE_LATER))
+            !(flags_of(marks, marks_mark_of(word, i)) & MARKS_BASE_LATER))
             return false;
         all[n++] = marks_mark_of(word, i);
     }
@@ -345,12 +347,9 @@ bool store_marks_record_all(struct store_marks *marks, uint64_t ino, uint64_t bt
 bool store_marks_recorded(struct store_marks *marks, store_mark_t mark, uint64_t ino,
                           uint64_t btime)
 {
-    uint32_t base;
-
     if (!mark)
         return look_at_writers(marks, 0, ino, btime).recorded;
-    base = atomic_load(&look_of(marks, mark)->base);
-    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_RECORDED) &&
+    return (flags_of(marks, mark) & MARKS_BASE_RECORDED) &&
            look_beside(marks, mark).recorded;
 }
 
@@ -358,11 +357,10 @@ bool store_marks_file(struct store_marks *marks, store_mark_t mark, uint64_t *in
                       uint64_t *btime)
 {
     struct marks_slot *slot = &marks->table->slots[marks_index_of(mark)];
-    uint32_t base = atomic_load(&look_of(marks, mark)->base);
 
     *ino = atomic_load(&slot->ino);
     *btime = atomic_load(&slot->btime);
-    return (base & ~MARKS_BASE_FLAGS) == MARKS_BASE(mark) && (base & MARKS_BASE_RECORDED);
+    return flags_of(marks, mark) & MARKS_BASE_RECORDED;
 }
 
 /* A link or a removed name changes the ctime as well, and the count of links: then the

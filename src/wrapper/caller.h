@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* What the function that the calling thread is in knows of a file which it opens: nothing
+/* The knowledge that the function which the calling thread is in has of a file that it opens: nothing
  * (it may be awaited); it may have to make it; another process of the same program has it open.
  * Walks the stack: some 10 us, so
  * only for an open that would wait otherwise. NOTHING if the stack does not show it.

@@ -36,23 +36,22 @@ def check(name, want):
         bad = next((i for i in range(min(len(have), len(want))) if have[i] != want[i]), None)
         raise AssertionError((name, len(have), len(want), bad))
 
-def shared(name, ranges, order=None, flags=0, opens=1, write=os.pwrite):
+def shared(name, ranges, order=None, write=os.pwrite):
     """ranges: {rank: [(offset, bytes)]}. All have it open at once; they close in that order, or at once."""
-    fds, result, want = [], None, bytearray()
+    fd, result, want = None, None, bytearray()
     for r in sorted(ranges):
         for offset, data in ranges[r]:
             want.extend(bytes(max(0, offset + len(data) - len(want))))
             want[offset:offset + len(data)] = data
     if me in ranges:
-        fds = [os.open(path(name), os.O_RDWR | os.O_CREAT | flags, 0o644) for _ in range(opens)]
+        fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644)
     sync(f"{name}.open")
-    for i, (offset, data) in enumerate(ranges.get(me, [])):
-        assert write(fds[i % opens], data, offset) == len(data)
+    for offset, data in ranges.get(me, []):
+        assert write(fd, data, offset) == len(data)
     sync(f"{name}.written")
     for turn in order or [None]:
-        if turn in (me, None):
-            for fd in fds:
-                result = close(fd) or result
+        if fd is not None and turn in (me, None):
+            result = close(fd)
         if order:
             sync(f"{name}.closed.{turn}")
     if not order:
@@ -181,7 +180,8 @@ def by_protect(fd):
     ctypes.memmove(at + 4096, b"prot", 4)
     libc.munmap(ctypes.c_void_p(at), 8192)
 
-cases = {"stdout": by_stdout, "protect": by_protect, "overlap": lambda fd: os.pwrite(fd, b"xyz", 3), "map": by_map, "append": by_append, "sendfile": by_sendfile}
+cases = {"stdout": by_stdout, "protect": by_protect, "overlap": lambda fd: os.pwrite(fd, b"xyz", 3), "map": by_map,
+         "append": by_append, "sendfile": by_sendfile}
 for name, write in cases.items():
     fd = os.open(path(name), os.O_RDWR | os.O_CREAT, 0o644) if me < 2 else None
     sync(f"{name}.open")

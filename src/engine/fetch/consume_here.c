@@ -38,7 +38,7 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
         rc = 0; /* the marks of this node are the asker's affair */
     } else if (S_ISREG(st.st_mode) && is_written(c, dmd->marks, &id, &info)) {
         rc = EAGAIN;
-        /* What a killed writer has left of an old version is not to be added to. */
+        /* The rest of an old version that a killed writer has left is not to be added to. */
         if ((c->flags & NET_CONSUME_WRITER) &&
             local_file_is_superseded(dmd, c->upath, &st) &&
             local_file_is_abandoned(dmd, c->upath))

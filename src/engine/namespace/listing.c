@@ -54,9 +54,8 @@ static bool page_add_number(struct page *page, char what, uint32_t rank)
 static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
                           const struct store_mark_info *info)
 {
-    struct stat st;
-
     uint64_t ino = info->ino, btime = info->btime;
+    struct stat st;
 
     if (!dmd->extents || info->state != STORE_MARK_DIRTY)
         return false;

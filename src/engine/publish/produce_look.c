@@ -9,7 +9,6 @@
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce_impl.h"
-#include "store/extents.h"
 #include "util/clock.h"
 
 static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)

@@ -32,15 +32,15 @@ for k in range(ROUNDS):
         at = cut
     mine = pieces.get(me, [])
     own.shuffle(mine)
-    fds = [os.open(f"{SSD}/r{k}", os.O_RDWR | os.O_CREAT, 0o644)] if mine else []
+    fd = os.open(f"{SSD}/r{k}", os.O_RDWR | os.O_CREAT, 0o644) if mine else None
     sync(f"open.{k}")
-    for i, (offset, length) in enumerate(mine):
-        os.pwrite(fds[i % len(fds)], bytes([65 + me]) * length, offset)
+    for offset, length in mine:
+        os.pwrite(fd, bytes([65 + me]) * length, offset)
     if rnd.random() < 0.5:
         sync(f"written.{k}")
     if own.random() < 0.5:
         time.sleep(own.random() * 0.003)  # they close in another order each time
-    for fd in fds:
+    if mine:
         os.close(fd)
     sync(f"closed.{k}")
     if end:

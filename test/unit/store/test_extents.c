@@ -80,7 +80,7 @@ static void test_add(void **state)
     assert_true(store_extents_next(extents) > c);
 }
 
-/* What is not recorded is as if all were; where nobody records it costs nothing. */
+/* A write that is not recorded is as if all were written; where nobody records it costs nothing. */
 static void test_unknown(void **state)
 {
     struct store_extent far = {1ull << 39, 1};

@@ -291,7 +291,7 @@ static void test_record(void **state)
     assert_true(store_marks_file(marks, first, &ino, &btime));
     assert_true(store_marks_recorded(marks, 0, ino, btime));
     assert_int_equal(write(fd, "x", 1), 1);
-    /* Who comes later, while it is open, records on. */
+    /* A later one, while it is open, records on. */
     assert_true(records("recorded", false, &more));
     second = mark_of_open;
     assert_true(store_marks_recorded(marks, first, 0, 0));
