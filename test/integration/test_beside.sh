@@ -6,15 +6,18 @@
 cluster_up 2
 X=$PROGS/xfer
 
-# Two jobs at a time, the same names with other bytes: each rank writes 60 files and reads those of the other.
-pair='"$0" write -d "$1" -p "f$PMIX_RANK" -n 60 -s 20K -x "$2" && [ "$(ls "$1" | grep -c "^f$PMIX_RANK")" = 60 ] &&
-    "$0" read -d "$1" -p "f$((1 - PMIX_RANK))" -n 60 -s 20K -x "$2" && rm "$1/f$((1 - PMIX_RANK))".00000?; exit'
+# Two jobs at a time, the same names with other bytes: each rank writes 60 files and reads those of the other, and removes
+# ten of these when the other has counted them.
+pair='"$0" write -d "$1" -p "f$PMIX_RANK" -n 60 -s 20K -x "$2" && [ "$(ls "$1" | grep -c "^f$PMIX_RANK")" = 60 ] && : >"$W/counted.$2.$PMIX_RANK" &&
+    "$0" read -d "$1" -p "f$((1 - PMIX_RANK))" -n 60 -s 20K -x "$2" || exit
+    until [ -e "$W/counted.$2.$((1 - PMIX_RANK))" ]; do sleep 0.05; done; rm "$1/f$((1 - PMIX_RANK))".00000?; exit'
 for dir in a b; do
     for node in n0 n1; do
         node_exec $node mkdir "$SSD/$dir"
     done
 done
 PIDS=()
+JOB_ENV+=("W=$WORK")
 for dir in a b; do
     JOB_ENV+=("LD_PRELOAD=$PRELOAD" "DYAD_PATH=$SSD/$dir")
     START=none job_begin 40 2@n0,n1 bash -c "$pair" "$X" "$SSD/$dir" $((0x$dir))
