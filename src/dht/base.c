@@ -23,6 +23,13 @@ static bool is_of(const struct dyad_base *base, const struct dyad_entry *entry)
            (base->time == whole + entry->mtime_nsec || base->time == whole);
 }
 
+struct dyad_base dht_base_version(const struct dyad_version *version)
+{
+    return (struct dyad_base){DYAD_BASE_VERSION,
+                              (uint64_t)version->rank << 32 | version->incarnation,
+                              version->counter};
+}
+
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage)
 {
@@ -33,6 +40,10 @@ bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry
         return true;
     if (dyad_storage_equal(there->storage, storage))
         return false;
+    if (base->kind == DYAD_BASE_VERSION)
+        return base->time != there->version.counter ||
+               base->size >> 32 != there->version.rank ||
+               (uint32_t)base->size != there->version.incarnation;
     if (base->kind == DYAD_BASE_SINCE)
         return there->size > 0 && there->version.counter > base->time / 1000;
     return (there->size > 0 || base->size > 0) &&

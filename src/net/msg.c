@@ -107,7 +107,7 @@ enum field {
     X(NESTED, "nested", RANK)                                                       \
     X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
     X(APPEARED, "appeared", UPATH_MUST)                                             \
-    X(PIECES, "pieces", UPATH_MUST | NEWER_THAN | RANGE)                            \
+    X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | RANGE)                       \
     X(PIECES_REPLY, "pieces-reply", RANGE)
 
 static const struct {
@@ -236,7 +236,7 @@ static void walk_base(struct codec *c, struct dyad_base *base)
     uint8_t kind = (uint8_t)base->kind;
 
     codec_u8(c, &kind);
-    codec_check(c, kind <= DYAD_BASE_OVERTAKEN);
+    codec_check(c, kind <= DYAD_BASE_VERSION);
     base->kind = kind;
     codec_u64(c, &base->size);
     codec_u64(c, &base->time);

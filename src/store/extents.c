@@ -219,6 +219,11 @@ static int grow(struct store_extents *extents, uint32_t place)
     return rc;
 }
 
+static uint64_t next_of(const struct store_extents *extents)
+{
+    return atomic_load(&extents->table->header.next);
+}
+
 /* From 1 on; 1 itself is not used, so that it shows whether there is anything. */
 void store_extents_begin(struct store_extents *extents)
 {
@@ -230,7 +235,7 @@ void store_extents_begin(struct store_extents *extents)
 void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
                                uint64_t writer)
 {
-    if (store_extents_next(extents) > 1)
+    if (next_of(extents) > 1)
         store_extents_add(extents, ino, btime, writer, 0, 0, LENGTH_MAX);
 }
 
@@ -315,11 +320,6 @@ void store_extents_trim(struct store_extents *extents, uint64_t number,
 
 /* --- list --- */
 
-uint64_t store_extents_next(const struct store_extents *extents)
-{
-    return atomic_load(&extents->table->header.next);
-}
-
 static int by_kind_and_offset(const void *a, const void *b)
 {
     const struct store_extent *x = a, *y = b;
@@ -351,20 +351,32 @@ static void tidy(struct store_extent_list *list, size_t n)
         memmove(list->extent + to, list->extent + at, list->ncuts * sizeof(*list->extent));
 }
 
+/* As the n-th; there is room for powers of two. 0 or -1. */
+static int add_extent(struct store_extent_list *list, size_t n, uint64_t offset,
+                      uint64_t length)
+{
+    if (n == 0 || (n >= 64 && (n & (n - 1)) == 0)) {
+        void *more = realloc(list->extent, (n ? 2 * n : 64) * sizeof(*list->extent));
+        if (!more)
+            return -1;
+        list->extent = more;
+    }
+    list->extent[n] = (struct store_extent){offset, length};
+    return 0;
+}
+
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       uint64_t writer, uint64_t but, uint64_t from,
-                       struct store_extent_list *list)
+                       uint64_t writer, uint64_t but, struct store_extent_list *list)
 {
     struct header *header = &extents->table->header;
-    uint64_t next = store_extents_next(extents), file = file_of(ino, btime);
+    uint64_t next = next_of(extents), file = file_of(ino, btime);
+    uint64_t number = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1;
     uint32_t limit = atomic_load(&header->limit);
-    size_t n = 0, size = 0;
     uint64_t lost;
+    size_t n = 0;
 
     *list = (struct store_extent_list){0};
-    if (!from || from + STORE_EXTENTS_MAX < next)
-        from = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1;
-    for (uint64_t number = from; number < next; number++) {
+    for (; number < next; number++) {
         const struct place *place = place_of(extents, number);
         struct store_extent extent;
         uint64_t span, check, of, by, time;
@@ -388,15 +400,8 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
             n = 0;
         if (of != file || by == RESET || (writer && by != writer) || (but && by == but))
             continue;
-        if (n == size) {
-            size_t more = size ? 2 * size : 64;
-            struct store_extent *grown = realloc(list->extent, more * sizeof(*grown));
-            if (!grown)
-                goto error;
-            list->extent = grown;
-            size = more;
-        }
-        list->extent[n++] = extent;
+        if (add_extent(list, n++, extent.offset, extent.length) < 0)
+            goto error;
     }
     /* After the walk: what was lost meanwhile counts. */
     lost = atomic_load(&header->lost);
@@ -460,29 +465,47 @@ bool store_extents_meet(const struct store_extent_list *a,
     return cuts(a, b, at) || cuts(b, a, at);
 }
 
-bool store_extents_cover(const struct store_extent_list *list, int fd)
+/* Where the file has data, and, as the only cut, its length. 0 or -1. */
+static int map_data(int fd, struct store_extent_list *map)
 {
+    off_t data = 0, hole = 0;
     struct stat st;
-    off_t data = 0, hole;
-    size_t i = 0;
+    size_t n = 0;
 
-    if (fstat(fd, &st) < 0)
-        return false;
-    uint64_t block = st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096, end = 0;
+    *map = (struct store_extent_list){0};
+    while ((data = lseek(fd, hole, SEEK_DATA)) >= 0) {
+        if ((hole = lseek(fd, data, SEEK_HOLE)) < 0 ||
+            add_extent(map, n++, (uint64_t)data, (uint64_t)(hole - data)) < 0)
+            goto error;
+    }
+    if (errno != ENXIO /* no data behind that */ || fstat(fd, &st) < 0 ||
+        add_extent(map, n, (uint64_t)st.st_size, 0) < 0)
+        goto error;
+    map->n = n;
+    map->ncuts = 1;
+    return 0;
+error:
+    store_extents_free(map);
+    return -1;
+}
+
+/* Each range of `list` covers the blocks that it touches. */
+static bool covers(const struct store_extent_list *list,
+                   const struct store_extent_list *map, uint64_t block)
+{
+    uint64_t end = 0;
+    size_t i = 0;
 
     if (list->n > 0)
         end = list->extent[list->n - 1].offset + list->extent[list->n - 1].length;
     for (size_t cut = 0; cut < list->ncuts; cut++)
         if (list->extent[list->n + cut].offset > end)
             end = list->extent[list->n + cut].offset;
-    if ((uint64_t)st.st_size > end)
+    if (map->extent[map->n].offset > end)
         return false;
-
-    while ((data = lseek(fd, data, SEEK_DATA)) >= 0) {
-        if ((hole = lseek(fd, data, SEEK_HOLE)) < 0)
-            return false;
-        /* Each range covers the blocks that it touches. */
-        for (uint64_t at = (uint64_t)data; at < (uint64_t)hole;) {
+    for (size_t m = 0; m < map->n; m++) {
+        uint64_t at = map->extent[m].offset, hole = at + map->extent[m].length;
+        while (at < hole) {
             while (i < list->n &&
                    (list->extent[i].offset + list->extent[i].length + block - 1) / block *
                            block <=
@@ -493,7 +516,23 @@ bool store_extents_cover(const struct store_extent_list *list, int fd)
             at = (list->extent[i].offset + list->extent[i].length + block - 1) / block *
                  block;
         }
-        data = hole;
     }
-    return errno == ENXIO; /* no data behind that */
+    return true;
+}
+
+/* The file first: what it has by then was recorded before. */
+bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                         int fd)
+{
+    struct store_extent_list map, list = {0};
+    struct stat st;
+    bool is;
+
+    if (fstat(fd, &st) < 0 || map_data(fd, &map) < 0)
+        return false;
+    is = store_extents_list(extents, ino, btime, 0, 0, &list) == 0 &&
+         covers(&list, &map, st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
+    store_extents_free(&map);
+    store_extents_free(&list);
+    return is;
 }

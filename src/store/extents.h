@@ -59,15 +59,11 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
 void store_extents_trim(struct store_extents *extents, uint64_t number,
                         uint64_t planned_end, uint64_t end);
 
-/* A number that is above those of all ranges there are, and not above later ones. */
-uint64_t store_extents_next(const struct store_extents *extents);
-/* The ranges that are recorded of the file, by `writer` only (0: by all) but not by `but` (0: nobody),
- * from number `from` on (0: since the file was made). 0 and *list, to be freed by
- * store_extents_free(); or -1: ENOMEM, or ENODATA: some of it is not kept any more, or the
- * file system keeps no times of birth. */
+/* The ranges that are recorded of the file, by `writer` only (0: by all) but not by `but` (0:
+ * nobody). 0 and *list, to be freed by store_extents_free(); or -1: ENOMEM, or ENODATA: some of
+ * it is not kept any more, or the file system keeps no times of birth. */
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       uint64_t writer, uint64_t but, uint64_t from,
-                       struct store_extent_list *list);
+                       uint64_t writer, uint64_t but, struct store_extent_list *list);
 void store_extents_free(struct store_extent_list *list);
 
 /* True if a write of one of the lists and a write or a cut of the other are about the same
@@ -75,8 +71,9 @@ void store_extents_free(struct store_extent_list *list);
 bool store_extents_meet(const struct store_extent_list *a,
                         const struct store_extent_list *b, struct store_extent *at);
 /* True if the file's end, and all that it has on its disk, is recorded, but for the rest of a
- * block. False:
- * somebody has written past the record, or the file system does not tell. */
-bool store_extents_cover(const struct store_extent_list *list, int fd);
+ * block. False: somebody has written past the record, the file system does not tell, or there
+ * is no list. */
+bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                         int fd);
 
 #endif

@@ -58,12 +58,13 @@ enum dyad_base_kind {
                         part; a file that the open has made is empty */
     DYAD_BASE_SINCE, /* nothing: its open, at that time, emptied the file or made it */
     DYAD_BASE_OVERTAKEN, /* as FROM, and its node knows of a later version of another */
+    DYAD_BASE_VERSION,   /* no other version than that one, which gives way to it */
 };
 
 struct dyad_base {
     enum dyad_base_kind kind;
-    uint64_t size; /* bytes */
-    uint64_t time; /* ns since the epoch */
+    uint64_t size; /* bytes; of VERSION: rank << 32 | incarnation */
+    uint64_t time; /* ns since the epoch; of VERSION: counter */
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

@@ -217,10 +217,16 @@ grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail
 ! grep -E '"(halves|thirds|strided|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
     fail "a conflict where there is none"
 
-# Random pieces; the seed is printed.
-clean_ssd
-: >"$LOG"
+# Random pieces, by one rank and by several ranks a node; the seed is printed.
 say "seed ${JOB_ENV[*]: -2:1}"
-random=("$PYTHON" "$TEST_DIR/integration/progs/pieces.py")
-job_ok $((60 + rounds)) 1@n0 "${random[@]}" 0 -- 1@n1 "${random[@]}" 1 -- 1@n2 "${random[@]}" 2
-! grep 'was written here and by' "$LOG" || fail "a conflict where there is none"
+for nodes in "0 1 2" "0 0 1 1" "0 1 1" "0 0 1 1 2 2"; do
+    clean_ssd
+    : >"$LOG"
+    rm -f "$WORK"/flag.*
+    ranks=()
+    for node in $nodes; do
+        ranks+=(-- "1@n$node" "$PYTHON" "$TEST_DIR/integration/progs/pieces.py" $((${#ranks[@]} / 6)) $(((${#nodes} + 1) / 2)))
+    done
+    job_ok $((60 + rounds)) "${ranks[@]:1}"
+    ! grep 'was written here and by' "$LOG" || fail "a conflict where there is none: nodes $nodes"
+done

@@ -39,6 +39,15 @@ static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
     return DHT_AHEAD_CHANGED;
 }
 
+/* The file here is superseded, and the other one brought. */
+static enum dht_ahead give_way(struct produce *p, const struct dyad_entry *other)
+{
+    p->other = *other;
+    p->other.upath = p->upath;
+    p->gives_way = true;
+    return DHT_AHEAD_STOP;
+}
+
 /* True if this node has been told of a later version since the publish began, which may have
  * the size and mtime of what the writer began from. That is not empty: of an empty one nothing
  * is lost. */
@@ -85,11 +94,6 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
         return go;
-    if (p->yielded.counter && dyad_version_cmp(&there->version, &p->yielded) == 0) {
-        produce_base(p, there);
-        *base = p->base;
-        return go;
-    }
     if (p->mark && was.kind == DYAD_BASE_FROM && !there->conflict &&
         joined_one_that_fits(p, there)) {
         produce_base(p, there);
@@ -98,7 +102,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
     }
     if (!p->mark) { /* the other one counts, which the change of a name did not reach */
         p->stopped = true;
-        return DHT_AHEAD_STOP;
+        return p->merged ? give_way(p, there) : DHT_AHEAD_STOP;
     }
     base->kind = DYAD_BASE_NONE; /* it was looked at */
     if (was.kind == DYAD_BASE_SINCE) {
@@ -108,12 +112,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
             p->upath, member_describe(p->member, there->owner));
         return go;
     }
-    if (was.size == 0 && p->record.entry.size == 0) {
-        p->other = *there;
-        p->other.upath = p->upath;
-        p->gives_way = true;
-        return DHT_AHEAD_STOP;
-    }
+    if (was.kind != DYAD_BASE_VERSION && was.size == 0 && p->record.entry.size == 0)
+        return give_way(p, there);
     if (pieces_may_send(p, there)) {
         p->other = *there;
         p->other.upath = p->upath;

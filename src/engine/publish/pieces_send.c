@@ -3,7 +3,8 @@
  *
  *   state     until                              then
  *   READING   the pool has read the next chunk   SENDING
- *   SENDING   it is sent and answered            READING; the last: the answer is p's
+ *   SENDING   it is sent and answered            READING; the last: CHECKING
+ *   CHECKING  the record is looked at again      the answer is p's; or READING, from the start
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
  * and the caller says that the two files are in conflict, whether they were taken or not.
@@ -41,9 +42,10 @@ struct sending {
     uint64_t id;
     int fd; /* of the file; -1: not opened yet */
     struct store_extent_list list;
-    size_t at;     /* in the list, writes and cuts */
-    uint64_t done; /* bytes of that one */
-    char *data;    /* the chunk */
+    struct store_extent_list others; /* what others had written here before it was read */
+    size_t at;                       /* in the list, writes and cuts */
+    uint64_t done;                   /* bytes of that one */
+    char *data;                      /* the chunk */
     size_t len;
     uint64_t before; /* bytes of the chunks before */
     bool last;
@@ -57,24 +59,6 @@ struct pieces_sent {
     struct sending *sendings;
 };
 
-/* True if no other description of this node has written to the file. Those of one file publish it
- * for each other: a close that is left to the publish of another would lose its bytes if that one
- * gave its own pieces away. */
-static bool is_only_writer(const struct produce *p)
-{
-    const struct member_dmd *dmd = &p->member->dmd[p->role];
-    const struct store_identity *id = &p->record.identity;
-    struct store_extent_list others;
-    bool only;
-
-    if (store_marks_dirty_beside(dmd->marks, p->mark, id->ino, id->btime) ||
-        store_extents_list(dmd->extents, id->ino, id->btime, 0, p->mark, 0, &others) < 0)
-        return false;
-    only = others.n + others.ncuts == 0;
-    store_extents_free(&others);
-    return only;
-}
-
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 {
     struct member *member = p->member;
@@ -82,36 +66,35 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 
     return p->mark && !p->unmerged && dmd->extents && there->recorded && !there->conflict &&
            there->state == DYAD_ENTRY_PUBLISHED && there->owner != DYAD_RANK_NONE &&
-           there->owner != member->self.rank && S_ISREG(p->record.entry.mode) &&
+           !dyad_storage_equal(there->storage, p->record.entry.storage) &&
+           S_ISREG(p->record.entry.mode) &&
            dyad_version_cmp(&there->version, &p->absent) != 0 &&
-           store_marks_recorded(dmd->marks, p->mark, 0, 0) && is_only_writer(p);
+           store_marks_recorded(dmd->marks, p->mark, 0, 0);
 }
 
 /* --- on a pool thread --- */
 
 static int open_file(struct sending *s)
 {
-    struct store_extent_list all;
-    int rc;
+    const struct store_identity *id = &s->identity;
+    struct store_extents *extents = s->dmd->extents;
 
     s->fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
     if (s->fd < 0)
         return -1;
-    if (!store_identity_is(s->fd, &s->identity)) {
+    if (!store_identity_is(s->fd, id)) {
         errno = ESTALE;
         return -1;
     }
-    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, 0, 0, 0,
-                           &all) < 0)
-        return -1;
-    rc = store_extents_cover(&all, s->fd) ? 0 : -1;
-    store_extents_free(&all);
-    if (rc < 0) {
+    if (!store_extents_cover(extents, id->ino, id->btime, s->fd)) {
         errno = ENODATA;
         return -1;
     }
-    return store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, s->mark,
-                              0, 0, &s->list);
+    store_extents_free(&s->others);
+    store_extents_free(&s->list);
+    return store_extents_list(extents, id->ino, id->btime, 0, s->mark, &s->others) < 0
+               ? -1
+               : store_extents_list(extents, id->ino, id->btime, s->mark, 0, &s->list);
 }
 
 /* The next piece, or the next part of it, into the chunk. 1: it is full; 0; -1. */
@@ -149,6 +132,42 @@ static int read_piece(struct sending *s)
     return 0;
 }
 
+static bool is_equal(const struct store_extent_list *a, const struct store_extent_list *b)
+{
+    return a->n == b->n && a->ncuts == b->ncuts &&
+           memcmp(a->extent, b->extent, (a->n + a->ncuts) * sizeof(*a->extent)) == 0;
+}
+
+/* True if others of this node may have written to our pieces since they were read. */
+static bool is_stale(const struct sending *s)
+{
+    struct store_extent_list now;
+    bool is;
+
+    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, 0, s->mark,
+                           &now) < 0)
+        return true;
+    is = !is_equal(&now, &s->others) && store_extents_meet(&now, &s->list, NULL);
+    store_extents_free(&now);
+    return is;
+}
+
+/* What of this node is sent by another close may overtake what is sent here: so the newest
+ * bytes are to be sent last. */
+static void check_again(void *arg)
+{
+    struct sending *s = arg;
+
+    s->error = 0;
+    if (!is_stale(s))
+        return;
+    util_fd_close(s->fd);
+    s->fd = -1;
+    s->at = 0;
+    s->done = s->before = 0;
+    s->last = false;
+}
+
 static void read_chunk(void *arg)
 {
     struct sending *s = arg;
@@ -176,6 +195,7 @@ static void sending_free(struct sending *s)
     DL_DELETE(OWN(s->member, pieces_sent)->sendings, s);
     util_fd_close(s->fd);
     store_extents_free(&s->list);
+    store_extents_free(&s->others);
     free(s->data);
     free(s->upath);
     free(s);
@@ -195,20 +215,43 @@ static void sending_end(struct sending *s)
 
 static void chunk_read(void *arg);
 
+static void read_next(struct sending *s)
+{
+    s->answered = false;
+    s->reading = true;
+    engine_io_submit(s->member->io, &s->io, read_chunk, chunk_read, s);
+}
+
+static void checked_again(void *arg)
+{
+    struct sending *s = arg;
+
+    s->reading = false;
+    if (s->member->state == MEMBER_LEAVING)
+        return;
+    if (s->last) {
+        sending_end(s);
+    } else {
+        s->id = s->member->next_id += 2;
+        read_next(s);
+    }
+}
+
 /* The chunk is sent, and answered. */
 static void go_on(struct sending *s)
 {
     /* A member that leaves ends what waits for it, and has no table any more. */
     if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
-    if (s->status || s->last) {
+    if (s->status) {
         sending_end(s);
-        return;
+    } else if (s->last) {
+        s->reading = true;
+        engine_io_submit(s->member->io, &s->io, check_again, checked_again, s);
+    } else {
+        s->before += s->len;
+        read_next(s);
     }
-    s->before += s->len;
-    s->answered = false;
-    s->reading = true;
-    engine_io_submit(s->member->io, &s->io, read_chunk, chunk_read, s);
 }
 
 static void answer(struct sending *s, int status)
@@ -235,7 +278,6 @@ static void chunk_read(void *arg)
     struct net_msg msg = {.type = NET_MSG_PIECES,
                           .flags = s->last ? NET_PIECES_LAST : 0,
                           .id = s->id,
-                          .newer_than = s->p->version,
                           .offset = s->before,
                           .length = s->len};
 
@@ -244,6 +286,7 @@ static void chunk_read(void *arg)
         answer(s, s->answered ? s->status : s->error);
         return;
     }
+    msg.entry = s->p->record.entry; /* in the version that was refused */
     msg.entry.upath = s->upath;
     DYAD_CRASH_POINT("pieces-send");
     s->in_worker = true;
@@ -273,8 +316,7 @@ int pieces_send(struct produce *p)
     s->id = member->next_id += 2;
     s->fd = -1;
     DL_APPEND(OWN(member, pieces_sent)->sendings, s);
-    s->reading = true;
-    engine_io_submit(member->io, &s->io, read_chunk, chunk_read, s);
+    read_next(s);
     return 0;
 }
 
@@ -302,7 +344,7 @@ static void taker_gone(struct member *member, uint32_t rank)
 
     DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
     {
-        if (s->rank == rank)
+        if (s->rank == rank && !s->answered)
             answer(s, EHOSTUNREACH);
     }
 }

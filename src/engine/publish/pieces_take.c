@@ -42,9 +42,6 @@
 #include "util/fd_close.h"
 #include "util/log.h"
 
-/* Of the ranges in our record that another node has written. No mark has this number. */
-#define WRITER_OTHER UINT64_MAX
-
 enum state { READING, IDLE, HELD, APPLYING, PUBLISHING };
 
 struct taking {
@@ -52,14 +49,14 @@ struct taking {
     struct taking *prev, *next; /* utlist, in the order of their begin */
     struct member *member;
     enum state state;
-    uint32_t rank; /* of the sender */
+    uint32_t rank;                        /* of the sender, */
+    uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where its file lies */
     uint64_t id;
     struct dyad_version version; /* in which the sender would have published it */
     char *upath;
     enum engine_role role;
     struct member_dmd *dmd;
-    struct store_identity identity; /* of our file, ... */
-    struct dyad_entry before;       /* and as what it was published */
+    struct store_identity identity; /* of our file */
     int fd;                         /* the temporary file, without a name */
     uint64_t size;                  /* of that */
     void *data;
@@ -72,6 +69,16 @@ struct taking {
 struct pieces_taken {
     struct taking *takings;
 };
+
+/* Of the ranges in our record that another node has written: no mark has bit 63. What a node
+ * has written and sent it may write again. */
+static uint64_t writer_of(const struct taking *t)
+{
+    uint64_t random;
+
+    memcpy(&random, t->storage, sizeof(random));
+    return 1ull << 63 | random;
+}
 
 static void taking_free(struct taking *t)
 {
@@ -167,12 +174,12 @@ static int check(struct taking *t, int fd, const struct pieces *pieces, bool aga
     int error = 0;
 
     if (!store_marks_recorded(t->dmd->marks, 0, id->ino, id->btime) ||
-        store_extents_list(t->dmd->extents, id->ino, id->btime, 0, again ? WRITER_OTHER : 0,
-                           0, &ours) < 0) {
+        store_extents_list(t->dmd->extents, id->ino, id->btime, 0, writer_of(t), &ours) <
+            0) {
         errno = EBUSY;
         return -1;
     }
-    if (!again && !store_extents_cover(&ours, fd))
+    if (!again && !store_extents_cover(t->dmd->extents, id->ino, id->btime, fd))
         error = EBUSY;
     else if (store_extents_meet(&ours, &pieces->list, &t->met))
         error = EEXIST;
@@ -202,7 +209,7 @@ static int write_pieces(struct taking *t, int fd, const struct pieces *pieces)
         const struct store_extent *extent = &pieces->list.extent[i];
         at += PIECE_HEAD;
         if (!store_extents_add(t->dmd->extents, t->identity.ino, t->identity.btime,
-                               WRITER_OTHER, 0, extent->offset, extent->length)) {
+                               writer_of(t), 0, extent->offset, extent->length)) {
             errno = ENOSPC;
             return -1;
         }
@@ -235,7 +242,7 @@ static void apply_work(void *arg)
     t->error = 0;
     fd = store_dir_open(t->dmd->dir, t->upath, O_RDWR, 0);
     if (fd < 0 || !store_identity_is(fd, &t->identity)) {
-        t->error = fd < 0 ? errno : ESTALE;
+        t->error = fd < 0 ? errno : ENOENT;
         goto out;
     }
     if (t->size) {
@@ -264,7 +271,7 @@ static void taking_end(struct taking *t, int status)
     struct member *member = t->member;
     char *upath;
 
-    if (status == EAGAIN || status == ENOENT)
+    if (status == EAGAIN || status == ENOENT || status == ESTALE)
         log_debug("rank %u is to publish \"%s\", or to ask anew", t->rank, t->upath);
     else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
@@ -298,58 +305,61 @@ static void applied(void *arg)
         return;
     }
     if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 || st.st_ino != t->identity.ino) {
-        taking_end(t, ESTALE); /* renamed, or replaced, in the midst */
+        taking_end(t, ENOENT); /* renamed, or replaced, in the midst */
         return;
     }
     t->state = PUBLISHING;
     DYAD_CRASH_POINT("pieces-applied");
-    if (produce_merged(t->member, t->role, t->upath, &t->before, &t->version, published,
-                       t) < 0)
+    if (produce_merged(t->member, t->role, t->upath, &t->version, published, t) < 0)
         taking_end(t, errno);
 }
 
-/* Our own publish of the name was refused, and has given its pieces away: one of the two has
- * to publish. The one with the lower version is first. Neither version changes meanwhile, so
- * both nodes see it alike. */
+/* Our own publish of the name was refused, and has given its pieces away: one of the two nodes
+ * has to publish. The one with the lower storage id is first, so of all nodes at least one is. */
 static bool is_first(const struct taking *t, const struct produce *ours)
 {
-    return dyad_version_cmp(&t->version, &ours->version) < 0;
+    return memcmp(t->storage, ours->record.entry.storage, sizeof(t->storage)) < 0;
 }
 
-static bool is_superseded(const struct member_dmd *dmd, const char *upath)
+/* Our file in that directory. 0; ENOENT; ESTALE: another version has come in its place; or
+ * EBUSY: there is no record of what was written to it. */
+static int find_in(struct taking *t, struct member_dmd *dmd)
 {
     struct stat st;
+    int rc = 0, fd;
 
-    return store_dir_stat(dmd->dir, upath, &st) == 0 &&
-           local_file_is_superseded(dmd, upath, &st);
+    if (!dmd->dir || (fd = store_dir_open(dmd->dir, t->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return ENOENT;
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &t->identity) < 0 ||
+        !S_ISREG(st.st_mode))
+        rc = ENOENT;
+    else if (local_file_is_superseded(dmd, t->upath, &st))
+        rc = ESTALE;
+    else if (!dmd->extents ||
+             !store_marks_recorded(dmd->marks, 0, t->identity.ino, t->identity.btime))
+        rc = EBUSY;
+    close(fd);
+    return rc;
 }
 
-/* Find our file. 0; or EINPROGRESS; or EAGAIN: the sender is to publish; or an error. */
+/* Whichever rank of the node has published it. 0; or EINPROGRESS; or EAGAIN: the sender is to
+ * publish; or an error. */
 static int find(struct taking *t)
 {
     struct member *member = t->member;
     const struct produce *ours = produce_merging(member, t->upath);
+    int rc = ENOENT;
 
     if (ours && is_first(t, ours))
         return EAGAIN;
     if (produce_pending(member, t->upath))
         return EINPROGRESS;
-    for (int role = 1; role >= 0; role--) {
-        struct member_dmd *dmd = &member->dmd[role];
-        const struct store_record *record =
-            dmd->journal ? store_journal_find(dmd->journal, t->upath) : NULL;
-        if (!record || record->kind != STORE_RECORD_ORIGINAL)
-            continue;
-        if (!record->entry.recorded || record->entry.conflict || !dmd->extents ||
-            is_superseded(dmd, t->upath))
-            return EBUSY;
+    for (int role = 1; role >= 0 && rc == ENOENT; role--) {
         t->role = (enum engine_role)role;
-        t->dmd = dmd;
-        t->identity = record->identity;
-        t->before = record->entry;
-        return 0;
+        t->dmd = &member->dmd[role];
+        rc = find_in(t, t->dmd);
     }
-    return ENOENT;
+    return rc;
 }
 
 static void try_held(struct member *member)
@@ -417,7 +427,8 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->member = member;
     t->rank = msg->source;
     t->id = msg->id;
-    t->version = msg->newer_than;
+    t->version = msg->entry.version;
+    memcpy(t->storage, msg->entry.storage, sizeof(t->storage));
     t->fd = -1;
     t->state = IDLE;
     t->dmd =
@@ -478,7 +489,12 @@ bool pieces_are_taken(struct member *member, const char *upath)
     return false;
 }
 
-void pieces_retry(struct member *member, const char *upath)
+void pieces_retry(struct member *member)
+{
+    try_held(member);
+}
+
+static void some_published(struct member *member, const char *upath)
 {
     (void)upath;
     try_held(member);
@@ -524,7 +540,7 @@ static void taking_destroy(struct member *member)
 const struct member_module pieces_taken_module = {
     .own = MODULE_OWN(pieces_taken),
     .messages = (const struct member_message[]){{NET_MSG_PIECES, pieces_received}, {0}},
-    .published = pieces_retry,
+    .published = some_published,
     .peer_down = sender_gone,
     .rank_changed = sender_changed,
     .pending = taking_pending,

@@ -8,7 +8,7 @@
 
 /* A publish of upath here has been refused, and gives its pieces to another node: who waits
  * for its end to give theirs to this node may be told to publish instead. Loop thread. */
-void pieces_retry(struct member *member, const char *upath);
+void pieces_retry(struct member *member);
 
 /* True while pieces are put into the file of that name, until it is published or that has failed:
  * it is not as it was published. modules_published() follows. Loop thread. */

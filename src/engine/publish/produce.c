@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "dht/base.h"
 #include "engine/core/member_impl.h"
 #include "engine/namespace/directories.h"
 #include "engine/publish/inline_bytes.h"
@@ -154,6 +155,7 @@ static void left_withdrawn(void *arg, int status)
 /* Its pieces are in the file of another node, which has published that. */
 static void is_merged(struct produce *p)
 {
+    p->merges = false;
     p->gives_way = true;
     lost_update_settle(p);
     writer_ended(p);
@@ -161,26 +163,57 @@ static void is_merged(struct produce *p)
     produce_end(p, 0);
 }
 
-/* Not in one piece any more, or not at all: the homes are asked anew, and refuse it again if
- * the other version is still there. */
-void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
+static void merge(struct produce *p)
+{
+    if (pieces_send(p) < 0)
+        produce_pieces_sent(p, errno, 0, 0);
+}
+
+static void ask_anew(struct produce *p)
 {
     p->merges = false;
+    if (produce_publish(p) < 0)
+        produce_end(p, errno);
+}
+
+/* What has come in the place of the version whose node was asked to take the pieces. */
+static void newer_looked_up(void *arg, int status, const struct dyad_entry *entry)
+{
+    struct produce *p = arg;
+
+    p->lookup = NULL;
+    if (status || !pieces_may_send(p, entry)) {
+        ask_anew(p);
+        return;
+    }
+    p->other = *entry;
+    p->other.upath = p->upath;
+    merge(p);
+}
+
+/* EAGAIN: the other node gives way to us. ESTALE: it has given way to a third one; a home that
+ * refused us may not have heard of that yet. ENOENT: it has the file no more. Else the homes
+ * are asked anew, and refuse it again if the other version is still there. */
+void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
+{
     if (status == 0) {
         is_merged(p);
         return;
     }
+    if (status == ESTALE &&
+        (p->lookup = dht_node_lookup(p->member->dht, p->upath, NET_LOOKUP_WAIT,
+                                     &p->other.version, newer_looked_up, p)))
+        return;
     if (status == EAGAIN) {
-        p->yielded = p->other.version;
+        p->base = dht_base_version(&p->other.version);
     } else if (status == ENOENT) {
-        p->absent = p->other.version; /* it may have given way itself meanwhile */
+        p->absent = p->other.version;
     } else {
         p->unmerged = true;
         p->met = met;
         p->met_length = status == EEXIST ? met_length : 0;
     }
-    if (produce_publish(p) < 0)
-        produce_end(p, errno);
+    ask_anew(p);
 }
 
 static void publish_done(void *arg, int status, const struct dyad_version *version)
@@ -212,10 +245,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         if (p->conflict)
             status = EIO;
     } else if (status == ECANCELED && p->merges) {
-        if (pieces_send(p) < 0)
-            produce_pieces_sent(p, errno, 0, 0);
-        else
-            pieces_retry(member, p->upath);
+        merge(p);
+        pieces_retry(member);
         return;
     } else if (status == ECANCELED) {
         log_debug("\"%s\" was changed by another process before it was published",
@@ -242,7 +273,7 @@ int produce_publish(struct produce *p)
         p->linked ? NULL : inline_bytes(p->member, p->role, &p->record, p->mark);
     struct dyad_base base = p->base;
 
-    if (p->mark)
+    if (p->mark && base.kind != DYAD_BASE_VERSION)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);
@@ -288,8 +319,8 @@ static void answer_early(void *arg)
 }
 
 static int start(struct member *member, enum engine_role role, const char *upath,
-                 store_mark_t mark, const struct dyad_entry *before,
-                 const struct dyad_version *yielded, produce_fn fn, void *arg)
+                 store_mark_t mark, const struct dyad_version *yielded, produce_fn fn,
+                 void *arg)
 {
     struct produce *p;
     int rc;
@@ -303,8 +334,7 @@ static int start(struct member *member, enum engine_role role, const char *upath
     p->mark = mark;
     if (yielded) {
         p->merged = true;
-        p->yielded = *yielded;
-        produce_base(p, before);
+        p->base = dht_base_version(yielded);
     }
     rc = produce_look(p);
     if (rc < 0)
@@ -353,12 +383,11 @@ error:
 int produce_start(struct member *member, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg)
 {
-    return start(member, role, upath, mark, NULL, NULL, fn, arg);
+    return start(member, role, upath, mark, NULL, fn, arg);
 }
 
 int produce_merged(struct member *member, enum engine_role role, const char *upath,
-                   const struct dyad_entry *before, const struct dyad_version *yielded,
-                   produce_fn fn, void *arg)
+                   const struct dyad_version *yielded, produce_fn fn, void *arg)
 {
-    return start(member, role, upath, 0, before, yielded, fn, arg);
+    return start(member, role, upath, 0, yielded, fn, arg);
 }

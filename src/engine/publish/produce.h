@@ -14,12 +14,11 @@ typedef void (*produce_fn)(void *arg, int status);
  * errno (nothing was begun). */
 int produce_start(struct member *member, enum engine_role role, const char *upath,
                   store_mark_t mark, produce_fn fn, void *arg);
-/* The same for a file that was published as `before`, and into which another node's pieces
- * have been put (pieces_take.c). That node's own publish, of the version `yielded`, gives way to
- * this one. Both are copied. */
+/* The same for a file into which another node's pieces have been put (pieces_take.c). That
+ * node's own publish, of the version `yielded`, which is copied, gives way to this one; ESTALE:
+ * this one has given way to another node's. */
 int produce_merged(struct member *member, enum engine_role role, const char *upath,
-                   const struct dyad_entry *before, const struct dyad_version *yielded,
-                   produce_fn fn, void *arg);
+                   const struct dyad_version *yielded, produce_fn fn, void *arg);
 /* True while a publish of upath is under way. */
 bool produce_pending(struct member *member, const char *upath);
 /* The program made upath (a directory, a link), or changed the times, permissions or

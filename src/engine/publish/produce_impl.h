@@ -15,7 +15,9 @@ struct produce {
     store_mark_t mark;
     produce_fn fn;
     void *arg;
-    struct dyad_base base; /* without a mark: what the file here was before the change */
+    struct dyad_base
+        base; /* without a mark: what the file here was before the change; or the
+                              version that gives way to this one */
     struct store_record record;
     struct store_record before; /* the journal's, in case it fails; kind 0: none */
     bool ahead;                 /* the record is in the journal, in this version, ... */
@@ -29,8 +31,7 @@ struct produce {
     bool unmerged;              /* that has failed, ... */
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
     bool stopped;             /* it is not published, since another one counts */
-    bool merged;              /* other nodes' pieces are in the file, */
-    struct dyad_version yielded; /* and the publish of this version gives way to ours */
+    bool merged;              /* other nodes' pieces are in the file */
     struct dht_lookup *lookup;
     struct net_post post;
     int status;

@@ -96,25 +96,28 @@ static bool is_of_another(const struct produce *p, const struct dyad_entry *refu
  * what it was: readers would ask in vain, and the file that is here would be published once
  * more, above what other nodes have published since. What is gone, or out of date, or has
  * another publisher, was the earlier one. What was changed in another way is published as
- * it is now. */
+ * it is now. A recorded file's other publisher gives away its own pieces only, if it is refused
+ * elsewhere: so no publish of such a file is left to another. */
 enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,
                                   struct dyad_entry *entry)
 {
     const struct store_record was = p->record;
     const struct store_identity *id = &p->record.identity;
     int rc = produce_look(p);
+    bool alone = p->mark && p->record.entry.recorded;
 
     if (rc < 0) {
         p->record = was;
         return DHT_AHEAD_GO;
     }
-    if (rc > 0 || p->superseded || ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
+    if (rc > 0 || (p->superseded && !alone) ||
+        ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
         return DHT_AHEAD_STOP;
     if (id->ino == was.identity.ino && id->btime == was.identity.btime &&
         is_same_content(&p->record.entry, &was.entry) &&
         p->record.entry.mode == was.entry.mode)
         return DHT_AHEAD_GO;
-    if (is_of_another(p, refused))
+    if (!alone && is_of_another(p, refused))
         return DHT_AHEAD_STOP;
     entry->size = p->record.entry.size;
     entry->mode = p->record.entry.mode;

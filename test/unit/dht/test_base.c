@@ -71,6 +71,15 @@ static void test_from(void **state)
     assert_true(overtaken(from, 1, 5000000025, &there));
 
     there = file_of(1, 10, 5, 25);
+    struct dyad_base version = dht_base_version(&there.version);
+    assert_false(overtaken(version.kind, version.size, version.time, &there));
+    there.version.incarnation++;
+    assert_true(overtaken(version.kind, version.size, version.time, &there));
+    there.version.incarnation--;
+    there.version.rank++; /* with the same size and time */
+    assert_true(overtaken(version.kind, version.size, version.time, &there));
+
+    there = file_of(1, 10, 5, 25);
     there.state = DYAD_ENTRY_WITHDRAWN;
     assert_false(overtaken(from, 0, 0, &there));
     there.state = PUB;

@@ -77,27 +77,27 @@ int pieces_send(struct produce *p)
     return 0;
 }
 
-void pieces_retry(struct member *m, const char *upath)
+void pieces_retry(struct member *m)
 {
     (void)m;
-    (void)upath;
 }
 
-/* --- what is not called, or of no interest --- */
+static dht_lookup_fn looks_up;
 
 struct dht_lookup *dht_node_lookup(struct dht_node *node, const char *upath, uint8_t flags,
                                    const struct dyad_version *newer_than, dht_lookup_fn fn,
                                    void *arg)
 {
     (void)node;
-    (void)upath;
-    (void)flags;
-    (void)newer_than;
-    (void)fn;
-    (void)arg;
-    fail();
-    return NULL;
+    assert_string_equal(upath, "f");
+    assert_int_equal(flags, NET_LOOKUP_WAIT);
+    assert_int_equal(dyad_version_cmp(newer_than, &refused.version), 0);
+    assert_ptr_equal(arg, sends);
+    looks_up = fn;
+    return (struct dht_lookup *)&looks_up;
 }
+
+/* --- what is not called, or of no interest --- */
 
 int directories_ensure(struct member *m, enum engine_role role, const char *upath,
                        size_t len, mode_t mode, struct directories_wait *wait)
@@ -558,13 +558,12 @@ static void test_pieces_given_way(void **state)
     produce_pieces_sent(sends, EAGAIN, 0, 0);
     assert_int_equal(npublishes, 1);
     assert_null(produce_merging(&member, "f"));
+    assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
+    assert_int_equal(p->base.time, refused.version.counter);
     assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
     assert_int_equal(tries(p, 11), DHT_AHEAD_GO);
-    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
-    assert_int_equal(p->base.size, 3);
-    assert_int_equal(p->base.time, 77000000000);
-    refused.version.counter++; /* a third node's */
-    refused.mtime_sec++;
+    assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
+    refused.version.counter++; /* a third node's, or one more of that node */
     assert_int_equal(tries(p, 12), DHT_AHEAD_STOP);
     sends = NULL;
     p->fn(p->arg, ECANCELED, &p->version);
@@ -585,6 +584,30 @@ static void test_pieces_unwanted(void **state)
     ends(p, 0);
     assert_int_equal(recorded()->entry.version.counter, 10);
     assert_false(recorded()->entry.conflict);
+}
+
+/* Its owner has given way to a third node: that one is to take them. */
+static void test_pieces_sent_on(void **state)
+{
+    struct publish *p = begins_to_send();
+    struct produce *sender = sends;
+
+    (void)state;
+    produce_pieces_sent(sender, ESTALE, 0, 0);
+    assert_ptr_equal(produce_merging(&member, "f"), sender);
+    refused.version.counter++;
+    refused.owner = 3;
+    sends = NULL;
+    looks_up(sender, 0, &refused);
+    assert_ptr_equal(sends, sender);
+    assert_int_equal(sends->other.owner, 3);
+    assert_int_equal(npublishes, 0);
+    produce_pieces_sent(sends, ESTALE, 0, 0);
+    looks_up(sends, ENOENT, NULL); /* it was removed: our own is the newest */
+    assert_null(produce_merging(&member, "f"));
+    assert_int_equal(tries(p, 10), DHT_AHEAD_GO);
+    ends(p, 0);
+    assert_int_equal(recorded()->entry.version.counter, 10);
 }
 
 /* Both have written the same bytes, or their owner is gone: a conflict, if the other version
@@ -624,30 +647,28 @@ static void test_merged(void **state)
 {
     struct dyad_version yielded = {.counter = 7, .rank = 2};
     struct publish *p = closes("ours");
-    struct dyad_entry before;
 
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     ends(p, 0);
-    before = recorded()->entry;
     scratch_write(scratch, "f", "ours and theirs");
     npublishes = 0;
-    assert_int_equal(
-        produce_merged(&member, ENGINE_PRODUCER, "f", &before, &yielded, on_done, NULL), 0);
+    assert_int_equal(produce_merged(&member, ENGINE_PRODUCER, "f", &yielded, on_done, NULL),
+                     0);
     p = &publishes[0];
     p->version = (struct dyad_version){0};
-    assert_int_equal(p->base.kind, DYAD_BASE_FROM);
-    assert_int_equal(p->base.size, 4);
+    assert_int_equal(p->base.kind, DYAD_BASE_VERSION);
+    assert_int_equal(p->base.time, yielded.counter);
     assert_int_equal(tries(p, 6), DHT_AHEAD_GO);
     refused_by_another_node(3);
     refused.version = yielded;
     assert_int_equal(tries(p, 8), DHT_AHEAD_GO);
-    assert_int_equal(p->base.size, 3);
     refused.version.counter++;
     refused.mtime_sec++;
     assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
     p->fn(p->arg, ECANCELED, &p->version);
     assert_int_equal(status_done, ESTALE);
+    assert_int_equal(ngiven_way, 1); /* which brings that one */
 }
 
 /* It emptied the file: the later one. */
@@ -703,6 +724,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_sent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_given_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_unwanted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces_sent_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_joined, setup, teardown),
         cmocka_unit_test_setup_teardown(test_merged, setup, teardown),

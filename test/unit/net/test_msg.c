@@ -47,7 +47,7 @@ static struct net_msg full_message(enum net_msg_type type)
                   .mtime_sec = -5,
                   .mtime_nsec = 999999999},
         .newer_than = {5, 6, 7},
-        .base = {DYAD_BASE_OVERTAKEN, 0xfffffffffffffffcu, 0xfffffffffffffffdu},
+        .base = {DYAD_BASE_VERSION, 0xfffffffffffffffcu, 0xfffffffffffffffdu},
         .offset = 1u << 30,
         .length = 12345,
         .rank = 0xfffffff0,
@@ -237,7 +237,7 @@ static const unsigned carries[NET_MSG_TYPE_END] = {
     [NET_MSG_NESTED] = HAS_ID | HAS_RANK,
     [NET_MSG_SUBSCRIBE] = HAS_ID | HAS_BLOB,
     [NET_MSG_APPEARED] = HAS_ID | HAS_UPATH,
-    [NET_MSG_PIECES] = HAS_ID | HAS_UPATH | HAS_NEWER | HAS_RANGE,
+    [NET_MSG_PIECES] = HAS_ID | HAS_UPATH | HAS_VERSION | HAS_ENTRY | HAS_RANGE,
     [NET_MSG_PIECES_REPLY] = HAS_ID | HAS_RANGE,
 };
 
