@@ -8,9 +8,9 @@ runs=0
 for io in romio321 ompio; do
     # OMPIO reads, changes and writes what lies between the records of a rank, without a lock: wrong on one node, too.
     JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io" OMPI_MCA_fbtl_posix_write_datasieving=0)
-    for where in 3@n0,n1,n2 2@n0,n1; do
+    for where in 3@n0,n1,n2 4@n0,n1 2@n0,n1 6@n0,n1,n2; do
         for how in "at 1000 37" "all 100000 9" "view 4096 20"; do
-            [ "$LEVEL" != short ] || [ "$where" != 2@n0,n1 ] || continue
+            [ "$LEVEL" != short ] || [ "$where" = 3@n0,n1,n2 ] || [ "$where" = 4@n0,n1 ] || continue
             clean_ssd
             # shellcheck disable=SC2086
             job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" $how
@@ -21,7 +21,7 @@ for io in romio321 ompio; do
 done
 # Rank 0 makes the file by O_TRUNC, stays in, and the others open it after a barrier, without O_CREAT.
 JOB_ENV=("${plain[@]}")
-for where in 3@n0,n1,n2 2@n0,n1; do
+for where in 3@n0,n1,n2 4@n0,n1 2@n0,n1; do
     clean_ssd
     job_ok 60 "$where" "$PROGS/mpi_shared" posix "$SSD/posix"
     runs=$((runs + 1))

@@ -104,6 +104,24 @@ sync("later.third")
 check("later", b"001144")
 sync("later.read")
 
+# What a node has written and given away it writes again, by another description.
+fds = [os.open(path("again"), os.O_RDWR | os.O_CREAT, 0o644) for _ in range(2)] if me < 2 else []
+sync("again.open")
+if me == 0:
+    os.pwrite(fds[0], b"00", 0)
+    assert close(fds[0]) == 0
+sync("again.first")
+for fd, data in zip(fds if me == 1 else [], (b"11", b"2222")):
+    os.pwrite(fd, data, 2)
+    assert close(fd) == 0
+sync("again.second")
+if me == 0:
+    os.pwrite(fds[1], b"3", 1)
+    assert close(fds[1]) == 0
+sync("again.third")
+check("again", b"032222")
+sync("again.last")
+
 # Children write by the description that they inherit.
 if me < 2:
     fd = os.open(path("forked"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -214,7 +232,7 @@ for name in overlap map append sendfile cut stdout protect; do
     grep -q "\"$name\" was written here and by rank .* at once" "$LOG" || fail "nobody says why $name cannot be read"
 done
 grep -q 'bytes 3 to 3 of "overlap" were written here and by rank' "$LOG" || fail "the bytes that both have written are not named"
-! grep -E '"(halves|thirds|strided|holes|large|twice|zeros|later|forked|set)[.0-9]*" was written here' "$LOG" ||
+! grep -E '"(halves|thirds|strided|holes|large|twice|zeros|later|again|forked|set)[.0-9]*" was written here' "$LOG" ||
     fail "a conflict where there is none"
 
 # Random pieces, by one rank and by several ranks a node; the seed is printed.
