@@ -107,8 +107,8 @@ enum field {
     X(NESTED, "nested", RANK)                                                       \
     X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
     X(APPEARED, "appeared", UPATH_MUST)                                             \
-    X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | RANGE)                       \
-    X(PIECES_REPLY, "pieces-reply", RANGE)
+    X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | RANGE | AFTER | END)         \
+    X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)
 
 static const struct {
     const char *name;

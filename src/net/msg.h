@@ -110,12 +110,15 @@ enum net_msg_type {
     NET_MSG_APPEARED,  /* upath: it matches, and is in the sender's shard; no reply */
     /* of files that several nodes write (engine/publish/pieces_take.c) */
     NET_MSG_PIECES,       /* what the sender's node has written of upath, which the receiver
-                           * owns, a chunk at a time; newer_than = the sender's version,
-                           * offset = payload of the chunks before, length = of this one;
-                           * flags NET_PIECES_LAST */
+                           * has published, a chunk at a time; entry = the sender's, in the
+                           * version that was refused, offset = payload of the chunks before,
+                           * length = of this one; flags NET_PIECES_*; CLOCKED: by `after` to
+                           * `end` ns (signed) the receiver's clock is ahead of the sender's */
     NET_MSG_PIECES_REPLY, /* status 0: the chunk is kept; to the last one: it is in the file,
-                           * and published. EAGAIN: the sender is to publish its own. EEXIST:
-                           * the receiver's node has written the same bytes: offset, length */
+                           * and published. EAGAIN: the sender is to publish its own. ESTALE:
+                           * a third node has. EEXIST: the receiver's node has written the
+                           * same bytes, and who came last is not known: offset, length.
+                           * after = the time by the receiver's clock, ns */
     NET_MSG_TYPE_END
 };
 
@@ -182,6 +185,8 @@ enum net_msg_type {
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST       0x01u
+#define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */
+#define NET_PIECES_CLOCKED    0x04u
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u

@@ -34,7 +34,7 @@
 #include "util/fd_close.h"
 
 #define PREFIX "extents-"
-#define MAGIC  0x3154584544415944ull /* "DYADEXT1" */
+#define MAGIC  0x3254584544415944ull /* "DYADEXT2" */
 #define STEP   4096u                 /* places that get their disk blocks at a time */
 
 #define LENGTH_BITS 40 /* of a span; the rest is the lap, from 1 on */
@@ -50,8 +50,9 @@
 struct place {
     _Atomic uint64_t span;
     _Atomic uint64_t file, writer, offset;
-    _Atomic uint64_t time; /* CLOCK_REALTIME_COARSE, ns */
+    _Atomic uint64_t time; /* when it was added: CLOCK_REALTIME, ns */
     _Atomic uint64_t check;
+    _Atomic uint64_t first, last; /* when it was written */
 };
 
 struct header {
@@ -232,19 +233,6 @@ void store_extents_begin(struct store_extents *extents)
     atomic_compare_exchange_strong(&extents->table->header.next, &none, 2);
 }
 
-void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                               uint64_t writer)
-{
-    if (next_of(extents) > 1)
-        store_extents_add(extents, ino, btime, writer, 0, 0, LENGTH_MAX);
-}
-
-void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime)
-{
-    store_extents_begin(extents);
-    store_extents_add(extents, ino, btime, RESET, 0, RESET, 0);
-}
-
 static struct place *place_of(const struct store_extents *extents, uint64_t number)
 {
     return &extents->table->places[number % STORE_EXTENTS_MAX];
@@ -262,33 +250,40 @@ static void note_lost(struct header *header, uint64_t time)
         ;
 }
 
-/* True: the range of `last` is as long as to begin at `offset`, and was lengthened. */
+/* True: the range of `last` is as long as to begin at `offset`, and was lengthened. That it
+ * may be said to be written later than it was, if somebody else is about to lengthen it, or if
+ * the place has another use by then, does no harm. */
 static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset,
-                   uint64_t length)
+                   uint64_t length, uint64_t now)
 {
     struct place *place = place_of(extents, last);
-    uint64_t span = atomic_load(&place->span);
+    uint64_t span = atomic_load(&place->span), until = atomic_load(&place->last);
     uint64_t has = span & LENGTH_MAX;
 
-    return length && has && (span & ~LENGTH_MAX) == LAP(last) &&
-           atomic_load(&place->offset) + has == offset && has + length <= LENGTH_MAX &&
-           atomic_compare_exchange_strong(&place->span, &span, span + length);
+    if (!length || !has || (span & ~LENGTH_MAX) != LAP(last) ||
+        atomic_load(&place->offset) + has != offset || has + length > LENGTH_MAX)
+        return false;
+    while (until < now && !atomic_compare_exchange_weak(&place->last, &until, now))
+        ;
+    return atomic_compare_exchange_strong(&place->span, &span, span + length);
 }
 
-uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                           uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t add(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                    uint64_t writer, const struct store_extent *extent, uint64_t time)
 {
     struct header *header = &extents->table->header;
-    uint64_t number, file = file_of(ino, btime), time;
-    struct timespec now;
-    struct place *place;
+    uint64_t number = atomic_fetch_add(&header->next, 1), file = file_of(ino, btime);
+    uint64_t offset = extent->offset, length = extent->length;
+    struct place *place = place_of(extents, number);
 
-    if (last && extend(extents, last, offset, length))
-        return last;
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    time = (uint64_t)now.tv_sec * UTIL_NSEC_PER_SEC + (uint64_t)now.tv_nsec;
-    number = atomic_fetch_add(&header->next, 1);
-    place = place_of(extents, number);
     if (length > LENGTH_MAX ||
         (number % STORE_EXTENTS_MAX >= atomic_load(&header->limit) &&
          grow(extents, (uint32_t)(number % STORE_EXTENTS_MAX)) < 0)) {
@@ -303,8 +298,43 @@ uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t
     SET(offset, offset);
     SET(time, time);
     SET(check, check_of(number, file, writer, offset, time));
+    SET(first, extent->first);
+    SET(last, extent->last);
     atomic_store(&place->span, LAP(number) | length); /* before the write begins */
     return number;
+}
+
+uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                           uint64_t writer, uint64_t last, uint64_t offset, uint64_t length)
+{
+    uint64_t now = now_ns();
+    struct store_extent extent = {offset, length, now, now};
+
+    return last && extend(extents, last, offset, length, now)
+               ? last
+               : add(extents, ino, btime, writer, &extent, now);
+}
+
+bool store_extents_add_other(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             uint64_t writer, const struct store_extent *extent)
+{
+    return add(extents, ino, btime, writer, extent, now_ns()) != 0;
+}
+
+/* At any time. */
+void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                               uint64_t writer)
+{
+    const struct store_extent all = {0, LENGTH_MAX, 0, UINT64_MAX};
+
+    if (next_of(extents) > 1)
+        add(extents, ino, btime, writer, &all, now_ns());
+}
+
+void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime)
+{
+    store_extents_begin(extents);
+    add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns());
 }
 
 void store_extents_trim(struct store_extents *extents, uint64_t number,
@@ -320,49 +350,11 @@ void store_extents_trim(struct store_extents *extents, uint64_t number,
 
 /* --- list --- */
 
-static int by_kind_and_offset(const void *a, const void *b)
+static bool is_of(uint64_t by, uint64_t writer, uint64_t but)
 {
-    const struct store_extent *x = a, *y = b;
-
-    if (!x->length != !y->length)
-        return x->length ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-/* Sort, and make one of those that touch each other. */
-static void tidy(struct store_extent_list *list, size_t n)
-{
-    size_t to = 0, at = 0;
-
-    if (n > 0)
-        qsort(list->extent, n, sizeof(*list->extent), by_kind_and_offset);
-    for (; at < n && list->extent[at].length; at++) {
-        const struct store_extent *next = &list->extent[at];
-        struct store_extent *prev = to ? &list->extent[to - 1] : NULL;
-        uint64_t end = next->offset + next->length;
-        if (!prev || prev->offset + prev->length < next->offset)
-            list->extent[to++] = *next;
-        else if (end > prev->offset + prev->length)
-            prev->length = end - prev->offset;
-    }
-    list->n = to;
-    list->ncuts = n - at;
-    if (list->ncuts > 0)
-        memmove(list->extent + to, list->extent + at, list->ncuts * sizeof(*list->extent));
-}
-
-/* As the n-th; there is room for powers of two. 0 or -1. */
-static int add_extent(struct store_extent_list *list, size_t n, uint64_t offset,
-                      uint64_t length)
-{
-    if (n == 0 || (n >= 64 && (n & (n - 1)) == 0)) {
-        void *more = realloc(list->extent, (n ? 2 * n : 64) * sizeof(*list->extent));
-        if (!more)
-            return -1;
-        list->extent = more;
-    }
-    list->extent[n] = (struct store_extent){offset, length};
-    return 0;
+    return (!writer || by == writer) &&
+           (!but ||
+            (but == STORE_EXTENTS_OTHERS ? !(by & STORE_EXTENTS_OTHER) : by != but));
 }
 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
@@ -373,7 +365,6 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
     uint64_t number = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1;
     uint32_t limit = atomic_load(&header->limit);
     uint64_t lost;
-    size_t n = 0;
 
     *list = (struct store_extent_list){0};
     for (; number < next; number++) {
@@ -388,7 +379,9 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
             continue;
         of = atomic_load(&place->file);
         by = atomic_load(&place->writer);
-        extent = (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX};
+        extent =
+            (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX,
+                                  atomic_load(&place->first), atomic_load(&place->last)};
         time = atomic_load(&place->time);
         check = atomic_load(&place->check);
         if (check != check_of(number, of, by, extent.offset, time) &&
@@ -397,10 +390,9 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
             goto error;
         }
         if (of == file && by == RESET)
-            n = 0;
-        if (of != file || by == RESET || (writer && by != writer) || (but && by == but))
-            continue;
-        if (add_extent(list, n++, extent.offset, extent.length) < 0)
+            store_extent_list_free(list);
+        if (of == file && by != RESET && is_of(by, writer, but) &&
+            store_extent_list_add(list, &extent) < 0)
             goto error;
     }
     /* After the walk: what was lost meanwhile counts. */
@@ -409,115 +401,12 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
         errno = ENODATA;
         goto error;
     }
-    tidy(list, n);
-    return 0;
+    if (store_extent_list_sort(list) == 0)
+        return 0;
 
 error:
-    store_extents_free(list);
+    store_extent_list_free(list);
     return -1;
-}
-
-void store_extents_free(struct store_extent_list *list)
-{
-    int saved = errno;
-
-    free(list->extent);
-    *list = (struct store_extent_list){0};
-    errno = saved;
-}
-
-/* --- compare --- */
-
-/* A cut of `a` takes away what `b` has written behind it. */
-static bool cuts(const struct store_extent_list *a, const struct store_extent_list *b,
-                 struct store_extent *at)
-{
-    for (size_t i = 0; b->n && i < a->ncuts; i++) {
-        const struct store_extent *last = &b->extent[b->n - 1];
-        uint64_t from = a->extent[a->n + i].offset, end = last->offset + last->length;
-        if (end <= from)
-            continue;
-        if (at)
-            *at = (struct store_extent){from, end - from};
-        return true;
-    }
-    return false;
-}
-
-bool store_extents_meet(const struct store_extent_list *a,
-                        const struct store_extent_list *b, struct store_extent *at)
-{
-    for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
-        uint64_t from = a->extent[i].offset, end = from + a->extent[i].length;
-        uint64_t from_b = b->extent[j].offset, end_b = from_b + b->extent[j].length;
-        uint64_t low = from > from_b ? from : from_b, high = end < end_b ? end : end_b;
-
-        if (low < high) {
-            if (at)
-                *at = (struct store_extent){low, high - low};
-            return true;
-        }
-        if (end < end_b)
-            i++;
-        else
-            j++;
-    }
-    return cuts(a, b, at) || cuts(b, a, at);
-}
-
-/* Where the file has data, and, as the only cut, its length. 0 or -1. */
-static int map_data(int fd, struct store_extent_list *map)
-{
-    off_t data = 0, hole = 0;
-    struct stat st;
-    size_t n = 0;
-
-    *map = (struct store_extent_list){0};
-    while ((data = lseek(fd, hole, SEEK_DATA)) >= 0) {
-        if ((hole = lseek(fd, data, SEEK_HOLE)) < 0 ||
-            add_extent(map, n++, (uint64_t)data, (uint64_t)(hole - data)) < 0)
-            goto error;
-    }
-    if (errno != ENXIO /* no data behind that */ || fstat(fd, &st) < 0 ||
-        add_extent(map, n, (uint64_t)st.st_size, 0) < 0)
-        goto error;
-    map->n = n;
-    map->ncuts = 1;
-    return 0;
-error:
-    store_extents_free(map);
-    return -1;
-}
-
-/* Each range of `list` covers the blocks that it touches. */
-static bool covers(const struct store_extent_list *list,
-                   const struct store_extent_list *map, uint64_t block)
-{
-    uint64_t end = 0;
-    size_t i = 0;
-
-    if (list->n > 0)
-        end = list->extent[list->n - 1].offset + list->extent[list->n - 1].length;
-    for (size_t cut = 0; cut < list->ncuts; cut++)
-        if (list->extent[list->n + cut].offset > end)
-            end = list->extent[list->n + cut].offset;
-    if (map->extent[map->n].offset > end)
-        return false;
-    for (size_t m = 0; m < map->n; m++) {
-        uint64_t at = map->extent[m].offset, hole = at + map->extent[m].length;
-        while (at < hole) {
-            while (i < list->n &&
-                   (list->extent[i].offset + list->extent[i].length + block - 1) / block *
-                           block <=
-                       at)
-                i++;
-            if (i == list->n || list->extent[i].offset / block * block > at)
-                return false;
-            at = (list->extent[i].offset + list->extent[i].length + block - 1) / block *
-                 block;
-        }
-    }
-    return true;
 }
 
 /* The file first: what it has by then was recorded before. */
@@ -528,11 +417,12 @@ bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t b
     struct stat st;
     bool is;
 
-    if (fstat(fd, &st) < 0 || map_data(fd, &map) < 0)
+    if (fstat(fd, &st) < 0 || store_extent_list_of_file(&map, fd) < 0)
         return false;
     is = store_extents_list(extents, ino, btime, 0, 0, &list) == 0 &&
-         covers(&list, &map, st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
-    store_extents_free(&map);
-    store_extents_free(&list);
+         store_extent_list_covers(&list, &map,
+                                  st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
+    store_extent_list_free(&map);
+    store_extent_list_free(&list);
     return is;
 }

@@ -16,20 +16,17 @@
 #include <stdint.h>
 
 #include "store/dmd.h"
+#include "store/extent_list.h"
 
 #define STORE_EXTENTS_MAX (1u << 18)
 
 struct store_extents;
 
-/* A range of bytes; length 0: the file was cut, or extended, to `offset` bytes. */
-struct store_extent {
-    uint64_t offset, length;
-};
-
-struct store_extent_list {
-    struct store_extent *extent; /* writes: ascending, none touches the next; then cuts */
-    size_t n, ncuts;             /* `ncuts` cuts follow n writes */
-};
+/* A writer that is another node: this, and any number below 2^62 for the node. No mark has that
+ * bit. */
+#define STORE_EXTENTS_OTHER (1ull << 63)
+/* As `but` of store_extents_list(): all other nodes. */
+#define STORE_EXTENTS_OTHERS UINT64_MAX
 
 /* Map the table of this boot; make it if there is none. NULL with errno, not logged: nothing
  * is recorded then. ENOTSUP: other kernels may see the directory. */
@@ -44,6 +41,10 @@ void store_extents_destroy(struct store_extents *extents);
 uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            uint64_t writer, uint64_t last, uint64_t offset,
                            uint64_t length);
+/* The same of a range that another node has written, at times by our clock, with which nothing
+ * is joined. False: it could not be recorded. */
+bool store_extents_add_other(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                             uint64_t writer, const struct store_extent *extent);
 /* A file is about to be opened whose writes are to be recorded. Before it is looked who else
  * has it open. */
 void store_extents_begin(struct store_extents *extents);
@@ -59,17 +60,12 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
 void store_extents_trim(struct store_extents *extents, uint64_t number,
                         uint64_t planned_end, uint64_t end);
 
-/* The ranges that are recorded of the file, by `writer` only (0: by all) but not by `but` (0:
- * nobody). 0 and *list, to be freed by store_extents_free(); or -1: ENOMEM, or ENODATA: some of
- * it is not kept any more, or the file system keeps no times of birth. */
+/* The ranges that are recorded of the file, sorted, by `writer` only (0: by all) but not by
+ * `but` (0: nobody; STORE_EXTENTS_OTHERS). 0 and *list, to be freed by store_extent_list_free();
+ * or -1: ENOMEM, or ENODATA: some of it is not kept any more, or the file system keeps no times
+ * of birth. */
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        uint64_t writer, uint64_t but, struct store_extent_list *list);
-void store_extents_free(struct store_extent_list *list);
-
-/* True if a write of one of the lists and a write or a cut of the other are about the same
- * bytes, so that it counts which came first; *at (may be NULL): the first such bytes. */
-bool store_extents_meet(const struct store_extent_list *a,
-                        const struct store_extent_list *b, struct store_extent *at);
 /* True if the file's end, and all that it has on its disk, is recorded, but for the rest of a
  * block. False: somebody has written past the record, the file system does not tell, or there
  * is no list. */

@@ -1,9 +1,9 @@
 /*
  * engine/publish/pieces.h - the payload of a PIECES message
  *
- * Private to pieces_send.c and pieces_take.c. For each range {offset, length}, both 64 bits,
- * little-endian, and then `length` bytes; a length of 0 means that the file was cut, or
- * extended, to `offset` bytes.
+ * Private to pieces_send.c and pieces_take.c. For each range {offset, length, first, last}
+ * (store/extent_list.h; by the sender's clock), 64 bits each, little-endian, and then `length`
+ * bytes.
  */
 #ifndef DYAD_ENGINE_PUBLISH_PIECES_H
 #define DYAD_ENGINE_PUBLISH_PIECES_H
@@ -12,22 +12,25 @@
 #include <stdint.h>
 #include <string.h>
 
-#define PIECE_HEAD 16u
+#include "store/extent_list.h"
 
-static inline void piece_put(void *to, uint64_t offset, uint64_t length)
+#define PIECE_HEAD 32u
+
+static inline void piece_put(void *to, const struct store_extent *extent)
 {
-    uint64_t head[2] = {htole64(offset), htole64(length)};
+    uint64_t head[4] = {htole64(extent->offset), htole64(extent->length),
+                        htole64(extent->first), htole64(extent->last)};
 
     memcpy(to, head, sizeof(head));
 }
 
-static inline void piece_get(const void *from, uint64_t *offset, uint64_t *length)
+static inline void piece_get(const void *from, struct store_extent *extent)
 {
-    uint64_t head[2];
+    uint64_t head[4];
 
     memcpy(head, from, sizeof(head));
-    *offset = le64toh(head[0]);
-    *length = le64toh(head[1]);
+    *extent = (struct store_extent){le64toh(head[0]), le64toh(head[1]), le64toh(head[2]),
+                                    le64toh(head[3])};
 }
 
 #endif

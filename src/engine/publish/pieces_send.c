@@ -5,6 +5,9 @@
  *   READING   the pool has read the next chunk   SENDING
  *   SENDING   it is sent and answered            READING; the last: CHECKING
  *   CHECKING  the record is looked at again      the answer is p's; or READING, from the start
+ *   CLOCK     the taker has said what time it    READING, from the start
+ *             is, CLOCK_ASKS times; begun if it
+ *             does not know who wrote last
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
  * and the caller says that the two files are in conflict, whether they were taken or not.
@@ -23,11 +26,14 @@
 #include "engine/publish/pieces.h"
 #include "engine/publish/produce_impl.h"
 #include "store/extents.h"
+#include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
-#define CHUNK (1u << 20)
+#define CHUNK      (1u << 20)
+#define CLOCK_ASKS 16u  /* the quickest counts */
+#define CLOCK_STEP 1000 /* ns, of util_clock_wall() */
 
 struct sending {
     struct engine_io io;
@@ -53,6 +59,9 @@ struct sending {
     bool reading, in_worker, answered;
     int status; /* the answer */
     struct store_extent met;
+    unsigned clock_asks;                 /* CLOCK: that are left */
+    bool clocked;                        /* the taker's clock is ahead of ours: */
+    int64_t asked, ahead_min, ahead_max; /* ns */
 };
 
 struct pieces_sent {
@@ -90,8 +99,8 @@ static int open_file(struct sending *s)
         errno = ENODATA;
         return -1;
     }
-    store_extents_free(&s->others);
-    store_extents_free(&s->list);
+    store_extent_list_free(&s->others);
+    store_extent_list_free(&s->list);
     return store_extents_list(extents, id->ino, id->btime, 0, s->mark, &s->others) < 0
                ? -1
                : store_extents_list(extents, id->ino, id->btime, s->mark, 0, &s->list);
@@ -101,6 +110,7 @@ static int open_file(struct sending *s)
 static int read_piece(struct sending *s)
 {
     const struct store_extent *extent = &s->list.extent[s->at];
+    struct store_extent piece = *extent;
     uint64_t offset = extent->offset + s->done, left = extent->length - s->done;
     size_t room = CHUNK - s->len, got = 0;
 
@@ -121,7 +131,9 @@ static int read_piece(struct sending *s)
         got += (size_t)n;
     }
     if (got > 0 || extent->length == 0) {
-        piece_put(s->data + s->len, offset, got);
+        piece.offset = offset;
+        piece.length = got;
+        piece_put(s->data + s->len, &piece);
         s->len += PIECE_HEAD + got;
     }
     s->done += got;
@@ -130,12 +142,6 @@ static int read_piece(struct sending *s)
         s->done = 0;
     }
     return 0;
-}
-
-static bool is_equal(const struct store_extent_list *a, const struct store_extent_list *b)
-{
-    return a->n == b->n && a->ncuts == b->ncuts &&
-           memcmp(a->extent, b->extent, (a->n + a->ncuts) * sizeof(*a->extent)) == 0;
 }
 
 /* True if others of this node may have written to our pieces since they were read. */
@@ -147,8 +153,8 @@ static bool is_stale(const struct sending *s)
     if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, 0, s->mark,
                            &now) < 0)
         return true;
-    is = !is_equal(&now, &s->others) && store_extents_meet(&now, &s->list, NULL);
-    store_extents_free(&now);
+    is = store_extent_list_changed(&s->others, &now, &s->list, NULL);
+    store_extent_list_free(&now);
     return is;
 }
 
@@ -159,13 +165,8 @@ static void check_again(void *arg)
     struct sending *s = arg;
 
     s->error = 0;
-    if (!is_stale(s))
-        return;
-    util_fd_close(s->fd);
-    s->fd = -1;
-    s->at = 0;
-    s->done = s->before = 0;
-    s->last = false;
+    if (is_stale(s))
+        s->last = false;
 }
 
 static void read_chunk(void *arg)
@@ -194,8 +195,8 @@ static void sending_free(struct sending *s)
 {
     DL_DELETE(OWN(s->member, pieces_sent)->sendings, s);
     util_fd_close(s->fd);
-    store_extents_free(&s->list);
-    store_extents_free(&s->others);
+    store_extent_list_free(&s->list);
+    store_extent_list_free(&s->others);
     free(s->data);
     free(s->upath);
     free(s);
@@ -222,6 +223,16 @@ static void read_next(struct sending *s)
     engine_io_submit(s->member->io, &s->io, read_chunk, chunk_read, s);
 }
 
+static void begin_anew(struct sending *s)
+{
+    util_fd_close(s->fd);
+    s->fd = -1;
+    s->at = 0;
+    s->done = s->before = 0;
+    s->id = s->member->next_id += 2;
+    read_next(s);
+}
+
 static void checked_again(void *arg)
 {
     struct sending *s = arg;
@@ -229,12 +240,38 @@ static void checked_again(void *arg)
     s->reading = false;
     if (s->member->state == MEMBER_LEAVING)
         return;
-    if (s->last) {
+    if (s->last)
         sending_end(s);
-    } else {
-        s->id = s->member->next_id += 2;
-        read_next(s);
-    }
+    else
+        begin_anew(s);
+}
+
+static void send_message(struct sending *s, struct net_msg *msg, const void *data);
+
+static int64_t now_ns(void)
+{
+    return (int64_t)util_clock_wall() * 1000;
+}
+
+static void ask_clock(struct sending *s)
+{
+    struct net_msg msg = {.flags = NET_PIECES_CLOCK};
+
+    s->answered = false;
+    s->asked = now_ns();
+    send_message(s, &msg, NULL);
+}
+
+/* The taker's clock said `theirs` between the question and now. */
+static void clock_told(struct sending *s, int64_t theirs)
+{
+    int64_t least = theirs - now_ns() - CLOCK_STEP, most = theirs - s->asked + CLOCK_STEP;
+
+    if (!s->clocked || least > s->ahead_min)
+        s->ahead_min = least;
+    if (!s->clocked || most < s->ahead_max)
+        s->ahead_max = most;
+    s->clocked = true;
 }
 
 /* The chunk is sent, and answered. */
@@ -243,8 +280,16 @@ static void go_on(struct sending *s)
     /* A member that leaves ends what waits for it, and has no table any more. */
     if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
-    if (s->status) {
+    if (s->status == EEXIST && !s->clocked) {
+        s->clock_asks = CLOCK_ASKS;
+        ask_clock(s);
+    } else if (s->status) {
         sending_end(s);
+    } else if (s->clock_asks > 0) {
+        if (--s->clock_asks > 0)
+            ask_clock(s);
+        else
+            begin_anew(s);
     } else if (s->last) {
         s->reading = true;
         engine_io_submit(s->member->io, &s->io, check_again, checked_again, s);
@@ -272,29 +317,37 @@ static void chunk_sent(void *arg, int status)
         go_on(s);
 }
 
+static void send_message(struct sending *s, struct net_msg *msg, const void *data)
+{
+    msg->type = NET_MSG_PIECES;
+    msg->id = s->id;
+    msg->entry = s->p->record.entry; /* in the version that was refused */
+    msg->entry.upath = s->upath;
+    s->in_worker = true;
+    if (net_worker_send(s->member->worker, s->rank, msg, data, (size_t)msg->length,
+                        chunk_sent, s) < 0) {
+        s->in_worker = false;
+        answer(s, EHOSTUNREACH);
+    }
+}
+
 static void chunk_read(void *arg)
 {
     struct sending *s = arg;
-    struct net_msg msg = {.type = NET_MSG_PIECES,
-                          .flags = s->last ? NET_PIECES_LAST : 0,
-                          .id = s->id,
+    struct net_msg msg = {.flags = (uint8_t)((s->last ? NET_PIECES_LAST : 0) |
+                                             (s->clocked ? NET_PIECES_CLOCKED : 0)),
                           .offset = s->before,
-                          .length = s->len};
+                          .length = s->len,
+                          .after = (uint64_t)s->ahead_min,
+                          .end = (uint64_t)s->ahead_max};
 
     s->reading = false;
     if (s->answered || s->error) { /* its taker is gone */
         answer(s, s->answered ? s->status : s->error);
         return;
     }
-    msg.entry = s->p->record.entry; /* in the version that was refused */
-    msg.entry.upath = s->upath;
     DYAD_CRASH_POINT("pieces-send");
-    s->in_worker = true;
-    if (net_worker_send(s->member->worker, s->rank, &msg, s->len ? s->data : NULL, s->len,
-                        chunk_sent, s) < 0) {
-        s->in_worker = false;
-        answer(s, EHOSTUNREACH);
-    }
+    send_message(s, &msg, s->len ? s->data : NULL);
 }
 
 int pieces_send(struct produce *p)
@@ -330,7 +383,9 @@ static bool reply_received(struct member *member, const struct net_msg *msg, voi
     DL_FOREACH(OWN(member, pieces_sent)->sendings, s)
     {
         if (s->id == msg->id && s->rank == msg->source && !s->reading && !s->answered) {
-            s->met = (struct store_extent){msg->offset, msg->length};
+            s->met = (struct store_extent){.offset = msg->offset, .length = msg->length};
+            if (s->clock_asks > 0)
+                clock_told(s, (int64_t)msg->after);
             answer(s, msg->status);
             break;
         }

@@ -9,13 +9,6 @@
  *   APPLYING    they are in the file                      PUBLISHING
  *   PUBLISHING  the homes have acknowledged               answered
  *
- * Whose bytes came first is known only if the nodes have not written the same ones: so
- * pieces that meet what was written here are refused, and nothing is changed (apply()).
- * Programs of this node may write to the file meanwhile, since each range is recorded
- * before it is written: the record is looked at again afterwards, all of it, since an early
- * range may have been lengthened. If it meets the pieces, either may have won, and they are refused, too: the
- * sender then publishes a conflict. What is written here later than that came later.
- *
  * Of two nodes that each have been refused for the other's version one has to publish:
  * is_first().
  */
@@ -25,7 +18,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -33,11 +25,11 @@
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
-#include "engine/publish/pieces.h"
+#include "engine/publish/pieces_apply.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
 #include "store/control.h"
-#include "store/extents.h"
+#include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
 #include "util/log.h"
@@ -49,41 +41,27 @@ struct taking {
     struct taking *prev, *next; /* utlist, in the order of their begin */
     struct member *member;
     enum state state;
-    uint32_t rank;                        /* of the sender, */
-    uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where its file lies */
+    uint32_t rank; /* of the sender */
     uint64_t id;
     struct dyad_version version; /* in which the sender would have published it */
     char *upath;
     enum engine_role role;
     struct member_dmd *dmd;
-    struct store_identity identity; /* of our file */
-    int fd;                         /* the temporary file, without a name */
-    uint64_t size;                  /* of that */
+    struct pieces_apply apply; /* its `fd`: a temporary file, without a name */
     void *data;
     size_t len;
     bool last, gone; /* the last chunk has come; the sender is gone */
     int error;       /* of the pool's job */
-    struct store_extent met;
 };
 
 struct pieces_taken {
     struct taking *takings;
 };
 
-/* Of the ranges in our record that another node has written: no mark has bit 63. What a node
- * has written and sent it may write again. */
-static uint64_t writer_of(const struct taking *t)
-{
-    uint64_t random;
-
-    memcpy(&random, t->storage, sizeof(random));
-    return 1ull << 63 | random;
-}
-
 static void taking_free(struct taking *t)
 {
     DL_DELETE(OWN(t->member, pieces_taken)->takings, t);
-    util_fd_close(t->fd);
+    util_fd_close(t->apply.fd);
     free(t->data);
     free(t->upath);
     free(t);
@@ -92,7 +70,10 @@ static void taking_free(struct taking *t)
 static void reply(struct member *member, uint32_t rank, uint64_t id, int status,
                   const struct store_extent *met)
 {
-    struct net_msg msg = {.type = NET_MSG_PIECES_REPLY, .id = id, .status = status};
+    struct net_msg msg = {.type = NET_MSG_PIECES_REPLY,
+                          .id = id,
+                          .status = status,
+                          .after = util_clock_wall() * 1000};
 
     if (met) {
         msg.offset = met->offset;
@@ -119,147 +100,16 @@ static void keep_chunk(void *arg)
     struct taking *t = arg;
 
     t->error = 0;
-    if ((t->fd < 0 && (t->fd = temporary(t->dmd->dir)) < 0) ||
-        (t->len && store_control_write(t->fd, t->size, t->data, t->len) < 0))
+    if ((t->apply.fd < 0 && (t->apply.fd = temporary(t->dmd->dir)) < 0) ||
+        (t->len && store_control_write(t->apply.fd, t->apply.size, t->data, t->len) < 0))
         t->error = errno;
-}
-
-/* The pieces: bytes in memory, and which of the file. */
-struct pieces {
-    const char *data;
-    size_t size;
-    struct store_extent_list list;
-};
-
-/* The heads, in the order of the sender's record: writes ascending, then cuts. 0, or -1:
- * EPROTO: they are not so. */
-static int parse(struct pieces *pieces)
-{
-    struct store_extent_list *list = &pieces->list;
-    uint64_t end = 0;
-    size_t n = 0;
-
-    for (size_t at = 0; at < pieces->size; n++) {
-        uint64_t offset, length;
-        if (pieces->size - at < PIECE_HEAD)
-            goto bad;
-        piece_get(pieces->data + at, &offset, &length);
-        at += PIECE_HEAD;
-        if (length > pieces->size - at || offset > INT64_MAX - length ||
-            (length && (offset < end || list->ncuts)))
-            goto bad;
-        if (n % 1024 == 0) {
-            void *more = realloc(list->extent, (n + 1024) * sizeof(*list->extent));
-            if (!more)
-                return -1;
-            list->extent = more;
-        }
-        list->extent[n] = (struct store_extent){offset, length};
-        *(length ? &list->n : &list->ncuts) += 1;
-        if (length)
-            end = offset + length;
-        at += (size_t)length;
-    }
-    return 0;
-bad:
-    errno = EPROTO;
-    return -1;
-}
-
-/* EEXIST: what was written here meets them. EBUSY: there is no record of what was. */
-static int check(struct taking *t, int fd, const struct pieces *pieces, bool again)
-{
-    const struct store_identity *id = &t->identity;
-    struct store_extent_list ours;
-    int error = 0;
-
-    if (!store_marks_recorded(t->dmd->marks, 0, id->ino, id->btime) ||
-        store_extents_list(t->dmd->extents, id->ino, id->btime, 0, writer_of(t), &ours) <
-            0) {
-        errno = EBUSY;
-        return -1;
-    }
-    if (!again && !store_extents_cover(t->dmd->extents, id->ino, id->btime, fd))
-        error = EBUSY;
-    else if (store_extents_meet(&ours, &pieces->list, &t->met))
-        error = EEXIST;
-    store_extents_free(&ours);
-    errno = error;
-    return error ? -1 : 0;
-}
-
-/* A cut to more than the file has makes it longer. No call that could cut off what is
- * written here at this moment. */
-static int lengthen(int fd, uint64_t size)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return -1;
-    if ((uint64_t)st.st_size >= size)
-        return 0;
-    return fallocate(fd, 0, (off_t)size - 1, 1);
-}
-
-static int write_pieces(struct taking *t, int fd, const struct pieces *pieces)
-{
-    size_t at = 0;
-
-    for (size_t i = 0; i < pieces->list.n + pieces->list.ncuts; i++) {
-        const struct store_extent *extent = &pieces->list.extent[i];
-        at += PIECE_HEAD;
-        if (!store_extents_add(t->dmd->extents, t->identity.ino, t->identity.btime,
-                               writer_of(t), 0, extent->offset, extent->length)) {
-            errno = ENOSPC;
-            return -1;
-        }
-        if (extent->length ? store_control_write(fd, extent->offset, pieces->data + at,
-                                                 extent->length) < 0
-                           : lengthen(fd, extent->offset) < 0)
-            return -1;
-        at += (size_t)extent->length;
-    }
-    return 0;
-}
-
-static int apply(struct taking *t, int fd, const struct pieces *pieces)
-{
-    if (check(t, fd, pieces, false) < 0)
-        return -1;
-    DYAD_CRASH_POINT("pieces-apply");
-    if (write_pieces(t, fd, pieces) < 0)
-        return -1;
-    return check(t, fd, pieces, true);
 }
 
 static void apply_work(void *arg)
 {
     struct taking *t = arg;
-    struct pieces pieces = {.size = (size_t)t->size};
-    void *map = NULL;
-    int fd;
 
-    t->error = 0;
-    fd = store_dir_open(t->dmd->dir, t->upath, O_RDWR, 0);
-    if (fd < 0 || !store_identity_is(fd, &t->identity)) {
-        t->error = fd < 0 ? errno : ENOENT;
-        goto out;
-    }
-    if (t->size) {
-        map = mmap(NULL, (size_t)t->size, PROT_READ, MAP_PRIVATE, t->fd, 0);
-        if (map == MAP_FAILED) {
-            t->error = errno;
-            goto out;
-        }
-        pieces.data = map;
-    }
-    if (parse(&pieces) < 0 || apply(t, fd, &pieces) < 0)
-        t->error = errno;
-    if (map)
-        munmap(map, (size_t)t->size);
-out:
-    store_extents_free(&pieces.list);
-    util_fd_close(fd);
+    t->error = pieces_apply(&t->apply);
 }
 
 /* --- on the loop --- */
@@ -276,7 +126,7 @@ static void taking_end(struct taking *t, int status)
     else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
                  member_describe(member, t->rank), t->upath, strerror(status));
-    reply(member, t->rank, t->id, status, &t->met);
+    reply(member, t->rank, t->id, status, &t->apply.met);
     upath = t->upath;
     t->upath = NULL;
     taking_free(t);
@@ -304,7 +154,8 @@ static void applied(void *arg)
         taking_end(t, t->error);
         return;
     }
-    if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 || st.st_ino != t->identity.ino) {
+    if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 ||
+        st.st_ino != t->apply.identity.ino) {
         taking_end(t, ENOENT); /* renamed, or replaced, in the midst */
         return;
     }
@@ -318,7 +169,8 @@ static void applied(void *arg)
  * has to publish. The one with the lower storage id is first, so of all nodes at least one is. */
 static bool is_first(const struct taking *t, const struct produce *ours)
 {
-    return memcmp(t->storage, ours->record.entry.storage, sizeof(t->storage)) < 0;
+    return memcmp(t->apply.storage, ours->record.entry.storage, sizeof(t->apply.storage)) <
+           0;
 }
 
 /* Our file in that directory. 0; ENOENT; ESTALE: another version has come in its place; or
@@ -330,13 +182,13 @@ static int find_in(struct taking *t, struct member_dmd *dmd)
 
     if (!dmd->dir || (fd = store_dir_open(dmd->dir, t->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
         return ENOENT;
-    if (fstat(fd, &st) < 0 || store_identity_read(fd, &t->identity) < 0 ||
+    if (fstat(fd, &st) < 0 || store_identity_read(fd, &t->apply.identity) < 0 ||
         !S_ISREG(st.st_mode))
         rc = ENOENT;
     else if (local_file_is_superseded(dmd, t->upath, &st))
         rc = ESTALE;
-    else if (!dmd->extents ||
-             !store_marks_recorded(dmd->marks, 0, t->identity.ino, t->identity.btime))
+    else if (!dmd->extents || !store_marks_recorded(dmd->marks, 0, t->apply.identity.ino,
+                                                    t->apply.identity.btime))
         rc = EBUSY;
     close(fd);
     return rc;
@@ -389,6 +241,8 @@ static void try_held(struct member *member)
             return;
         }
         t->state = APPLYING;
+        t->apply.dmd = t->dmd;
+        t->apply.upath = t->upath;
         engine_io_submit(member->io, &t->io, apply_work, applied, t);
         return;
     }
@@ -401,7 +255,7 @@ static void chunk_kept(void *arg)
 
     free(t->data);
     t->data = NULL;
-    t->size += t->len;
+    t->apply.size += t->len;
     if (t->gone) {
         taking_free(t);
         exit_barrier_activity(member);
@@ -428,8 +282,8 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->rank = msg->source;
     t->id = msg->id;
     t->version = msg->entry.version;
-    memcpy(t->storage, msg->entry.storage, sizeof(t->storage));
-    t->fd = -1;
+    memcpy(t->apply.storage, msg->entry.storage, sizeof(t->apply.storage));
+    t->apply.fd = -1;
     t->state = IDLE;
     t->dmd =
         &member->dmd[member->dmd[ENGINE_PRODUCER].dir ? ENGINE_PRODUCER : ENGINE_CONSUMER];
@@ -455,12 +309,19 @@ static bool pieces_received(struct member *member, const struct net_msg *msg,
     struct taking *t = taking_find(member, msg->source, msg->id);
     int status = 0;
 
+    if (msg->flags & NET_PIECES_CLOCK) {
+        reply(member, msg->source, msg->id, 0, NULL);
+        return true;
+    }
     if (!t && msg->offset == 0)
         t = taking_create(member, msg);
-    if (!t || t->state != IDLE || msg->offset != t->size) {
+    if (!t || t->state != IDLE || msg->offset != t->apply.size) {
         reply(member, msg->source, msg->id, t ? EPROTO : ENOMEM, NULL);
         return true;
     }
+    t->apply.clocked = msg->flags & NET_PIECES_CLOCKED;
+    t->apply.ahead_min = (int64_t)msg->after;
+    t->apply.ahead_max = (int64_t)msg->end;
     /* Before bytes are kept that are of no use. */
     status = find(t);
     if (status && status != EINPROGRESS) {

@@ -48,13 +48,17 @@ static void is(struct store_extent_list list, const char *want)
     char have[256] = "";
     size_t at = 0;
 
-    for (size_t i = 0; i < list.n + list.ncuts; i++)
-        at += (size_t)snprintf(have + at, sizeof(have) - at,
-                               i < list.n ? "%s%llu+%llu" : "%s|%llu", i ? " " : "",
-                               (unsigned long long)list.extent[i].offset,
-                               (unsigned long long)list.extent[i].length);
+    for (size_t i = 0; i < list.n + list.ncuts; i++) {
+        const struct store_extent *extent = &list.extent[i];
+        uint64_t length = extent->length;
+        for (; i + 1 < list.n && extent->offset + length == list.extent[i + 1].offset; i++)
+            length += list.extent[i + 1].length; /* written at other times */
+        at += (size_t)snprintf(
+            have + at, sizeof(have) - at, i < list.n ? "%s%llu+%llu" : "%s|%llu",
+            at ? " " : "", (unsigned long long)extent->offset, (unsigned long long)length);
+    }
     assert_string_equal(have, want);
-    store_extents_free(&list);
+    store_extent_list_free(&list);
 }
 
 static void test_add(void **state)
@@ -81,8 +85,7 @@ static void test_add(void **state)
 /* A write that is not recorded is as if all were written; where nobody records it costs nothing. */
 static void test_unknown(void **state)
 {
-    struct store_extent far = {1ull << 39, 1};
-    struct store_extent_list all, one = {&far, 1, 0};
+    struct store_extent_list all;
     uint64_t born = NOW;
 
     (void)state;
@@ -92,13 +95,43 @@ static void test_unknown(void **state)
     store_extents_begin(extents);
     store_extents_add_unknown(extents, 1, born, 7);
     all = list_of(1, born, 0, 0);
-    assert_true(store_extents_meet(&all, &one, NULL));
-    store_extents_free(&all);
+    assert_int_equal(all.n, 1); /* anywhere, at any time */
+    assert_true(all.extent->length > 1ull << 39);
+    assert_true(all.extent->first == 0 && all.extent->last == UINT64_MAX);
+    store_extent_list_free(&all);
     is(list_of(2, born, 0, 0), "");
     /* A range that is too long to be recorded: nothing of before counts any more. */
     assert_int_equal(store_extents_add(extents, 2, born, 7, 0, 0, 1ull << 41), 0);
     assert_int_equal(store_extents_list(extents, 2, born, 0, 0, &all), -1);
     is(list_of(2, born + 3600 * 1000000000ull, 0, 0), "");
+}
+
+/* What other nodes have written, in their order; a range that goes on was written in between. */
+static void test_others(void **state)
+{
+    uint64_t born = NOW, node = STORE_EXTENTS_OTHER | 5, a;
+    struct store_extent theirs = {100, 10, born + 1, born + 2};
+    struct store_extent_list list;
+
+    (void)state;
+    a = store_extents_add(extents, 1, born, 7, 0, 0, 4);
+    list = list_of(1, born, 0, 0);
+    assert_true(list.extent->first == list.extent->last && list.extent->first >= born);
+    store_extent_list_free(&list);
+    assert_int_equal(store_extents_add(extents, 1, born, 7, a, 4, 4), a);
+    list = list_of(1, born, 0, 0);
+    assert_true(list.extent->first < list.extent->last);
+    store_extent_list_free(&list);
+    assert_true(store_extents_add_other(extents, 1, born, node, &theirs));
+    theirs.offset = 110;
+    assert_true(store_extents_add_other(extents, 1, born, node + 1, &theirs));
+    is(list_of(1, born, 0, 0), "0+8 100+20");
+    is(list_of(1, born, node, 0), "100+10");
+    is(list_of(1, born, 0, node), "0+8 110+10");
+    is(list_of(1, born, 0, STORE_EXTENTS_OTHERS), "0+8");
+    list = list_of(1, born, node, 0);
+    assert_true(list.extent->first == born + 1 && list.extent->last == born + 2);
+    store_extent_list_free(&list);
 }
 
 static void test_reset(void **state)
@@ -132,38 +165,10 @@ static void test_trim(void **state)
     is(list_of(1, born, 0, 0), "10+10");
 }
 
-static struct store_extent_list made(struct store_extent *extent, size_t n, size_t ncuts)
-{
-    return (struct store_extent_list){.extent = extent, .n = n, .ncuts = ncuts};
-}
-
-static void test_meet(void **state)
-{
-    struct store_extent a[] = {{0, 10}, {20, 10}, {35, 0}},
-                        b[] = {{10, 10}, {30, 5}, {30, 0}};
-    struct store_extent at = {0};
-    struct store_extent_list x = made(a, 2, 0), y = made(b, 2, 0);
-
-    (void)state;
-    assert_false(store_extents_meet(&x, &y, &at));
-    b[1] = (struct store_extent){29, 5};
-    assert_true(store_extents_meet(&x, &y, &at) && at.offset == 29 && at.length == 1);
-    assert_true(store_extents_meet(&y, &x, NULL));
-    b[1] = (struct store_extent){30, 5};
-    x.ncuts = 1; /* to 35: nothing is behind that */
-    assert_false(store_extents_meet(&x, &y, &at));
-    y.ncuts = 1; /* to 30: what x has written ends there */
-    assert_false(store_extents_meet(&x, &y, &at));
-    b[2].offset = 25;
-    assert_true(store_extents_meet(&x, &y, &at) && at.offset == 25 && at.length == 5);
-    assert_true(store_extents_meet(&y, &x, &at) && at.offset == 25 && at.length == 5);
-    x.n = y.n = 0;
-    assert_false(store_extents_meet(&x, &y, &at));
-}
-
 static void test_cover(void **state)
 {
-    static const struct store_extent ranges[] = {{10, 10}, {8192, 4096}, {1 << 20, 1}};
+    static const struct store_extent ranges[] = {
+        {10, 10, 0, 0}, {8192, 4096, 0, 0}, {1 << 20, 1, 0, 0}};
     int fd = open(scratch->path, O_TMPFILE | O_RDWR, 0600);
     uint64_t born = NOW;
 
@@ -227,7 +232,7 @@ static void test_processes(void **state)
             assert_int_equal(want[list.extent[i].offset + k]++, 1);
     for (size_t i = 0; i < SIZE; i++)
         assert_true(want[i] != 1);
-    store_extents_free(&list);
+    store_extent_list_free(&list);
 }
 
 /* A lap later an early file's ranges are lost, and it is said so; a late file's are there. */
@@ -244,7 +249,7 @@ static void test_lap(void **state)
     store_extents_add(extents, 3, late, 7, 0, 5, 5);
     list = list_of(2, born, 0, 0);
     assert_int_equal(list.n, STORE_EXTENTS_MAX - 2);
-    store_extents_free(&list);
+    store_extent_list_free(&list);
     add(4, 7, 0, 0, 4); /* in the place of the first */
     assert_int_equal(store_extents_list(extents, 2, born, 0, 0, &list), -1);
     assert_int_equal(errno, ENODATA);
@@ -272,7 +277,7 @@ static void test_boots(void **state)
     assert_non_null(next);
     assert_int_equal(store_extents_list(next, 1, born, 0, 0, &list), 0);
     assert_int_equal(list.n, 0);
-    store_extents_free(&list);
+    store_extent_list_free(&list);
     store_extents_destroy(next);
     assert_true(access(path, F_OK) < 0);
     store_dir_set_shared(scratch->dir, true);
@@ -285,9 +290,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_add, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_meet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lap, setup, teardown),

@@ -1,0 +1,325 @@
+/*
+ * pieces_apply.c - another node's pieces go into a file of this node
+ *
+ * Who wrote a byte last is told by the times in the records, the sender's by our clock: a range
+ * was written at some time between two, and one that is after another in all of that is the
+ * newer one. Nothing is written before all of it is decided.
+ *
+ * Programs of this node may write to the file meanwhile, since each range is recorded before
+ * it is written. So the record is looked at again afterwards. What a program has written in
+ * the same places since the first look may have been overwritten here: EEXIST, and the sender
+ * publishes a conflict. What another member has put there for a third node can be decided as
+ * the rest: all is done once more (so does that member, if it comes second).
+ */
+#include "engine/publish/pieces_apply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/publish/pieces.h"
+#include "store/control.h"
+#include "util/clock.h"
+#include "util/crash.h"
+#include "util/fd_close.h"
+
+#define BUFFER (64u << 10)
+/* By how much two nodes' clocks, which something keeps in step, may differ more than now for
+ * each ns that has passed since. */
+#define DRIFT 500000
+
+/* The pieces: bytes in memory, and which of the file. */
+struct pieces {
+    const char *data;
+    size_t size;
+    struct store_extent_list list;
+};
+
+/* What was written here. */
+struct ours {
+    struct store_extent_list all;
+    struct store_extent_list
+        apart; /* but for what the sender's node has sent before, ... */
+    struct store_extent_list local; /* ... and by this node only */
+};
+
+/* What a node has written and sent it may write again. */
+static uint64_t writer_of(const struct pieces_apply *apply)
+{
+    uint64_t random;
+
+    memcpy(&random, apply->storage, sizeof(random));
+    return STORE_EXTENTS_OTHER | random >> 2;
+}
+
+static void by_our_clock(const struct pieces_apply *apply, struct store_extent *extent)
+{
+    uint64_t now = util_clock_wall() * 1000, first = extent->first, last = extent->last;
+
+    extent->first = 0;
+    extent->last = UINT64_MAX;
+    if (!apply->clocked || first > last || last > INT64_MAX)
+        return;
+    first += (uint64_t)apply->ahead_min;
+    last += (uint64_t)apply->ahead_max;
+    extent->first = first - (now > first ? (now - first) / DRIFT : 0);
+    extent->last = last + (now > last ? (now - last) / DRIFT : 0);
+}
+
+/* The heads, in the order of the sender's list: writes ascending, then cuts. 0, or -1:
+ * EPROTO: they are not so. */
+static int parse(const struct pieces_apply *apply, struct pieces *pieces)
+{
+    struct store_extent_list *list = &pieces->list;
+    size_t ncuts = 0;
+    uint64_t end = 0;
+
+    for (size_t at = 0; at < pieces->size;) {
+        struct store_extent extent;
+        if (pieces->size - at < PIECE_HEAD)
+            goto bad;
+        piece_get(pieces->data + at, &extent);
+        at += PIECE_HEAD;
+        if (extent.length > pieces->size - at ||
+            extent.offset > INT64_MAX - extent.length ||
+            (extent.length && (extent.offset < end || ncuts)))
+            goto bad;
+        by_our_clock(apply, &extent);
+        if (store_extent_list_add(list, &extent) < 0)
+            return -1;
+        if (extent.length)
+            end = extent.offset + extent.length;
+        else
+            ncuts++;
+        at += (size_t)extent.length;
+    }
+    list->n -= ncuts;
+    list->ncuts = ncuts;
+    return 0;
+bad:
+    errno = EPROTO;
+    return -1;
+}
+
+/* --- what was written here --- */
+
+static void ours_free(struct ours *ours)
+{
+    store_extent_list_free(&ours->all);
+    store_extent_list_free(&ours->apart);
+    store_extent_list_free(&ours->local);
+}
+
+/* 0 or -1: EBUSY: there is no record. */
+static int ours_read(const struct pieces_apply *apply, struct ours *ours)
+{
+    struct store_extents *extents = apply->dmd->extents;
+    uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
+
+    *ours = (struct ours){0};
+    if (store_marks_recorded(apply->dmd->marks, 0, ino, btime) &&
+        store_extents_list(extents, ino, btime, 0, 0, &ours->all) == 0 &&
+        store_extents_list(extents, ino, btime, 0, writer_of(apply), &ours->apart) == 0 &&
+        store_extents_list(extents, ino, btime, 0, STORE_EXTENTS_OTHERS, &ours->local) == 0)
+        return 0;
+    ours_free(ours);
+    errno = EBUSY;
+    return -1;
+}
+
+/* A cut takes away what was written before it, of which it does not know here: it must be
+ * older. */
+static bool is_cut(const struct store_extent_list *cuts,
+                   const struct store_extent_list *writes, struct store_extent *met)
+{
+    for (size_t c = 0; c < cuts->ncuts; c++) {
+        const struct store_extent *cut = &cuts->extent[cuts->n + c];
+        for (size_t i = writes->n; i-- > 0;) {
+            const struct store_extent *write = &writes->extent[i];
+            uint64_t end = write->offset + write->length;
+            if (end <= cut->offset)
+                break;
+            if (store_extent_is_newer(write, cut))
+                continue;
+            met->offset = write->offset > cut->offset ? write->offset : cut->offset;
+            met->length = end - met->offset;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- the file --- */
+
+/* True if the file has those bytes already. */
+static bool is_there(int fd, uint64_t offset, const char *data, uint64_t length)
+{
+    char *have = malloc(BUFFER);
+    bool is = have != NULL;
+
+    while (is && length > 0) {
+        size_t some = length < BUFFER ? (size_t)length : BUFFER;
+        ssize_t n = pread(fd, have, some, (off_t)offset);
+        is = n > 0 && memcmp(have, data, (size_t)n) == 0;
+        offset += (uint64_t)n;
+        data += n;
+        length -= (uint64_t)n;
+    }
+    free(have);
+    return is;
+}
+
+/* A cut to more than the file has makes it longer. No call that could cut off what is
+ * written here at this moment. */
+static int lengthen(int fd, uint64_t size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size >= size)
+        return 0;
+    return fallocate(fd, 0, (off_t)size - 1, 1);
+}
+
+/* What of one piece is to be written: all but what was written here later. Only decided if
+ * `write` is false. *n: where in ours->apart. 0 or -1. */
+static int put_piece(struct pieces_apply *apply, int fd, const struct store_extent *piece,
+                     const char *data, const struct ours *ours, bool write, size_t *n)
+{
+    uint64_t at = piece->offset, end = piece->offset + piece->length;
+    struct store_extent both;
+
+    while (at < end) {
+        bool meets = store_extent_list_meets(&ours->apart, piece, n, &both);
+        uint64_t until = meets ? both.offset : end;
+        if (meets && until == at && store_extent_is_newer(&both, piece)) {
+            at += both.length;
+        } else if (meets && until == at) {
+            const char *bytes = data + (at - piece->offset);
+            bool newer = store_extent_is_newer(piece, &both);
+            if (!newer && !is_there(fd, at, bytes, both.length)) {
+                apply->met = both;
+                errno = EEXIST;
+                return -1;
+            }
+            if (newer && write && store_control_write(fd, at, bytes, both.length) < 0)
+                return -1;
+            at += both.length;
+        } else {
+            if (write &&
+                store_control_write(fd, at, data + (at - piece->offset), until - at) < 0)
+                return -1;
+            at = until;
+            continue;
+        }
+        if (at < end)
+            ++*n;
+    }
+    return 0;
+}
+
+static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *pieces,
+                      const struct ours *ours, bool write)
+{
+    const struct store_extent_list *list = &pieces->list;
+    const char *data = pieces->data;
+    size_t n = 0;
+
+    if (is_cut(list, &ours->all, &apply->met) || is_cut(&ours->all, list, &apply->met)) {
+        errno = EEXIST;
+        return -1;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        data += PIECE_HEAD;
+        if (put_piece(apply, fd, &list->extent[i], data, ours, write, &n) < 0)
+            return -1;
+        data += list->extent[i].length;
+    }
+    for (size_t c = 0; write && c < list->ncuts; c++)
+        if (lengthen(fd, list->extent[list->n + c].offset) < 0)
+            return -1;
+    return 0;
+}
+
+static int record(const struct pieces_apply *apply, const struct store_extent_list *list)
+{
+    for (size_t i = 0; i < list->n + list->ncuts; i++) {
+        if (!store_extents_add_other(apply->dmd->extents, apply->identity.ino,
+                                     apply->identity.btime, writer_of(apply),
+                                     &list->extent[i])) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
+{
+    const struct store_identity *id = &apply->identity;
+    struct ours ours, now;
+    bool again = true;
+    int rc;
+
+    if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
+        errno = EBUSY;
+        return -1;
+    }
+    if (ours_read(apply, &ours) < 0)
+        return -1;
+    rc = put_pieces(apply, fd, pieces, &ours, false);
+    DYAD_CRASH_POINT("pieces-apply");
+    if (rc == 0)
+        rc = record(apply, &pieces->list);
+    while (rc == 0 && again) {
+        rc = put_pieces(apply, fd, pieces, &ours, true);
+        if (rc == 0)
+            rc = ours_read(apply, &now);
+        if (rc < 0)
+            break;
+        if (store_extent_list_changed(&ours.local, &now.local, &pieces->list,
+                                      &apply->met)) {
+            errno = EEXIST;
+            rc = -1;
+        }
+        again = store_extent_list_changed(&ours.apart, &now.apart, &pieces->list, NULL);
+        ours_free(&ours);
+        ours = now;
+    }
+    ours_free(&ours);
+    return rc;
+}
+
+int pieces_apply(struct pieces_apply *apply)
+{
+    struct pieces pieces = {.size = (size_t)apply->size};
+    void *map = NULL;
+    int error = 0, fd;
+
+    fd = store_dir_open(apply->dmd->dir, apply->upath, O_RDWR, 0);
+    if (fd < 0 || !store_identity_is(fd, &apply->identity)) {
+        error = fd < 0 ? errno : ENOENT;
+        goto out;
+    }
+    if (apply->size) {
+        map = mmap(NULL, (size_t)apply->size, PROT_READ, MAP_PRIVATE, apply->fd, 0);
+        if (map == MAP_FAILED) {
+            error = errno;
+            goto out;
+        }
+        pieces.data = map;
+    }
+    if (parse(apply, &pieces) < 0 || put(apply, fd, &pieces) < 0)
+        error = errno;
+    if (map)
+        munmap(map, (size_t)apply->size);
+out:
+    store_extent_list_free(&pieces.list);
+    util_fd_close(fd);
+    return error;
+}

@@ -1,0 +1,30 @@
+/*
+ * engine/publish/pieces_apply.h - put what another node has written into a file of this node
+ *
+ * Private to pieces_take.c. What both have written is as who wrote it last has left it; if
+ * that is not known, and the bytes differ, nothing is changed.
+ */
+#ifndef DYAD_ENGINE_PUBLISH_PIECES_APPLY_H
+#define DYAD_ENGINE_PUBLISH_PIECES_APPLY_H
+
+#include "engine/core/member.h"
+#include "store/extents.h"
+
+struct pieces_apply {
+    const struct member_dmd *dmd;
+    const char *upath;
+    struct store_identity identity;       /* of our file */
+    uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
+    int fd;                               /* of a file that has the pieces (pieces.h); */
+    uint64_t size;                        /* bytes of that */
+    bool clocked;                 /* by how much our clock is ahead of the sender's: */
+    int64_t ahead_min, ahead_max; /* ns; as far as it could be measured */
+    struct store_extent met;      /* out: with EEXIST */
+};
+
+/* Put them in, and into the record. 0, or an errno value: EEXIST: who wrote `met` last is not
+ * known; EBUSY: there is no record of what was written here; ENOENT: our file is gone. For a
+ * pool thread: it blocks. */
+int pieces_apply(struct pieces_apply *apply);
+
+#endif
