@@ -237,7 +237,7 @@ struct engine_ops {
      * number for write_record_end(); 0: there is no record. */
     uint64_t (*write_record)(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);
-    /* Fewer were written: up to `end`, and not to `planned_end`. */
+    /* It was written: up to `end`; planned was `planned_end`. */
     void (*write_record_end)(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end);
     /* Something is about to be written in a way that cannot be recorded. */

@@ -58,7 +58,7 @@ uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
 void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end)
 {
-    store_extents_trim(dmd_of(token)->extents, number, planned_end, end);
+    store_extents_end(dmd_of(token)->extents, number, planned_end, end);
 }
 
 void client_write_unrecord(engine_token token)

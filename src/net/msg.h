@@ -112,8 +112,8 @@ enum net_msg_type {
     NET_MSG_PIECES,       /* what the sender's node has written of upath, which the receiver
                            * has published, a chunk at a time; entry = the sender's, in the
                            * version that was refused, offset = payload of the chunks before,
-                           * length = of this one; flags NET_PIECES_*; CLOCKED: by `after` to
-                           * `end` ns (signed) the receiver's clock is ahead of the sender's */
+                           * length = of this one; flags NET_PIECES_*; by `after` to `end`
+                           * ns (signed) the receiver's clock is ahead of the sender's */
     NET_MSG_PIECES_REPLY, /* status 0: the chunk is kept; to the last one: it is in the file,
                            * and published. EAGAIN: the sender is to publish its own. ESTALE:
                            * a third node has. EEXIST: the receiver's node has written the
@@ -186,7 +186,6 @@ enum net_msg_type {
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST       0x01u
 #define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */
-#define NET_PIECES_CLOCKED    0x04u
 /* GET: the receiver must answer itself, without a REDIRECT; it was named by one, and has
  * the version as a copy, perhaps not yet whole. */
 #define NET_GET_OWNER    0x01u

@@ -44,6 +44,10 @@
 /* By how much the clock of the birth times may have been set back. */
 #define CLOCK_SET (60 * UTIL_NSEC_PER_SEC)
 
+/* Between two writes of one range, ns: no other process can have been told of the first, and
+ * have told of its own before the second. */
+#define PAUSE 200000
+
 /* As writer and offset: what came before it is over. */
 #define RESET (UINT64_MAX - 1)
 
@@ -250,6 +254,14 @@ static void note_lost(struct header *header, uint64_t time)
         ;
 }
 
+static void set_last(struct place *place, uint64_t now)
+{
+    uint64_t last = atomic_load(&place->last);
+
+    while (last < now && !atomic_compare_exchange_weak(&place->last, &last, now))
+        ;
+}
+
 /* True: the range of `last` is as long as to begin at `offset`, and was lengthened. That it
  * may be said to be written later than it was, if somebody else is about to lengthen it, or if
  * the place has another use by then, does no harm. */
@@ -257,14 +269,13 @@ static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset
                    uint64_t length, uint64_t now)
 {
     struct place *place = place_of(extents, last);
-    uint64_t span = atomic_load(&place->span), until = atomic_load(&place->last);
-    uint64_t has = span & LENGTH_MAX;
+    uint64_t span = atomic_load(&place->span), has = span & LENGTH_MAX;
 
     if (!length || !has || (span & ~LENGTH_MAX) != LAP(last) ||
-        atomic_load(&place->offset) + has != offset || has + length > LENGTH_MAX)
+        atomic_load(&place->offset) + has != offset || has + length > LENGTH_MAX ||
+        atomic_load(&place->last) + PAUSE < now)
         return false;
-    while (until < now && !atomic_compare_exchange_weak(&place->last, &until, now))
-        ;
+    set_last(place, now);
     return atomic_compare_exchange_strong(&place->span, &span, span + length);
 }
 
@@ -337,13 +348,14 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
     add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns());
 }
 
-void store_extents_trim(struct store_extents *extents, uint64_t number,
-                        uint64_t planned_end, uint64_t end)
+void store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+                       uint64_t end)
 {
     struct place *place = place_of(extents, number);
     uint64_t span = atomic_load(&place->span), offset = atomic_load(&place->offset);
 
-    if ((span & ~LENGTH_MAX) == LAP(number) &&
+    set_last(place, now_ns());
+    if (end != planned_end && (span & ~LENGTH_MAX) == LAP(number) &&
         offset + (span & LENGTH_MAX) == planned_end && end > offset)
         atomic_compare_exchange_strong(&place->span, &span, LAP(number) | (end - offset));
 }

@@ -18,7 +18,7 @@
 #include "store/dmd.h"
 #include "store/extent_list.h"
 
-#define STORE_EXTENTS_MAX (1u << 18)
+#define STORE_EXTENTS_MAX (1u << 20)
 
 struct store_extents;
 
@@ -35,8 +35,8 @@ void store_extents_destroy(struct store_extents *extents);
 
 /* Record a range of the file of that inode and birth time, which `writer` (a mark, or any
  * other number but 0) is about to write. `last`: what the writer's call before this one
- * returned, or 0; a range that follows on that one extends it. Returns a number for
- * store_extents_trim(), or 0: it could not be recorded (no space); then
+ * returned, or 0; a range that follows on that one, at once, extends it. Returns a number for
+ * store_extents_end(), or 0: it could not be recorded (no space); then
  * nobody gets a list any more of a file that there is now. ~20 ns. */
 uint64_t store_extents_add(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            uint64_t writer, uint64_t last, uint64_t offset,
@@ -55,10 +55,10 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
 /* The file is empty, and nobody is writing to it who records: what was recorded before counts
  * no more. */
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime);
-/* Of the range that was added last only the bytes below `end` were written. Where that
- * cannot be said any more the record has too much, which is safe. */
-void store_extents_trim(struct store_extents *extents, uint64_t number,
-                        uint64_t planned_end, uint64_t end);
+/* The range that was added last is written, up to `end`, which may be below `planned_end`. Where
+ * that cannot be said any more the record has too much, which is safe. */
+void store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+                       uint64_t end);
 
 /* The ranges that are recorded of the file, sorted, by `writer` only (0: by all) but not by
  * `but` (0: nobody; STORE_EXTENTS_OTHERS). 0 and *list, to be freed by store_extent_list_free();

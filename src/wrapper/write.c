@@ -61,8 +61,7 @@ static ssize_t end(const struct recording *r, ssize_t written)
 
     if (written > 0)
         at += (uint64_t)written;
-    if (at != planned)
-        wrapper_fd_record_end(r->fd, r->number, planned, at);
+    wrapper_fd_record_end(r->fd, r->number, planned, at);
     if (r->moves && written > 0 && lseek64(r->fd, 0, SEEK_CUR) != (off64_t)at)
         wrapper_fd_unrecord(r->fd);
     errno = saved;

@@ -26,6 +26,7 @@
 #include "util/clock.h"
 #include "util/crash.h"
 #include "util/fd_close.h"
+#include "util/log.h"
 
 #define BUFFER (64u << 10)
 /* By how much two nodes' clocks, which something keeps in step, may differ more than now for
@@ -62,7 +63,7 @@ static void by_our_clock(const struct pieces_apply *apply, struct store_extent *
 
     extent->first = 0;
     extent->last = UINT64_MAX;
-    if (!apply->clocked || first > last || last > INT64_MAX)
+    if (first > last || last > INT64_MAX || apply->ahead_min > apply->ahead_max)
         return;
     first += (uint64_t)apply->ahead_min;
     last += (uint64_t)apply->ahead_max;
@@ -204,6 +205,13 @@ static int put_piece(struct pieces_apply *apply, int fd, const struct store_exte
             bool newer = store_extent_is_newer(piece, &both);
             if (!newer && !is_there(fd, at, bytes, both.length)) {
                 apply->met = both;
+                log_debug(
+                    "bytes %llu to %llu of \"%s\": written here between %llu and "
+                    "%llu, there between %llu and %llu ns",
+                    (unsigned long long)at, (unsigned long long)(at + both.length - 1),
+                    apply->upath, (unsigned long long)both.first,
+                    (unsigned long long)both.last, (unsigned long long)piece->first,
+                    (unsigned long long)piece->last);
                 errno = EEXIST;
                 return -1;
             }

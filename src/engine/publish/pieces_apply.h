@@ -17,8 +17,7 @@ struct pieces_apply {
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
     int fd;                               /* of a file that has the pieces (pieces.h); */
     uint64_t size;                        /* bytes of that */
-    bool clocked;                 /* by how much our clock is ahead of the sender's: */
-    int64_t ahead_min, ahead_max; /* ns; as far as it could be measured */
+    int64_t ahead_min, ahead_max; /* ns, by which our clock is ahead of the sender's */
     struct store_extent met;      /* out: with EEXIST */
 };
 

@@ -2,12 +2,12 @@
  * pieces_send.c - the sender's end: one chunk at a time
  *
  *   state     until                              then
+ *   CLOCK     the taker has said CLOCK_ASKS      READING
+ *             times what time it is; left out if
+ *             it has done so not long ago
  *   READING   the pool has read the next chunk   SENDING
  *   SENDING   it is sent and answered            READING; the last: CHECKING
  *   CHECKING  the record is looked at again      the answer is p's; or READING, from the start
- *   CLOCK     the taker has said what time it    READING, from the start
- *             is, CLOCK_ASKS times; begun if it
- *             does not know who wrote last
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
  * and the caller says that the two files are in conflict, whether they were taken or not.
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <uthash.h>
 #include <utlist.h>
 
 #include "engine/core/module.h"
@@ -34,6 +35,15 @@
 #define CHUNK      (1u << 20)
 #define CLOCK_ASKS 16u  /* the quickest counts */
 #define CLOCK_STEP 1000 /* ns, of util_clock_wall() */
+#define CLOCK_KEPT (10 * UTIL_NSEC_PER_SEC)
+
+/* By how much another rank's clock is ahead of ours, ns. */
+struct clock {
+    UT_hash_handle hh;
+    uint32_t rank;
+    uint64_t when; /* it was measured */
+    int64_t min, max;
+};
 
 struct sending {
     struct engine_io io;
@@ -59,13 +69,14 @@ struct sending {
     bool reading, in_worker, answered;
     int status; /* the answer */
     struct store_extent met;
-    unsigned clock_asks;                 /* CLOCK: that are left */
-    bool clocked;                        /* the taker's clock is ahead of ours: */
-    int64_t asked, ahead_min, ahead_max; /* ns */
+    unsigned clock_asks; /* CLOCK: that are left; ... */
+    int64_t asked;       /* ... when that was, ns */
+    struct clock clock;  /* the taker's */
 };
 
 struct pieces_sent {
     struct sending *sendings;
+    struct clock *clocks; /* uthash, by rank */
 };
 
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
@@ -267,11 +278,57 @@ static void clock_told(struct sending *s, int64_t theirs)
 {
     int64_t least = theirs - now_ns() - CLOCK_STEP, most = theirs - s->asked + CLOCK_STEP;
 
-    if (!s->clocked || least > s->ahead_min)
-        s->ahead_min = least;
-    if (!s->clocked || most < s->ahead_max)
-        s->ahead_max = most;
-    s->clocked = true;
+    if (least > s->clock.min)
+        s->clock.min = least;
+    if (most < s->clock.max)
+        s->clock.max = most;
+}
+
+static struct clock *clock_find(struct member *member, uint32_t rank)
+{
+    struct clock *clock;
+
+    HASH_FIND(hh, OWN(member, pieces_sent)->clocks, &rank, sizeof(rank), clock);
+    return clock;
+}
+
+static void clock_forget(struct member *member, uint32_t rank)
+{
+    struct clock *clock = clock_find(member, rank);
+
+    if (!clock)
+        return;
+    HASH_DEL(OWN(member, pieces_sent)->clocks, clock);
+    free(clock);
+}
+
+/* Without memory it is measured again the next time. */
+static void clock_keep(struct member *member, const struct clock *measured)
+{
+    struct clock *clock;
+
+    clock_forget(member, measured->rank);
+    if (!(clock = malloc(sizeof(*clock))))
+        return;
+    *clock = *measured;
+    clock->when = util_clock_now();
+    HASH_ADD(hh, OWN(member, pieces_sent)->clocks, rank, sizeof(clock->rank), clock);
+    if (!clock->hh.tbl)
+        free(clock);
+}
+
+static void begin(struct sending *s)
+{
+    const struct clock *known = clock_find(s->member, s->rank);
+
+    if (known && util_clock_now() - known->when < CLOCK_KEPT) {
+        s->clock = *known;
+        read_next(s);
+        return;
+    }
+    s->clock = (struct clock){.rank = s->rank, .min = INT64_MIN, .max = INT64_MAX};
+    s->clock_asks = CLOCK_ASKS;
+    ask_clock(s);
 }
 
 /* The chunk is sent, and answered. */
@@ -280,16 +337,15 @@ static void go_on(struct sending *s)
     /* A member that leaves ends what waits for it, and has no table any more. */
     if (s->reading || s->in_worker || !s->answered || s->member->state == MEMBER_LEAVING)
         return;
-    if (s->status == EEXIST && !s->clocked) {
-        s->clock_asks = CLOCK_ASKS;
-        ask_clock(s);
-    } else if (s->status) {
+    if (s->status) {
         sending_end(s);
     } else if (s->clock_asks > 0) {
-        if (--s->clock_asks > 0)
+        if (--s->clock_asks > 0) {
             ask_clock(s);
-        else
-            begin_anew(s);
+            return;
+        }
+        clock_keep(s->member, &s->clock);
+        read_next(s);
     } else if (s->last) {
         s->reading = true;
         engine_io_submit(s->member->io, &s->io, check_again, checked_again, s);
@@ -334,12 +390,11 @@ static void send_message(struct sending *s, struct net_msg *msg, const void *dat
 static void chunk_read(void *arg)
 {
     struct sending *s = arg;
-    struct net_msg msg = {.flags = (uint8_t)((s->last ? NET_PIECES_LAST : 0) |
-                                             (s->clocked ? NET_PIECES_CLOCKED : 0)),
+    struct net_msg msg = {.flags = s->last ? NET_PIECES_LAST : 0,
                           .offset = s->before,
                           .length = s->len,
-                          .after = (uint64_t)s->ahead_min,
-                          .end = (uint64_t)s->ahead_max};
+                          .after = (uint64_t)s->clock.min,
+                          .end = (uint64_t)s->clock.max};
 
     s->reading = false;
     if (s->answered || s->error) { /* its taker is gone */
@@ -369,7 +424,7 @@ int pieces_send(struct produce *p)
     s->id = member->next_id += 2;
     s->fd = -1;
     DL_APPEND(OWN(member, pieces_sent)->sendings, s);
-    read_next(s);
+    begin(s);
     return 0;
 }
 
@@ -397,6 +452,7 @@ static void taker_gone(struct member *member, uint32_t rank)
 {
     struct sending *s, *tmp;
 
+    clock_forget(member, rank);
     DL_FOREACH_SAFE(OWN(member, pieces_sent)->sendings, s, tmp)
     {
         if (s->rank == rank && !s->answered)
@@ -425,6 +481,8 @@ static void sending_destroy(struct member *member)
     {
         sending_free(s);
     }
+    while (OWN(member, pieces_sent)->clocks)
+        clock_forget(member, OWN(member, pieces_sent)->clocks->rank);
 }
 
 const struct member_module pieces_sent_module = {

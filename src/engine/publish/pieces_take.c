@@ -122,7 +122,8 @@ static void taking_end(struct taking *t, int status)
     char *upath;
 
     if (status == EAGAIN || status == ENOENT || status == ESTALE)
-        log_debug("rank %u is to publish \"%s\", or to ask anew", t->rank, t->upath);
+        log_debug("rank %u is to go on with \"%s\": %s", t->rank, t->upath,
+                  strerror(status));
     else if (status)
         log_warn("what %s has written of \"%s\" is not put into the file of this node: %s",
                  member_describe(member, t->rank), t->upath, strerror(status));
@@ -319,7 +320,6 @@ static bool pieces_received(struct member *member, const struct net_msg *msg,
         reply(member, msg->source, msg->id, t ? EPROTO : ENOMEM, NULL);
         return true;
     }
-    t->apply.clocked = msg->flags & NET_PIECES_CLOCKED;
     t->apply.ahead_min = (int64_t)msg->after;
     t->apply.ahead_max = (int64_t)msg->end;
     /* Before bytes are kept that are of no use. */
