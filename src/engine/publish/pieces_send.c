@@ -344,6 +344,8 @@ static void go_on(struct sending *s)
             ask_clock(s);
             return;
         }
+        log_debug("the clock of rank %u is ahead of ours by %lld to %lld ns", s->rank,
+                  (long long)s->clock.min, (long long)s->clock.max);
         clock_keep(s->member, &s->clock);
         read_next(s);
     } else if (s->last) {

@@ -1,0 +1,250 @@
+/* engine/publish/pieces_apply.h: bytes of two nodes, in the order in which they were written, by whatever clock. */
+#include "../store/scratch.h"
+
+#include <endian.h>
+#include <time.h>
+
+#include "engine/publish/pieces.h"
+#include "engine/publish/pieces_apply.h"
+
+#define MS 1000000
+
+static struct scratch *scratch;
+static struct member_dmd dmd;
+static struct pieces_apply apply;
+static int file;
+static int64_t ahead; /* by which our clock is ahead of the sender's */
+
+static int setup(void **state)
+{
+    if (scratch_setup(state) < 0)
+        return -1;
+    scratch = *state;
+    dmd = (struct member_dmd){.dir = scratch->dir};
+    dmd.marks = store_marks_create(scratch->dir);
+    dmd.extents = store_extents_create(scratch->dir, NULL);
+    if (!dmd.marks || !dmd.extents)
+        return -1;
+    store_extents_begin(dmd.extents);
+    file = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT, 0644);
+    apply = (struct pieces_apply){.dmd = &dmd, .upath = "f"};
+    memset(apply.storage, 9, sizeof(apply.storage));
+    apply.fd = open(scratch->path, O_TMPFILE | O_RDWR, 0600);
+    ahead = 0;
+    return apply.fd < 0 || store_identity_read(file, &apply.identity);
+}
+
+static int teardown(void **state)
+{
+    close(file);
+    close(apply.fd);
+    store_extents_destroy(dmd.extents);
+    store_marks_destroy(dmd.marks);
+    return scratch_teardown(state);
+}
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* A program of this node. */
+static void write_here(uint64_t offset, const char *text)
+{
+    uint64_t n = store_extents_add(dmd.extents, apply.identity.ino, apply.identity.btime, 7,
+                                   0, offset, strlen(text));
+
+    assert_int_equal(pwrite(file, text, strlen(text), (off_t)offset), strlen(text));
+    store_extents_end(dmd.extents, n, offset + strlen(text), offset + strlen(text));
+    usleep(200);
+}
+
+/* The other node wrote it now: length 0: a cut. */
+static void piece(uint64_t offset, const char *text)
+{
+    uint64_t when = now() - (uint64_t)ahead;
+    struct store_extent extent = {offset, strlen(text), when, when};
+    char head[PIECE_HEAD];
+
+    piece_put(head, &extent);
+    assert_int_equal(write(apply.fd, head, sizeof(head)), sizeof(head));
+    assert_int_equal(write(apply.fd, text, strlen(text)), strlen(text));
+    apply.size += sizeof(head) + strlen(text);
+    usleep(200);
+}
+
+/* All that it has sent, with a clock that is known to 20 us, more or less. */
+static int applies(void)
+{
+    int status;
+
+    apply.ahead_min = ahead - 20000;
+    apply.ahead_max = ahead + 20000;
+    status = pieces_apply(&apply);
+    apply.size = 0;
+    assert_int_equal(ftruncate(apply.fd, 0), 0);
+    lseek(apply.fd, 0, SEEK_SET);
+    return status;
+}
+
+static void has(const char *want)
+{
+    char have[100] = "";
+
+    assert_int_equal(pread(file, have, sizeof(have) - 1, 0), strlen(want));
+    assert_string_equal(have, want);
+}
+
+static void test_apart(void **state)
+{
+    (void)state;
+    write_here(0, "ours");
+    piece(4, "theirs");
+    assert_int_equal(applies(), 0);
+    has("ourstheirs");
+    assert_int_equal(applies(), 0); /* nothing */
+    has("ourstheirs");
+}
+
+/* The same bytes: the last one counts, in each part. */
+static void in_order(void)
+{
+    write_here(0, "aaaaaaaaaa");
+    piece(2, "bbb");
+    write_here(4, "cccc");
+    piece(7, "dd");
+    assert_int_equal(applies(), 0);
+    has("aabbcccdda");
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    in_order();
+}
+
+static void test_clock_ahead(void **state)
+{
+    (void)state;
+    ahead = 10 * MS;
+    in_order();
+}
+
+static void test_clock_behind(void **state)
+{
+    (void)state;
+    ahead = -10000ll * MS;
+    in_order();
+}
+
+/* A third node's are in the file already. */
+static void test_third(void **state)
+{
+    (void)state;
+    write_here(0, "aaaaaaaaaa");
+    piece(2, "bbb");
+    assert_int_equal(applies(), 0);
+    memset(apply.storage, 5, sizeof(apply.storage));
+    ahead = 10 * MS;
+    piece(3, "ccc");
+    assert_int_equal(applies(), 0);
+    has("aabcccaaaa");
+}
+
+/* Its node has sent them before, and has written them again: whatever their times. */
+static void test_again(void **state)
+{
+    (void)state;
+    write_here(0, "aaaa");
+    piece(4, "bbbb");
+    assert_int_equal(applies(), 0);
+    piece(4, "cc");
+    assert_int_equal(applies(), 0);
+    has("aaaaccbb");
+}
+
+/* Which was the last is not known: by no clock, or since somebody's writes are not recorded. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    write_here(0, "aaaa");
+    piece(2, "bbb");
+    apply.ahead_min = 0;
+    apply.ahead_max = -1; /* a clock that was set */
+    assert_int_equal(pieces_apply(&apply), EEXIST);
+    assert_int_equal(apply.met.offset, 2);
+    assert_int_equal(apply.met.length, 2);
+    has("aaaa"); /* nothing is changed */
+    store_extents_add_unknown(dmd.extents, apply.identity.ino, apply.identity.btime, 7);
+    assert_int_equal(applies(), EEXIST);
+    assert_int_equal(apply.met.length, 2);
+    piece(1, "aa"); /* the same bytes */
+    assert_int_equal(applies(), 0);
+    has("aaaa");
+}
+
+/* Written past the record. */
+static void test_unrecorded(void **state)
+{
+    (void)state;
+    write_here(0, "aaaa");
+    assert_int_equal(pwrite(file, "x", 1, 10000), 1);
+    piece(5, "b");
+    assert_int_equal(applies(), EBUSY);
+}
+
+static void test_cuts(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    piece(2, ""); /* before anything was written here */
+    write_here(0, "aaaa");
+    assert_int_equal(applies(), 0);
+    has("aaaa");
+    piece(100, ""); /* it is longer */
+    assert_int_equal(applies(), 0);
+    assert_int_equal(fstat(file, &st), 0);
+    assert_int_equal(st.st_size, 100);
+    piece(3, ""); /* it takes away what this node has written */
+    assert_int_equal(applies(), EEXIST);
+    assert_int_equal(apply.met.offset, 3);
+    assert_int_equal(apply.met.length, 1);
+}
+
+static void test_bad(void **state)
+{
+    (void)state;
+    write_here(0, "aaaa");
+    piece(10, "b");
+    piece(5, "b"); /* not in order */
+    assert_int_equal(applies(), EPROTO);
+    piece(10, "bbbb");
+    apply.size--;
+    assert_int_equal(applies(), EPROTO);
+    has("aaaa");
+    assert_int_equal(unlink(scratch_path(scratch, "f")), 0);
+    piece(10, "b");
+    assert_int_equal(applies(), ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_clock_ahead, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_clock_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_third, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unrecorded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bad, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
