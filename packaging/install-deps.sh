@@ -29,6 +29,7 @@ debian_build="gcc g++ libc6-dev cmake ninja-build pkg-config python3 openmpi-bin
 debian_test="libcmocka-dev valgrind libc6-dbg clang-format-14 mandoc
     iproute2 util-linux procps hostname tar diffutils
     slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge gfortran hdf5-tools netcdf-bin
+    libhdf5-openmpi-dev libpnetcdf-dev
     dash busybox make perl git sqlite3 zip unzip bzip2 rsync nco vim-tiny patch bc less
     snakemake python3-distributed"
 fedora_build="gcc gcc-c++ glibc-devel cmake ninja-build pkgconf-pkg-config python3 openmpi
@@ -36,6 +37,7 @@ fedora_build="gcc gcc-c++ glibc-devel cmake ninja-build pkgconf-pkg-config pytho
 fedora_test="libcmocka-devel valgrind clang-tools-extra mandoc libasan libubsan libtsan
     iproute util-linux procps-ng hostname tar diffutils
     slurm slurm-slurmctld slurm-slurmd munge gcc-gfortran hdf5 netcdf
+    hdf5-openmpi-devel pnetcdf-openmpi-devel
     dash busybox make perl git sqlite zip unzip bzip2 rsync nco vim-minimal patch bc less"
 
 if command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
