@@ -2,11 +2,11 @@
  * write.c - what is written to a file that other nodes may write too is recorded
  *
  * A descriptor that is not in the table costs a load, one that is not recorded a look at its
- * mark, since another node may have joined. Else the range is recorded before the real call, and cut to what was written after it; so the
- * record never has too little. What cannot be recorded so ends the record of the
- * description, and its file is not put together with other nodes' any more: O_APPEND, calls
- * that name no range (sendfile, splice, aio), streams, shared maps, a file offset that
- * another thread moves in the midst.
+ * mark, since another node may have joined. Else the range is recorded before the real call,
+ * so that the record never has too little, and cut to what was written after it. What cannot
+ * be recorded so ends the record of the description, and its file is not put together with
+ * other nodes' any more: O_APPEND, calls that name no range (sendfile, splice, aio), streams,
+ * shared maps, a file offset that another thread moves in the midst.
  */
 #include <aio.h>
 #include <errno.h>
