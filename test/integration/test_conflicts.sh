@@ -80,7 +80,7 @@ for size, text in ("small", small), ("large", large):
         sync(f"{name}.read")
 
 # Nor is it changed by its name, or given another one.
-assert together("kept", os.O_CREAT, "0", "1") in (None, errno.EIO)
+assert together("kept", os.O_CREAT | os.O_APPEND, "0", "1") in (None, errno.EIO)
 fails(errno.EIO, os.utime, path("kept"), (1, 1))
 fails(errno.EIO, os.chmod, path("kept"), 0o600)
 fails(errno.EIO, os.rename, path("kept"), path("moved"))
