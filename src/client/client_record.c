@@ -58,7 +58,8 @@ uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
 void client_write_record_end(engine_token token, uint64_t number, uint64_t planned_end,
                              uint64_t end)
 {
-    store_extents_end(dmd_of(token)->extents, number, planned_end, end);
+    if (!store_extents_end(dmd_of(token)->extents, number, planned_end, end))
+        client_write_unrecord(token);
 }
 
 void client_write_unrecord(engine_token token)

@@ -200,6 +200,13 @@ bool store_extent_list_changed(const struct store_extent_list *before,
 {
     size_t n = 0, m = 0;
 
+    if (before->ncuts != list->ncuts ||
+        (list->ncuts && memcmp(before->extent + before->n, list->extent + list->n,
+                               list->ncuts * sizeof(*list->extent)) != 0)) {
+        if (at)
+            *at = list->ncuts ? list->extent[list->n] : (struct store_extent){0};
+        return true;
+    }
     for (size_t i = 0; i < where->n; i++) {
         struct store_extent both;
         for (; store_extent_list_meets(list, &where->extent[i], &n, &both); n++) {

@@ -46,8 +46,8 @@ static inline bool store_extent_is_newer(const struct store_extent *a,
 bool store_extent_list_meets(const struct store_extent_list *list,
                              const struct store_extent *with, size_t *n,
                              struct store_extent *both);
-/* True if `list` was written somewhere in `where` since it was as `before`; *at (may be NULL):
- * the first such bytes. */
+/* True if `list` was written somewhere in `where`, or was cut, since it was as `before`; *at (may
+ * be NULL): the first such bytes. */
 bool store_extent_list_changed(const struct store_extent_list *before,
                                const struct store_extent_list *list,
                                const struct store_extent_list *where,

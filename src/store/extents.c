@@ -47,6 +47,8 @@
 /* Between two writes of one range, ns: no other process can have been told of the first, and
  * have told of its own before the second. */
 #define PAUSE 200000
+/* From the first to the last write of one range, ns. */
+#define STREAK 10000000
 
 /* As writer and offset: what came before it is over. */
 #define RESET (UINT64_MAX - 1)
@@ -273,7 +275,8 @@ static bool extend(struct store_extents *extents, uint64_t last, uint64_t offset
 
     if (!length || !has || (span & ~LENGTH_MAX) != LAP(last) ||
         atomic_load(&place->offset) + has != offset || has + length > LENGTH_MAX ||
-        atomic_load(&place->last) + PAUSE < now)
+        atomic_load(&place->last) + PAUSE < now ||
+        atomic_load(&place->first) + STREAK < now)
         return false;
     set_last(place, now);
     return atomic_compare_exchange_strong(&place->span, &span, span + length);
@@ -348,16 +351,26 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
     add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns());
 }
 
-void store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end)
 {
     struct place *place = place_of(extents, number);
     uint64_t span = atomic_load(&place->span), offset = atomic_load(&place->offset);
 
+    if (end == planned_end) {
+        set_last(place, now_ns());
+        return true;
+    }
+    if ((span & ~LENGTH_MAX) != LAP(number) || offset + (span & LENGTH_MAX) != planned_end)
+        return false;    /* another thread has lengthened it */
+    if (end <= offset) { /* as if it had not been added */
+        SET(first, 0);
+        SET(last, 0);
+        return true;
+    }
     set_last(place, now_ns());
-    if (end != planned_end && (span & ~LENGTH_MAX) == LAP(number) &&
-        offset + (span & LENGTH_MAX) == planned_end && end > offset)
-        atomic_compare_exchange_strong(&place->span, &span, LAP(number) | (end - offset));
+    return atomic_compare_exchange_strong(&place->span, &span,
+                                          LAP(number) | (end - offset));
 }
 
 /* --- list --- */
@@ -403,7 +416,7 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
         }
         if (of == file && by == RESET)
             store_extent_list_free(list);
-        if (of == file && by != RESET && is_of(by, writer, but) &&
+        if (of == file && by != RESET && extent.last && is_of(by, writer, but) &&
             store_extent_list_add(list, &extent) < 0)
             goto error;
     }

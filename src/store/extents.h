@@ -55,9 +55,9 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
 /* The file is empty, and nobody is writing to it who records: what was recorded before counts
  * no more. */
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime);
-/* The range that was added last is written, up to `end`, which may be below `planned_end`. Where
- * that cannot be said any more the record has too much, which is safe. */
-void store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
+/* The range that was added last is written, up to `end`, which may be below `planned_end`. False:
+ * that cannot be said any more, and the record has too much. */
+bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end);
 
 /* The ranges that are recorded of the file, sorted, by `writer` only (0: by all) but not by

@@ -98,7 +98,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
         joined_one_that_fits(p, there)) {
         produce_base(p, there);
         *base = p->base;
-        return go;
+        return p->superseded ? DHT_AHEAD_CHANGED : go; /* by what it has in it */
     }
     if (!p->mark) { /* the other one counts, which the change of a name did not reach */
         p->stopped = true;

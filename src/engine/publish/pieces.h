@@ -16,6 +16,10 @@
 
 #define PIECE_HEAD 32u
 
+/* By how much two nodes' clocks, which something keeps in step, may come to differ more: 1 ns
+ * for each so many ns. */
+#define PIECE_DRIFT 500000
+
 static inline void piece_put(void *to, const struct store_extent *extent)
 {
     uint64_t head[4] = {htole64(extent->offset), htole64(extent->length),

@@ -8,8 +8,8 @@
  * Programs of this node may write to the file meanwhile, since each range is recorded before
  * it is written. So the record is looked at again afterwards. What a program has written in
  * the same places since the first look may have been overwritten here: EEXIST, and the sender
- * publishes a conflict. What another member has put there for a third node can be decided as
- * the rest: all is done once more (so does that member, if it comes second).
+ * publishes a conflict. Members of this node that take pieces of other nodes come one after the
+ * other: put_alone().
  */
 #include "engine/publish/pieces_apply.h"
 
@@ -29,9 +29,9 @@
 #include "util/log.h"
 
 #define BUFFER (64u << 10)
-/* By how much two nodes' clocks, which something keeps in step, may differ more than now for
- * each ns that has passed since. */
-#define DRIFT 500000
+/* The byte of the file whose lock (OFD) a member holds that puts pieces into it; below those of
+ * the marks. */
+#define LOCK_BYTE (STORE_MARK_LOCK_OFFSET - 1)
 
 /* The pieces: bytes in memory, and which of the file. */
 struct pieces {
@@ -42,13 +42,12 @@ struct pieces {
 
 /* What was written here. */
 struct ours {
+    struct store_extent_list local; /* by this node */
+    struct store_extent_list apart; /* and by third nodes */
+    struct store_extent_list sent;  /* by the sender's node, which has sent it before */
     struct store_extent_list all;
-    struct store_extent_list
-        apart; /* but for what the sender's node has sent before, ... */
-    struct store_extent_list local; /* ... and by this node only */
 };
 
-/* What a node has written and sent it may write again. */
 static uint64_t writer_of(const struct pieces_apply *apply)
 {
     uint64_t random;
@@ -67,8 +66,8 @@ static void by_our_clock(const struct pieces_apply *apply, struct store_extent *
         return;
     first += (uint64_t)apply->ahead_min;
     last += (uint64_t)apply->ahead_max;
-    extent->first = first - (now > first ? (now - first) / DRIFT : 0);
-    extent->last = last + (now > last ? (now - last) / DRIFT : 0);
+    extent->first = first - (now > first ? (now - first) / PIECE_DRIFT : 0);
+    extent->last = last + (now > last ? (now - last) / PIECE_DRIFT : 0);
 }
 
 /* The heads, in the order of the sender's list: writes ascending, then cuts. 0, or -1:
@@ -110,22 +109,27 @@ bad:
 
 static void ours_free(struct ours *ours)
 {
-    store_extent_list_free(&ours->all);
-    store_extent_list_free(&ours->apart);
     store_extent_list_free(&ours->local);
+    store_extent_list_free(&ours->apart);
+    store_extent_list_free(&ours->sent);
+    store_extent_list_free(&ours->all);
 }
 
-/* 0 or -1: EBUSY: there is no record. */
+/* 0 or -1: EBUSY: there is no record. What is written while it is read is in the later lists, if
+ * in any; so nothing is decided upon and then missed. */
 static int ours_read(const struct pieces_apply *apply, struct ours *ours)
 {
     struct store_extents *extents = apply->dmd->extents;
     uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
+    uint64_t theirs = writer_of(apply);
 
     *ours = (struct ours){0};
     if (store_marks_recorded(apply->dmd->marks, 0, ino, btime) &&
-        store_extents_list(extents, ino, btime, 0, 0, &ours->all) == 0 &&
-        store_extents_list(extents, ino, btime, 0, writer_of(apply), &ours->apart) == 0 &&
-        store_extents_list(extents, ino, btime, 0, STORE_EXTENTS_OTHERS, &ours->local) == 0)
+        store_extents_list(extents, ino, btime, 0, STORE_EXTENTS_OTHERS, &ours->local) ==
+            0 &&
+        store_extents_list(extents, ino, btime, 0, theirs, &ours->apart) == 0 &&
+        store_extents_list(extents, ino, btime, theirs, 0, &ours->sent) == 0 &&
+        store_extents_list(extents, ino, btime, 0, 0, &ours->all) == 0)
         return 0;
     ours_free(ours);
     errno = EBUSY;
@@ -152,6 +156,43 @@ static bool is_cut(const struct store_extent_list *cuts,
         }
     }
     return false;
+}
+
+static uint64_t end_of(const struct store_extent_list *writes)
+{
+    const struct store_extent *last = writes->n ? &writes->extent[writes->n - 1] : NULL;
+
+    return last ? last->offset + last->length : 0;
+}
+
+/* One node has made the file longer than the other one says it is, and than what is written
+ * needs: it must be the later one. */
+static bool is_longer(const struct store_extent_list *a, const struct store_extent_list *b,
+                      uint64_t end, struct store_extent *met)
+{
+    for (size_t i = 0; i < a->ncuts; i++) {
+        const struct store_extent *longer = &a->extent[a->n + i];
+        for (size_t k = 0; longer->offset > end && k < b->ncuts; k++) {
+            const struct store_extent *cut = &b->extent[b->n + k];
+            if (longer->offset <= cut->offset || store_extent_is_newer(longer, cut))
+                continue;
+            met->offset = cut->offset;
+            met->length = longer->offset - cut->offset;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool lengths_differ(struct pieces_apply *apply,
+                           const struct store_extent_list *theirs,
+                           const struct store_extent_list *ours)
+{
+    uint64_t end = end_of(theirs) > end_of(ours) ? end_of(theirs) : end_of(ours);
+
+    return is_cut(theirs, ours, &apply->met) || is_cut(ours, theirs, &apply->met) ||
+           is_longer(theirs, ours, end, &apply->met) ||
+           is_longer(ours, theirs, end, &apply->met);
 }
 
 /* --- the file --- */
@@ -231,20 +272,46 @@ static int put_piece(struct pieces_apply *apply, int fd, const struct store_exte
     return 0;
 }
 
+/* What of it the sender's node has not written again, and sent by another close that was quicker.
+ * *m: where in ours->sent. */
+static int put_new(struct pieces_apply *apply, int fd, const struct store_extent *piece,
+                   const char *data, const struct ours *ours, bool write, size_t *n,
+                   size_t *m)
+{
+    uint64_t end = piece->offset + piece->length;
+    struct store_extent both, rest = *piece;
+
+    while (store_extent_list_meets(&ours->sent, piece, m, &both)) {
+        if (store_extent_is_newer(&both, piece)) {
+            rest.length = both.offset - rest.offset;
+            if (put_piece(apply, fd, &rest, data + (rest.offset - piece->offset), ours,
+                          write, n) < 0)
+                return -1;
+            rest.offset = both.offset + both.length;
+        }
+        if (both.offset + both.length == end)
+            break;
+        ++*m;
+    }
+    rest.length = end - rest.offset;
+    return put_piece(apply, fd, &rest, data + (rest.offset - piece->offset), ours, write,
+                     n);
+}
+
 static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *pieces,
                       const struct ours *ours, bool write)
 {
     const struct store_extent_list *list = &pieces->list;
     const char *data = pieces->data;
-    size_t n = 0;
+    size_t n = 0, m = 0;
 
-    if (is_cut(list, &ours->all, &apply->met) || is_cut(&ours->all, list, &apply->met)) {
+    if (lengths_differ(apply, list, &ours->all)) {
         errno = EEXIST;
         return -1;
     }
     for (size_t i = 0; i < list->n; i++) {
         data += PIECE_HEAD;
-        if (put_piece(apply, fd, &list->extent[i], data, ours, write, &n) < 0)
+        if (put_new(apply, fd, &list->extent[i], data, ours, write, &n, &m) < 0)
             return -1;
         data += list->extent[i].length;
     }
@@ -271,7 +338,6 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 {
     const struct store_identity *id = &apply->identity;
     struct ours ours, now;
-    bool again = true;
     int rc;
 
     if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
@@ -284,23 +350,30 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
     DYAD_CRASH_POINT("pieces-apply");
     if (rc == 0)
         rc = record(apply, &pieces->list);
-    while (rc == 0 && again) {
+    if (rc == 0)
         rc = put_pieces(apply, fd, pieces, &ours, true);
-        if (rc == 0)
-            rc = ours_read(apply, &now);
-        if (rc < 0)
-            break;
+    if (rc == 0 && (rc = ours_read(apply, &now)) == 0) {
         if (store_extent_list_changed(&ours.local, &now.local, &pieces->list,
                                       &apply->met)) {
             errno = EEXIST;
             rc = -1;
         }
-        again = store_extent_list_changed(&ours.apart, &now.apart, &pieces->list, NULL);
-        ours_free(&ours);
-        ours = now;
+        ours_free(&now);
     }
     ours_free(&ours);
     return rc;
+}
+
+/* The other one's bytes are in the file, or ours are, before the next one looks. Its lock goes
+ * with its descriptor. */
+static int put_alone(struct pieces_apply *apply, int fd, const struct pieces *pieces)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_start = LOCK_BYTE, .l_len = 1};
+    int rc;
+
+    while ((rc = fcntl(fd, F_OFD_SETLKW, &lock)) < 0 && errno == EINTR)
+        ;
+    return rc < 0 ? -1 : put(apply, fd, pieces);
 }
 
 int pieces_apply(struct pieces_apply *apply)
@@ -322,7 +395,7 @@ int pieces_apply(struct pieces_apply *apply)
         }
         pieces.data = map;
     }
-    if (parse(apply, &pieces) < 0 || put(apply, fd, &pieces) < 0)
+    if (parse(apply, &pieces) < 0 || put_alone(apply, fd, &pieces) < 0)
         error = errno;
     if (map)
         munmap(map, (size_t)apply->size);

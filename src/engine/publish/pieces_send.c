@@ -117,6 +117,15 @@ static int open_file(struct sending *s)
                : store_extents_list(extents, id->ino, id->btime, s->mark, 0, &s->list);
 }
 
+/* True for a cut that counts: a later one may have made the file shorter, or it has failed. */
+static bool is_cut(const struct sending *s, const struct store_extent *extent)
+{
+    struct stat st;
+
+    return extent->length == 0 && fstat(s->fd, &st) == 0 &&
+           extent->offset <= (uint64_t)st.st_size;
+}
+
 /* The next piece, or the next part of it, into the chunk. 1: it is full; 0; -1. */
 static int read_piece(struct sending *s)
 {
@@ -141,7 +150,7 @@ static int read_piece(struct sending *s)
             break;
         got += (size_t)n;
     }
-    if (got > 0 || extent->length == 0) {
+    if (got > 0 || is_cut(s, extent)) {
         piece.offset = offset;
         piece.length = got;
         piece_put(s->data + s->len, &piece);
@@ -321,8 +330,12 @@ static void begin(struct sending *s)
 {
     const struct clock *known = clock_find(s->member, s->rank);
 
-    if (known && util_clock_now() - known->when < CLOCK_KEPT) {
+    uint64_t age = known ? util_clock_now() - known->when : 0;
+
+    if (known && age < CLOCK_KEPT) {
         s->clock = *known;
+        s->clock.min -= (int64_t)(age / PIECE_DRIFT);
+        s->clock.max += (int64_t)(age / PIECE_DRIFT);
         read_next(s);
         return;
     }
@@ -379,8 +392,9 @@ static void send_message(struct sending *s, struct net_msg *msg, const void *dat
 {
     msg->type = NET_MSG_PIECES;
     msg->id = s->id;
-    msg->entry = s->p->record.entry; /* in the version that was refused */
+    msg->entry = s->p->record.entry;
     msg->entry.upath = s->upath;
+    msg->entry.version = s->p->version; /* that was refused */
     s->in_worker = true;
     if (net_worker_send(s->member->worker, s->rank, msg, data, (size_t)msg->length,
                         chunk_sent, s) < 0) {
@@ -399,8 +413,11 @@ static void chunk_read(void *arg)
                           .end = (uint64_t)s->clock.max};
 
     s->reading = false;
-    if (s->answered || s->error) { /* its taker is gone */
-        answer(s, s->answered ? s->status : s->error);
+    if (s->answered || s->error) { /* its taker is gone; or EIO: no answer of a taker */
+        if (s->error)
+            log_warn("\"%s\" cannot be given to %s: %s", s->upath,
+                     member_describe(s->member, s->rank), strerror(s->error));
+        answer(s, s->answered ? s->status : EIO);
         return;
     }
     DYAD_CRASH_POINT("pieces-send");

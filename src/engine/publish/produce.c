@@ -76,6 +76,10 @@ void produce_parents(struct produce *p)
     }
 }
 
+/* How often others may give way before the pieces have come to one: a bound for what should
+ * not happen. */
+#define STALE_MAX 100
+
 /* --- publish --- */
 
 /* It has failed: the journal says what it said before, unless another publish of that name
@@ -92,6 +96,15 @@ static void publish_undo(struct produce *p)
         store_journal_put(journal, &p->before);
     else
         store_journal_delete(journal, p->upath);
+}
+
+/* Again, though it was superseded. */
+static void is_newest(struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    store_superseded_clear(dmd->dir, dmd->session, p->upath);
+    p->superseded = false;
 }
 
 static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *version,
@@ -112,6 +125,8 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
         publish_undo(p);
         return rc;
     }
+    if (p->superseded && !p->record.entry.conflict)
+        is_newest(p);
     if (!p->ahead && known)
         p->before = *known;
     p->before.entry.upath = p->upath;
@@ -169,11 +184,19 @@ static void merge(struct produce *p)
         produce_pieces_sent(p, errno, 0, 0);
 }
 
+/* With the file as it is now: others of this node may have written it, and published that. */
 static void ask_anew(struct produce *p)
 {
+    int rc = produce_look(p);
+
     p->merges = false;
-    if (produce_publish(p) < 0)
+    if (rc > 0) {
+        if ((rc = gone_status(p)) == 0)
+            writer_ended(p);
+        produce_end(p, rc);
+    } else if (rc < 0 || produce_publish(p) < 0) {
         produce_end(p, errno);
+    }
 }
 
 /* What has come in the place of the version whose node was asked to take the pieces. */
@@ -200,7 +223,7 @@ void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t m
         is_merged(p);
         return;
     }
-    if (status == ESTALE &&
+    if (status == ESTALE && ++p->nstale < STALE_MAX &&
         (p->lookup = dht_node_lookup(p->member->dht, p->upath, NET_LOOKUP_WAIT,
                                      &p->other.version, newer_looked_up, p)))
         return;
@@ -361,10 +384,12 @@ static int start(struct member *member, enum engine_role role, const char *upath
         produce_end_later(p, 0);
         return 0;
     }
-    if (p->superseded && !yielded &&
-        !p->record.entry
-             .conflict) /* somebody has written it since, and it is the newest again */
-        store_superseded_clear(member->dmd[role].dir, member->dmd[role].session, upath);
+    if (yielded && p->superseded) {
+        produce_end_later(p, ESTALE);
+        return 0;
+    }
+    if (p->superseded && !p->record.entry.conflict)
+        is_newest(p); /* somebody has written it since */
     DYAD_CRASH_POINT("produce-begin");
     if (produce_publish(p) < 0)
         goto error;

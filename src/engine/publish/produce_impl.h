@@ -28,6 +28,7 @@ struct produce {
     bool conflict;              /* ... with which this one is in conflict */
     bool merges;                /* ... to whose owner its pieces are being sent; */
     struct dyad_version absent; /* which had not this version (any more) */
+    unsigned nstale;            /* how often that had given way to another one */
     bool unmerged;              /* that has failed, ... */
     uint64_t met, met_length; /* ... because of these bytes; length 0: for another reason */
     bool stopped;             /* it is not published, since another one counts */

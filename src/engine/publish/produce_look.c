@@ -104,25 +104,23 @@ enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *re
     const struct store_record was = p->record;
     const struct store_identity *id = &p->record.identity;
     int rc = produce_look(p);
-    bool alone = p->mark && p->record.entry.recorded;
+    bool alone = p->mark && p->record.entry.recorded, changed;
 
     if (rc < 0) {
         p->record = was;
         return DHT_AHEAD_GO;
     }
-    if (rc > 0 || (p->superseded && !alone) ||
-        ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
+    if (rc > 0 || ((p->record.entry.mode ^ was.entry.mode) & S_IFMT))
         return DHT_AHEAD_STOP;
-    if (id->ino == was.identity.ino && id->btime == was.identity.btime &&
-        is_same_content(&p->record.entry, &was.entry) &&
-        p->record.entry.mode == was.entry.mode)
-        return DHT_AHEAD_GO;
-    if (!alone && is_of_another(p, refused))
-        return DHT_AHEAD_STOP;
+    changed = id->ino != was.identity.ino || id->btime != was.identity.btime ||
+              !is_same_content(&p->record.entry, &was.entry) ||
+              p->record.entry.mode != was.entry.mode;
     entry->size = p->record.entry.size;
     entry->mode = p->record.entry.mode;
     entry->mtime_sec = p->record.entry.mtime_sec;
     entry->mtime_nsec = p->record.entry.mtime_nsec;
     entry->recorded = p->record.entry.recorded;
-    return DHT_AHEAD_CHANGED;
+    if (!alone && (p->superseded || (changed && is_of_another(p, refused))))
+        return DHT_AHEAD_STOP;
+    return changed ? DHT_AHEAD_CHANGED : DHT_AHEAD_GO;
 }

@@ -166,6 +166,24 @@ static void test_again(void **state)
     has("aaaaccbb");
 }
 
+/* What was sent first may be the later one. */
+static void test_overtaken(void **state)
+{
+    struct store_extent late;
+
+    (void)state;
+    write_here(0, "aaaaaaaaaa");
+    piece(2, "old");
+    usleep(200);
+    late = (struct store_extent){3, 1, now() - (uint64_t)ahead, now() - (uint64_t)ahead};
+    assert_true(
+        store_extents_add_other(dmd.extents, apply.identity.ino, apply.identity.btime,
+                                STORE_EXTENTS_OTHER | 0x0909090909090909 >> 2, &late));
+    assert_int_equal(pwrite(file, "N", 1, 3), 1);
+    assert_int_equal(applies(), 0);
+    has("aaoNdaaaaa");
+}
+
 /* Which was the last is not known: by no clock, or since somebody's writes are not recorded. */
 static void test_unknown(void **state)
 {
@@ -209,6 +227,11 @@ static void test_cuts(void **state)
     assert_int_equal(applies(), 0);
     assert_int_equal(fstat(file, &st), 0);
     assert_int_equal(st.st_size, 100);
+    /* Shorter than another node has made it, later; and longer than one has, before. */
+    piece(50, "");
+    assert_int_equal(applies(), EEXIST);
+    assert_int_equal(apply.met.offset, 50);
+    assert_int_equal(apply.met.length, 50);
     piece(3, ""); /* it takes away what this node has written */
     assert_int_equal(applies(), EEXIST);
     assert_int_equal(apply.met.offset, 3);
@@ -240,6 +263,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_clock_behind, setup, teardown),
         cmocka_unit_test_setup_teardown(test_third, setup, teardown),
         cmocka_unit_test_setup_teardown(test_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overtaken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unrecorded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),

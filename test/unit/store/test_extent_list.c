@@ -109,7 +109,7 @@ static void test_changed(void **state)
                                  where = draw(&seed, 1 + round % 3, c);
         struct store_extent at;
         bool changed = false;
-        for (size_t i = 0; i < before.n; i++)
+        for (size_t i = 0; i < before.n + before.ncuts; i++)
             assert_int_equal(store_extent_list_add(&now, &before.extent[i]), 0);
         memcpy(b, a, sizeof(b));
         for (unsigned i = 0; i < round % 3; i++) { /* it is written a little more */
@@ -124,6 +124,12 @@ static void test_changed(void **state)
         nchanged += changed;
         if (changed)
             assert_true(c[at.offset].is);
+        now.n += now.ncuts; /* to be sorted once more */
+        now.ncuts = 0;
+        assert_int_equal(store_extent_list_add(&now, &(struct store_extent){7, 0, 32, 32}),
+                         0);
+        assert_int_equal(store_extent_list_sort(&now), 0);
+        assert_true(store_extent_list_changed(&before, &now, &where, NULL)); /* cut */
         store_extent_list_free(&before);
         store_extent_list_free(&now);
         store_extent_list_free(&where);
