@@ -33,10 +33,16 @@ bool tentative_is(const struct dht_node *node)
     return node->tentative->nowing > 0 || node->tentative->side != DHT_PARTITION_MAJORITY;
 }
 
+/* The word of ranks that are missing still is not waited for any more when our side has been
+ * the majority for long: dht_node_partition_lasts(). */
 bool tentative_may_end(const struct dht_node *node)
 {
-    return node->tentative->nasked > 0 || node->tentative->nmissing_short > 0 ||
-           node->tentative->side == DHT_PARTITION_UNKNOWN;
+    const struct tentative *tentative = node->tentative;
+
+    return tentative->nasked > 0 || tentative->nmissing_short > 0 ||
+           tentative->side == DHT_PARTITION_UNKNOWN ||
+           (tentative->side == DHT_PARTITION_MAJORITY && tentative->nowing > 0 &&
+            !tentative->partition_lasts);
 }
 
 void tentative_set_owed(struct dht_node *node, uint32_t rank, unsigned bits)

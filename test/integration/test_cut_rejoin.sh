@@ -45,7 +45,8 @@ end() { wait_for go.last; ask last open:none; made "ok.$PMIX_RANK"; }
 OTHERS=$RANK'write old; wait_for go.cut; write new; wait_for go.healed; write late
     ask healed open:new.2.{0..9} open:old.2.{0,1}; end'
 CUT='ask cut stat:old.0.{0..9} stat:never open:old.1.{0,1} open:never list:.
-    write new; wait_for go.healed; ask healed open:old.{0,1}.{2..9} open:late.0.{0,1} open:new.0.{0,1}; end'
+    write new; wait_for go.healed; ask healed open:old.{0,1}.{2..9} open:late.0.{0,1} open:new.0.{0,1}
+    ask copied open:old.{0,1}.{2..9}; end'
 
 # answers NAME.RANK MOST REGEX: all of them are that, within that time.
 answers() {
@@ -93,6 +94,8 @@ rejoins() {
     for rank in 0 1 2; do
         answers "healed.$rank" 30 'old|new|late'
     done
+    until_true 60 "rank 2 opens its copies" test -e "$WORK/copied.2"
+    answers copied.2 30 old
     [ $# = 0 ] || logged 4 'rank 3 has not joined'
     : >"$WORK/go.last" # and now there is nobody left, for certain
     each last
