@@ -57,11 +57,13 @@ static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
     uint64_t ino = info->ino, btime = info->btime;
     struct stat st;
 
-    if (!dmd->extents || info->state != STORE_MARK_DIRTY)
+    if (!dmd->extents || info->state == STORE_MARK_OPENING)
         return false;
+    /* Also while its last close is under way, which may publish an empty file (MPI-IO). */
     if (store_marks_recorded(dmd->marks, 0, ino, btime))
         return true;
-    if (!store_marks_record_all(dmd->marks, ino, btime, false) ||
+    if (info->state != STORE_MARK_DIRTY ||
+        !store_marks_record_all(dmd->marks, ino, btime, false) ||
         store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)
         return false;
     store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */

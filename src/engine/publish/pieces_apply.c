@@ -340,12 +340,14 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
     struct ours ours, now;
     int rc;
 
-    if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
-        errno = EBUSY;
-        return -1;
-    }
     if (ours_read(apply, &ours) < 0)
         return -1;
+    if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
+        errno =
+            ours.all.n || ours.all.ncuts ? EBUSY : ESTALE; /* a copy, since a moment ago */
+        ours_free(&ours);
+        return -1;
+    }
     rc = put_pieces(apply, fd, pieces, &ours, false);
     DYAD_CRASH_POINT("pieces-apply");
     if (rc == 0)
@@ -384,7 +386,7 @@ int pieces_apply(struct pieces_apply *apply)
 
     fd = store_dir_open(apply->dmd->dir, apply->upath, O_RDWR, 0);
     if (fd < 0 || !store_identity_is(fd, &apply->identity)) {
-        error = fd < 0 ? errno : ENOENT;
+        error = fd < 0 ? errno : ESTALE;
         goto out;
     }
     if (apply->size) {

@@ -22,7 +22,8 @@ struct pieces_apply {
 };
 
 /* Put them in, and into the record. 0, or an errno value: EEXIST: who wrote `met` last is not
- * known; EBUSY: there is no record of what was written here; ENOENT: our file is gone. For a
+ * known; EBUSY: there is no record of what was written here; ENOENT: our file is gone; ESTALE: another one
+ * has come in its place. For a
  * pool thread: it blocks. */
 int pieces_apply(struct pieces_apply *apply);
 

@@ -156,8 +156,8 @@ static void applied(void *arg)
         return;
     }
     if (store_dir_stat(t->dmd->dir, t->upath, &st) < 0 ||
-        st.st_ino != t->apply.identity.ino) {
-        taking_end(t, ENOENT); /* renamed, or replaced, in the midst */
+        st.st_ino != t->apply.identity.ino) { /* renamed, or replaced, in the midst */
+        taking_end(t, store_dir_lacks(t->dmd->dir, t->upath) ? ENOENT : ESTALE);
         return;
     }
     t->state = PUBLISHING;

@@ -48,14 +48,17 @@ static int write_file(const char *path, const char *how)
 {
     size_t len = (size_t)bytes;
     char *records = malloc(len * (size_t)count);
+    char why[MPI_MAX_ERROR_STRING];
     MPI_File file;
-    int bad;
+    int bad, rc, n;
 
     for (int i = 0; i < count; i++)
         memset(records + len * (size_t)i, value(rank, i), len);
-    if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
-                      &file) != MPI_SUCCESS) {
-        fprintf(stderr, "rank %d: cannot open %s\n", rank, path);
+    rc = MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                       &file);
+    if (rc != MPI_SUCCESS) {
+        MPI_Error_string(rc, why, &n);
+        fprintf(stderr, "rank %d: cannot open %s: %s\n", rank, path, why);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     bad = strcmp(how, "view") == 0 ? by_view(file, records)
