@@ -12,6 +12,7 @@
  *  changed the file in part, else      a conflict          superseded              EIO
  *  none: its mode, times or length     nothing             superseded, brought     -
  *  were changed by its name
+ *  none: another node's pieces are in  nothing             superseded, brought     ESTALE
  *
  * A conflict is an entry like any other, of the later writer, so that all homes end with
  * it; but an open of it fails, on every node, until the name is removed or the file made

@@ -1,7 +1,7 @@
 /*
  * engine/publish/pieces.h - the payload of a PIECES message
  *
- * Private to pieces_send.c and pieces_take.c. For each range {offset, length, first, last}
+ * Private to pieces_send.c and pieces_apply.c. For each range {offset, length, first, last}
  * (store/extent_list.h; by the sender's clock), 64 bits each, little-endian, and then `length`
  * bytes.
  */
