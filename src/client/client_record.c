@@ -23,7 +23,7 @@ bool client_write_recorded(engine_token token)
            store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
 }
 
-void client_write_record_begin(engine_token token, bool may)
+void client_write_record_begin(engine_token token, bool may, bool later)
 {
     const struct client_dmd *dmd = dmd_of(token);
     store_mark_t mark = token & ~TOKEN_PRODUCER;
@@ -34,10 +34,14 @@ void client_write_record_begin(engine_token token, bool may)
     /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
-    if (may && store_marks_record(dmd->marks, mark))
+    if (may && store_marks_record(dmd->marks, mark, &later))
         return;
     store_marks_file(dmd->marks, mark, &ino, &btime);
     store_extents_add_unknown(dmd->extents, ino, btime, mark);
+    if (later) /* not before: who joins counts from then on */
+        store_marks_record_later(dmd->marks, mark);
+    else
+        store_marks_unrecord(dmd->marks, mark);
 }
 
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,

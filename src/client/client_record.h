@@ -9,8 +9,9 @@
 #include "client/client_ops.h"
 
 /* The description is open, and its mark knows its file. `may`: what is written is to be
- * recorded, if all of it can be; else others are to know that something is not. */
-void client_write_record_begin(engine_token token, bool may);
+ * recorded, if all of it can be; else others are to know that something is not. `later`: the
+ * open has emptied the file, and it is recorded if another node joins. */
+void client_write_record_begin(engine_token token, bool may, bool later);
 bool client_write_recorded(engine_token token);
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);

@@ -125,8 +125,11 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
         else /* writes_ended() says why the links are counted now */
             dirty = statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
                     store_superseded_may(S_IFREG, stx.stx_nlink) &&
-                    store_superseded(client->dmd[role].real, client->renames, upath,
-                                     stx.stx_ino);
+                    (store_superseded(client->dmd[role].real, client->renames, upath,
+                                      stx.stx_ino) ||
+                     (store_pending(client->dmd[role].real, client->renames, upath,
+                                    stx.stx_ino) &&
+                      client_waits_for(client, upath)));
     }
     errno = saved;
     return dirty;

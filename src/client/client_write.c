@@ -175,7 +175,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
     if (s->extents && !(flags & (O_TRUNC | O_EXCL | O_APPEND)))
         store_marks_may_record(s->marks, mark, how == ENGINE_WRITE_JOINS);
     else if (s->extents && (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND))
-        store_marks_record_later(s->marks, mark);
+        store_marks_may_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
     writing_new(*token, upath, waits);
@@ -250,7 +250,8 @@ int client_write_opened(engine_token token, int fd, int flags)
         if (superseded_since(token, fd))
             store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
     }
-    client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)));
+    client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)),
+                              (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND));
     errno = saved;
     return 0;
 }
@@ -411,7 +412,7 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     mark = store_marks_of_fd(marks, fd);
     if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd))) {
         client_write_record_begin(mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0),
-                                  false);
+                                  false, false);
         if (client_shared(client, role))
             client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
     }

@@ -27,7 +27,7 @@ struct dyad_base dht_base_version(const struct dyad_version *version)
 {
     return (struct dyad_base){DYAD_BASE_VERSION,
                               (uint64_t)version->rank << 32 | version->incarnation,
-                              version->counter};
+                              version->counter, false, false};
 }
 
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,

@@ -107,6 +107,9 @@ struct dht_node_ops {
     /* This rank is told of `newer`, published by another, while it publishes upath itself in
      * a higher version. May be NULL. Must not call back. */
     void (*overtaken)(void *arg, const struct dyad_entry *newer);
+    /* (may be NULL) A home says, before the publish of upath ends, that other ranks write it,
+     * each into a file of its own. */
+    void (*written)(void *arg, const char *upath);
 };
 
 /* status 0 or errno value: EHOSTUNREACH no home could be reached (an entry of ours is kept
@@ -162,9 +165,15 @@ int dht_node_restore(struct dht_node *node, const struct dyad_entry *entry);
  * RESYNCED is not sent before this call (node_resync.c). */
 void dht_node_restored(struct dht_node *node);
 
-/* --- storage that nodes share: ranks that write a file (node_writing.c) --- */
+/* --- ranks that write a file, on storage that nodes share, or each into a file of its own
+ * (node_writing.c) --- */
 
-enum dht_writing { DHT_WRITING_BEGIN, DHT_WRITING_END, DHT_WRITING_ABANDONED };
+enum dht_writing {
+    DHT_WRITING_BEGIN,
+    DHT_WRITING_JOIN, /* into a file of its own, and others may do so, too: new homes are not told */
+    DHT_WRITING_END,
+    DHT_WRITING_ABANDONED
+};
 /* status 0, or EHOSTUNREACH: no home could be reached */
 typedef void (*dht_writing_fn)(void *arg, int status);
 /* Notify the homes of upath, and until the END also new ones, that this rank has it open
@@ -173,6 +182,9 @@ typedef void (*dht_writing_fn)(void *arg, int status);
  * ENOMEM. */
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg);
+
+/* The rank has left in order: it writes nothing any more. Before dht_node_set_live(). */
+void dht_node_rank_left(struct dht_node *node, uint32_t rank);
 
 struct dht_writing_ask;
 /* status 0: at some moment since the call nobody wrote it; EOWNERDEAD: `by` left it half

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dht/node_module.h"
+#include "dht/node_writers.h"
 #include "util/clock.h"
 
 #define READY_BUDGET   1024
@@ -210,6 +211,9 @@ void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int s
 {
     struct net_msg msg = {
         .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
+
+    msg.entry.written = status == 0 && entry->state == DYAD_ENTRY_PUBLISHED &&
+                        writers_join(node, entry->upath, rank);
     node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
 }
 

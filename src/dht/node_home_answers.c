@@ -107,6 +107,8 @@ static void record_notify(struct dht_node *node, struct dht_record *record)
     {
         struct net_msg msg = {
             .type = NET_MSG_NOTIFY, .id = waiter->id, .entry = record->entry};
+        msg.entry.written = record->entry.state == DYAD_ENTRY_PUBLISHED &&
+                            writers_join(node, record->upath, waiter->rank);
         if (!is_asked_for(&record->entry.version, &waiter->newer_than, waiter->flags) ||
             waits_for_bytes(record, waiter->rank, waiter->flags))
             continue;
@@ -240,7 +242,9 @@ bool home_publish(struct dht_node *node, const struct net_msg *msg)
     invalidation_take_holders(node, inv, msg);
     record_forget_noted(node, record);
     record_set(node, record, msg);
-    writers_published(node, record->upath);
+    if (msg->base.stays)
+        writers_note(node, record->upath, msg->source);
+    writers_published(node, record->upath, msg->source, msg->base.ends);
     if (record->entry.state != DYAD_ENTRY_PUBLISHED)
         dht_shard_set_listed(node->shard, record, false);
     record_notify(node, record);
@@ -306,6 +310,9 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
         reply.entry = record->entry;
         if (record->entry.state == DYAD_ENTRY_PUBLISHED)
             reply.status = 0;
+        reply.entry.written =
+            reply.status == 0 && writers_join(node, record->upath, msg->source);
+        keep &= !reply.entry.written; /* nobody would tell when that ends */
         /* The last version of a dead owner is not brought to ranks that became homes
          * since: another home may have a newer version than this one. */
         if (reply.status == 0 && !dht_node_is_live(node, record->entry.owner))
@@ -347,6 +354,8 @@ static bool home_lookup(struct dht_node *node, const struct net_msg *msg)
     }
     if (reply.status == ENOMEM)
         reply.type = NET_MSG_ERROR;
+    if ((msg->flags & NET_LOOKUP_WRITES) != 0 && reply.status == ENOENT && known)
+        writers_note(node, msg->entry.upath, msg->source);
     node_send(node, msg->source, &reply);
     return true;
 }

@@ -113,11 +113,12 @@ static void lookup_conclude(struct dht_node *node, struct dht_lookup *l)
  * understood. */
 int lookup_ask(struct dht_node *node, struct dht_lookup *l, uint32_t rank, bool wait)
 {
-    struct net_msg msg = {.type = NET_MSG_LOOKUP,
-                          .flags = (l->flags & (NET_LOOKUP_COPY | NET_LOOKUP_KEEP)) |
-                                   (wait ? NET_LOOKUP_WAIT : 0),
-                          .id = l->id,
-                          .newer_than = l->newer_than};
+    struct net_msg msg = {
+        .type = NET_MSG_LOOKUP,
+        .flags = (l->flags & (NET_LOOKUP_COPY | NET_LOOKUP_KEEP | NET_LOOKUP_WRITES)) |
+                 (wait ? NET_LOOKUP_WAIT : 0),
+        .id = l->id,
+        .newer_than = l->newer_than};
     struct ask *ask = asks_get(&l->asks, rank);
 
     if (ask == NULL)

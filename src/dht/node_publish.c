@@ -485,6 +485,8 @@ static bool publish_reply(struct dht_node *node, const struct net_msg *msg)
     ask->pending = false;
     if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == 0) {
         ask->answered = true;
+        if (msg->entry.written && node->ops->written != NULL && !op->repair)
+            node->ops->written(node->arg, op->entry.upath);
     } else if (msg->type == NET_MSG_PUBLISH_REPLY && msg->status == ESTALE &&
                (dyad_version_cmp(version, &op->entry.version) >= 0 ||
                 dht_base_is_overtaken(&op->base, &msg->entry, op->entry.storage))) {

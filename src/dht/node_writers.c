@@ -4,7 +4,7 @@
  *
  * node_writing.c describes the protocol. Each upath that is written, was abandoned or is
  * waited for has one object beside the shard, whose records do not refer to it. There are
- * none in jobs whose storage is not shared.
+ * none as long as each file is written by one node, and storage is not shared.
  */
 #include "dht/node_writers.h"
 
@@ -17,7 +17,8 @@
 struct writer {
     uint32_t rank;
     bool abandoned;
-    bool overwritten; /* a version was published since it began */
+    bool overwritten; /* a version was published since it began, ... */
+    bool joined;      /* ... but each writes into a file of its own: so by this rank only */
 };
 
 struct asker {
@@ -217,7 +218,9 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     }
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
-    writers_want(node, written, msg->source);
+    writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
+    if (!writer->joined)
+        writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
 }
 
@@ -278,18 +281,59 @@ static bool home_writing(struct dht_node *node, const struct net_msg *msg)
     return true;
 }
 
-void writers_published(struct dht_node *node, const char *upath)
+void writers_published(struct dht_node *node, const char *upath, uint32_t by, bool ends)
 {
-    struct written *written = written_find(node, upath);
+    struct written *written = node->written != NULL ? written_find(node, upath) : NULL;
 
     if (written == NULL)
         return;
     for (unsigned i = written->nwriters; i-- > 0;) {
-        written->writers[i].overwritten = true;
-        if (written->writers[i].abandoned)
-            writer_remove(written, &written->writers[i]);
+        struct writer *writer = &written->writers[i];
+        writer->overwritten |= !writer->joined || writer->rank == by;
+        if (writer->abandoned || (ends && writer->joined && writer->rank == by))
+            writer_remove(written, writer);
     }
+    askers_wake(node, written);
     written_free_empty(node, written);
+}
+
+/* Without memory its end of the file may be missed, as where no home can be told. */
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank)
+{
+    struct written *written = written_get(node, upath);
+    struct writer *writer = written != NULL ? writer_get(written, rank) : NULL;
+
+    if (writer != NULL)
+        *writer = (struct writer){.rank = rank, .joined = true};
+    else if (written != NULL)
+        written_free_empty(node, written);
+}
+
+/* What it had open is closed. */
+void dht_node_rank_left(struct dht_node *node, uint32_t rank)
+{
+    struct written *written, *tmp;
+
+    HASH_ITER(hh, node->written, written, tmp)
+    {
+        struct writer *writer = writer_find(written, rank);
+        if (writer == NULL || !writer->joined)
+            continue;
+        writer_remove(written, writer);
+        askers_wake(node, written);
+        written_free_empty(node, written);
+    }
+}
+
+bool writers_join(struct dht_node *node, const char *upath, uint32_t but)
+{
+    const struct written *written =
+        node->written != NULL ? written_find(node, upath) : NULL;
+
+    for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
+        if (written->writers[i].joined && written->writers[i].rank != but)
+            return true;
+    return false;
 }
 
 static void writers_rank_lost(struct dht_node *node, uint32_t rank)

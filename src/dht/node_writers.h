@@ -7,7 +7,13 @@
 
 #include "dht/node_core.h"
 
-/* A newer version of upath is in force: it is not abandoned any more. */
-void writers_published(struct dht_node *node, const char *upath);
+/* A newer version of upath is in force, of rank `by`: it is not abandoned any more. `ends`: that
+ * rank does not write it any more. */
+void writers_published(struct dht_node *node, const char *upath, uint32_t by, bool ends);
+/* That rank opens upath, of which nothing is published, for writing; others may do so, too. */
+void writers_note(struct dht_node *node, const char *upath, uint32_t rank);
+/* True if a rank other than `but` writes upath into a file of its own, or has died over that
+ * and nobody has published it since. */
+bool writers_join(struct dht_node *node, const char *upath, uint32_t but);
 
 #endif

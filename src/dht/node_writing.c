@@ -1,11 +1,14 @@
 /*
- * dht/node_writing.c - files that are open for writing, on storage that nodes share
+ * dht/node_writing.c - files that are open for writing, where other nodes have to know
  *
  * The marks of open files (store/marks.h) are seen by one node. If another node sees the
  * same files, a file that is there may be half written, so a rank that opens one for
  * writing notifies its homes first (BEGIN), and one that opens it for reading asks them
  * (ASK: node_writing_ask.c). This file is the writers' part; the homes' part is
  * node_writers.c: for each upath the ranks that write it, and the askers that wait.
+ *
+ * Elsewhere each node writes a file of its own, which are put together (JOINED). Then what begins
+ * is mostly a LOOKUP (NET_LOOKUP_WRITES), and what ends a PUBLISH (dyad_base.ends), at no cost.
  *
  * A reader would get a half-written file if its home did not know of the writer. This is
  * not covered in the moment in which a rank that comes or goes makes another rank a home
@@ -189,9 +192,11 @@ static void writing_drop(struct dht_node *node, const char *upath)
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg)
 {
-    static const uint8_t flags[] = {[DHT_WRITING_BEGIN] = NET_WRITING_BEGIN,
-                                    [DHT_WRITING_END] = NET_WRITING_END,
-                                    [DHT_WRITING_ABANDONED] = NET_WRITING_ABANDONED};
+    static const uint8_t flags[] = {
+        [DHT_WRITING_BEGIN] = NET_WRITING_BEGIN,
+        [DHT_WRITING_JOIN] = NET_WRITING_BEGIN | NET_WRITING_JOINED,
+        [DHT_WRITING_END] = NET_WRITING_END,
+        [DHT_WRITING_ABANDONED] = NET_WRITING_ABANDONED};
 
     if (what == DHT_WRITING_BEGIN && writing_keep(node, upath) < 0)
         return -1;
@@ -200,7 +205,7 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
             writing_drop(node, upath);
         return -1;
     }
-    if (what != DHT_WRITING_BEGIN)
+    if (what == DHT_WRITING_END || what == DHT_WRITING_ABANDONED)
         writing_drop(node, upath);
     node_rearm(node);
     return 0;

@@ -146,6 +146,9 @@ _Static_assert(HEAD_LEN + 2 + DYAD_UPATH_MAX + 1 + 2 * VERSION_LEN + ENTRY_LEN +
 #define NSEC_MAX   999999999u
 #define CONFLICT   0x80u /* beside the state of an entry */
 #define RECORDED   0x40u /* likewise */
+#define WRITTEN    0x20u /* likewise */
+#define ENDS       0x80u /* beside the kind of a base */
+#define STAYS      0x40u /* likewise */
 
 const char *net_msg_name(enum net_msg_type type)
 {
@@ -207,19 +210,25 @@ static void walk_upath(struct codec *c, struct net_msg *msg, unsigned fields)
     }
 }
 
+static bool has_flags(const struct dyad_entry *entry)
+{
+    return entry->conflict || entry->recorded || entry->written;
+}
+
 static void walk_entry(struct codec *c, struct dyad_entry *entry)
 {
-    uint8_t state = (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
-                              (entry->recorded ? RECORDED : 0));
+    uint8_t state =
+        (uint8_t)(entry->state | (entry->conflict ? CONFLICT : 0) |
+                  (entry->recorded ? RECORDED : 0) | (entry->written ? WRITTEN : 0));
 
     codec_u32(c, &entry->owner);
     codec_u8(c, &state);
     entry->conflict = state & CONFLICT;
     entry->recorded = state & RECORDED;
-    state &= RECORDED - 1;
-    codec_check(
-        c, state <= DYAD_ENTRY_WITHDRAWN &&
-               ((!entry->conflict && !entry->recorded) || state == DYAD_ENTRY_PUBLISHED));
+    entry->written = state & WRITTEN;
+    state &= WRITTEN - 1;
+    codec_check(c, state <= DYAD_ENTRY_WITHDRAWN &&
+                       (!has_flags(entry) || state == DYAD_ENTRY_PUBLISHED));
     entry->state = state;
     codec_bytes(c, entry->storage, sizeof(entry->storage));
     codec_u64(c, &entry->size);
@@ -233,9 +242,13 @@ static void walk_entry(struct codec *c, struct dyad_entry *entry)
 
 static void walk_base(struct codec *c, struct dyad_base *base)
 {
-    uint8_t kind = (uint8_t)base->kind;
+    uint8_t kind =
+        (uint8_t)(base->kind | (base->ends ? ENDS : 0) | (base->stays ? STAYS : 0));
 
     codec_u8(c, &kind);
+    base->ends = kind & ENDS;
+    base->stays = kind & STAYS;
+    kind &= STAYS - 1;
     codec_check(c, kind <= DYAD_BASE_VERSION);
     base->kind = kind;
     codec_u64(c, &base->size);
@@ -345,11 +358,11 @@ static bool encodable(const struct net_msg *msg)
                   : fields & UPATH_NEEDED)
             return false;
     }
-    if (fields & ENTRY && ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
-                           ((msg->entry.conflict || msg->entry.recorded) &&
-                            msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
-                           msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
-                           msg->entry.mtime_nsec > NSEC_MAX))
+    if (fields & ENTRY &&
+        ((unsigned)msg->entry.state > DYAD_ENTRY_WITHDRAWN ||
+         (has_flags(&msg->entry) && msg->entry.state != DYAD_ENTRY_PUBLISHED) ||
+         msg->entry.size > INT64_MAX || msg->entry.mode > MODE_MAX ||
+         msg->entry.mtime_nsec > NSEC_MAX))
         return false;
     if (fields & RANGE && !range_ok(msg))
         return false;

@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 9
+#define NET_MSG_VERSION 10
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */
@@ -89,7 +89,7 @@ enum net_msg_type {
     NET_MSG_JOIN,   /* the sender is new, and wants the entries it is a home of -> JOINED */
     NET_MSG_JOINED, /* all are there; status ETIMEDOUT: not all of them yet */
     NET_MSG_LEAVE,  /* the sender leaves in order; no reply */
-    /* on storage that nodes share (dht/node_writing.c) */
+    /* who writes a file that several nodes write (dht/node_writing.c) */
     NET_MSG_WRITING,       /* upath, flags = NET_WRITING_* */
     NET_MSG_WRITING_REPLY, /* to BEGIN, END, ABANDONED: status 0. To ASK: 0 no rank writes
                               it; EBUSY: `rank` does, and EAGAIN will come when that has
@@ -126,6 +126,9 @@ enum net_msg_type {
 #define NET_HELLO_ANSWER 0x01u
 #define NET_LOOKUP_WAIT  0x01u /* keep a waiter and notify it at the publish */
 #define NET_LOOKUP_COPY  0x02u /* the asker will hold a copy: tell it of newer versions */
+/* The asker opens it for writing: if it is not published the home takes it for a writer, as
+ * after a WRITING (BEGIN, JOINED). */
+#define NET_LOOKUP_WRITES 0x04u
 /* The asker keeps the answer: send it INVALIDATE for newer versions, also if nothing is
  * published yet. In a LOOKUP_REPLY: the home will. */
 #define NET_LOOKUP_KEEP 0x08u
@@ -183,6 +186,7 @@ enum net_msg_type {
 #define NET_WRITING_FORGET    5u /* the ASK of this id; no reply */
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
+#define NET_WRITING_JOINED    0x08u /* of BEGIN: with others, each into its own file */
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST       0x01u
 #define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */

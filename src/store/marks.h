@@ -118,12 +118,19 @@ void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_
 void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool joins);
 /* True if the open of the mark was such a one: a file that it leaves empty is not published. */
 bool store_marks_joins(struct store_marks *marks, store_mark_t mark);
+/* Before the real open: it makes or empties the file. After it: store_marks_record_later(). */
+void store_marks_may_record_later(struct store_marks *marks, store_mark_t mark);
 /* After store_marks_look(). True: what is written by way of the description is to be
- * recorded from now on. False: the file had bytes of which there is no record. */
-bool store_marks_record(struct store_marks *marks, store_mark_t mark);
-/* The open has made the file, or emptied it: nothing needs to be recorded, as long as no other
- * node joins. */
+ * recorded from now on. False: the file had bytes of which there is no record, or others do not
+ * record what they write; then, when it is on record that not all is
+ * (store_extents_add_unknown()), call store_marks_record_later() if *later, and else
+ * store_marks_unrecord(). */
+bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool *later);
+/* The file was empty at the open: nothing needs to be recorded, as long as no other node
+ * joins. */
 void store_marks_record_later(struct store_marks *marks, store_mark_t mark);
+/* True if it is about to be decided whether a description of the file is recorded: some us. */
+bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime);
 /* Another node joins. True: every description of the file, which is still empty, was
  * opened so; with `begin`, what they write is recorded from now on, as if each had found it
  * empty. Any process. */

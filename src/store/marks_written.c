@@ -111,6 +111,7 @@ static uint32_t flags_of(struct store_marks *marks, store_mark_t mark)
 /* Of the descriptions of a file that are open for writing, `own` excepted. */
 struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
+    bool undecided;          /* any of them may say so soon */
     bool recorded;           /* each of them */
 };
 
@@ -141,6 +142,7 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
             continue;
         writers.decided |= (flags & MARKS_BASE_DECIDED) != 0;
         writers.overtaken |= (flags & MARKS_BASE_OVERTAKEN) != 0;
+        writers.undecided |= (flags & MARKS_BASE_OPENS) != 0;
         writers.recorded &= (flags & MARKS_BASE_RECORDED) != 0;
     }
     return writers;
@@ -198,7 +200,7 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
     *base = (struct dyad_base){.kind = DYAD_BASE_NONE};
     if (!mark || !marks_find(marks, mark, &word))
         return;
-    *base = (struct dyad_base){DYAD_BASE_SINCE, look->size, look->mtime};
+    *base = (struct dyad_base){DYAD_BASE_SINCE, look->size, look->mtime, false, false};
     if (flags & MARKS_BASE_FROM)
         base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
 }
@@ -279,7 +281,13 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
  * that the others may record. */
 void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool joins)
 {
-    change_base(marks, mark, MARKS_BASE_RECORDED | (joins ? MARKS_BASE_JOINS : 0), 0);
+    change_base(marks, mark,
+                MARKS_BASE_OPENS | MARKS_BASE_RECORDED | (joins ? MARKS_BASE_JOINS : 0), 0);
+}
+
+void store_marks_may_record_later(struct store_marks *marks, store_mark_t mark)
+{
+    change_base(marks, mark, MARKS_BASE_OPENS, 0);
 }
 
 bool store_marks_joins(struct store_marks *marks, store_mark_t mark)
@@ -287,7 +295,7 @@ bool store_marks_joins(struct store_marks *marks, store_mark_t mark)
     return flags_of(marks, mark) & MARKS_BASE_JOINS;
 }
 
-bool store_marks_record(struct store_marks *marks, store_mark_t mark)
+bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool *later)
 {
     uint32_t base = atomic_load(&look_of(marks, mark)->base);
     struct writers writers = look_beside(marks, mark);
@@ -295,24 +303,30 @@ bool store_marks_record(struct store_marks *marks, store_mark_t mark)
 
     if ((base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) && writers.recorded &&
         (empty || writers.decided)) {
-        change_base(marks, mark, MARKS_BASE_DECIDED, 0);
+        change_base(marks, mark, MARKS_BASE_DECIDED, MARKS_BASE_OPENS);
         return true;
     }
-    change_base(marks, mark, empty && (base & MARKS_BASE_RECORDED) ? MARKS_BASE_LATER : 0,
-                MARKS_BASE_RECORDED);
+    *later = empty && (base & MARKS_BASE_RECORDED);
+    change_base(marks, mark, 0, MARKS_BASE_RECORDED);
     return false;
 }
 
 void store_marks_unrecord(struct store_marks *marks, store_mark_t mark)
 {
-    change_base(marks, mark, 0,
-                MARKS_BASE_RECORDED | MARKS_BASE_DECIDED | MARKS_BASE_LATER);
+    change_base(
+        marks, mark, 0,
+        MARKS_BASE_RECORDED | MARKS_BASE_DECIDED | MARKS_BASE_LATER | MARKS_BASE_OPENS);
 }
 
 void store_marks_record_later(struct store_marks *marks, store_mark_t mark)
 {
     look_of(marks, mark)->size = 0; /* as the open leaves the file */
-    change_base(marks, mark, MARKS_BASE_LATER, 0);
+    change_base(marks, mark, MARKS_BASE_LATER, MARKS_BASE_OPENS);
+}
+
+bool store_marks_undecided(struct store_marks *marks, uint64_t ino, uint64_t btime)
+{
+    return look_at_writers(marks, 0, ino, btime).undecided;
 }
 
 /* The writers look at their marks before each write. One that has looked, and has not written

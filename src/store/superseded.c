@@ -24,27 +24,42 @@
 #define SUBDIR    "old"
 #define NAME_SIZE 56
 
-static void link_name(uint64_t session, const char *upath, char name[NAME_SIZE])
+enum kind { SUPERSEDED, PENDING };
+
+static void link_name(enum kind kind, uint64_t session, const char *upath,
+                      char name[NAME_SIZE])
 {
     XXH128_hash_t hash = XXH3_128bits(upath, strlen(upath));
 
-    snprintf(name, NAME_SIZE, "%016llx.%016llx%016llx", (unsigned long long)session,
-             (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    snprintf(name, NAME_SIZE, "%016llx.%016llx%016llx%s", (unsigned long long)session,
+             (unsigned long long)hash.high64, (unsigned long long)hash.low64,
+             kind == PENDING ? "w" : "");
 }
 
-bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
+static bool is_marked(enum kind kind, const char *dmd, uint64_t session, const char *upath,
+                      uint64_t ino)
 {
     char name[NAME_SIZE], path[PATH_MAX];
     int saved = errno, n;
     struct stat st;
     bool is;
 
-    link_name(session, upath, name);
+    link_name(kind, session, upath, name);
     n = snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/" SUBDIR "/%s", dmd, name);
     is = n > 0 && (size_t)n < sizeof(path) &&
          fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
     errno = saved;
     return is;
+}
+
+bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
+{
+    return is_marked(SUPERSEDED, dmd, session, upath, ino);
+}
+
+bool store_pending(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
+{
+    return is_marked(PENDING, dmd, session, upath, ino);
 }
 
 static int set(int old, const char *name, int file, const struct store_identity *identity)
@@ -70,8 +85,8 @@ static int set(int old, const char *name, int file, const struct store_identity 
     return -1;
 }
 
-int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
-                         const struct store_identity *identity)
+static int mark(enum kind kind, const struct store_dir *dir, uint64_t session,
+                const char *upath, const struct store_identity *identity)
 {
     char name[NAME_SIZE];
     int rc = -1, old = -1, saved;
@@ -79,7 +94,7 @@ int store_superseded_set(const struct store_dir *dir, uint64_t session, const ch
 
     if (file < 0)
         return -1;
-    link_name(session, upath, name);
+    link_name(kind, session, upath, name);
     if (!store_identity_is(file, identity))
         errno = ESTALE;
     else if ((old = store_control_subdir(dir, SUBDIR)) >= 0)
@@ -92,6 +107,22 @@ int store_superseded_set(const struct store_dir *dir, uint64_t session, const ch
     return rc;
 }
 
+int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                         const struct store_identity *identity)
+{
+    int rc = mark(SUPERSEDED, dir, session, upath, identity);
+
+    if (rc == 0)
+        store_pending_clear(dir, session, upath);
+    return rc;
+}
+
+int store_pending_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                      const struct store_identity *identity)
+{
+    return mark(PENDING, dir, session, upath, identity);
+}
+
 /* As it is if nothing was ever marked: no directory is made. */
 static int open_existing(const struct store_dir *dir)
 {
@@ -99,18 +130,30 @@ static int open_existing(const struct store_dir *dir)
                               O_RDONLY | O_DIRECTORY, 0);
 }
 
-void store_superseded_clear(const struct store_dir *dir, uint64_t session,
-                            const char *upath)
+static void unmark(enum kind kind, const struct store_dir *dir, uint64_t session,
+                   const char *upath)
 {
     char name[NAME_SIZE];
     int saved = errno, old = open_existing(dir);
 
     if (old >= 0) {
-        link_name(session, upath, name);
+        link_name(kind, session, upath, name);
         unlinkat(old, name, 0);
         close(old);
     }
     errno = saved;
+}
+
+void store_superseded_clear(const struct store_dir *dir, uint64_t session,
+                            const char *upath)
+{
+    unmark(SUPERSEDED, dir, session, upath);
+    unmark(PENDING, dir, session, upath);
+}
+
+void store_pending_clear(const struct store_dir *dir, uint64_t session, const char *upath)
+{
+    unmark(PENDING, dir, session, upath);
 }
 
 void store_superseded_clean(const struct store_dir *dir, uint64_t session, bool all)

@@ -18,7 +18,7 @@
 
 #include "store/dmd.h"
 
-/* True if a file of this mode and link count may be superseded. */
+/* True if a file of this mode and link count may be superseded or pending. */
 static inline bool store_superseded_may(mode_t mode, uint64_t nlink)
 {
     return S_ISREG(mode) && nlink > 1;
@@ -33,10 +33,17 @@ bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint
  * ENOSPC ... it cannot be marked. */
 int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
                          const struct store_identity *identity);
-/* No file of upath is marked any more. Keeps errno. */
+/* No file of upath is marked any more, nor pending. Keeps errno. */
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,
                             const char *upath);
-/* Give back the space of files that are gone but for this link; with `all` also the links
+/* The same for files that are *pending*: those who wrote it here have ended, and other nodes
+ * may still write it. Who reads one asks the homes first. Another link, `...w`. What is
+ * superseded is not pending any more. */
+bool store_pending(const char *dmd, uint64_t session, const char *upath, uint64_t ino);
+int store_pending_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                      const struct store_identity *identity);
+void store_pending_clear(const struct store_dir *dir, uint64_t session, const char *upath);
+/* Give back the space of files that are gone but for such a link; with `all` also the links
  * of this session, which has ended. */
 void store_superseded_clean(const struct store_dir *dir, uint64_t session, bool all);
 

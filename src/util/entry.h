@@ -44,6 +44,7 @@ struct dyad_entry {
     bool
         recorded : 1; /* its node knows what was written to it since it was empty, and takes
                           the pieces of others (engine/publish/pieces_take.c) */
+    bool written : 1; /* as a home answers: ranks have it open to write it with others */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the bytes are */
     uint64_t size;                        /* bytes */
     uint32_t mode;                        /* st_mode: type and permission bits */
@@ -51,7 +52,7 @@ struct dyad_entry {
     int64_t mtime_sec;
 };
 
-/* What the writer of a version began from. */
+/* What the writer of a version began from, ... */
 enum dyad_base_kind {
     DYAD_BASE_NONE,  /* not known, or of no interest */
     DYAD_BASE_FROM,  /* a file of that size, last changed at that time, which it changed in
@@ -65,6 +66,9 @@ struct dyad_base {
     enum dyad_base_kind kind;
     uint64_t size; /* bytes; of VERSION: rank << 32 | incarnation */
     uint64_t time; /* ns since the epoch; of VERSION: counter */
+    /* Whether processes of its node have the file open for writing: none any more; or still.
+     * Neither: that is not known. */
+    bool ends, stays;
 };
 
 /* Order of two versions: below 0, 0 or above 0, as strcmp. */

@@ -21,6 +21,7 @@
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
 #include "wrapper/member_thread.h"
+#include "wrapper/mpi_file.h"
 #include "wrapper/path_find.h"
 #include "wrapper/pointer.h"
 #include "wrapper/real.h"
@@ -42,7 +43,9 @@ static int do_close(int fd, wrapper_fn_close *real_close)
 {
     wrapper_path_fd_changed(fd);
     if (__builtin_expect(wrapper_fd_marked(fd), 0) && wrapper_tracks(fd))
-        return wrapper_fd_close(fd, call_close, (void *)real_close);
+        return wrapper_mpi_file_keep(fd)
+                   ? 0
+                   : wrapper_fd_close(fd, call_close, (void *)real_close);
     if (__builtin_expect(is_claim(fd), 0)) {
         errno = EBADF; /* the program never opened it */
         return -1;

@@ -10,9 +10,6 @@
  * There is no state but the two addresses of the real functions, which are the same
  * whoever stores them.
  */
-#include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +18,7 @@
 
 #include "wrapper/core.h"
 #include "wrapper/environment.h"
+#include "wrapper/foreign.h"
 #include "wrapper/member_thread.h"
 #include "util/env.h"
 
@@ -37,40 +35,6 @@ struct nonblocking { /* lives until the callback */
 };
 
 static _Atomic(void *) real_get, real_get_nb;
-
-static void *find_in(const char *object, const char *name)
-{
-    void *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD), *fn;
-
-    if (!handle)
-        return NULL;
-    fn = dlsym(handle, name);
-    dlclose(handle);
-    return fn;
-}
-
-/* PMIx may be in nobody's scope but its caller's (Open MPI's plugins are opened
- * RTLD_LOCAL), so the real definition is looked for where the caller would have found it.
- */
-static void *find(_Atomic(void *) *cache, const char *name, const void *caller)
-{
-    void *fn = atomic_load_explicit(cache, memory_order_relaxed);
-    struct link_map *map = NULL;
-    int saved = errno;
-    Dl_info info;
-
-    if (fn)
-        return fn;
-    fn = dlsym(RTLD_NEXT, name);
-    if (!fn && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        *map->l_name)
-        fn = find_in(map->l_name, name);
-    if (!fn) /* a tail call: the address is the caller's caller's */
-        fn = find_in("libpmix.so.2", name);
-    atomic_store_explicit(cache, fn, memory_order_relaxed);
-    errno = saved;
-    return fn;
-}
 
 static bool is_true(const pmix_info_t *info)
 {
@@ -125,7 +89,8 @@ static pmix_info_t *optional(const pmix_info_t info[], size_t *ninfo)
 pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
                        size_t ninfo, pmix_value_t **value)
 {
-    get_fn *real = (get_fn *)find(&real_get, "PMIx_Get", __builtin_return_address(0));
+    get_fn *real = (get_fn *)wrapper_foreign(&real_get, "PMIx_Get",
+                                             __builtin_return_address(0), "libpmix.so.2");
     pmix_info_t *local;
     pmix_status_t rc;
 
@@ -153,8 +118,8 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
                           const pmix_info_t info[], size_t ninfo, pmix_value_cbfunc_t fn,
                           void *arg)
 {
-    get_nb_fn *real =
-        (get_nb_fn *)find(&real_get_nb, "PMIx_Get_nb", __builtin_return_address(0));
+    get_nb_fn *real = (get_nb_fn *)wrapper_foreign(
+        &real_get_nb, "PMIx_Get_nb", __builtin_return_address(0), "libpmix.so.2");
     struct nonblocking *call;
     pmix_status_t rc;
 

@@ -21,6 +21,13 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
            store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
 }
 
+bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
+                           const struct stat *st)
+{
+    return store_superseded_may(st->st_mode, st->st_nlink) &&
+           store_pending(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
+}
+
 bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record)
 {
     struct stat st;

@@ -16,6 +16,9 @@ bool local_file_is_same(struct member_dmd *dmd, const struct store_record *recor
  * count already say that it is not. */
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st);
+/* True if other nodes may still write it (store/superseded.h). */
+bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
+                           const struct stat *st);
 /* True if a description still writes to the file: its last close will publish it under its
  * name of then. */
 bool local_file_being_written(struct member_dmd *dmd, const char *upath);

@@ -25,8 +25,9 @@
  *   SIGHT      a pause: published in our storage,  HERE, the same
  *              and not seen here; or fetched, and
  *              a newer one that is not here known
- *   WRITERS    here and complete; does another     no: the end. Who did is gone: LOOK_UP
- *              node write it? The homes are asked  for a newer version
+ *   WRITERS    here and complete, or published;    no: the end, or LOOK_UP for the version
+ *              does another node write it? The     that has all. Who did is gone: LOOK_UP for
+ *              homes are asked                     a newer version
  *   LAST_LOOK  nobody is left, is the verdict      published after all: as LOOK_UP. Not:
  *              (consume_wave.c): a last look-up    the end
  */
@@ -39,6 +40,7 @@
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
+#include "engine/publish/shared_storage.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -201,6 +203,16 @@ static int look_above(struct consume *c)
 
 /* --- LOOK_UP --- */
 
+static void ask_writers(struct consume *c, bool published);
+
+/* Other nodes still write what was found: true if the open waits for them, as it would for
+ * such a writer here. */
+static bool may_wait_for_others(const struct consume *c)
+{
+    return c->flags & NET_LOOKUP_WAIT &&
+           !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE));
+}
+
 void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes)
 {
     struct member *member = c->member;
@@ -216,6 +228,16 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
+    c->entry.written = false;
+    if (entry->written && (c->flags & CONSUME_BACKGROUND)) {
+        consume_end(c, EHOSTUNREACH); /* an open that needs it will wait */
+        return;
+    }
+    if (entry->written && may_wait_for_others(c)) {
+        c->seen = c->lost.before; /* once more, for the version that has all of it */
+        ask_writers(c, true);
+        return;
+    }
     if (entry->conflict) {
         util_log(
             c->pid ? UTIL_LOG_ERROR : UTIL_LOG_DEBUG,
@@ -277,11 +299,20 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, status);
 }
 
+/* It is for an open that makes the file if there is none, and does not empty it: other nodes
+ * may do the same. */
+static bool may_make(const struct consume *c)
+{
+    return (c->flags & (NET_CONSUME_WRITER | CONSUME_BACKGROUND | NET_LOOKUP_WAIT)) ==
+               NET_CONSUME_WRITER &&
+           !shared_storage(c->member, ENGINE_CONSUMER);
+}
+
 /* LOOK_UP, if it does not look already. False: it has ended. */
 static bool look_up(struct consume *c)
 {
     /* KEEP: an open that does not wait may be one of a loop. */
-    uint8_t flags = NET_LOOKUP_COPY | NET_LOOKUP_KEEP |
+    uint8_t flags = NET_LOOKUP_COPY | (may_make(c) ? NET_LOOKUP_WRITES : NET_LOOKUP_KEEP) |
                     (c->deadline.late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)
@@ -303,6 +334,8 @@ static void writers_answered(void *arg, int status, uint32_t by,
 {
     struct consume *c = arg;
 
+    bool published = c->published;
+
     c->ask_writers = NULL;
     consume_enter(c, CONSUME_HERE);
     if (status == EBUSY) { /* it was not to wait */
@@ -310,6 +343,12 @@ static void writers_answered(void *arg, int status, uint32_t by,
         return;
     }
     status = consume_writers_ruling(c, status, by, version);
+    if (status == 0 && c->here.pending) {
+        consume_not_pending(c);
+    } else if (status == 0 && published) {
+        look_up(c);
+        return;
+    }
     if (status != EOWNERDEAD) {
         consume_end(c, status);
         return;
@@ -321,13 +360,14 @@ static void writers_answered(void *arg, int status, uint32_t by,
             c->again, util_clock_now() + (uint64_t)(MEMBER_ASK_AGAIN * UTIL_NSEC_PER_SEC));
 }
 
-/* The file here is complete as far as this node knows: ask whether another node writes
- * it. */
-static void ask_writers(struct consume *c)
+/* The file here is complete as far as this node knows, or was `published` by another, which
+ * said that others write it: ask whether they do. */
+static void ask_writers(struct consume *c, bool published)
 {
     if (c->ask_writers)
         return;
     consume_enter(c, CONSUME_WRITERS);
+    c->published = published;
     consume_wait_for_writer(c);
     c->ask_writers = dht_node_ask_writers(c->member->dht, c->upath, !c->deadline.late,
                                           writers_answered, c);
@@ -409,7 +449,7 @@ static void step_on(struct consume *c, int here)
     if (here != ENOENT)
         c->unseen_since = 0;
     if (here == 0 && consume_must_ask_writers(c)) {
-        ask_writers(c);
+        ask_writers(c, false);
         return;
     }
     if (here == 0 || (here == EAGAIN && (c->flags & NET_CONSUME_WRITER)) ||

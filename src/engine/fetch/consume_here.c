@@ -8,13 +8,21 @@
 
 #include "engine/core/local_file.h"
 #include "engine/fetch/consume_impl.h"
+#include "util/proc.h"
 
-/* True if a writer has the file open that this consume has to wait for. */
+/* True if a writer has the file open that this consume has to wait for. One that updates the file
+ * joins its own program, which may have made it here since the asker has looked
+ * (client_join.c). */
 static bool is_written(const struct consume *c, struct store_marks *marks,
                        const struct store_identity *id, struct store_mark_info *info)
 {
+    uint64_t program;
+
     if (c->flags & NET_CONSUME_UPDATE)
-        return store_marks_unfinished(marks, c->upath, id->ino, id->btime, 0, info);
+        return store_marks_unfinished(marks, c->upath, id->ino, id->btime, 0, info) &&
+               (info->state == STORE_MARK_ABANDONED ||
+                (program = util_proc_program(info->pid)) == 0 ||
+                program != util_proc_program(c->pid));
     return store_marks_dirty(marks, c->upath, id->ino, id->btime, info);
 }
 
@@ -28,7 +36,7 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
     int rc = 0;
 
     c->here.writer = 0;
-    c->here.abandoned = c->here.regular = false;
+    c->here.abandoned = c->here.regular = c->here.pending = false;
     if (fd < 0) /* ELOOP: a directory above is a symbolic link */
         return errno == ENOTDIR ? ENOENT : errno == ELOOP ? ESTALE : errno;
     if (fstat(fd, &st) < 0 || store_identity_read(fd, &id) < 0) {
@@ -47,6 +55,10 @@ int consume_look_here(struct consume *c, void (*over)(struct consume *c))
         c->here.abandoned = info.state == STORE_MARK_ABANDONED;
     } else if (local_file_is_superseded(dmd, c->upath, &st)) {
         rc = ENOENT; /* what is fetched comes in its place */
+    } else if (local_file_is_pending(dmd, c->upath, &st)) {
+        c->here.pending = true;
+        c->here.size = st.st_size;
+        c->here.mtime = st.st_mtim;
     }
     close(fd);
     if (rc == EAGAIN && !c->here.abandoned && !(c->flags & NET_CONSUME_WRITER) &&

@@ -66,6 +66,7 @@ struct consume {
     struct dht_writing_ask *ask_writers; /* WRITERS, LAST_LOOK */
     struct consume *link;                /* LINK: the consume of the link */
     struct bring *bring;                 /* PARENTS */
+    bool published;                      /* WRITERS: was found, and is not complete */
     bool stale;                          /* PARENTS: `entry` is out of date by now */
     struct transfer_wait transfer;       /* FETCH */
     struct net_timer *again; /* look once more: HERE (the first time), LOOK_UP if
@@ -83,6 +84,9 @@ struct consume {
         pid_t writer;           /* > 0: this process has it open for writing */
         bool abandoned;         /* its writer here died before the close */
         bool regular;           /* it is a regular file */
+        bool pending;           /* other nodes may still write it; ... */
+        off_t size;
+        struct timespec mtime; /* ... then these are set */
     } here;
     bool taken;         /* it was fetched, but a writer here had its name: step_on() */
     bool gave_way;      /* ... and then no file was here */
@@ -193,6 +197,8 @@ void consume_writer_gone(struct consume *c);
 
 /* True if another node may write the file that is here. */
 bool consume_must_ask_writers(const struct consume *c);
+/* No other node writes it any more. */
+void consume_not_pending(struct consume *c);
 /* Handle the answer of `ask_writers`, as of dht_writing_ask_fn. Returns the status with
  * which the consume ends; or EOWNERDEAD: the writer is gone, and a newer version is to be looked
  * up. */

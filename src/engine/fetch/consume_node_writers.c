@@ -1,16 +1,22 @@
 /*
- * consume_node_writers.c - a consume on storage that other nodes see, and may write to
+ * consume_node_writers.c - a consume of a file that other nodes may write
  *
- * The file here may be half written by another node, whose marks we do not see: the homes
- * are asked (dht/node_writing_ask.c), and keep the request until no rank writes the
- * file, or its writer is gone. And a published file may not be seen here yet.
+ * On storage that other nodes see the file here may be half written by one of them, whose
+ * marks we do not see; elsewhere a node may have published what it wrote, and others not yet
+ * (publish/pieces_take.c). The homes are asked (dht/node_writing_ask.c), and keep the request
+ * until no rank writes the file, or its writer is gone. And, on shared storage, a published file
+ * may not be seen here yet.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
 #include "engine/publish/shared_storage.h"
+#include "store/superseded.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -18,7 +24,26 @@
 bool consume_must_ask_writers(const struct consume *c)
 {
     return c->here.regular && !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)) &&
-           shared_storage(c->member, ENGINE_CONSUMER);
+           (c->here.pending || shared_storage(c->member, ENGINE_CONSUMER));
+}
+
+/* Who writes it again, and publishes it while we look, has changed it before it became pending
+ * once more. */
+void consume_not_pending(struct consume *c)
+{
+    const struct member_dmd *dmd = &c->member->dmd[ENGINE_CONSUMER];
+    struct store_identity id;
+    struct stat st;
+    int fd;
+
+    store_pending_clear(dmd->dir, dmd->session, c->upath);
+    if ((fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
+        return;
+    if (fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
+        (st.st_size != c->here.size || st.st_mtim.tv_sec != c->here.mtime.tv_sec ||
+         st.st_mtim.tv_nsec != c->here.mtime.tv_nsec))
+        store_pending_set(dmd->dir, dmd->session, c->upath, &id);
+    close(fd);
 }
 
 int consume_writers_ruling(struct consume *c, int status, uint32_t by,

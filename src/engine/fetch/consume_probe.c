@@ -104,8 +104,10 @@ static void probe_page(void *arg, const void *names, size_t len)
 
     while ((name = net_list_next(names, len, &at, &type))) {
         uint32_t rank = (uint32_t)strtoul(name + 1, NULL, 10);
-        if (name[0] == 'w' || name[0] == 'j')
-            probe->says |= CONSUME_SAYS_WRITTEN | (name[0] == 'j' ? CONSUME_SAYS_JOINS : 0);
+        if (name[0] == 'w' || name[0] == 'j' || name[0] == 'a')
+            probe->says |= CONSUME_SAYS_WRITTEN | (name[0] == 'j'   ? CONSUME_SAYS_JOINS
+                                                   : name[0] == 'a' ? CONSUME_SAYS_SOON
+                                                                    : 0);
         else if (name[0] == 'f')
             probe->says |= CONSUME_SAYS_FAILED;
         else if (name[0] == 'o')

@@ -16,6 +16,7 @@ enum consume_says {
     CONSUME_SAYS_FAILED = 1 << 3,  /* a wait for one like it was ended */
     CONSUME_SAYS_UNKNOWN = 1 << 4, /* not all ranks have answered */
     CONSUME_SAYS_JOINS = 1 << 5,   /* it is written by the program, and may be joined */
+    CONSUME_SAYS_SOON = 1 << 6,    /* ... or whether it may is about to be decided */
 };
 /* Ask all ranks, also about writers that run the program of `pid` (0: do not). fn is called
  * once with a set of these, not before this returns. NULL:

@@ -28,7 +28,7 @@ void consume_enter(struct consume *c, enum consume_state state)
     if (c->bring)
         bring_cancel(c->bring);
     c->bring = NULL;
-    c->stale = false;
+    c->stale = c->published = false;
     transfer_leave(&c->transfer); /* if it has not ended */
     if (c->again)
         net_timer_stop(c->again);

@@ -405,6 +405,7 @@ static void leave_received(struct member *member, uint32_t slot)
         modules_peer_left(member, peer);
     }
     member->ring->end[slot] = MEMBER_LEFT;
+    dht_node_rank_left(member->dht, slot);
     unreachable_gone(member, slot);
     answered(member, slot);
 }

@@ -17,6 +17,7 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "boot/procs.h"
 #include "config/probes.h"
 #include "engine/core/gather.h"
 #include "engine/core/member.h"
@@ -49,15 +50,30 @@ static bool page_add_number(struct page *page, char what, uint32_t rank)
     return net_list_add(page->names, sizeof(page->names), &page->used, name, DT_REG);
 }
 
+/* A file of ours that is asked for, and is being written. */
+struct written {
+    char upath[DYAD_UPATH_MAX + 1];
+    struct store_mark_info info;
+    bool is_own; /* by a process of this rank */
+    bool joins;  /* by that program, all of whose writes are recorded: another node's can be
+                    put together with them; ... */
+    bool soon;   /* ... or whether that is so is about to be decided */
+};
+
 /* True if what is written to the file here is recorded: its writers may be told to begin with that
- * as long as it is empty. */
-static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
-                          const struct store_mark_info *info)
+ * as long as it is empty, by the member of the one that is found first. */
+static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
 {
+    const struct store_mark_info *info = &written->info;
     uint64_t ino = info->ino, btime = info->btime;
+    const char *upath = written->upath;
     struct stat st;
 
-    if (!dmd->extents || info->state == STORE_MARK_OPENING)
+    if (!dmd->extents)
+        return false;
+    written->soon =
+        info->state == STORE_MARK_OPENING || store_marks_undecided(dmd->marks, ino, btime);
+    if (written->soon)
         return false;
     /* Also while its last close is under way, which may publish an empty file (MPI-IO). */
     if (store_marks_recorded(dmd->marks, 0, ino, btime))
@@ -65,6 +81,9 @@ static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
     if (info->state != STORE_MARK_DIRTY ||
         !store_marks_record_all(dmd->marks, ino, btime, false) ||
         store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)
+        return false;
+    written->soon = !written->is_own;
+    if (written->soon)
         return false;
     store_extents_add_reset(dmd->extents, ino, btime); /* the next ones are to be kept */
     if (store_marks_record_all(dmd->marks, ino, btime, true) &&
@@ -74,27 +93,26 @@ static bool may_be_joined(const struct member_dmd *dmd, const char *upath,
     return false;
 }
 
-/* True if the file is open for writing on this node. *joins: by that program, all of whose
- * writes are recorded: another node's can be put together with them. */
+/* True if the file is open for writing on this node. */
 static bool is_written_here(struct member *member, const char *dir, const char *name,
-                            uint64_t program, bool *joins)
+                            uint64_t program, struct written *written)
 {
-    char upath[DYAD_UPATH_MAX + 1];
-    struct store_mark_info info;
+    struct store_mark_info *info = &written->info;
+    const char *upath = written->upath;
     struct stat st;
 
-    *joins = false;
-    if ((size_t)snprintf(upath, sizeof(upath), "%s%s%s", dir, *dir ? "/" : "", name) >=
-        sizeof(upath))
+    if ((size_t)snprintf(written->upath, sizeof(written->upath), "%s%s%s", dir,
+                         *dir ? "/" : "", name) >= sizeof(written->upath))
         return false;
     for (int i = 0; i < 2; i++) {
         const struct member_dmd *dmd = &member->dmd[i];
         if (!dmd->dir || !dmd->marks || store_dir_stat(dmd->dir, upath, &st) < 0 ||
-            !store_marks_dirty(dmd->marks, upath, st.st_ino, 0, &info) ||
-            info.state == STORE_MARK_ABANDONED)
+            !store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info) ||
+            info->state == STORE_MARK_ABANDONED)
             continue;
-        *joins = program && program == util_proc_program(info.pid) &&
-                 may_be_joined(dmd, upath, &info);
+        written->is_own = boot_procs_same_rank(info->pid, member->identity);
+        written->joins = program && program == util_proc_program(info->pid) &&
+                         may_be_joined(dmd, written);
         return true;
     }
     return false;
@@ -117,14 +135,16 @@ static int page_add(const char *name, const struct dyad_entry *entry, void *arg)
 }
 
 /* Add the signs that this rank itself knows. */
-static void page_add_own(struct member *member, struct page *page, const char *dir)
+static void page_add_own(struct member *member, struct page *page, const char *dir,
+                         struct written *written)
 {
-    bool joins;
-
     if (exit_barrier_may_leave(member))
         page_add_number(page, 'x', member->self.rank);
-    else if (is_written_here(member, dir, page->like, page->program, &joins))
-        net_list_add(page->names, sizeof(page->names), &page->used, joins ? "j" : "w",
+    else if (is_written_here(member, dir, page->like, page->program, written))
+        net_list_add(page->names, sizeof(page->names), &page->used,
+                     written->joins  ? "j"
+                     : written->soon ? "a"
+                                     : "w",
                      DT_REG);
     if (member->waits->failed_like(member, page->like))
         net_list_add(page->names, sizeof(page->names), &page->used, "f", DT_REG);
@@ -146,10 +166,57 @@ static uint64_t program_of(const struct net_msg *msg)
     return len < msg->blob_len ? strtoull((const char *)msg->blob + len, NULL, 16) : 0;
 }
 
+struct lists {
+    struct list_request *all; /* utlist */
+    struct late_reply *replies;
+};
+
+/* The answer to a rank that is about to join. */
+struct late_reply {
+    struct late_reply *prev, *next; /* utlist */
+    struct member *member;
+    uint32_t source;
+    struct net_msg msg;
+    unsigned char names[];
+};
+
+static void homes_told(void *arg, int status)
+{
+    struct late_reply *reply = arg;
+
+    (void)status; /* readers may come too early, as where a home has died */
+    DL_DELETE(OWN(reply->member, lists)->replies, reply);
+    reply->msg.blob = reply->names;
+    member_send(reply->member, reply->source, &reply->msg);
+    free(reply);
+}
+
+/* Another node joins: it is answered when the homes know that this one writes, which has
+ * emptied the file, and told them nothing. False: it is to be answered now. */
+static bool reply_when_told(struct member *member, uint32_t source,
+                            const struct net_msg *msg, const struct written *written)
+{
+    struct late_reply *reply;
+
+    if (!written->joins || !written->is_own ||
+        !(reply = malloc(sizeof(*reply) + msg->blob_len)))
+        return false;
+    *reply = (struct late_reply){.member = member, .source = source, .msg = *msg};
+    memcpy(reply->names, msg->blob, msg->blob_len);
+    if (dht_node_writing(member->dht, written->upath, DHT_WRITING_JOIN, homes_told,
+                         reply) == 0) {
+        DL_APPEND(OWN(member, lists)->replies, reply);
+        return true;
+    }
+    free(reply);
+    return false;
+}
+
 static bool list_asked(struct member *member, const struct net_msg *msg, void **payload,
                        size_t len)
 {
     static struct page page; /* the loop's thread only */
+    struct written written = {.joins = false};
     const char *upath = msg->entry.upath ? msg->entry.upath : "";
     struct net_msg reply = {.type = NET_MSG_LIST_REPLY, .id = msg->id};
 
@@ -160,7 +227,7 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     page.like = like_of(msg);
     page.program = page.like ? program_of(msg) : 0;
     if (page.like && msg->after == 0)
-        page_add_own(member, &page, upath);
+        page_add_own(member, &page, upath, &written);
     if (member->config->listing || page.like) {
         struct dht_list_at at = {.after = msg->after, .end = msg->end};
         bool more =
@@ -173,7 +240,8 @@ static bool list_asked(struct member *member, const struct net_msg *msg, void **
     } else {
         reply.status = ENOTSUP;
     }
-    member_send(member, msg->source, &reply);
+    if (!reply_when_told(member, msg->source, &reply, &written))
+        member_send(member, msg->source, &reply);
     return true;
 }
 
@@ -201,10 +269,6 @@ struct list_request {
     list_page_fn page;
     list_done_fn done;
     void *arg;
-};
-
-struct lists {
-    struct list_request *all; /* utlist */
 };
 
 static void list_free(struct list_request *list)
@@ -493,10 +557,16 @@ void list_cancel(struct list_request *list)
 static void list_stop(struct member *member)
 {
     struct list_request *list, *tmp;
+    struct late_reply *reply, *rtmp;
 
     DL_FOREACH_SAFE(OWN(member, lists)->all, list, tmp)
     {
         list_cancel(list);
+    }
+    DL_FOREACH_SAFE(OWN(member, lists)->replies, reply, rtmp)
+    {
+        DL_DELETE(OWN(member, lists)->replies, reply);
+        free(reply); /* the table ends next, and calls nobody */
     }
 }
 

@@ -98,6 +98,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
     if (p->mark && was.kind == DYAD_BASE_FROM && !there->conflict &&
         joined_one_that_fits(p, there)) {
         produce_base(p, there);
+        p->base.ends = base->ends;
+        p->base.stays = base->stays;
         *base = p->base;
         return p->superseded ? DHT_AHEAD_CHANGED : go; /* by what it has in it */
     }

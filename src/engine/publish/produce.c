@@ -82,6 +82,15 @@ void produce_parents(struct produce *p)
 
 /* --- publish --- */
 
+/* True if other descriptions of the file are open for writing on this node. */
+static bool is_written_beside(const struct produce *p)
+{
+    const struct store_identity *id = &p->record.identity;
+
+    return store_marks_dirty_beside(p->member->dmd[p->role].marks, p->mark, id->ino,
+                                    id->btime);
+}
+
 /* It has failed: the journal says what it said before, unless another publish of that name
  * has begun. */
 static void publish_undo(struct produce *p)
@@ -137,6 +146,26 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     return rc;
 }
 
+/* Other nodes may still write it: who opens it here asks. Before it is seen to be complete. */
+static void set_pending(struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    if (p->others && !p->conflict && !shared_storage(p->member, p->role) &&
+        store_pending_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
+        errno != ESTALE && errno != ENOENT)
+        log_warn("\"%s\" below %s cannot be marked as written by other nodes, too: %m",
+                 p->upath, store_dir_path(dmd->dir));
+}
+
+/* No publish of ours tells the homes that the file is not written here any more. If others of the
+ * node write it, they are found when somebody asks (shared_storage.c). */
+static void tell_end(struct produce *p)
+{
+    if (p->mark && p->record.entry.recorded && !is_written_beside(p))
+        dht_node_writing(p->member->dht, p->upath, DHT_WRITING_END, NULL, NULL);
+}
+
 static void writer_ended(struct produce *p)
 {
     if (!p->mark)
@@ -170,6 +199,7 @@ static void left_withdrawn(void *arg, int status)
 /* Its pieces are in the file of another node, which has published that. */
 static void is_merged(struct produce *p)
 {
+    tell_end(p);
     p->merges = false;
     p->gives_way = true;
     lost_update_settle(p);
@@ -253,6 +283,7 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
     }
     p->abandoned = lost_update_settle(p);
     if (status == 0) {
+        set_pending(p);
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)
             log_error(
@@ -277,8 +308,10 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
         status = p->status = p->gone                                      ? gone_status(p)
                              : p->merged && (p->stopped || p->superseded) ? ESTALE
                                                                           : 0;
-        if (status == 0)
+        if (status == 0) {
+            tell_end(p);
             writer_ended(p);
+        }
         if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
             return;
     } else {
@@ -298,6 +331,8 @@ int produce_publish(struct produce *p)
 
     if (p->mark && base.kind != DYAD_BASE_VERSION)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    base.stays = p->mark && is_written_beside(p);
+    base.ends = p->mark && !base.stays;
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);
 }
@@ -324,6 +359,7 @@ static void give_up_joined(struct produce *p)
         errno != ESTALE && errno != ENOENT)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));
+    tell_end(p);
     writer_ended(p);
     produce_end_later(p, 0);
 }

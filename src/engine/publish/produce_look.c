@@ -35,7 +35,7 @@ void produce_base(struct produce *p, const struct dyad_entry *before)
 {
     p->base = (struct dyad_base){
         DYAD_BASE_FROM, before->size,
-        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec};
+        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec, false, false};
 }
 
 int produce_look(struct produce *p)

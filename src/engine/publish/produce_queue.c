@@ -232,6 +232,18 @@ static void overtaken(void *arg, const struct dyad_entry *newer)
     }
 }
 
+/* Likewise. */
+static void written_by_others(void *arg, const char *upath)
+{
+    struct member *member = arg;
+    struct produce *p;
+
+    DL_FOREACH(produces_of(member, upath), p)
+    {
+        p->others = true;
+    }
+}
+
 static void produce_destroy(struct member *member)
 {
     while (member->produces)
@@ -246,6 +258,7 @@ static bool is_pending(struct member *member)
 static int produce_begin_table(struct member *member)
 {
     member->table_ops.overtaken = overtaken;
+    member->table_ops.written = written_by_others;
     return 0;
 }
 

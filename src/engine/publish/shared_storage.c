@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <uthash.h>
@@ -39,6 +40,9 @@ struct shared_file {
     UT_hash_handle hh; /* by key */
     struct member *member;
     enum engine_role role;
+    uint64_t ino,
+        btime; /* watch_unknown(): of the file, and the watch alone says when nobody
+                                  writes it any more; else 0 */
     struct shared_mark *marks; /* LL, not empty */
     struct shared_watch *watch;
     char key[]; /* a letter for the role, then the upath */
@@ -270,7 +274,7 @@ void shared_end(struct member *member, enum engine_role role, const char *upath,
     HASH_ITER(hh, OWN(member, shared)->files, file, tmp)
     {
         struct shared_mark *found;
-        if (file->role != role && !same_dmds(member))
+        if (file->ino || (file->role != role && !same_dmds(member)))
             continue;
         LL_SEARCH_SCALAR(file->marks, found, mark, mark);
         if (!found)
@@ -383,32 +387,7 @@ static void watch_work(void *arg)
     store_marks_destroy(watch->marks);
 }
 
-static void watch_done(void *arg)
-{
-    struct shared_watch *watch = arg;
-    struct shared_file *file = watch->file;
-    struct shared_mark *mark = NULL;
-
-    if (file) {
-        file->watch = NULL;
-        LL_SEARCH_SCALAR(file->marks, mark, mark, watch->mark);
-    }
-    if (mark && watch->abandoned)
-        log_error(
-            "\"%s\" is abandoned: a process of this rank died while it wrote it; it is "
-            "not complete until somebody writes it again",
-            upath_of(file));
-    if (mark)
-        mark_end(file, mark, watch->abandoned, NULL, NULL);
-    free(watch);
-}
-
-static void watch_leave(struct shared_file *file)
-{
-    if (file->watch)
-        file->watch->file = NULL;
-    file->watch = NULL;
-}
+static void watch_done(void *arg);
 
 static void watch_start(struct shared_file *file)
 {
@@ -434,6 +413,89 @@ static void watch_start(struct shared_file *file)
     file->watch = watch;
 }
 
+/* Another description of the file is open for writing here: the homes know of the rank, and not of
+ * each. False: none. */
+static bool watch_next(struct shared_file *file)
+{
+    store_mark_t *mark = &file->marks->mark;
+    struct store_mark_info info;
+
+    if (!store_marks_dirty(file->member->dmd[file->role].marks, NULL, file->ino,
+                           file->btime, &info) ||
+        info.state == STORE_MARK_ABANDONED)
+        return false;
+    if (info.mark != *mark) {
+        *mark = info.mark;
+        watch_start(file);
+    }
+    if (!file->watch) /* it has another name: asked again */
+        file_free(file);
+    return true;
+}
+
+static void watch_done(void *arg)
+{
+    struct shared_watch *watch = arg;
+    struct shared_file *file = watch->file;
+    struct shared_mark *mark = NULL;
+
+    if (file) {
+        file->watch = NULL;
+        if (file->ino && !watch->abandoned && watch_next(file)) {
+            free(watch);
+            return;
+        }
+        LL_SEARCH_SCALAR(file->marks, mark, mark, watch->mark);
+    }
+    if (mark && watch->abandoned)
+        log_error(
+            "\"%s\" is abandoned: a process of this rank died while it wrote it; it is "
+            "not complete until somebody writes it again",
+            upath_of(file));
+    if (mark)
+        mark_end(file, mark, watch->abandoned, NULL, NULL);
+    free(watch);
+}
+
+static void watch_leave(struct shared_file *file)
+{
+    if (file->watch)
+        file->watch->file = NULL;
+    file->watch = NULL;
+}
+
+/* Each node writes a file of its own, and a home knows that this one does. True: so it is, and its
+ * end is watched. */
+static bool watch_unknown(struct member *member, const char *upath)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct member_dmd *dmd = &member->dmd[s];
+        enum engine_role role = (enum engine_role)s;
+        struct store_mark_info info;
+        struct shared_file *file;
+        struct shared_mark *mark;
+        struct stat st;
+
+        if (!dmd->dir || shared_storage(member, role) ||
+            store_dir_stat(dmd->dir, upath, &st) < 0 ||
+            !store_marks_dirty(dmd->marks, NULL, st.st_ino, 0, &info))
+            continue;
+        if (!(mark = calloc(1, sizeof(*mark))) || !(file = file_add(member, role, upath))) {
+            free(mark);
+            return true; /* asked again */
+        }
+        mark->mark = info.mark;
+        file->ino = info.ino;
+        file->btime = info.btime;
+        LL_PREPEND(file->marks, mark);
+        watch_start(file);
+        if (!file->watch)
+            file_free(file);
+        return true;
+    }
+    return false;
+}
+
 /* The lock of a killed writer shows that it is dead, but the lock is watched only if a
  * reader or another writer asks for the file: then a thread sleeps until the mark ends,
  * and if it is abandoned the homes are notified (watch_done()). */
@@ -452,7 +514,7 @@ static void shared_wanted(void *arg, const char *upath)
         if (same_dmds(member))
             break;
     }
-    if (!known)
+    if (!known && !watch_unknown(member, upath))
         tell_homes(member, upath, DHT_WRITING_END, NULL, NULL);
 }
 

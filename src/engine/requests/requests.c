@@ -37,12 +37,15 @@
 #define FDS_FREE 64
 
 /* Of a guest: what it waits for. */
+#define SOON_MAX 5000 /* some 100 us each */
+
 struct request {
     struct startup_validation_wait look;
     struct lease_wait lease;
     struct consume *consume;
     struct consume_probe *probe; /* NET_CONSUME_PROBE, _UPDATE: will it come? */
     bool probed;
+    unsigned soon; /* how often it was about to be decided whether it may join */
     struct dump_request *dump;
     struct list_request *list;
     struct bring *bring;
@@ -111,12 +114,19 @@ static bool is_probe(const struct guest *guest)
 
 static void consume_begin(struct guest *guest);
 
+/* Ask; probed() will be called. False: no memory. */
+static bool probe(struct guest *guest);
+
 static void probed(void *arg, unsigned says)
 {
     struct guest *guest = arg;
 
     request_of(guest)->probe = NULL;
     request_of(guest)->probed = true;
+    /* The other's open goes on by itself; if it was killed in it that is as if it wrote. */
+    if ((guest->msg.flags & NET_CONSUME_UPDATE) && (says & CONSUME_SAYS_SOON) &&
+        request_of(guest)->soon++ < SOON_MAX && probe(guest))
+        return;
     if (guest->msg.flags & NET_CONSUME_UPDATE) {
         if (says & CONSUME_SAYS_JOINS)
             answer(guest, EINPROGRESS, NULL);
@@ -129,6 +139,16 @@ static void probed(void *arg, unsigned says)
         consume_begin(guest);
     else
         answer(guest, ENOENT, NULL);
+}
+
+static bool probe(struct guest *guest)
+{
+    struct request *r = request_of(guest);
+
+    r->probe = consume_probe_start(guest->member, guest->msg.entry.upath,
+                                   guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0,
+                                   probed, guest);
+    return r->probe != NULL;
 }
 
 /* True if it is for an open for reading. */
@@ -144,10 +164,7 @@ static void consumed(void *arg, int status)
     struct member *member = guest->member;
 
     request_of(guest)->consume = NULL;
-    if (status == ENOENT && is_probe(guest) &&
-        (request_of(guest)->probe = consume_probe_start(
-             guest->member, guest->msg.entry.upath,
-             guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0, probed, guest)))
+    if (status == ENOENT && is_probe(guest) && probe(guest))
         return;
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
     if (status == 0 && is_read(guest)) {

@@ -1,8 +1,9 @@
 /*
- * mpi_file.c - all ranks write one file by MPI-IO, and each reads all of it
+ * mpi_file.c - ranks write one file by MPI-IO, and each reads all of it
  *
- * mpi_file FILE at|all|view BYTES COUNT: COUNT records of BYTES bytes from each rank, in turn;
- * each record by itself, or collectively, or all by a strided view of the file.
+ * mpi_file FILE at|all|view BYTES COUNT [READERS]: COUNT records of BYTES bytes from each rank, in
+ * turn; each record by itself, or collectively, or all by a strided view of the file. The last
+ * READERS ranks (0) write nothing, and read at once.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 static int rank, nranks, bytes, count;
+static MPI_Comm writers;
 
 static char value(int of, int record)
 {
@@ -54,8 +56,8 @@ static int write_file(const char *path, const char *how)
 
     for (int i = 0; i < count; i++)
         memset(records + len * (size_t)i, value(rank, i), len);
-    rc = MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
-                       &file);
+    rc =
+        MPI_File_open(writers, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     if (rc != MPI_SUCCESS) {
         MPI_Error_string(rc, why, &n);
         fprintf(stderr, "rank %d: cannot open %s: %s\n", rank, path, why);
@@ -91,22 +93,27 @@ static int read_file(const char *path)
 
 int main(int argc, char **argv)
 {
-    int bad;
+    int bad, all;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    all = nranks;
     bad = argc < 5;
+    nranks -= argc > 5 ? atoi(argv[5]) : 0; /* from now on: those that write */
+    MPI_Comm_split(MPI_COMM_WORLD, rank < nranks, rank, &writers);
     if (!bad) {
         bytes = atoi(argv[3]);
         count = atoi(argv[4]);
-        bad = write_file(argv[1], argv[2]);
+        bad = rank < nranks ? write_file(argv[1], argv[2]) : read_file(argv[1]);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank < nranks)
+        MPI_Barrier(writers);
     bad = bad || read_file(argv[1]);
+    MPI_Comm_free(&writers);
     MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("%d ranks, %d bad\n", nranks, bad);
+        printf("%d ranks, %d bad\n", all, bad);
     MPI_Finalize();
     return bad != 0;
 }

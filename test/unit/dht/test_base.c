@@ -39,7 +39,7 @@ static bool overtaken(enum dyad_base_kind kind, uint64_t size, uint64_t time,
                       const struct dyad_entry *there)
 {
     static const uint8_t ours[DYAD_STORAGE_ID_LEN] = {7};
-    struct dyad_base base = {kind, size, time};
+    struct dyad_base base = {kind, size, time, false, false};
 
     return dht_base_is_overtaken(&base, there, ours);
 }
@@ -156,7 +156,7 @@ static void publish(struct fake_net *net, uint32_t rank, uint64_t size, uint64_t
                     struct publisher *p)
 {
     struct dyad_entry entry = entry_of(rank, size);
-    struct dyad_base base = {DYAD_BASE_FROM, from, from * SEC};
+    struct dyad_base base = {DYAD_BASE_FROM, from, from * SEC, false, false};
 
     assert_int_equal(
         dht_node_publish_ahead(net->rank[rank].node, &entry, &base, NULL, ahead, done, p),

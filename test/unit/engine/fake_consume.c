@@ -242,6 +242,15 @@ int transfer_start(struct member *member, const struct dyad_entry *entry,
     return 0;
 }
 
+bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
+                           const struct stat *st)
+{
+    (void)dmd;
+    (void)upath;
+    (void)st;
+    return false;
+}
+
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {

@@ -50,6 +50,24 @@ int dht_node_publish_ahead(struct dht_node *node, const struct dyad_entry *entry
     return 0;
 }
 
+bool shared_storage(const struct member *m, enum engine_role role)
+{
+    (void)m;
+    (void)role;
+    return false;
+}
+
+int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
+                     dht_writing_fn fn, void *arg)
+{
+    (void)node;
+    (void)fn;
+    (void)arg;
+    assert_string_equal(upath, "f");
+    assert_int_equal(what, DHT_WRITING_END);
+    return 0;
+}
+
 void shared_end(struct member *m, enum engine_role role, const char *upath,
                 store_mark_t mark, bool abandoned, produce_fn fn, void *arg)
 {

@@ -47,7 +47,7 @@ static struct net_msg full_message(enum net_msg_type type)
                   .mtime_sec = -5,
                   .mtime_nsec = 999999999},
         .newer_than = {5, 6, 7},
-        .base = {DYAD_BASE_VERSION, 0xfffffffffffffffcu, 0xfffffffffffffffdu},
+        .base = {DYAD_BASE_VERSION, 0xfffffffffffffffcu, 0xfffffffffffffffdu, true, true},
         .offset = 1u << 30,
         .length = 12345,
         .rank = 0xfffffff0,

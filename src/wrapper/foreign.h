@@ -1,0 +1,16 @@
+/*
+ * wrapper/foreign.h - the real definition of a function that the wrapper exports, and that is not
+ * libc's
+ */
+#ifndef DYAD_WRAPPER_FOREIGN_H
+#define DYAD_WRAPPER_FOREIGN_H
+
+#include <stdatomic.h>
+
+/* Where `caller`, an address in the calling object, would have found it; else in the library of
+ * that name, if it is loaded (NULL: in none). *cache: a static of the caller, NULL at first; it is
+ * the same whoever stores it. NULL: there is none. Keeps errno. */
+void *wrapper_foreign(_Atomic(void *) *cache, const char *name, const void *caller,
+                      const char *library);
+
+#endif
