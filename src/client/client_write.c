@@ -188,12 +188,12 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
 
 /* The mark ends without a publish: notify the homes, if they were notified of its begin.
  */
-static void tell_end(engine_token token, const char *upath, uint8_t what)
+static void tell_end(engine_token token, bool noted, const char *upath, uint8_t what)
 {
     struct client *client = client_get();
     int saved = errno;
 
-    if (client_shared(client, token_role(token)) && !client_member_over())
+    if ((noted || client_shared(client, token_role(token))) && !client_member_over())
         client_writing(client, token_role(token), upath, token & ~TOKEN_PRODUCER, what);
     errno = saved;
 }
@@ -237,8 +237,10 @@ int client_write_opened(engine_token token, int fd, int flags)
     if (!regular || early) {
         char *upath =
             writing_take(token).first_upath; /* first: then the slot is anybody's */
+        /* The homes were asked for the file, and take this rank for one that writes it. */
+        bool noted = fd < 0 && (flags & O_CREAT) && !(flags & (O_TRUNC | O_EXCL));
         store_marks_abort(marks, token & ~TOKEN_PRODUCER);
-        tell_end(token, upath, NET_WRITING_END);
+        tell_end(token, noted, upath, NET_WRITING_END);
         client_name_free(upath);
         errno = early ? EINPROGRESS : saved;
         return early ? -1 : 0;
@@ -526,7 +528,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
         log_error("\"%s\" is not published: writing it failed: %s", upath ? upath : "?",
                   strerror(error));
         store_marks_abandon(marks, mark);
-        tell_end(token, upath, NET_WRITING_ABANDONED);
+        tell_end(token, false, upath, NET_WRITING_ABANDONED);
     } else if (last && written) {
         probes_made(upath);
         failed = publish(client, closing, mark);
@@ -534,7 +536,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
             log_error("\"%s\" is %snot published: %s", closing->upath,
                       failed == EIO ? "" : "complete on this node but ", strerror(failed));
         if (failed)
-            tell_end(token, closing->upath, NET_WRITING_END);
+            tell_end(token, false, closing->upath, NET_WRITING_END);
         if (failed == ENOENT)
             failed = 0;
         /* The member has cleared it; if it could not, the file is complete all the same.
@@ -545,7 +547,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
             store_marks_clear(marks, mark);
     } else if (last) {
         store_marks_clear(marks, mark);
-        tell_end(token, upath, NET_WRITING_END);
+        tell_end(token, false, upath, NET_WRITING_END);
     }
     if (closing->probe >= 0)
         close(closing->probe);

@@ -336,6 +336,11 @@ static int guest_writing(struct guest *guest)
         return -1;
     }
     guest->pending++;
+    if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
+        msg->entry.upath &&
+        dht_node_writing(guest->member->dht, msg->entry.upath, DHT_WRITING_END, published,
+                         guest) == 0)
+        return 0;
     if (what != NET_WRITING_BEGIN) {
         shared_end(guest->member, role, msg->entry.upath, msg->mark,
                    what == NET_WRITING_ABANDONED, published, guest);

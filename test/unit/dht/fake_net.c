@@ -232,6 +232,12 @@ static void op_silent(void *arg, uint32_t rank)
     self->nsilent[rank]++;
 }
 
+static void op_written(void *arg, const char *upath)
+{
+    (void)upath;
+    ((struct fake_rank *)arg)->others = true;
+}
+
 static const struct dht_node_ops ops = {.send = op_send,
                                         .now = op_now,
                                         .wall = op_wall,
@@ -245,6 +251,7 @@ static const struct dht_node_ops ops = {.send = op_send,
                                         .answer_heard_at = op_answer_told_at,
                                         .invalidate_node = op_invalidate_node,
                                         .wanted = op_wanted,
+                                        .written = op_written,
                                         .silent = op_silent};
 
 static void start(struct fake_rank *rank)

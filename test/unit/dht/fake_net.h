@@ -48,6 +48,7 @@ struct fake_rank {
     struct dyad_entry invalidated;        /* the last */
     unsigned nwanted[FAKE_KEYS];          /* somebody waits for what it writes */
     unsigned nsilent[FAKE_RANKS];         /* who did not answer it in time */
+    bool others; /* a home has said that others write what it publishes */
 };
 
 /* What the members of a machine share of one key. */

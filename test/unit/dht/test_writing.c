@@ -314,6 +314,126 @@ static void test_lost_end(void **state)
     }
 }
 
+/* --- each into a file of its own --- */
+
+static void opens(struct fake_net *net, uint32_t rank)
+{
+    struct result r;
+
+    fake_lookup(net, rank, KEY, NET_LOOKUP_COPY | NET_LOOKUP_WRITES, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    assert_int_equal(r.status, ENOENT);
+}
+
+struct closed {
+    int calls, status;
+};
+
+static void closed(void *arg, int status, const struct dyad_version *version)
+{
+    (void)version;
+    *(struct closed *)arg = (struct closed){1, status};
+}
+
+/* The rank publishes what it has, and no process of its node has it open any more, or one has
+ * (`stays`). True: it is told that others write it. */
+static bool closes(struct fake_net *net, uint32_t rank, bool stays)
+{
+    struct dyad_base base = {.kind = DYAD_BASE_NONE, .ends = !stays, .stays = stays};
+    struct dyad_entry entry = {.upath = fake_key(KEY),
+                               .owner = rank,
+                               .state = DYAD_ENTRY_PUBLISHED,
+                               .size = 7,
+                               .mode = 0100644};
+    struct closed c = {0};
+
+    net->rank[rank].others = false;
+    assert_int_equal(
+        dht_node_publish_ahead(net->rank[rank].node, &entry, &base, NULL, NULL, closed, &c),
+        0);
+    assert_true(fake_net_run_until(net, &c.calls, 60 * SEC));
+    assert_int_equal(c.status, 0);
+    return net->rank[rank].others;
+}
+
+/* True if who looks it up is told that it is written. */
+static bool is_written(struct fake_net *net, uint32_t rank)
+{
+    struct result r;
+
+    fake_lookup(net, rank, KEY, NET_LOOKUP_COPY | NET_LOOKUP_KEEP, NULL, &r);
+    assert_true(fake_net_run_until(net, &r.calls, 60 * SEC));
+    assert_int_equal(r.status, 0);
+    return r.entry.written;
+}
+
+static void test_joined(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 9; n++) {
+        struct fake_net *net = fake_net_create(n, 2, n);
+        uint32_t a = 0, b = 1, r = n - 1;
+        struct result waits;
+        struct answer answer;
+
+        opens(net, a);
+        opens(net, b);
+        fake_lookup(net, r, KEY, NET_LOOKUP_COPY | NET_LOOKUP_WAIT, NULL, &waits);
+        fake_net_run(net, 1 * SEC);
+        assert_int_equal(waits.calls, 0);
+        assert_true(closes(net, a, false));
+        assert_true(fake_net_run_until(net, &waits.calls, 60 * SEC));
+        assert_true(waits.entry.written);
+        asks(net, r, true, &answer);
+        fake_net_run(net, 1 * SEC);
+        assert_int_equal(answer.calls, 0);
+        assert_true(net->rank[b].nwanted[KEY] >= 1);
+        assert_true(is_written(net, r));
+        assert_false(is_written(net, b)); /* by itself */
+        assert_false(closes(net, b, false));
+        assert_true(fake_net_run_until(net, &answer.calls, 10 * MSEC));
+        assert_int_equal(answer.status, 0);
+        assert_false(is_written(net, r));
+        /* Another process of the node goes on; one ends that was joined. */
+        assert_false(closes(net, a, true));
+        assert_true(is_written(net, r));
+        assert_false(closes(net, a, false));
+        writes(net, a, DHT_WRITING_JOIN);
+        assert_true(closes(net, b, false));
+        writes(net, a, DHT_WRITING_END);
+        assert_false(is_written(net, r));
+        fake_net_destroy(net);
+    }
+}
+
+/* What a dead rank wrote nobody has, but if it has published that. */
+static void test_joined_dies(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct fake_net *net = fake_net_create(6, 2, (uint64_t)how);
+        uint32_t a = stranger(net, DYAD_RANK_NONE), b = stranger(net, a), r = 0;
+
+        while (r == a || r == b)
+            r++;
+        opens(net, a);
+        opens(net, b);
+        if (how == 1)
+            closes(net, b, true);
+        closes(net, a, false);
+        assert_true(is_written(net, r));
+        for (uint32_t i = 0; how == 2 && i < net->nranks; i++)
+            dht_node_rank_left(net->rank[i].node, b);
+        fake_net_kill(net, b, true);
+        fake_net_run(net, 5 * SEC);
+        assert_int_equal(is_written(net, r), how == 0);
+        is(net, r, how == 0 ? EOWNERDEAD : 0, how == 0 ? b : DYAD_RANK_NONE);
+        assert_false(closes(net, a, false)); /* anew */
+        assert_false(is_written(net, r));
+        fake_net_destroy(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_abandoned),   cmocka_unit_test(test_abandoned_late),
         cmocka_unit_test(test_writer_dies), cmocka_unit_test(test_homes_die),
         cmocka_unit_test(test_silence),     cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_joined),      cmocka_unit_test(test_joined_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
