@@ -209,8 +209,9 @@ static void ask_writers(struct consume *c, bool published);
  * such a writer here. */
 static bool may_wait_for_others(const struct consume *c)
 {
-    return c->flags & NET_LOOKUP_WAIT &&
-           !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE));
+    return (c->flags & CONSUME_BACKGROUND) ||
+           ((c->flags & NET_LOOKUP_WAIT) &&
+            !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)));
 }
 
 void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes)
@@ -229,10 +230,6 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
     c->entry.written = false;
-    if (entry->written && (c->flags & CONSUME_BACKGROUND)) {
-        consume_end(c, EHOSTUNREACH); /* an open that needs it will wait */
-        return;
-    }
     if (entry->written && may_wait_for_others(c)) {
         c->seen = c->lost.before; /* once more, for the version that has all of it */
         ask_writers(c, true);
@@ -368,7 +365,8 @@ static void ask_writers(struct consume *c, bool published)
         return;
     consume_enter(c, CONSUME_WRITERS);
     c->published = published;
-    consume_wait_for_writer(c);
+    if (!published)
+        consume_wait_for_writer(c);
     c->ask_writers = dht_node_ask_writers(c->member->dht, c->upath, !c->deadline.late,
                                           writers_answered, c);
     if (!c->ask_writers)

@@ -45,7 +45,9 @@ bool consume_is_waiting(const struct consume *c)
         break;
     case CONSUME_WRITERS:
     case CONSUME_LAST_LOOK:
-        waits = !c->ask_writers || dht_writing_ask_writer(c->ask_writers) != DYAD_RANK_NONE;
+        waits =
+            !(c->flags & CONSUME_BACKGROUND) &&
+            (!c->ask_writers || dht_writing_ask_writer(c->ask_writers) != DYAD_RANK_NONE);
         break;
     case CONSUME_OWNER: /* and for longer than a server on its node needs */
         waits = c->member->ring && c->lost.interval >= CONSUME_LOOK_AGAIN;

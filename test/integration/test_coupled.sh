@@ -1,0 +1,36 @@
+#!/bin/bash
+# Two components of several ranks on several nodes, with no change in either, are coupled by files: one writes a series by PnetCDF,
+# and the other reads it as it comes; in one launch, and in two that meet in a session directory.
+. "$(dirname "$0")/../cluster/lib.sh"
+[ -x "$PROGS/mpi_coupled" ] || skip "needs mpi_coupled, which was not built: no libpnetcdf-dev"
+cluster_up 3
+C=$PROGS/mpi_coupled
+[ "$LEVEL" = short ] && files=6 || files=20
+printf '%s\n' 'cb_config_list *:*' 'romio_ds_write disable' >"$WORK/hints"
+JOB_ENV+=("ROMIO_HINTS=$WORK/hints" OMPI_MCA_fbtl_posix_write_datasieving=0)
+plain=("${JOB_ENV[@]}")
+is_well() {
+    grep -q 'write: 4 ranks, well' "$OUT" && grep -q 'read: 3 ranks, well' "$OUT" || fail "$io: $(cat "$OUT")"
+}
+
+for io in romio321 ompio; do
+    JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io")
+    if [ $io = romio321 ] || [ "$LEVEL" != short ]; then
+        clean_ssd
+        job_ok 120 4@n0,n1 "$C" write "$SSD" $files -- 3@n2 "$C" read "$SSD" $files
+        is_well
+    fi
+    if [ "$LEVEL" != short ]; then # the nodes of the writers have readers, too
+        clean_ssd
+        job_ok 120 4@n0,n1 "$C" write "$SSD" $files -- 3@n0,n1,n2 "$C" read "$SSD" $files
+        is_well
+    fi
+    if [ $io = ompio ] || [ "$LEVEL" != short ]; then
+        clean_ssd
+        JOB_ENV+=("DYAD_SESSION_DIR=$WORK/session.$io")
+        launch 120 3@n2 "$C" read "$SSD" $files
+        launch 120 4@n0,n1 "$C" write "$SSD" $files
+        launches_ok
+    fi
+done
+! grep 'was written here and by' "$LOG" || fail "a conflict"
