@@ -10,26 +10,26 @@ printf '%s\n' 'cb_config_list *:*' 'romio_ds_write disable' >"$WORK/hints"
 JOB_ENV+=("ROMIO_HINTS=$WORK/hints" OMPI_MCA_fbtl_posix_write_datasieving=0)
 plain=("${JOB_ENV[@]}")
 is_well() {
-    grep -q 'write: 4 ranks, well' "$OUT" && grep -q 'read: 3 ranks, well' "$OUT" || fail "$io: $(cat "$OUT")"
+    [ "$(grep -cE '(write: 4|read: 3) ranks, well' "$OUT")" = 2 ] || fail "$io: $(cat "$OUT")"
 }
 
 for io in romio321 ompio; do
     JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io")
     if [ $io = romio321 ] || [ "$LEVEL" != short ]; then
         clean_ssd
-        job_ok 120 4@n0,n1 "$C" write "$SSD" $files -- 3@n2 "$C" read "$SSD" $files
+        job_ok 120 4@n0,n1 "$C" write "$SSD" "$files" -- 3@n2 "$C" read "$SSD" "$files"
         is_well
     fi
     if [ "$LEVEL" != short ]; then # the nodes of the writers have readers, too
         clean_ssd
-        job_ok 120 4@n0,n1 "$C" write "$SSD" $files -- 3@n0,n1,n2 "$C" read "$SSD" $files
+        job_ok 120 4@n0,n1 "$C" write "$SSD" "$files" -- 3@n0,n1,n2 "$C" read "$SSD" "$files"
         is_well
     fi
     if [ $io = ompio ] || [ "$LEVEL" != short ]; then
         clean_ssd
         JOB_ENV+=("DYAD_SESSION_DIR=$WORK/session.$io")
-        launch 120 3@n2 "$C" read "$SSD" $files
-        launch 120 4@n0,n1 "$C" write "$SSD" $files
+        launch 120 3@n2 "$C" read "$SSD" "$files"
+        launch 120 4@n0,n1 "$C" write "$SSD" "$files"
         launches_ok
     fi
 done
