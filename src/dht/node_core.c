@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "dht/node_module.h"
-#include "dht/node_writers.h"
 #include "util/clock.h"
 
 #define READY_BUDGET   1024
@@ -204,17 +203,6 @@ void node_core_destroy(struct dht_node *node)
     node_ready_free(node, self_msg_deliver);
     free(node->missing);
     free(node->death);
-}
-
-void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
-                        const struct dyad_entry *entry)
-{
-    struct net_msg msg = {
-        .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
-
-    msg.entry.written = status == 0 && entry->state == DYAD_ENTRY_PUBLISHED &&
-                        writers_join(node, entry->upath, rank);
-    node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
 }
 
 void node_silent(struct dht_node *node, uint32_t rank)

@@ -148,9 +148,6 @@ void node_run_timers(struct dht_node *node);
 uint64_t node_next_id(struct dht_node *node);
 /* Send to any rank; to self through the queue. 0 or -1. */
 int node_send(struct dht_node *node, uint32_t rank, struct net_msg *msg);
-/* As a home: send PUBLISH_REPLY. */
-void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
-                        const struct dyad_entry *entry);
 /* The rank has not answered in time. */
 void node_silent(struct dht_node *node, uint32_t rank);
 /* Free the messages to self that are still queued. */

@@ -21,6 +21,7 @@
 #include "dht/node_copies.h"
 #include "dht/node_lease.h"
 #include "dht/node_module.h"
+#include "dht/node_writers.h"
 #include "util/log.h"
 
 /* A version that a home has taken: holders of older ones that have not answered yet. */

@@ -297,6 +297,17 @@ void writers_published(struct dht_node *node, const char *upath, uint32_t by, bo
     written_free_empty(node, written);
 }
 
+void node_reply_publish(struct dht_node *node, uint32_t rank, uint64_t id, int status,
+                        const struct dyad_entry *entry)
+{
+    struct net_msg msg = {
+        .type = NET_MSG_PUBLISH_REPLY, .status = status, .id = id, .entry = *entry};
+
+    msg.entry.written = status == 0 && entry->state == DYAD_ENTRY_PUBLISHED &&
+                        writers_join(node, entry->upath, rank);
+    node_send(node, rank, &msg); /* if it fails the publisher's deadline passes */
+}
+
 /* Without memory its end of the file may be missed, as where no home can be told. */
 void writers_note(struct dht_node *node, const char *upath, uint32_t rank)
 {

@@ -40,7 +40,6 @@
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume_impl.h"
 #include "engine/membership/exit_barrier.h"
-#include "engine/publish/shared_storage.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -205,15 +204,6 @@ static int look_above(struct consume *c)
 
 static void ask_writers(struct consume *c, bool published);
 
-/* Other nodes still write what was found: true if the open waits for them, as it would for
- * such a writer here. */
-static bool may_wait_for_others(const struct consume *c)
-{
-    return (c->flags & CONSUME_BACKGROUND) ||
-           ((c->flags & NET_LOOKUP_WAIT) &&
-            !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)));
-}
-
 void consume_found(struct consume *c, const struct dyad_entry *entry, void *bytes)
 {
     struct member *member = c->member;
@@ -230,7 +220,7 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
     c->entry.written = false;
-    if (entry->written && may_wait_for_others(c)) {
+    if (entry->written && consume_waits_for_others(c)) {
         c->seen = c->lost.before; /* once more, for the version that has all of it */
         ask_writers(c, true);
         return;
@@ -296,20 +286,12 @@ static void looked_up(void *arg, int status, const struct dyad_entry *entry)
         consume_end(c, status);
 }
 
-/* It is for an open that makes the file if there is none, and does not empty it: other nodes
- * may do the same. */
-static bool may_make(const struct consume *c)
-{
-    return (c->flags & (NET_CONSUME_WRITER | CONSUME_BACKGROUND | NET_LOOKUP_WAIT)) ==
-               NET_CONSUME_WRITER &&
-           !shared_storage(c->member, ENGINE_CONSUMER);
-}
-
 /* LOOK_UP, if it does not look already. False: it has ended. */
 static bool look_up(struct consume *c)
 {
     /* KEEP: an open that does not wait may be one of a loop. */
-    uint8_t flags = NET_LOOKUP_COPY | (may_make(c) ? NET_LOOKUP_WRITES : NET_LOOKUP_KEEP) |
+    uint8_t flags = NET_LOOKUP_COPY |
+                    (consume_may_make(c) ? NET_LOOKUP_WRITES : NET_LOOKUP_KEEP) |
                     (c->deadline.late ? 0 : c->flags & NET_LOOKUP_WAIT);
 
     if (c->lookup)

@@ -197,6 +197,11 @@ void consume_writer_gone(struct consume *c);
 
 /* True if another node may write the file that is here. */
 bool consume_must_ask_writers(const struct consume *c);
+/* Other nodes still write what was found: true if the open waits for them. */
+bool consume_waits_for_others(const struct consume *c);
+/* It is for an open that makes the file if there is none, and does not empty it: other nodes may do
+ * the same. */
+bool consume_may_make(const struct consume *c);
 /* No other node writes it any more. */
 void consume_not_pending(struct consume *c);
 /* Handle the answer of `ask_writers`, as of dht_writing_ask_fn. Returns the status with

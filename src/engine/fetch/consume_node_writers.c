@@ -27,6 +27,21 @@ bool consume_must_ask_writers(const struct consume *c)
            (c->here.pending || shared_storage(c->member, ENGINE_CONSUMER));
 }
 
+/* As it would for such a writer here. */
+bool consume_waits_for_others(const struct consume *c)
+{
+    return (c->flags & CONSUME_BACKGROUND) ||
+           ((c->flags & NET_LOOKUP_WAIT) &&
+            !(c->flags & (NET_CONSUME_WRITER | NET_CONSUME_UPDATE)));
+}
+
+bool consume_may_make(const struct consume *c)
+{
+    return (c->flags & (NET_CONSUME_WRITER | CONSUME_BACKGROUND | NET_LOOKUP_WAIT)) ==
+               NET_CONSUME_WRITER &&
+           !shared_storage(c->member, ENGINE_CONSUMER);
+}
+
 /* Who writes it again, and publishes it while we look, has changed it before it became pending
  * once more. */
 void consume_not_pending(struct consume *c)
