@@ -33,6 +33,17 @@ static void add_waiters(struct dump_text *text, const json_t *waiters)
     }
 }
 
+static void add_writers(struct dump_text *text, const json_t *writers)
+{
+    for (size_t i = 0; i < json_array_size(writers); i++) {
+        const json_t *writer = json_array_get(writers, i);
+        dump_text_printf(text, "%srank ", i ? ", " : "; written by ");
+        dump_add_value(text, json_object_get(writer, "rank"));
+        if (json_is_true(json_object_get(writer, "dead")))
+            dump_text_printf(text, " (which has died)");
+    }
+}
+
 static void add_entry(struct dump_text *text, const json_t *entry)
 {
     char when[64] = "-";
@@ -75,6 +86,7 @@ static void add_shard(struct dump_text *text, const json_t *shard)
         add_entry(text, entry);
     else
         dump_text_printf(text, "not published");
+    add_writers(text, json_object_get(key, "writers"));
     add_waiters(text, json_object_get(key, "waiters"));
 }
 

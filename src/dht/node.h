@@ -183,6 +183,10 @@ typedef void (*dht_writing_fn)(void *arg, int status);
 int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
                      dht_writing_fn fn, void *arg);
 
+/* As a home: call fn for each rank that is known to write upath (DHT_WRITING_*), or has died over
+ * that. */
+void dht_node_writers(const struct dht_node *node, const char *upath,
+                      void (*fn)(void *arg, uint32_t rank, bool dead), void *arg);
 /* The rank has left in order: it writes nothing any more. Before dht_node_set_live(). */
 void dht_node_rank_left(struct dht_node *node, uint32_t rank);
 

@@ -320,6 +320,16 @@ void writers_note(struct dht_node *node, const char *upath, uint32_t rank)
         written_free_empty(node, written);
 }
 
+void dht_node_writers(const struct dht_node *node, const char *upath,
+                      void (*fn)(void *arg, uint32_t rank, bool dead), void *arg)
+{
+    const struct written *written;
+
+    HASH_FIND(hh, node->written, upath, strlen(upath), written);
+    for (unsigned i = 0; written != NULL && i < written->nwriters; i++)
+        fn(arg, written->writers[i].rank, written->writers[i].abandoned);
+}
+
 /* What it had open is closed. */
 void dht_node_rank_left(struct dht_node *node, uint32_t rank)
 {

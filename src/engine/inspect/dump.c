@@ -265,12 +265,20 @@ static json_t *summary_json(struct member *member)
     return o;
 }
 
+static void writer_add(void *list, uint32_t rank, bool dead)
+{
+    json_array_append_new(
+        list, json_pack("{s:I, s:b}", "rank", (json_int_t)rank, "dead", (int)dead));
+}
+
 static json_t *key_json(struct member *member, const char *upath)
 {
     struct dht_key key;
     struct dht_record *record;
-    json_t *o = json_object();
+    json_t *o = json_object(), *writers = json_array();
 
+    dht_node_writers(member->dht, upath, writer_add, writers);
+    json_object_set_new(o, "writers", writers);
     dht_key_init(&key, upath, member->self.depth);
     record = dht_shard_find(dht_node_shard(member->dht), &key, upath);
     dump_set_name(o, upath);

@@ -31,6 +31,7 @@
 #define SAMPLE_KEY(entry)                                                         \
     "{\"upath\":\"step 1\",\"hash\":[\"00112233aabbccdd\",\"ffeeddccbbaa9988\"]," \
     "\"bins\":[17,203],\"homes\":[0,2],\"entry\":" entry                          \
+    ",\"writers\":[{\"rank\":0,\"dead\":false},{\"rank\":3,\"dead\":true}]"       \
     ",\"waiters\":[{\"rank\":2,\"since\":200}]}"
 
 #define SAMPLE_WAIT_KEY                                        \

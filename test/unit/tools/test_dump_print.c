@@ -155,7 +155,9 @@ static void test_key(void **state)
     expect(text,
            "home 0: rank 0 on n0: published, owner 0, type file, size 4096, mode 100644, "
            "modified ");
-    expect(text, "version 7.0.1, copies at 1,2; waited for by rank 2 for 0:03:20\n");
+    expect(text,
+           "version 7.0.1, copies at 1,2; written by rank 0, rank 3 (which has died); "
+           "waited for by rank 2 for 0:03:20\n");
     expect(text, "home 1: rank 2: no answer\n");
     expect(text, "also at rank 1: published");
     expect(text, "waiting: pid 56 of rank 1 on n1 for 4.0s: being written by pid 77\n");
@@ -164,7 +166,9 @@ static void test_key(void **state)
 
     text = print(dump_print_key, "{\"shards\":[" SAMPLE_HEAD(0) ",\"key\":" SAMPLE_KEY(
                                      "null") "}],\"unreachable\":[]}");
-    expect(text, "home 0: rank 0 on n0: not published; waited for by rank 2");
+    expect(text,
+           "home 0: rank 0 on n0: not published; written by rank 0, rank 3 (which has "
+           "died); waited for by rank 2");
     free(text);
     text = print(dump_print_key, "{\"shards\":[]}");
     expect(text, "no shard explained");
@@ -219,7 +223,8 @@ static void test_odd(void **state)
         "{\"shards\":[{\"rank\":\"x\",\"pid\":null,\"uptime\":\"soon\",\"host\":\"\"}]}",
         "{\"shards\":[{\"entries\":[5,{}],\"waiting\":[null,{\"upath_hex\":\"6x\"}]}]}",
         "{\"shards\":[{\"entries\":[{\"hash\":7,\"bins\":{},\"version\":[]}]}]}",
-        "{\"shards\":[{\"key\":{\"bins\":[1],\"homes\":[\"x\",{}],\"waiters\":[1]}}]}",
+        "{\"shards\":[{\"key\":{\"bins\":[1],\"homes\":[\"x\",{}],\"waiters\":[1],"
+        "\"writers\":[2]}}]}",
     };
 
     for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
