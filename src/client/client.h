@@ -80,7 +80,7 @@ int client_consume_to_open(struct client *client, const char *upath, uint8_t wai
 int client_prefetch(struct client *client, const char *upath);
 /* Before an open for writing: fetch upath if it is published and the name does not exist
  * here. Waits neither for a publish nor for another writer. */
-int client_consume_to_write(struct client *client, const char *upath);
+int client_consume_to_write(struct client *client, const char *upath, bool makes);
 /* Find out, by DYAD_WAIT and the program of this process, whether an open of upath waits.
  * 0: no. NET_LOOKUP_WAIT: yes; with NET_CONSUME_PROBE: only if the member finds that it
  * will come. May look at /proc and directories, and ask the member; errno is kept. */

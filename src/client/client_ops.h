@@ -49,6 +49,7 @@ struct engine_closing {
     engine_token token;
     char *upath; /* owned by the engine; NULL: the file has no name below the DMD */
     int probe;   /* another description of the file, or -1 */
+    bool noted;  /* the homes were told of it at its open */
 };
 
 /* A name that is about to appear or to go, from renaming() to renaming_over(). The caller

@@ -153,9 +153,11 @@ static int op_consume(enum engine_role role, const char *upath, enum engine_cons
 
     (void)role;
     if (how == ENGINE_CONSUME_NAME)
-        return client_consume_to_write(client, upath);
+        return client_consume_to_write(client, upath, false);
     if (how == ENGINE_CONSUME_UPDATE || how == ENGINE_CONSUME_JOIN)
         wait |= NET_CONSUME_UPDATE;
+    if (how == ENGINE_CONSUME_JOIN)
+        wait |= NET_CONSUME_ANY;
     return client_consume_to_open(client, upath, wait, timeout);
 }
 

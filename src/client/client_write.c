@@ -50,6 +50,7 @@ struct writing {
     engine_token token;
     char *first_upath; /* at the open; NULL: not known */
     bool waits;        /* as client_write_begin() was told */
+    bool noted;        /* of fetch_to_write() */
 };
 
 /* 65,536 slots a role; pages are touched as slots are used. */
@@ -75,15 +76,17 @@ static _Atomic bool *taken_of(engine_token token)
     return &taken_before[token_role(token)][store_mark_slot(token & ~TOKEN_PRODUCER)];
 }
 
-static void writing_new(engine_token token, const char *upath, bool waits)
+static void writing_new(engine_token token, const char *upath, bool waits, bool noted)
 {
     struct writing *w = writing_of(token);
 
     atomic_load_explicit(taken_of(token), memory_order_acquire);
     client_name_free(
         w->first_upath); /* of a use of the slot whose end another process saw to */
-    *w = (struct writing){
-        .token = token, .first_upath = client_name_copy(upath), .waits = waits};
+    *w = (struct writing){.token = token,
+                          .first_upath = client_name_copy(upath),
+                          .waits = waits,
+                          .noted = noted};
 }
 
 /* The record of token, whose place is empty afterwards. There is none if the description
@@ -124,14 +127,17 @@ static bool is_here(const struct client *client, const struct client_dmd *dmd,
     return here;
 }
 
-/* A file that will be changed in part, or added to, should be the newest. */
+/* A file that will be changed in part, or added to, should be the newest. *noted: the homes were
+ * told that it is made if there is none. */
 static int fetch_to_write(struct client *client, enum engine_role role, const char *upath,
-                          int flags, bool waits)
+                          int flags, bool waits, bool *noted)
 {
     struct stat st;
 
-    if (!is_here(client, &client->dmd[role], upath, flags, &st))
-        return client_consume_to_write(client, upath);
+    if (!is_here(client, &client->dmd[role], upath, flags, &st)) {
+        *noted = (flags & O_CREAT) && (flags & O_ACCMODE) != O_RDONLY;
+        return client_consume_to_write(client, upath, *noted);
+    }
     if (waits && client_join_waits(client, role, upath, flags, &st, 0)) {
         errno = EINPROGRESS;
         return -1;
@@ -146,7 +152,7 @@ static int fetch_to_write(struct client *client, enum engine_role role, const ch
 int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token)
 {
-    bool waits = how == ENGINE_WRITE_WAITS;
+    bool waits = how == ENGINE_WRITE_WAITS, noted = false;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno;
@@ -156,7 +162,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        fetch_to_write(client, role, upath, flags, waits) < 0 && errno != ENOENT)
+        fetch_to_write(client, role, upath, flags, waits, &noted) < 0 && errno != ENOENT)
         return -1;
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
@@ -178,7 +184,7 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         store_marks_may_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
-    writing_new(*token, upath, waits);
+    writing_new(*token, upath, waits, noted);
     /* A member that cannot be reached was logged; the program writes all the same. */
     if (client_shared(client, role))
         client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
@@ -235,13 +241,10 @@ int client_write_opened(engine_token token, int fd, int flags)
     regular = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     early = regular && opened_too_early(token, flags, &st);
     if (!regular || early) {
-        char *upath =
-            writing_take(token).first_upath; /* first: then the slot is anybody's */
-        /* The homes were asked for the file, and take this rank for one that writes it. */
-        bool noted = fd < 0 && (flags & O_CREAT) && !(flags & (O_TRUNC | O_EXCL));
+        struct writing w = writing_take(token); /* first: then the slot is anybody's */
         store_marks_abort(marks, token & ~TOKEN_PRODUCER);
-        tell_end(token, noted, upath, NET_WRITING_END);
-        client_name_free(upath);
+        tell_end(token, w.noted, w.first_upath, NET_WRITING_END);
+        client_name_free(w.first_upath);
         errno = early ? EINPROGRESS : saved;
         return early ? -1 : 0;
     }
@@ -440,11 +443,12 @@ void client_write_closing(engine_token token, int fd, struct engine_closing *clo
     int saved = errno;
 
     if (fd < 0) {
-        *closing =
-            (struct engine_closing){.token = token, .upath = w.first_upath, .probe = -1};
+        *closing = (struct engine_closing){
+            .token = token, .upath = w.first_upath, .probe = -1, .noted = w.noted};
         return;
     }
     closing->token = token;
+    closing->noted = w.noted;
     snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
     closing->probe = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (closing->probe < 0)
@@ -536,7 +540,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
             log_error("\"%s\" is %snot published: %s", closing->upath,
                       failed == EIO ? "" : "complete on this node but ", strerror(failed));
         if (failed)
-            tell_end(token, false, closing->upath, NET_WRITING_END);
+            tell_end(token, closing->noted, closing->upath, NET_WRITING_END);
         if (failed == ENOENT)
             failed = 0;
         /* The member has cleared it; if it could not, the file is complete all the same.
@@ -547,7 +551,7 @@ int client_write_closed(struct engine_closing *closing, int error, bool mapped)
             store_marks_clear(marks, mark);
     } else if (last) {
         store_marks_clear(marks, mark);
-        tell_end(token, false, upath, NET_WRITING_END);
+        tell_end(token, closing->noted, upath, NET_WRITING_END);
     }
     if (closing->probe >= 0)
         close(closing->probe);

@@ -171,6 +171,7 @@ void dht_node_restored(struct dht_node *node);
 enum dht_writing {
     DHT_WRITING_BEGIN,
     DHT_WRITING_JOIN, /* into a file of its own, and others may do so, too: new homes are not told */
+    DHT_WRITING_CLOSED, /* what it has closed is published, and others of its node go on */
     DHT_WRITING_END,
     DHT_WRITING_ABANDONED
 };

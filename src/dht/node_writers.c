@@ -219,15 +219,31 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
+    writer->overwritten |= (msg->flags & NET_WRITING_CLOSED) != 0;
     if (!writer->joined)
         writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
 }
 
-static void writer_dead(struct written *written, struct writer *writer)
+/* Others of its node may write the file still, of whom no home knows: another rank of the node is
+ * asked in its place, and says if nobody does. */
+static void writer_leaves(struct dht_node *node, struct written *written,
+                          struct writer *writer)
+{
+    uint32_t heir = writer->joined ? dht_node_neighbour(node, writer->rank, DYAD_RANK_NONE)
+                                   : DYAD_RANK_NONE;
+
+    if (heir != DYAD_RANK_NONE && writer_find(written, heir) == NULL)
+        *writer = (struct writer){.rank = heir, .joined = true, .overwritten = true};
+    else
+        writer_remove(written, writer);
+}
+
+static void writer_dead(struct dht_node *node, struct written *written,
+                        struct writer *writer)
 {
     if (writer->overwritten)
-        writer_remove(written, writer);
+        writer_leaves(node, written, writer);
     else
         writer->abandoned = true;
 }
@@ -239,7 +255,7 @@ static void home_end(struct dht_node *node, const struct net_msg *msg, bool aban
 
     if (writer != NULL) {
         if (abandoned)
-            writer_dead(written, writer);
+            writer_dead(node, written, writer);
         else
             writer_remove(written, writer);
         askers_wake(node, written);
@@ -340,7 +356,7 @@ void dht_node_rank_left(struct dht_node *node, uint32_t rank)
         struct writer *writer = writer_find(written, rank);
         if (writer == NULL || !writer->joined)
             continue;
-        writer_remove(written, writer);
+        writer_leaves(node, written, writer);
         askers_wake(node, written);
         written_free_empty(node, written);
     }
@@ -368,7 +384,7 @@ static void writers_rank_lost(struct dht_node *node, uint32_t rank)
             if (written->askers[i].rank == rank)
                 written->askers[i] = written->askers[--written->naskers];
         if (writer != NULL && !writer->abandoned) {
-            writer_dead(written, writer);
+            writer_dead(node, written, writer);
             askers_wake(node, written);
         }
         written_free_empty(node, written);

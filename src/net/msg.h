@@ -170,6 +170,10 @@ enum net_msg_type {
  * makes the file anew (store_marks_unfinished()). Status EINPROGRESS: a process of the same
  * program has it open for writing on another node, and the asker may join it. */
 #define NET_CONSUME_UPDATE 0x10u
+/* With WRITER: the open makes the file if there is none, to write it: as NET_LOOKUP_WRITES. */
+#define NET_CONSUME_MAKES 0x02u
+/* With UPDATE: it joins, whatever program the other one runs. */
+#define NET_CONSUME_ANY 0x08u
 /* With NET_LOOKUP_WAIT: the file is optional to the asker, which waits only if there is a
  * sign that it will come (engine/fetch/consume_probe.c). */
 #define NET_CONSUME_PROBE 0x40u
@@ -187,6 +191,7 @@ enum net_msg_type {
 #define NET_WRITING_WANTED    6u /* home -> writer: somebody waits for it; no reply */
 #define NET_WRITING_WHAT      0x07u
 #define NET_WRITING_JOINED    0x08u /* of BEGIN: with others, each into its own file */
+#define NET_WRITING_CLOSED    0x10u /* and JOINED: what it has closed is published */
 #define NET_WRITING_PRODUCER  0x80u /* of GUEST_WRITING: enum engine_role */
 #define NET_PIECES_LAST       0x01u
 #define NET_PIECES_CLOCK      0x02u /* no piece: what time is it? */

@@ -23,8 +23,23 @@ static void *find_in(const char *object, const char *name)
     return fn;
 }
 
-void *wrapper_foreign(_Atomic(void *) *cache, const char *name, const void *caller,
-                      const char *library)
+/* Of a tail call the address is the caller's caller's: any definition but ours. */
+static void *find_anywhere(const char *name)
+{
+    void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD), *fn = NULL, *own = NULL;
+    struct link_map *map = NULL;
+
+    if (!program)
+        return NULL;
+    own = dlsym(RTLD_DEFAULT, name);
+    if (dlinfo(program, RTLD_DI_LINKMAP, &map) == 0)
+        for (; map && (!fn || fn == own); map = map->l_next)
+            fn = *map->l_name ? find_in(map->l_name, name) : NULL;
+    dlclose(program);
+    return fn == own ? NULL : fn;
+}
+
+void *wrapper_foreign(_Atomic(void *) *cache, const char *name, const void *caller)
 {
     void *fn = atomic_load_explicit(cache, memory_order_relaxed);
     struct link_map *map = NULL;
@@ -37,8 +52,8 @@ void *wrapper_foreign(_Atomic(void *) *cache, const char *name, const void *call
     if (!fn && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
         *map->l_name)
         fn = find_in(map->l_name, name);
-    if (!fn && library) /* a tail call: the address is the caller's caller's */
-        fn = find_in(library, name);
+    if (!fn)
+        fn = find_anywhere(name);
     atomic_store_explicit(cache, fn, memory_order_relaxed);
     errno = saved;
     return fn;

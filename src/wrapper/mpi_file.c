@@ -66,14 +66,14 @@ static int call(open_fn *real, const char *symbol, uintptr_t comm, const char *n
     return rc;
 }
 
-#define FORWARD(symbol)                                                                \
-    int symbol(uintptr_t comm, const char *name, uintptr_t mode, uintptr_t info,       \
-               void *file)                                                             \
-    {                                                                                  \
-        static _Atomic(void *) cache;                                                  \
-        open_fn *real = (open_fn *)wrapper_foreign(&cache, #symbol,                    \
-                                                   __builtin_return_address(0), NULL); \
-        return call(real, #symbol, comm, name, mode, info, file);                      \
+#define FORWARD(symbol)                                                               \
+    int symbol(uintptr_t comm, const char *name, uintptr_t mode, uintptr_t info,      \
+               void *file)                                                            \
+    {                                                                                 \
+        static _Atomic(void *) cache;                                                 \
+        open_fn *real =                                                               \
+            (open_fn *)wrapper_foreign(&cache, #symbol, __builtin_return_address(0)); \
+        return call(real, #symbol, comm, name, mode, info, file);                     \
     }
 
 int MPI_File_open(uintptr_t comm, const char *name, uintptr_t mode, uintptr_t info,

@@ -89,8 +89,8 @@ static pmix_info_t *optional(const pmix_info_t info[], size_t *ninfo)
 pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
                        size_t ninfo, pmix_value_t **value)
 {
-    get_fn *real = (get_fn *)wrapper_foreign(&real_get, "PMIx_Get",
-                                             __builtin_return_address(0), "libpmix.so.2");
+    get_fn *real =
+        (get_fn *)wrapper_foreign(&real_get, "PMIx_Get", __builtin_return_address(0));
     pmix_info_t *local;
     pmix_status_t rc;
 
@@ -118,8 +118,8 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
                           const pmix_info_t info[], size_t ninfo, pmix_value_cbfunc_t fn,
                           void *arg)
 {
-    get_nb_fn *real = (get_nb_fn *)wrapper_foreign(
-        &real_get_nb, "PMIx_Get_nb", __builtin_return_address(0), "libpmix.so.2");
+    get_nb_fn *real = (get_nb_fn *)wrapper_foreign(&real_get_nb, "PMIx_Get_nb",
+                                                   __builtin_return_address(0));
     struct nonblocking *call;
     pmix_status_t rc;
 

@@ -219,7 +219,6 @@ void consume_found(struct consume *c, const struct dyad_entry *entry, void *byte
     /* The wait is over, though the program sleeps on: also where it is published in our
      * storage and waits to be seen here, for it will go on by itself. */
     exit_barrier_activity(member);
-    c->entry.written = false;
     if (entry->written && consume_waits_for_others(c)) {
         c->seen = c->lost.before; /* once more, for the version that has all of it */
         ask_writers(c, true);
@@ -312,7 +311,6 @@ static void writers_answered(void *arg, int status, uint32_t by,
                              const struct dyad_version *version)
 {
     struct consume *c = arg;
-
     bool published = c->published;
 
     c->ask_writers = NULL;
@@ -322,12 +320,13 @@ static void writers_answered(void *arg, int status, uint32_t by,
         return;
     }
     status = consume_writers_ruling(c, status, by, version);
-    if (status == 0 && c->here.pending) {
-        consume_not_pending(c);
-    } else if (status == 0 && published) {
+    c->asks_again = status == EOWNERDEAD && published;
+    if (status == 0 && published) {
         look_up(c);
         return;
     }
+    if (status == 0 && c->here.pending)
+        consume_not_pending(c);
     if (status != EOWNERDEAD) {
         consume_end(c, status);
         return;
@@ -512,7 +511,10 @@ static void look_again(void *arg)
 
     if (c->state == CONSUME_OWNER || c->state == CONSUME_SIGHT)
         consume_enter(c, CONSUME_HERE);
-    step(c);
+    if (c->asks_again && c->state == CONSUME_LOOK_UP)
+        ask_writers(c, true);
+    else
+        step(c);
 }
 
 /* --- interface --- */

@@ -92,6 +92,7 @@ struct consume {
     bool gave_way;      /* ... and then no file was here */
     bool for_writer;    /* the caller did not ask to wait: it waits for such a writer */
     bool left_by_other; /* its writer on another node is gone: this was logged */
+    bool asks_again;    /* LOOK_UP: its writers are to be asked again, at `again` */
     bool left_closed; /* published in this storage, but abandoned: a close was cut short */
     uint64_t gives_way_since; /* ... more than once */
     uint64_t unseen_since;    /* published in this storage, but not seen since then; or 0 */

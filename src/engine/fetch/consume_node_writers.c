@@ -37,8 +37,7 @@ bool consume_waits_for_others(const struct consume *c)
 
 bool consume_may_make(const struct consume *c)
 {
-    return (c->flags & (NET_CONSUME_WRITER | CONSUME_BACKGROUND | NET_LOOKUP_WAIT)) ==
-               NET_CONSUME_WRITER &&
+    return (c->flags & NET_CONSUME_WRITER) && (c->flags & NET_CONSUME_MAKES) &&
            !shared_storage(c->member, ENGINE_CONSUMER);
 }
 

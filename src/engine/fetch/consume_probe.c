@@ -18,18 +18,28 @@
 #include "engine/core/member.h"
 #include "engine/fetch/consume_probe.h"
 #include "engine/namespace/listing.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/proc.h"
 
 #define RANKS_MAX  1024
 #define FAILED_MAX 64
 
+/* For how long it is asked again whether the asker may join. */
+#define SOON_MAX   (5 * UTIL_NSEC_PER_SEC)
+#define SOON_PAUSE 20000 /* ns, the first; each is longer by a quarter */
+
 struct consume_probe {
     struct list_request *list;
+    struct net_timer *again; /* NULL: none was needed */
+    uint64_t until, pause;
+    const char *upath; /* the guest's */
+    uint64_t program;
     consume_probe_fn fn;
     void *arg;
     struct member *member;
     unsigned says;
+    bool soon;                 /* whether it may be joined is about to be decided */
     uint32_t owner[RANKS_MAX]; /* of what is of its series */
     uint32_t gone[RANKS_MAX];  /* at their exit, perhaps one of the owners */
     unsigned owners, goners;
@@ -104,10 +114,9 @@ static void probe_page(void *arg, const void *names, size_t len)
 
     while ((name = net_list_next(names, len, &at, &type))) {
         uint32_t rank = (uint32_t)strtoul(name + 1, NULL, 10);
+        probe->soon |= name[0] == 'a';
         if (name[0] == 'w' || name[0] == 'j' || name[0] == 'a')
-            probe->says |= CONSUME_SAYS_WRITTEN | (name[0] == 'j'   ? CONSUME_SAYS_JOINS
-                                                   : name[0] == 'a' ? CONSUME_SAYS_SOON
-                                                                    : 0);
+            probe->says |= CONSUME_SAYS_WRITTEN | (name[0] == 'j' ? CONSUME_SAYS_JOINS : 0);
         else if (name[0] == 'f')
             probe->says |= CONSUME_SAYS_FAILED;
         else if (name[0] == 'o')
@@ -134,34 +143,90 @@ static unsigned series_of(const struct consume_probe *probe)
     return says;
 }
 
+static void probe_free(struct consume_probe *probe)
+{
+    if (probe->again)
+        net_timer_destroy(probe->again);
+    free(probe);
+}
+
+static void probe_end(struct consume_probe *probe, unsigned says)
+{
+    consume_probe_fn fn = probe->fn;
+    void *arg = probe->arg;
+
+    probe_free(probe);
+    fn(arg, says);
+}
+
+static int probe_ask(struct consume_probe *probe);
+
+static void ask_again(void *arg)
+{
+    struct consume_probe *probe = arg;
+
+    if (probe_ask(probe) < 0)
+        probe_end(probe, CONSUME_SAYS_UNKNOWN);
+}
+
+/* The other's open goes on by itself: at once as a rule, later if it has no core. If it was killed
+ * in it that is as if it wrote. False: it has lasted too long. */
+static bool ask_soon(struct consume_probe *probe)
+{
+    uint64_t now = util_clock_now();
+
+    if (!probe->again &&
+        !(probe->again = net_timer_create(probe->member->loop, ask_again, probe)))
+        return false;
+    if (probe->until == 0)
+        probe->until = now + SOON_MAX;
+    if (now >= probe->until)
+        return false;
+    probe->pause = probe->pause ? probe->pause + probe->pause / 4 : SOON_PAUSE;
+    net_timer_start(probe->again, now + probe->pause);
+    return true;
+}
+
 static void probe_done(void *arg, int status)
 {
     struct consume_probe *probe = arg;
-    consume_probe_fn fn = probe->fn;
     unsigned says = probe->says | series_of(probe) | (status ? CONSUME_SAYS_UNKNOWN : 0);
 
-    arg = probe->arg;
-    free(probe);
-    fn(arg, says);
+    probe->list = NULL;
+    if (!probe->soon || !ask_soon(probe))
+        probe_end(probe, says);
+}
+
+static int probe_ask(struct consume_probe *probe)
+{
+    const char *name = last_component(probe->upath);
+    char *dir =
+        strndup(probe->upath, name == probe->upath ? 0 : (size_t)(name - 1 - probe->upath));
+
+    probe->says = 0;
+    probe->soon = false;
+    probe->owners = probe->goners = 0;
+    if (dir)
+        probe->list = list_start(probe->member, dir, name, probe->program, probe_page,
+                                 probe_done, probe);
+    free(dir);
+    return probe->list ? 0 : -1;
 }
 
 struct consume_probe *consume_probe_start(struct member *member, const char *upath,
                                           pid_t pid, consume_probe_fn fn, void *arg)
 {
     struct consume_probe *probe = calloc(1, sizeof(*probe));
-    const char *name = last_component(upath);
-    char *dir = strndup(upath, name == upath ? 0 : (size_t)(name - 1 - upath));
 
-    if (probe && dir) {
+    if (probe) {
         probe->fn = fn;
         probe->arg = arg;
         probe->member = member;
-        probe->list = list_start(member, dir, name, pid ? util_proc_program(pid) : 0,
-                                 probe_page, probe_done, probe);
+        probe->upath = upath;
+        probe->program = pid < 0 ? LIST_ANY_PROGRAM : pid > 0 ? util_proc_program(pid) : 0;
+        if (probe_ask(probe) == 0)
+            return probe;
     }
-    free(dir);
-    if (probe && probe->list)
-        return probe;
     free(probe);
     errno = ENOMEM;
     return NULL;
@@ -169,6 +234,7 @@ struct consume_probe *consume_probe_start(struct member *member, const char *upa
 
 void consume_probe_cancel(struct consume_probe *probe)
 {
-    list_cancel(probe->list);
-    free(probe);
+    if (probe->list)
+        list_cancel(probe->list);
+    probe_free(probe);
 }

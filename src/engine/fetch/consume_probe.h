@@ -16,11 +16,9 @@ enum consume_says {
     CONSUME_SAYS_FAILED = 1 << 3,  /* a wait for one like it was ended */
     CONSUME_SAYS_UNKNOWN = 1 << 4, /* not all ranks have answered */
     CONSUME_SAYS_JOINS = 1 << 5,   /* it is written by the program, and may be joined */
-    CONSUME_SAYS_SOON = 1 << 6,    /* ... or whether it may is about to be decided */
 };
-/* Ask all ranks, also about writers that run the program of `pid` (0: do not). fn is called
- * once with a set of these, not before this returns. NULL:
- * ENOMEM. */
+/* Ask all ranks, also about writers that run the program of `pid` (0: do not; -1: any). fn is called
+ * once with a set of these, not before this returns. upath must last as long. NULL: ENOMEM. */
 typedef void (*consume_probe_fn)(void *arg, unsigned says);
 struct consume_probe *consume_probe_start(struct member *member, const char *upath,
                                           pid_t pid, consume_probe_fn fn, void *arg);

@@ -258,6 +258,9 @@ static void commit_work(void *arg)
     DYAD_CRASH_POINT("fetch-complete");
     if (commit(t) < 0)
         t->status = errno;
+    else if (t->entry.written) /* who opens it here waits for the rest */
+        store_pending_set(t->member->dmd[ENGINE_CONSUMER].dir,
+                          t->member->dmd[ENGINE_CONSUMER].session, t->upath, &t->identity);
     t->fetch = NULL;
     DYAD_CRASH_POINT("fetch-committed");
 }

@@ -25,6 +25,7 @@
 #include "engine/membership/exit_barrier.h"
 #include "engine/membership/unreachable.h"
 #include "engine/namespace/listing.h"
+#include "engine/core/joined_writers.h"
 #include "store/extents.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -111,8 +112,10 @@ static bool is_written_here(struct member *member, const char *dir, const char *
             info->state == STORE_MARK_ABANDONED)
             continue;
         written->is_own = boot_procs_same_rank(info->pid, member->identity);
-        written->joins = program && program == util_proc_program(info->pid) &&
-                         may_be_joined(dmd, written);
+        written->joins =
+            program &&
+            (program == LIST_ANY_PROGRAM || program == util_proc_program(info->pid)) &&
+            may_be_joined(dmd, written);
         return true;
     }
     return false;
@@ -177,6 +180,7 @@ struct late_reply {
     struct member *member;
     uint32_t source;
     struct net_msg msg;
+    char upath[DYAD_UPATH_MAX + 1];
     unsigned char names[];
 };
 
@@ -186,6 +190,8 @@ static void homes_told(void *arg, int status)
 
     (void)status; /* readers may come too early, as where a home has died */
     DL_DELETE(OWN(reply->member, lists)->replies, reply);
+    /* Its close may have been under way, and have told them before. */
+    joined_writers_closed(reply->member, reply->upath, NULL, NULL);
     reply->msg.blob = reply->names;
     member_send(reply->member, reply->source, &reply->msg);
     free(reply);
@@ -203,6 +209,7 @@ static bool reply_when_told(struct member *member, uint32_t source,
         return false;
     *reply = (struct late_reply){.member = member, .source = source, .msg = *msg};
     memcpy(reply->names, msg->blob, msg->blob_len);
+    strcpy(reply->upath, written->upath);
     if (dht_node_writing(member->dht, written->upath, DHT_WRITING_JOIN, homes_told,
                          reply) == 0) {
         DL_APPEND(OWN(member, lists)->replies, reply);

@@ -6,6 +6,9 @@
 
 #include "engine/core/member.h"
 
+/* Of list_start(): any. */
+#define LIST_ANY_PROGRAM UINT64_MAX
+
 /* List the names published directly below upath ("": the DMD): page() for each page of
  * names that have not come yet (net_list_next() reads it), then done(). status: 0, or an
  * errno value: EHOSTUNREACH so many ranks are silent that names may be missing, ENOMEM.

@@ -120,6 +120,7 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
     if (pieces_may_send(p, there)) {
         p->other = *there;
         p->other.upath = p->upath;
+        p->taker = there->owner;
         p->merges = true;
         return DHT_AHEAD_STOP;
     }

@@ -10,7 +10,8 @@
  *   CHECKING  the record is looked at again      the answer is p's; or READING, from the start
  *
  * Who is to take them may die, or be cut off, in the midst: then the answer is EHOSTUNREACH,
- * and the caller says that the two files are in conflict, whether they were taken or not.
+ * and the caller sends them to another rank of that node; if there is none it says that the two
+ * files are in conflict, whether they were taken or not.
  */
 #include "engine/publish/pieces_send.h"
 
@@ -439,7 +440,7 @@ int pieces_send(struct produce *p)
     s->dmd = &member->dmd[p->role];
     s->mark = p->mark;
     s->identity = p->record.identity;
-    s->rank = p->other.owner;
+    s->rank = p->taker;
     s->id = member->next_id += 2;
     s->fd = -1;
     DL_APPEND(OWN(member, pieces_sent)->sendings, s);

@@ -15,7 +15,7 @@ struct produce;
 /* True if the publish p, which `there` has come before, can give its pieces to the owner of
  * `there`. Loop thread. */
 bool pieces_may_send(const struct produce *p, const struct dyad_entry *there);
-/* Send the pieces of p->mark to the owner of p->other. 0: produce_pieces_sent(p) will be
+/* Send the pieces of p->mark to p->taker. 0: produce_pieces_sent(p) will be
  * called, not from inside; or -1 with errno. Loop thread. */
 int pieces_send(struct produce *p);
 

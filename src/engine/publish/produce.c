@@ -24,6 +24,7 @@
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
+#include "engine/core/joined_writers.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
 #include "store/superseded.h"
@@ -158,12 +159,11 @@ static void set_pending(struct produce *p)
                  p->upath, store_dir_path(dmd->dir));
 }
 
-/* No publish of ours tells the homes that the file is not written here any more. If others of the
- * node write it, they are found when somebody asks (shared_storage.c). */
+/* No publish of ours tells the homes that this description is closed. */
 static void tell_end(struct produce *p)
 {
-    if (p->mark && p->record.entry.recorded && !is_written_beside(p))
-        dht_node_writing(p->member->dht, p->upath, DHT_WRITING_END, NULL, NULL);
+    if (p->mark && p->record.entry.recorded)
+        joined_writers_closed(p->member, p->upath, NULL, NULL);
 }
 
 static void writer_ended(struct produce *p)
@@ -199,11 +199,11 @@ static void left_withdrawn(void *arg, int status)
 /* Its pieces are in the file of another node, which has published that. */
 static void is_merged(struct produce *p)
 {
-    tell_end(p);
     p->merges = false;
     p->gives_way = true;
     lost_update_settle(p);
     writer_ended(p);
+    tell_end(p);
     p->member->stats.published++;
     produce_end(p, 0);
 }
@@ -241,16 +241,40 @@ static void newer_looked_up(void *arg, int status, const struct dyad_entry *entr
     }
     p->other = *entry;
     p->other.upath = p->upath;
+    p->taker = entry->owner;
     merge(p);
 }
 
-/* EAGAIN: the other node gives way to us. ESTALE: it has given way to a third one; a home that
+/* The rank that was to take the pieces is gone. True: another one of its node, which has the same
+ * file, is. */
+static bool next_taker(struct produce *p)
+{
+    struct member *member = p->member;
+    uint32_t owner = p->other.owner, rank = p->taker == owner ? DYAD_RANK_NONE : p->taker;
+    const struct net_peer *peer;
+
+    do {
+        rank = dht_node_neighbour(member->dht, owner, rank);
+        peer = rank == DYAD_RANK_NONE ? NULL : net_worker_peer(member->worker, rank);
+    } while (peer && !dyad_storage_equal(peer->storage_producer, p->other.storage) &&
+             !dyad_storage_equal(peer->storage_consumer, p->other.storage));
+    if (!peer)
+        return false;
+    p->taker = rank;
+    return true;
+}
+
+/* EHOSTUNREACH: who was to take them is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way to a third one; a home that
  * refused us may not have heard of that yet. ENOENT: it has the file no more. Else the homes
  * are asked anew, and refuse it again if the other version is still there. */
 void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
 {
     if (status == 0) {
         is_merged(p);
+        return;
+    }
+    if (status == EHOSTUNREACH && next_taker(p)) {
+        merge(p);
         return;
     }
     if (status == ESTALE && ++p->nstale < STALE_MAX &&
@@ -309,8 +333,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                              : p->merged && (p->stopped || p->superseded) ? ESTALE
                                                                           : 0;
         if (status == 0) {
-            tell_end(p);
             writer_ended(p);
+            tell_end(p);
         }
         if (p->gone && produce_withdraw_left(member, p->upath, left_withdrawn, p) == 0)
             return;
@@ -331,6 +355,8 @@ int produce_publish(struct produce *p)
 
     if (p->mark && base.kind != DYAD_BASE_VERSION)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    if (p->mark)
+        joined_writers_opened(p->member, p->upath);
     base.stays = p->mark && is_written_beside(p);
     base.ends = p->mark && !base.stays;
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
@@ -359,8 +385,8 @@ static void give_up_joined(struct produce *p)
         errno != ESTALE && errno != ENOENT)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));
-    tell_end(p);
     writer_ended(p);
+    tell_end(p);
     produce_end_later(p, 0);
 }
 

@@ -27,6 +27,7 @@ struct produce {
     bool gives_way;             /* ... to which this one, which is empty, gives way */
     bool conflict;              /* ... with which this one is in conflict */
     bool merges;                /* ... to whose owner its pieces are being sent; */
+    uint32_t taker;             /* or to another rank of its node, if that is gone; */
     struct dyad_version absent; /* which had not this version (any more) */
     unsigned nstale;            /* how often that had given way to another one */
     bool unmerged;              /* that has failed, ... */

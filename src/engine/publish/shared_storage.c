@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <uthash.h>
@@ -25,6 +24,7 @@
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
+#include "engine/core/joined_writers.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
 #include "util/log.h"
@@ -313,7 +313,8 @@ void shared_renamed(struct member *member, const char *from, const char *to)
     {
         char name[2 * DYAD_UPATH_MAX + 2];
         const char *rest = behind(upath_of(file), from);
-        if (!rest)
+        if (!rest ||
+            file->ino) /* asked again by the homes of the new name, or not at all */
             continue;
         snprintf(name, sizeof(name), "%s%s", to, rest);
         LL_FOREACH_SAFE(file->marks, mark, mtmp)
@@ -415,14 +416,16 @@ static void watch_start(struct shared_file *file)
 
 /* Another description of the file is open for writing here: the homes know of the rank, and not of
  * each. False: none. */
-static bool watch_next(struct shared_file *file)
+static bool watch_next(struct shared_file *file, bool *abandoned)
 {
     store_mark_t *mark = &file->marks->mark;
     struct store_mark_info info;
 
     if (!store_marks_dirty(file->member->dmd[file->role].marks, NULL, file->ino,
-                           file->btime, &info) ||
-        info.state == STORE_MARK_ABANDONED)
+                           file->btime, &info))
+        return false;
+    *abandoned = info.state == STORE_MARK_ABANDONED;
+    if (*abandoned)
         return false;
     if (info.mark != *mark) {
         *mark = info.mark;
@@ -441,7 +444,7 @@ static void watch_done(void *arg)
 
     if (file) {
         file->watch = NULL;
-        if (file->ino && !watch->abandoned && watch_next(file)) {
+        if (file->ino && !watch->abandoned && watch_next(file, &watch->abandoned)) {
             free(watch);
             return;
         }
@@ -464,22 +467,26 @@ static void watch_leave(struct shared_file *file)
     file->watch = NULL;
 }
 
+static void shared_wanted(void *arg, const char *upath);
+
 /* Each node writes a file of its own, and a home knows that this one does. True: so it is, and its
  * end is watched. */
 static bool watch_unknown(struct member *member, const char *upath)
 {
+    bool soon = joined_writers_is_noted(member, upath);
+
     for (int s = 0; s < 2; s++) {
         const struct member_dmd *dmd = &member->dmd[s];
         enum engine_role role = (enum engine_role)s;
         struct store_mark_info info;
         struct shared_file *file;
         struct shared_mark *mark;
-        struct stat st;
 
         if (!dmd->dir || shared_storage(member, role) ||
-            store_dir_stat(dmd->dir, upath, &st) < 0 ||
-            !store_marks_dirty(dmd->marks, NULL, st.st_ino, 0, &info))
+            !joined_writers_find(dmd, upath, &info))
             continue;
+        if ((soon = info.state == STORE_MARK_OPENING))
+            break;
         if (!(mark = calloc(1, sizeof(*mark))) || !(file = file_add(member, role, upath))) {
             free(mark);
             return true; /* asked again */
@@ -493,7 +500,9 @@ static bool watch_unknown(struct member *member, const char *upath)
             file_free(file);
         return true;
     }
-    return false;
+    if (soon)
+        joined_writers_later(member, upath, shared_wanted);
+    return soon;
 }
 
 /* The lock of a killed writer shows that it is dead, but the lock is watched only if a

@@ -22,6 +22,7 @@
 #include "engine/namespace/listing.h"
 #include "engine/promoted/promoted.h"
 #include "engine/publish/held_open.h"
+#include "engine/core/joined_writers.h"
 #include "engine/publish/late_names.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
@@ -37,15 +38,12 @@
 #define FDS_FREE 64
 
 /* Of a guest: what it waits for. */
-#define SOON_MAX 5000 /* some 100 us each */
-
 struct request {
     struct startup_validation_wait look;
     struct lease_wait lease;
     struct consume *consume;
     struct consume_probe *probe; /* NET_CONSUME_PROBE, _UPDATE: will it come? */
     bool probed;
-    unsigned soon; /* how often it was about to be decided whether it may join */
     struct dump_request *dump;
     struct list_request *list;
     struct bring *bring;
@@ -114,19 +112,12 @@ static bool is_probe(const struct guest *guest)
 
 static void consume_begin(struct guest *guest);
 
-/* Ask; probed() will be called. False: no memory. */
-static bool probe(struct guest *guest);
-
 static void probed(void *arg, unsigned says)
 {
     struct guest *guest = arg;
 
     request_of(guest)->probe = NULL;
     request_of(guest)->probed = true;
-    /* The other's open goes on by itself; if it was killed in it that is as if it wrote. */
-    if ((guest->msg.flags & NET_CONSUME_UPDATE) && (says & CONSUME_SAYS_SOON) &&
-        request_of(guest)->soon++ < SOON_MAX && probe(guest))
-        return;
     if (guest->msg.flags & NET_CONSUME_UPDATE) {
         if (says & CONSUME_SAYS_JOINS)
             answer(guest, EINPROGRESS, NULL);
@@ -139,16 +130,6 @@ static void probed(void *arg, unsigned says)
         consume_begin(guest);
     else
         answer(guest, ENOENT, NULL);
-}
-
-static bool probe(struct guest *guest)
-{
-    struct request *r = request_of(guest);
-
-    r->probe = consume_probe_start(guest->member, guest->msg.entry.upath,
-                                   guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid : 0,
-                                   probed, guest);
-    return r->probe != NULL;
 }
 
 /* True if it is for an open for reading. */
@@ -164,8 +145,16 @@ static void consumed(void *arg, int status)
     struct member *member = guest->member;
 
     request_of(guest)->consume = NULL;
-    if (status == ENOENT && is_probe(guest) && probe(guest))
+    if (status == ENOENT && is_probe(guest) &&
+        (request_of(guest)->probe =
+             consume_probe_start(guest->member, guest->msg.entry.upath,
+                                 guest->msg.flags & NET_CONSUME_ANY      ? -1
+                                 : guest->msg.flags & NET_CONSUME_UPDATE ? guest->pid
+                                                                         : 0,
+                                 probed, guest)))
         return;
+    if (status == ENOENT && (guest->msg.flags & NET_CONSUME_MAKES))
+        joined_writers_noted(guest->member, guest->msg.entry.upath);
     request_of(guest)->looked = startup_validation_must_tell(guest->member);
     if (status == 0 && is_read(guest)) {
         char upath[DYAD_UPATH_MAX + 1];
@@ -337,10 +326,10 @@ static int guest_writing(struct guest *guest)
     }
     guest->pending++;
     if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
-        msg->entry.upath &&
-        dht_node_writing(guest->member->dht, msg->entry.upath, DHT_WRITING_END, published,
-                         guest) == 0)
+        msg->entry.upath) {
+        joined_writers_closed(guest->member, msg->entry.upath, published, guest);
         return 0;
+    }
     if (what != NET_WRITING_BEGIN) {
         shared_end(guest->member, role, msg->entry.upath, msg->mark,
                    what == NET_WRITING_ABANDONED, published, guest);
@@ -356,7 +345,7 @@ static int guest_writing(struct guest *guest)
 static void consume_begin(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
-    uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER |
+    uint8_t flags = msg->flags & (NET_LOOKUP_WAIT | NET_CONSUME_WRITER | NET_CONSUME_MAKES |
                                   NET_CONSUME_UNWRITTEN | NET_CONSUME_UPDATE);
 
     if ((flags & (NET_CONSUME_UPDATE | NET_LOOKUP_WAIT)) == NET_CONSUME_UPDATE)

@@ -15,6 +15,7 @@
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/produce_impl.h"
+#include "engine/core/joined_writers.h"
 #include "engine/publish/shared_storage.h"
 #include "engine/publish/withdraw.h"
 #include "store/superseded.h"
@@ -57,15 +58,35 @@ bool shared_storage(const struct member *m, enum engine_role role)
     return false;
 }
 
-int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing what,
-                     dht_writing_fn fn, void *arg)
+void joined_writers_opened(struct member *m, const char *upath)
 {
-    (void)node;
+    (void)m;
+    assert_string_equal(upath, "f");
+}
+
+void joined_writers_closed(struct member *m, const char *upath, dht_writing_fn fn,
+                           void *arg)
+{
+    (void)m;
     (void)fn;
     (void)arg;
     assert_string_equal(upath, "f");
-    assert_int_equal(what, DHT_WRITING_END);
-    return 0;
+}
+
+uint32_t dht_node_neighbour(const struct dht_node *node, uint32_t rank, uint32_t last)
+{
+    (void)node;
+    (void)rank;
+    (void)last;
+    return DYAD_RANK_NONE;
+}
+
+const struct net_peer *net_worker_peer(struct net_worker *worker, uint32_t rank)
+{
+    (void)worker;
+    (void)rank;
+    fail();
+    return NULL;
 }
 
 void shared_end(struct member *m, enum engine_role role, const char *upath,

@@ -1,0 +1,159 @@
+/*
+ * joined_writers.c - files that several nodes write: what the homes are told of this rank
+ *
+ * They know of a writer by its look-up (NET_LOOKUP_WRITES), and of its end by its publish. This is
+ * for the rest: a close that publishes nothing, or whose pieces another node has published. They know
+ * the rank, not its processes nor the others of its node, so the marks say what is so. Between the
+ * look-up and the mark a process may be asked for by them, too: then it is remembered here.
+ */
+#include "engine/core/joined_writers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define XXH_INLINE_ALL
+#include <utlist.h>
+#include <xxhash.h>
+
+#include "engine/core/module.h"
+#include "util/clock.h"
+
+/* An open lasts no longer between its look-up and its mark, if it is not stopped. */
+#define NOTED_FOR (UTIL_NSEC_PER_SEC / 5)
+#define NOTED_MAX 64u
+
+#define LATER (UTIL_NSEC_PER_SEC / 20)
+
+struct joined_writers {
+    struct later *laters;
+    struct {
+        uint64_t hash, until;
+    } noted[NOTED_MAX]; /* the last ones */
+    unsigned next_noted;
+    uint64_t until; /* the newest */
+};
+
+/* The place of the name among the noted, or NOTED_MAX. */
+static unsigned find_noted(const struct member *member, const char *upath)
+{
+    const struct joined_writers *joined = OWN(member, joined_writers);
+    uint64_t hash, now = joined->until ? util_clock_now() : 0;
+    unsigned i;
+
+    if (now >= joined->until)
+        return NOTED_MAX;
+    hash = XXH3_64bits(upath, strlen(upath));
+    for (i = 0; i < NOTED_MAX; i++)
+        if (joined->noted[i].hash == hash && now < joined->noted[i].until)
+            break;
+    return i;
+}
+
+void joined_writers_noted(struct member *member, const char *upath)
+{
+    struct joined_writers *joined = OWN(member, joined_writers);
+    unsigned i = joined->next_noted++ % NOTED_MAX;
+
+    joined->noted[i].hash = XXH3_64bits(upath, strlen(upath));
+    joined->noted[i].until = joined->until = util_clock_now() + NOTED_FOR;
+}
+
+bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
+                         struct store_mark_info *info)
+{
+    struct stat st;
+
+    if (store_dir_stat(dmd->dir, upath, &st) < 0)
+        st.st_ino = 0;
+    return store_marks_dirty(dmd->marks, upath, st.st_ino, 0, info);
+}
+
+void joined_writers_opened(struct member *member, const char *upath)
+{
+    unsigned noted = find_noted(member, upath);
+
+    if (noted < NOTED_MAX)
+        OWN(member, joined_writers)->noted[noted].until = 0;
+}
+
+void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
+                           void *arg)
+{
+    struct store_mark_info info;
+    bool others = false;
+
+    joined_writers_opened(member, upath);
+    for (int s = 0; s < 2 && !others; s++)
+        others = member->dmd[s].dir && joined_writers_find(&member->dmd[s], upath, &info);
+    if (dht_node_writing(member->dht, upath, others ? DHT_WRITING_CLOSED : DHT_WRITING_END,
+                         fn, arg) < 0 &&
+        fn)
+        fn(arg, 0);
+}
+
+bool joined_writers_is_noted(const struct member *member, const char *upath)
+{
+    return find_noted(member, upath) < NOTED_MAX;
+}
+
+struct later {
+    struct later *prev, *next; /* utlist */
+    struct member *member;
+    void (*fn)(void *member, const char *upath);
+    struct net_timer *timer;
+    char upath[];
+};
+
+static void later_free(struct later *later)
+{
+    DL_DELETE(OWN(later->member, joined_writers)->laters, later);
+    if (later->timer)
+        net_timer_destroy(later->timer);
+    free(later);
+}
+
+static void later_comes(void *arg)
+{
+    struct later *later = arg;
+    struct later copy = *later;
+    char upath[DYAD_UPATH_MAX + 1];
+
+    strcpy(upath, later->upath);
+    later_free(later);
+    copy.fn(copy.member, upath);
+}
+
+/* Without memory its home asks again, some seconds later. */
+void joined_writers_later(struct member *member, const char *upath,
+                          void (*fn)(void *member, const char *upath))
+{
+    struct later *later;
+
+    DL_FOREACH(OWN(member, joined_writers)->laters, later)
+    {
+        if (strcmp(later->upath, upath) == 0)
+            return;
+    }
+    if (!(later = calloc(1, sizeof(*later) + strlen(upath) + 1)))
+        return;
+    later->member = member;
+    later->fn = fn;
+    strcpy(later->upath, upath);
+    DL_APPEND(OWN(member, joined_writers)->laters, later);
+    if ((later->timer = net_timer_create(member->loop, later_comes, later)))
+        net_timer_start(later->timer, util_clock_now() + LATER);
+    else
+        later_free(later);
+}
+
+static void stop(struct member *member)
+{
+    while (OWN(member, joined_writers)->laters)
+        later_free(OWN(member, joined_writers)->laters);
+}
+
+const struct member_module joined_writers_module = {
+    .own = MODULE_OWN(joined_writers),
+    .stop = stop,
+};

@@ -1,0 +1,31 @@
+/*
+ * engine/core/joined_writers.h - files that several nodes write, each into one of its own: what
+ * the homes are told of this rank
+ *
+ * Loop thread.
+ */
+#ifndef DYAD_ENGINE_CORE_JOINED_WRITERS_H
+#define DYAD_ENGINE_CORE_JOINED_WRITERS_H
+
+#include "engine/core/member.h"
+
+/* A look-up has told the homes of an open that may make upath, whose mark is yet to come. */
+void joined_writers_noted(struct member *member, const char *upath);
+/* True if that was a moment ago. */
+bool joined_writers_is_noted(const struct member *member, const char *upath);
+/* That open has its mark by now, as a rule: it is being closed. */
+void joined_writers_opened(struct member *member, const char *upath);
+/* A process of this rank does not write upath any more, and no publish has told the homes: they are
+ * told that nobody of this node does, or that others go on. fn (may be NULL) is called when they
+ * know, or cannot be told. */
+void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
+                           void *arg);
+/* A process that opens upath has no mark yet: call fn, some milliseconds from now; once, if that is
+ * asked for more than once until then. */
+void joined_writers_later(struct member *member, const char *upath,
+                          void (*fn)(void *member, const char *upath));
+/* True if a process of this node has upath open for writing, opens it, or was killed over it. */
+bool joined_writers_find(const struct member_dmd *dmd, const char *upath,
+                         struct store_mark_info *info);
+
+#endif
