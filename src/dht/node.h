@@ -107,6 +107,9 @@ struct dht_node_ops {
     /* This rank is told of `newer`, published by another, while it publishes upath itself in
      * a higher version. May be NULL. Must not call back. */
     void (*overtaken)(void *arg, const struct dyad_entry *newer);
+    /* (may be NULL) True if both ranks see the same files: what one says of its node's marks holds
+     * for the other. */
+    bool (*beside)(void *arg, uint32_t rank, uint32_t other);
     /* (may be NULL) A home says, before the publish of upath ends, that other ranks write it,
      * each into a file of its own. */
     void (*written)(void *arg, const char *upath);
@@ -171,8 +174,7 @@ void dht_node_restored(struct dht_node *node);
 enum dht_writing {
     DHT_WRITING_BEGIN,
     DHT_WRITING_JOIN, /* into a file of its own, and others may do so, too: new homes are not told */
-    DHT_WRITING_CLOSED, /* what it has closed is published, and others of its node go on */
-    DHT_WRITING_END,
+    DHT_WRITING_END, /* after a JOIN: nor does any other rank of its node */
     DHT_WRITING_ABANDONED
 };
 /* status 0, or EHOSTUNREACH: no home could be reached */

@@ -101,6 +101,19 @@ static void writer_remove(struct written *written, struct writer *writer)
     *writer = written->writers[--written->nwriters];
 }
 
+/* Nobody of that rank's node writes it any more, each into the node's one file. */
+static void writers_remove_node(const struct dht_node *node, struct written *written,
+                                uint32_t rank)
+{
+    for (unsigned i = written->nwriters; i-- > 0;) {
+        struct writer *writer = &written->writers[i];
+        if (writer->joined &&
+            (writer->rank == rank || (node->ops->beside != NULL &&
+                                      node->ops->beside(node->arg, writer->rank, rank))))
+            writer_remove(written, writer);
+    }
+}
+
 /* A live writer other than `but`; NULL: none. */
 static struct writer *writer_live(struct written *written, uint32_t but)
 {
@@ -219,7 +232,6 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
     if (writer->abandoned)
         *writer = (struct writer){.rank = msg->source};
     writer->joined |= (msg->flags & NET_WRITING_JOINED) != 0;
-    writer->overwritten |= (msg->flags & NET_WRITING_CLOSED) != 0;
     if (!writer->joined)
         writers_want(node, written, msg->source);
     home_reply(node, msg->source, msg->id, 0, msg->entry.upath, msg->source);
@@ -230,11 +242,14 @@ static void home_begin(struct dht_node *node, const struct net_msg *msg)
 static void writer_leaves(struct dht_node *node, struct written *written,
                           struct writer *writer)
 {
-    uint32_t heir = writer->joined ? dht_node_neighbour(node, writer->rank, DYAD_RANK_NONE)
-                                   : DYAD_RANK_NONE;
+    uint32_t heir = DYAD_RANK_NONE;
 
+    if (writer->joined && node->ops->beside != NULL)
+        do
+            heir = dht_node_neighbour(node, writer->rank, heir);
+        while (heir != DYAD_RANK_NONE && !node->ops->beside(node->arg, heir, writer->rank));
     if (heir != DYAD_RANK_NONE && writer_find(written, heir) == NULL)
-        *writer = (struct writer){.rank = heir, .joined = true, .overwritten = true};
+        *writer = (struct writer){.rank = heir, .joined = true};
     else
         writer_remove(written, writer);
 }
@@ -251,12 +266,15 @@ static void writer_dead(struct dht_node *node, struct written *written,
 static void home_end(struct dht_node *node, const struct net_msg *msg, bool abandoned)
 {
     struct written *written = written_find(node, msg->entry.upath);
-    struct writer *writer = written != NULL ? writer_find(written, msg->source) : NULL;
+    struct writer *writer;
 
-    if (writer != NULL) {
-        if (abandoned)
+    if (written != NULL) {
+        if (!abandoned)
+            writers_remove_node(node, written, msg->source);
+        writer = writer_find(written, msg->source);
+        if (writer != NULL && abandoned)
             writer_dead(node, written, writer);
-        else
+        else if (writer != NULL)
             writer_remove(written, writer);
         askers_wake(node, written);
         written_free_empty(node, written);
@@ -306,9 +324,11 @@ void writers_published(struct dht_node *node, const char *upath, uint32_t by, bo
     for (unsigned i = written->nwriters; i-- > 0;) {
         struct writer *writer = &written->writers[i];
         writer->overwritten |= !writer->joined || writer->rank == by;
-        if (writer->abandoned || (ends && writer->joined && writer->rank == by))
+        if (writer->abandoned)
             writer_remove(written, writer);
     }
+    if (ends)
+        writers_remove_node(node, written, by);
     askers_wake(node, written);
     written_free_empty(node, written);
 }

@@ -195,7 +195,6 @@ int dht_node_writing(struct dht_node *node, const char *upath, enum dht_writing 
     static const uint8_t flags[] = {
         [DHT_WRITING_BEGIN] = NET_WRITING_BEGIN,
         [DHT_WRITING_JOIN] = NET_WRITING_BEGIN | NET_WRITING_JOINED,
-        [DHT_WRITING_CLOSED] = NET_WRITING_BEGIN | NET_WRITING_JOINED | NET_WRITING_CLOSED,
         [DHT_WRITING_END] = NET_WRITING_END,
         [DHT_WRITING_ABANDONED] = NET_WRITING_ABANDONED};
 

@@ -86,10 +86,10 @@ void joined_writers_closed(struct member *member, const char *upath, dht_writing
     joined_writers_opened(member, upath);
     for (int s = 0; s < 2 && !others; s++)
         others = member->dmd[s].dir && joined_writers_find(&member->dmd[s], upath, &info);
-    if (dht_node_writing(member->dht, upath, others ? DHT_WRITING_CLOSED : DHT_WRITING_END,
-                         fn, arg) < 0 &&
-        fn)
-        fn(arg, 0);
+    if (others || dht_node_writing(member->dht, upath, DHT_WRITING_END, fn, arg) < 0) {
+        if (fn)
+            fn(arg, 0);
+    }
 }
 
 bool joined_writers_is_noted(const struct member *member, const char *upath)
@@ -147,6 +147,34 @@ void joined_writers_later(struct member *member, const char *upath,
         later_free(later);
 }
 
+static const struct net_peer *peer_of(struct member *member, uint32_t rank)
+{
+    return rank == member->self.rank ? &member->self
+                                     : net_worker_peer(member->worker, rank);
+}
+
+static bool is_one(const uint8_t *a, const uint8_t *b)
+{
+    static const uint8_t none[DYAD_STORAGE_ID_LEN];
+
+    return dyad_storage_equal(a, b) && !dyad_storage_equal(a, none);
+}
+
+static bool are_beside(void *arg, uint32_t rank, uint32_t other)
+{
+    const struct net_peer *a = peer_of(arg, rank), *b = peer_of(arg, other);
+
+    return a && b && strcmp(a->node, b->node) == 0 &&
+           (is_one(a->storage_producer, b->storage_producer) ||
+            is_one(a->storage_consumer, b->storage_consumer));
+}
+
+static int start(struct member *member)
+{
+    member->table_ops.beside = are_beside;
+    return 0;
+}
+
 static void stop(struct member *member)
 {
     while (OWN(member, joined_writers)->laters)
@@ -155,5 +183,6 @@ static void stop(struct member *member)
 
 const struct member_module joined_writers_module = {
     .own = MODULE_OWN(joined_writers),
+    .start = start,
     .stop = stop,
 };
