@@ -234,7 +234,8 @@ for point in takeover-begin takeover-taken produce-begin; do
 done
 
 # Ranks 0 and 1 write one file. Rank 0, whose close has returned, is killed over the pieces of rank 1, or rank 1 in its close: the
-# other one has both pieces, or an error; what rank 1's close says is so. If another rank of rank 0's node lives it takes them.
+# other one has both pieces, or an error; what rank 1's close says is so. Of a writer that was killed before its pieces were given
+# readers wait, as of one on their own node, until somebody writes the file anew, or nobody could. If another rank of rank 0's node lives it takes them.
 PIECES='
 import errno, os, sys, time
 W, SSD, me, killed = os.environ["W"], os.environ["SSD"], int(sys.argv[1]), int(sys.argv[2])
@@ -268,7 +269,8 @@ try:
     with open(f"{SSD}/pieces", "rb") as f:
         have = f.read()
 except OSError as e:
-    assert me == 1 and e.errno in (errno.EIO, errno.EHOSTUNREACH) and "ALONE" in os.environ, e
+    assert (killed == 1 and e.errno in (errno.ETIMEDOUT, errno.ENOENT)) if me == 0 else (
+        "ALONE" in os.environ and e.errno in (errno.EIO, errno.EHOSTUNREACH)), e
 else:
     assert have == b"zeroone!" if me == 1 else have in (b"zero", b"zeroone!"), have
 made("ok.other")
@@ -277,7 +279,7 @@ made("flag.over")
 if [ -n "$PYTHON" ]; then
     for point in 0/pieces-apply 0/pieces-applied 1/pieces-send; do
         case_begin "$point"
-        JOB_ENV+=(ALONE=1)
+        JOB_ENV+=(ALONE=1 DYAD_TIMEOUT=5)
         job_killed 40 other 1@n0 "$PYTHON" -c "$PIECES" 0 "${point%%/*}" -- 1@n1 "$PYTHON" -c "$PIECES" 1 "${point%%/*}" -- \
             "1@n${point%%/*}" env -u LD_PRELOAD bash -c "$RANK"'gone '"${point%%/*}"'; wait_for flag.over'
         died "${point%%/*}"
