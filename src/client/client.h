@@ -79,7 +79,8 @@ int client_consume_to_open(struct client *client, const char *upath, uint8_t wai
 /* Let the member bring upath in the background when it is published. */
 int client_prefetch(struct client *client, const char *upath);
 /* Before an open for writing: fetch upath if it is published and the name does not exist
- * here. Waits neither for a publish nor for another writer. */
+ * here. Waits neither for a publish nor for another writer. `makes`: the open makes the file if
+ * there is none, and the homes are to know. */
 int client_consume_to_write(struct client *client, const char *upath, bool makes);
 /* Find out, by DYAD_WAIT and the program of this process, whether an open of upath waits.
  * 0: no. NET_LOOKUP_WAIT: yes; with NET_CONSUME_PROBE: only if the member finds that it

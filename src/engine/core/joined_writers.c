@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define XXH_INLINE_ALL
 #include <utlist.h>
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "engine/core/module.h"
@@ -23,6 +23,7 @@
 #define NOTED_FOR (UTIL_NSEC_PER_SEC / 5)
 #define NOTED_MAX 64u
 
+/* Until a process that has no mark yet is looked at once more, ns. */
 #define LATER (UTIL_NSEC_PER_SEC / 20)
 
 struct joined_writers {

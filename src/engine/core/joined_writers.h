@@ -16,8 +16,7 @@ bool joined_writers_is_noted(const struct member *member, const char *upath);
 /* That open has its mark by now, as a rule: it is being closed. */
 void joined_writers_opened(struct member *member, const char *upath);
 /* A process of this rank does not write upath any more, and no publish has told the homes: they are
- * told if nobody of this node does. fn (may be NULL) is called when they
- * know, or cannot be told. */
+ * told if nobody of this node does. fn (may be NULL) is called when they know, or cannot be told. */
 void joined_writers_closed(struct member *member, const char *upath, dht_writing_fn fn,
                            void *arg);
 /* A process that opens upath has no mark yet: call fn, some milliseconds from now; once, if that is

@@ -264,9 +264,9 @@ static bool next_taker(struct produce *p)
     return true;
 }
 
-/* EHOSTUNREACH: who was to take them is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way to a third one; a home that
- * refused us may not have heard of that yet. ENOENT: it has the file no more. Else the homes
- * are asked anew, and refuse it again if the other version is still there. */
+/* EHOSTUNREACH: the taker is gone. EAGAIN: the other node gives way to us. ESTALE: it has given way
+ * to a third one; a home that refused us may not have heard of that yet. ENOENT: it has the file no
+ * more. Else the homes are asked anew, and refuse it again if the other version is still there. */
 void produce_pieces_sent(struct produce *p, int status, uint64_t met, uint64_t met_length)
 {
     if (status == 0) {

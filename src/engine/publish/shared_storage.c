@@ -21,10 +21,10 @@
 #include <uthash.h>
 #include <utlist.h>
 
+#include "engine/core/joined_writers.h"
 #include "engine/core/member.h"
 #include "engine/core/module.h"
 #include "engine/membership/exit_barrier.h"
-#include "engine/core/joined_writers.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/shared_storage.h"
 #include "util/log.h"
@@ -40,9 +40,8 @@ struct shared_file {
     UT_hash_handle hh; /* by key */
     struct member *member;
     enum engine_role role;
-    uint64_t ino,
-        btime; /* watch_unknown(): of the file, and the watch alone says when nobody
-                                  writes it any more; else 0 */
+    /* Of watch_unknown(): the watch alone says when nobody writes the file any more; else 0. */
+    uint64_t ino, btime;
     struct shared_mark *marks; /* LL, not empty */
     struct shared_watch *watch;
     char key[]; /* a letter for the role, then the upath */
@@ -313,8 +312,8 @@ void shared_renamed(struct member *member, const char *from, const char *to)
     {
         char name[2 * DYAD_UPATH_MAX + 2];
         const char *rest = behind(upath_of(file), from);
-        if (!rest ||
-            file->ino) /* asked again by the homes of the new name, or not at all */
+        /* One that is watched: its homes ask again, or nobody does. */
+        if (!rest || file->ino)
             continue;
         snprintf(name, sizeof(name), "%s%s", to, rest);
         LL_FOREACH_SAFE(file->marks, mark, mtmp)

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "engine/coherence/copy_lease.h"
+#include "engine/core/joined_writers.h"
 #include "engine/core/local_file.h"
 #include "engine/fetch/bring.h"
 #include "engine/fetch/consume.h"
@@ -22,7 +23,6 @@
 #include "engine/namespace/listing.h"
 #include "engine/promoted/promoted.h"
 #include "engine/publish/held_open.h"
-#include "engine/core/joined_writers.h"
 #include "engine/publish/late_names.h"
 #include "engine/publish/produce.h"
 #include "engine/publish/publish_rename.h"
