@@ -123,13 +123,13 @@ static int op_read_check(enum engine_role role, const char *upath, int fd)
                     (info.state == STORE_MARK_ABANDONED ||
                      !util_proc_is_self_or_ancestor(info.pid));
         else /* writes_ended() says why the links are counted now */
-            dirty = statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
-                    store_superseded_may(S_IFREG, stx.stx_nlink) &&
-                    (store_superseded(client->dmd[role].real, client->renames, upath,
-                                      stx.stx_ino) ||
-                     (store_pending(client->dmd[role].real, client->renames, upath,
-                                    stx.stx_ino) &&
-                      client_waits_for(client, upath)));
+            dirty =
+                statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &stx) == 0 &&
+                store_superseded_may(S_IFREG, stx.stx_nlink) &&
+                store_superseded(
+                    client->dmd[role].real, client->renames, upath,
+                    client_waits_for(client, upath) ? STORE_OLD | STORE_PENDING : STORE_OLD,
+                    stx.stx_ino);
     }
     errno = saved;
     return dirty;
@@ -140,7 +140,7 @@ static bool op_superseded(enum engine_role role, const char *upath, uint64_t ino
     const struct client *client = client_get();
 
     return client && client->dmd[role].path &&
-           store_superseded(client->dmd[role].real, client->renames, upath, ino);
+           store_superseded(client->dmd[role].real, client->renames, upath, STORE_OLD, ino);
 }
 
 static int op_consume(enum engine_role role, const char *upath, enum engine_consume how)

@@ -121,7 +121,7 @@ static bool is_here(const struct client *client, const struct client_dmd *dmd,
     bool here =
         fstatat(AT_FDCWD, path, st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0
             ? !(store_superseded_may(st->st_mode, st->st_nlink) &&
-                store_superseded(dmd->real, client->renames, upath, st->st_ino))
+                store_superseded(dmd->real, client->renames, upath, STORE_OLD, st->st_ino))
             : errno != ENOENT;
     errno = saved;
     return here;
@@ -225,7 +225,7 @@ static bool superseded_since(engine_token token, int fd)
 
     return upath && fstat(fd, &st) == 0 && store_superseded_may(st.st_mode, st.st_nlink) &&
            store_superseded(client->dmd[token_role(token)].real, client->renames, upath,
-                            st.st_ino);
+                            STORE_OLD, st.st_ino);
 }
 
 int client_write_opened(engine_token token, int fd, int flags)

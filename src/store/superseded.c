@@ -24,42 +24,43 @@
 #define SUBDIR    "old"
 #define NAME_SIZE 56
 
-enum kind { SUPERSEDED, PENDING };
+static const struct {
+    enum store_old kind;
+    const char *suffix;
+} kinds[] = {{STORE_OLD_TOLD, ""}, {STORE_OLD_REFUSED, "r"}, {STORE_PENDING, "w"}};
 
-static void link_name(enum kind kind, uint64_t session, const char *upath,
+#define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* Of the kind that is at this place in the table. */
+static void link_name(size_t kind, uint64_t session, const char *upath,
                       char name[NAME_SIZE])
 {
     XXH128_hash_t hash = XXH3_128bits(upath, strlen(upath));
 
     snprintf(name, NAME_SIZE, "%016llx.%016llx%016llx%s", (unsigned long long)session,
              (unsigned long long)hash.high64, (unsigned long long)hash.low64,
-             kind == PENDING ? "w" : "");
+             kinds[kind].suffix);
 }
 
-static bool is_marked(enum kind kind, const char *dmd, uint64_t session, const char *upath,
+bool store_superseded(const char *dmd, uint64_t session, const char *upath, unsigned of,
                       uint64_t ino)
 {
     char name[NAME_SIZE], path[PATH_MAX];
     int saved = errno, n;
     struct stat st;
-    bool is;
+    bool is = false;
 
-    link_name(kind, session, upath, name);
-    n = snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/" SUBDIR "/%s", dmd, name);
-    is = n > 0 && (size_t)n < sizeof(path) &&
-         fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
+    for (size_t k = 0; k < NKINDS && !is; k++) {
+        if (!(kinds[k].kind & of))
+            continue;
+        link_name(k, session, upath, name);
+        n = snprintf(path, sizeof(path), "%s/" STORE_CONTROL_DIR "/" SUBDIR "/%s", dmd,
+                     name);
+        is = n > 0 && (size_t)n < sizeof(path) &&
+             fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino;
+    }
     errno = saved;
     return is;
-}
-
-bool store_superseded(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
-{
-    return is_marked(SUPERSEDED, dmd, session, upath, ino);
-}
-
-bool store_pending(const char *dmd, uint64_t session, const char *upath, uint64_t ino)
-{
-    return is_marked(PENDING, dmd, session, upath, ino);
 }
 
 static int set(int old, const char *name, int file, const struct store_identity *identity)
@@ -85,16 +86,19 @@ static int set(int old, const char *name, int file, const struct store_identity 
     return -1;
 }
 
-static int mark(enum kind kind, const struct store_dir *dir, uint64_t session,
-                const char *upath, const struct store_identity *identity)
+int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
+                         enum store_old kind, const struct store_identity *identity)
 {
     char name[NAME_SIZE];
     int rc = -1, old = -1, saved;
     int file = store_dir_open(dir, upath, O_PATH | O_NOFOLLOW, 0);
+    size_t k = 0;
 
     if (file < 0)
         return -1;
-    link_name(kind, session, upath, name);
+    while (kinds[k].kind != kind)
+        k++;
+    link_name(k, session, upath, name);
     if (!store_identity_is(file, identity))
         errno = ESTALE;
     else if ((old = store_control_subdir(dir, SUBDIR)) >= 0)
@@ -107,22 +111,6 @@ static int mark(enum kind kind, const struct store_dir *dir, uint64_t session,
     return rc;
 }
 
-int store_superseded_set(const struct store_dir *dir, uint64_t session, const char *upath,
-                         const struct store_identity *identity)
-{
-    int rc = mark(SUPERSEDED, dir, session, upath, identity);
-
-    if (rc == 0)
-        store_pending_clear(dir, session, upath);
-    return rc;
-}
-
-int store_pending_set(const struct store_dir *dir, uint64_t session, const char *upath,
-                      const struct store_identity *identity)
-{
-    return mark(PENDING, dir, session, upath, identity);
-}
-
 /* As it is if nothing was ever marked: no directory is made. */
 static int open_existing(const struct store_dir *dir)
 {
@@ -130,30 +118,43 @@ static int open_existing(const struct store_dir *dir)
                               O_RDONLY | O_DIRECTORY, 0);
 }
 
-static void unmark(enum kind kind, const struct store_dir *dir, uint64_t session,
-                   const char *upath)
+/* `but`: not the links of this inode. */
+static void unmark(const struct store_dir *dir, uint64_t session, const char *upath,
+                   unsigned of, const struct stat *but)
 {
     char name[NAME_SIZE];
     int saved = errno, old = open_existing(dir);
+    struct stat st;
 
-    if (old >= 0) {
-        link_name(kind, session, upath, name);
-        unlinkat(old, name, 0);
-        close(old);
+    for (size_t k = 0; k < NKINDS && old >= 0; k++) {
+        if (!(kinds[k].kind & of))
+            continue;
+        link_name(k, session, upath, name);
+        if (!but ||
+            (fstatat(old, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino != but->st_ino))
+            unlinkat(old, name, 0);
     }
+    if (old >= 0)
+        close(old);
     errno = saved;
 }
 
 void store_superseded_clear(const struct store_dir *dir, uint64_t session,
-                            const char *upath)
+                            const char *upath, unsigned of)
 {
-    unmark(SUPERSEDED, dir, session, upath);
-    unmark(PENDING, dir, session, upath);
+    unmark(dir, session, upath, of, NULL);
 }
 
-void store_pending_clear(const struct store_dir *dir, uint64_t session, const char *upath)
+void store_superseded_forget(const struct store_dir *dir, uint64_t session,
+                             const char *upath)
 {
-    unmark(PENDING, dir, session, upath);
+    int saved = errno;
+    struct stat st;
+
+    if (store_dir_stat(dir, upath, &st) < 0)
+        st.st_ino = 0;
+    errno = saved;
+    unmark(dir, session, upath, STORE_OLD | STORE_PENDING, &st);
 }
 
 void store_superseded_clean(const struct store_dir *dir, uint64_t session, bool all)

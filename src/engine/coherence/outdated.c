@@ -73,7 +73,8 @@ static bool is_kept(struct outdated_file *o, const struct dyad_entry *newer)
         !S_ISREG(o->record->entry.mode) ||
         (o->record->kind == STORE_RECORD_COPY && !o->record->made_here && !is_written(o)))
         return false;
-    if (store_superseded_set(dmd->dir, dmd->session, o->upath, &o->record->identity) == 0) {
+    if (store_superseded_set(dmd->dir, dmd->session, o->upath, STORE_OLD_TOLD,
+                             &o->record->identity) == 0) {
         DYAD_CRASH_POINT("outdated-marked");
         return true;
     }
@@ -119,7 +120,7 @@ static enum outdated judge_same(struct outdated_file *o, const struct dyad_entry
         if (is_kept(o, newer)) {
             if (!is_changed(o))
                 return KEPT;
-            store_superseded_clear(dmd->dir, dmd->session, o->upath);
+            store_superseded_clear(dmd->dir, dmd->session, o->upath, STORE_OLD_TOLD);
             return NONE;
         }
         errno = EBUSY; /* nor taken away for a moment from who is about to publish it */
@@ -179,7 +180,7 @@ void outdated_withdrawn(struct member_dmd *dmd, const char *upath)
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &identity) == 0 &&
         local_file_is_superseded(dmd, upath, &st) &&
         (store_fetch_discard(dmd->dir, upath, &identity) == 0 || errno == ENOENT))
-        store_superseded_clear(dmd->dir, dmd->session, upath);
+        store_superseded_forget(dmd->dir, dmd->session, upath);
     close(fd);
 }
 

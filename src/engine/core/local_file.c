@@ -18,14 +18,16 @@ bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
     return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
+           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, STORE_OLD,
+                            st->st_ino);
 }
 
 bool local_file_is_pending(const struct member_dmd *dmd, const char *upath,
                            const struct stat *st)
 {
     return store_superseded_may(st->st_mode, st->st_nlink) &&
-           store_pending(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
+           store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath,
+                            STORE_PENDING, st->st_ino);
 }
 
 bool local_file_is_same(struct member_dmd *dmd, const struct store_record *record)

@@ -50,13 +50,13 @@ void consume_not_pending(struct consume *c)
     struct stat st;
     int fd;
 
-    store_pending_clear(dmd->dir, dmd->session, c->upath);
+    store_superseded_clear(dmd->dir, dmd->session, c->upath, STORE_PENDING);
     if ((fd = store_dir_open(dmd->dir, c->upath, O_PATH | O_NOFOLLOW, 0)) < 0)
         return;
     if (fstat(fd, &st) == 0 && store_identity_read(fd, &id) == 0 &&
         (st.st_size != c->here.size || st.st_mtim.tv_sec != c->here.mtime.tv_sec ||
          st.st_mtim.tv_nsec != c->here.mtime.tv_nsec))
-        store_pending_set(dmd->dir, dmd->session, c->upath, &id);
+        store_superseded_set(dmd->dir, dmd->session, c->upath, STORE_PENDING, &id);
     close(fd);
 }
 

@@ -245,7 +245,7 @@ static int commit(struct transfer *t)
     if (rc == 0) {
         DYAD_CRASH_POINT("fetch-exchanged");
         store_marks_forget(dmd->marks, left.file.ino, left.file.btime);
-        store_superseded_clear(dmd->dir, dmd->session, t->upath);
+        store_superseded_forget(dmd->dir, dmd->session, t->upath);
     }
     return rc;
 }
@@ -259,8 +259,9 @@ static void commit_work(void *arg)
     if (commit(t) < 0)
         t->status = errno;
     else if (t->entry.written) /* who opens it here waits for the rest */
-        store_pending_set(t->member->dmd[ENGINE_CONSUMER].dir,
-                          t->member->dmd[ENGINE_CONSUMER].session, t->upath, &t->identity);
+        store_superseded_set(t->member->dmd[ENGINE_CONSUMER].dir,
+                             t->member->dmd[ENGINE_CONSUMER].session, t->upath,
+                             STORE_PENDING, &t->identity);
     t->fetch = NULL;
     DYAD_CRASH_POINT("fetch-committed");
 }

@@ -41,8 +41,8 @@ static void withdraw_done(void *arg, int status, const struct dyad_version *vers
     for (int s = 0; s < 2; s++)
         if (p->member->dmd[s].dir &&
             (s == 0 || p->member->dmd[1].dir != p->member->dmd[0].dir))
-            store_superseded_clear(p->member->dmd[s].dir, p->member->dmd[s].session,
-                                   p->upath);
+            store_superseded_forget(p->member->dmd[s].dir, p->member->dmd[s].session,
+                                    p->upath);
     if (status == 0)
         p->member->stats.withdrawn++;
     else

@@ -24,7 +24,8 @@ static bool is_marked(void)
     struct stat st;
 
     assert_int_equal(store_dir_stat(scratch->dir, "f", &st), 0);
-    return store_superseded(store_dir_real_path(scratch->dir), SESSION, "f", st.st_ino);
+    return store_superseded(store_dir_real_path(scratch->dir), SESSION, "f", STORE_OLD,
+                            st.st_ino);
 }
 
 bool local_file_is_same(struct member_dmd *s, const struct store_record *r)
@@ -49,7 +50,8 @@ bool local_file_still_there(struct member_dmd *s, const struct store_record *r)
 bool local_file_is_superseded(const struct member_dmd *s, const char *upath,
                               const struct stat *st)
 {
-    return store_superseded(store_dir_real_path(s->dir), s->session, upath, st->st_ino);
+    return store_superseded(store_dir_real_path(s->dir), s->session, upath, STORE_OLD,
+                            st->st_ino);
 }
 
 static int setup(void **state)
@@ -146,6 +148,30 @@ static void test_written_meanwhile(void **state)
     assert_string_equal(content(), "new");
 }
 
+static void write_and_be_refused(void)
+{
+    struct store_identity id;
+    int fd;
+
+    write_and_publish();
+    fd = store_dir_open(scratch->dir, "f", O_PATH, 0);
+    assert_int_equal(store_identity_read(fd, &id), 0);
+    close(fd);
+    assert_int_equal(
+        store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_REFUSED, &id), 0);
+}
+
+/* A publish of it was refused: what that has found stays. */
+static void test_refused_meanwhile(void **state)
+{
+    (void)state;
+    have(STORE_RECORD_ORIGINAL);
+    after_look = write_and_be_refused;
+    assert_false(outdated_end(&side, &newer, &record));
+    assert_true(is_marked());
+    assert_string_equal(content(), "new");
+}
+
 static void test_copy_written_meanwhile(void **state)
 {
     (void)state;
@@ -162,6 +188,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_marked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_written_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_copy_written_meanwhile, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

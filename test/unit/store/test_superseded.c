@@ -40,8 +40,8 @@ static struct store_identity identity_of(const char *upath)
 static bool is(const char *upath)
 {
     struct stat st = look(upath);
-    bool is =
-        store_superseded(store_dir_real_path(scratch->dir), SESSION, upath, st.st_ino);
+    bool is = store_superseded(store_dir_real_path(scratch->dir), SESSION, upath, STORE_OLD,
+                               st.st_ino);
 
     if (is)
         assert_true(store_superseded_may(st.st_mode, st.st_nlink));
@@ -69,17 +69,18 @@ static void test_marked(void **state)
     (void)state;
     scratch_write(scratch, "f", "old");
     assert_false(is("f"));
-    store_superseded_clear(scratch->dir, SESSION, "f");
+    store_superseded_clear(scratch->dir, SESSION, "f", STORE_OLD);
     id = identity_of("f");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", &id), 0);
+        assert_int_equal(
+            store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_TOLD, &id), 0);
         assert_true(is("f"));
     }
     assert_int_equal(links(), 1);
     /* Of another session it is none. */
     assert_false(store_superseded(store_dir_real_path(scratch->dir), SESSION + 1, "f",
-                                  look("f").st_ino));
-    store_superseded_clear(scratch->dir, SESSION, "f");
+                                  STORE_OLD, look("f").st_ino));
+    store_superseded_clear(scratch->dir, SESSION, "f", STORE_OLD);
     assert_false(is("f"));
     assert_int_equal(look("f").st_nlink, 1);
 }
@@ -95,12 +96,15 @@ static void test_other_file(void **state)
     scratch_write(scratch, "new", "new");
     id = identity_of("f");
     other = identity_of("new");
-    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", &other), -1);
+    assert_int_equal(
+        store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_TOLD, &other), -1);
     assert_int_equal(errno, ESTALE);
-    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "none", &id), -1);
+    assert_int_equal(
+        store_superseded_set(scratch->dir, SESSION, "none", STORE_OLD_TOLD, &id), -1);
     assert_int_equal(errno, ENOENT);
     assert_false(is("f"));
-    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", &id), 0);
+    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_TOLD, &id),
+                     0);
     snprintf(from, sizeof(from), "%s/f", scratch->path);
     snprintf(to, sizeof(to), "%s/second", scratch->path);
     assert_int_equal(link(from, to), 0);
@@ -109,10 +113,59 @@ static void test_other_file(void **state)
     snprintf(to, sizeof(to), "%s/new", scratch->path);
     assert_int_equal(rename(to, from), 0);
     assert_false(is("f"));
-    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", &other), 0);
+    assert_int_equal(
+        store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_TOLD, &other), 0);
     assert_true(is("f"));
     unlink(scratch_path(scratch, "second"));
     assert_int_equal(links(), 1);
+}
+
+/* Who takes back what it has set leaves what others have set. */
+static void test_kinds(void **state)
+{
+    static const enum store_old kind[] = {STORE_OLD_TOLD, STORE_OLD_REFUSED, STORE_PENDING};
+    const char *dmd = store_dir_real_path(scratch->dir);
+    struct store_identity id;
+
+    (void)state;
+    scratch_write(scratch, "f", "old");
+    id = identity_of("f");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", kind[i], &id), 0);
+    for (int i = 0; i < 3; i++) {
+        store_superseded_clear(scratch->dir, SESSION, "f", kind[i]);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(store_superseded(dmd, SESSION, "f", kind[k], look("f").st_ino),
+                             k > i);
+        assert_int_equal(is("f"), i == 0);
+    }
+    assert_int_equal(look("f").st_nlink, 1);
+}
+
+/* The name was removed, and made again by who has not heard of its removal. */
+static void test_forget(void **state)
+{
+    struct store_identity id;
+
+    (void)state;
+    scratch_write(scratch, "f", "old");
+    id = identity_of("f");
+    assert_int_equal(store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_TOLD, &id),
+                     0);
+    store_superseded_forget(scratch->dir, SESSION, "f");
+    assert_true(is("f"));
+    unlink(scratch_path(scratch, "f"));
+    scratch_write(scratch, "f", "new");
+    id = identity_of("f");
+    assert_int_equal(
+        store_superseded_set(scratch->dir, SESSION, "f", STORE_OLD_REFUSED, &id), 0);
+    assert_int_equal(links(), 2);
+    store_superseded_forget(scratch->dir, SESSION, "f");
+    assert_true(is("f"));
+    assert_int_equal(links(), 1);
+    unlink(scratch_path(scratch, "f"));
+    store_superseded_forget(scratch->dir, SESSION, "f");
+    assert_int_equal(links(), 0);
 }
 
 static void test_clean(void **state)
@@ -124,7 +177,8 @@ static void test_clean(void **state)
         const char *upath = i ? "kept" : "gone";
         scratch_write(scratch, upath, "old");
         id = identity_of(upath);
-        assert_int_equal(store_superseded_set(scratch->dir, SESSION, upath, &id), 0);
+        assert_int_equal(
+            store_superseded_set(scratch->dir, SESSION, upath, STORE_OLD_TOLD, &id), 0);
     }
     unlink(scratch_path(scratch, "gone"));
     store_superseded_clean(scratch->dir, SESSION, false);
@@ -262,6 +316,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marked, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_other_file, setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_kinds, setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_forget, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_clean, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_replaced, setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_renamed_over, setup, scratch_teardown),
