@@ -16,8 +16,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
 enum dht_ahead lost_update_confirm(struct produce *p, struct dyad_entry *entry,
                                    struct dyad_base *base);
 /* The publish has ended, and the mark is still there: see that nobody here takes the file
- * for the newest. True: because its mark is abandoned now. */
-bool lost_update_settle(struct produce *p);
+ * for the newest. */
+void lost_update_settle(struct produce *p);
 /* Say that upath of this node, below dmd, and the one of rank `other` (DYAD_RANK_NONE: not
  * known) are in conflict. */
 void lost_update_say(struct member *member, const struct member_dmd *dmd, const char *upath,

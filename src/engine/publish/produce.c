@@ -113,7 +113,7 @@ static void is_newest(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
 
-    store_superseded_clear(dmd->dir, dmd->session, p->upath);
+    store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD | STORE_PENDING);
     p->superseded = false;
 }
 
@@ -127,7 +127,7 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
 
     if (!version)
         return lost_update_confirm(p, entry, base);
-    enum dht_ahead rc = refused ? produce_look_again(p, refused, entry) : DHT_AHEAD_GO;
+    enum dht_ahead rc = refused ? produce_look_again(p, entry) : DHT_AHEAD_GO;
 
     if (refused && !p->gone)
         rc = lost_update_judge(p, refused, rc, entry, base);
@@ -147,13 +147,27 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
     return rc;
 }
 
+/* Another process of this node, which had the file open, too, may have been refused for a
+ * version that this one has replaced, after we looked at it. */
+static void replaces_refused(struct produce *p)
+{
+    const struct member_dmd *dmd = &p->member->dmd[p->role];
+    struct stat st;
+
+    if (p->base.stays && !p->conflict && store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
+        st.st_ino == p->record.identity.ino &&
+        store_superseded_may(st.st_mode, st.st_nlink))
+        store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED);
+}
+
 /* Other nodes may still write it: who opens it here asks. Before it is seen to be complete. */
 static void set_pending(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
 
     if (p->others && !p->conflict && !shared_storage(p->member, p->role) &&
-        store_pending_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
+        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_PENDING,
+                             &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT)
         log_warn("\"%s\" below %s cannot be marked as written by other nodes, too: %m",
                  p->upath, store_dir_path(dmd->dir));
@@ -305,8 +319,9 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                  p->upath);
         status = 0;
     }
-    p->abandoned = lost_update_settle(p);
+    lost_update_settle(p);
     if (status == 0) {
+        replaces_refused(p);
         set_pending(p);
         DYAD_CRASH_POINT("produce-published");
         if (p->unwritten)
@@ -357,7 +372,7 @@ int produce_publish(struct produce *p)
         store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
     if (p->mark)
         joined_writers_opened(p->member, p->upath);
-    base.stays = p->mark && is_written_beside(p);
+    base.stays = p->base.stays = p->mark && is_written_beside(p);
     base.ends = p->mark && !base.stays;
     return dht_node_publish_ahead(p->member->dht, &p->record.entry, &base, bytes,
                                   publish_ahead, publish_done, p);
@@ -381,7 +396,8 @@ static void give_up_joined(struct produce *p)
     struct member_dmd *dmd = &p->member->dmd[p->role];
 
     if (S_ISREG(p->record.entry.mode) && !p->superseded &&
-        store_superseded_set(dmd->dir, dmd->session, p->upath, &p->record.identity) < 0 &&
+        store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED,
+                             &p->record.identity) < 0 &&
         errno != ESTALE && errno != ENOENT)
         log_warn("the empty file \"%s\" below %s cannot be marked as older: %m", p->upath,
                  store_dir_path(dmd->dir));

@@ -102,7 +102,6 @@ int produce_look(struct produce *p);
 void produce_base(struct produce *p, const struct dyad_entry *before);
 /* A version was refused for `refused`: what the table is to do with the next, whose entry
  * may be changed (dht_ahead_fn). */
-enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,
-                                  struct dyad_entry *entry);
+enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry);
 
 #endif

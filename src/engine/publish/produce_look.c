@@ -77,29 +77,15 @@ int produce_look(struct produce *p)
     return 0;
 }
 
-/* True if another process of the node has written the file since we looked at it, and
- * publishes it, or has done so: in this member, after us; or it is the version for which
- * ours was refused. */
-static bool is_of_another(const struct produce *p, const struct dyad_entry *refused)
-{
-    const struct produce *after;
-
-    for (after = p->next; after; after = after->next)
-        if (!after->ended && !after->awaits)
-            return true;
-    return refused->state == DYAD_ENTRY_PUBLISHED &&
-           dyad_storage_equal(refused->storage, p->record.entry.storage) &&
-           is_same_content(refused, &p->record.entry);
-}
-
 /* A version was refused. If the file is not here as it was, the next version must not name
- * what it was: readers would ask in vain, and the file that is here would be published once
- * more, above what other nodes have published since. What is gone, or out of date, or has
- * another publisher, was the earlier one. What was changed in another way is published as
- * it is now. A recorded file's other publisher gives away its own pieces only, if it is refused
- * elsewhere: so no publish of such a file is left to another. */
-enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *refused,
-                                  struct dyad_entry *entry)
+ * what it was: readers would ask in vain. What is gone, or out of date, was the earlier one.
+ * What was changed is published as it is now, also if another process of this node has done
+ * so: its version has our bytes, but it may be on its way to the homes, so that readers
+ * elsewhere still use the version before (lost_update_judge() sees to it that nothing that
+ * other nodes have published since is lost). A recorded file's other publisher gives away its
+ * own pieces only, if it is refused elsewhere: so no publish of such a file is left to another.
+ */
+enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry)
 {
     const struct store_record was = p->record;
     const struct store_identity *id = &p->record.identity;
@@ -120,7 +106,7 @@ enum dht_ahead produce_look_again(struct produce *p, const struct dyad_entry *re
     entry->mtime_sec = p->record.entry.mtime_sec;
     entry->mtime_nsec = p->record.entry.mtime_nsec;
     entry->recorded = p->record.entry.recorded;
-    if (!alone && (p->superseded || (changed && is_of_another(p, refused))))
+    if (!alone && p->superseded)
         return DHT_AHEAD_STOP;
     return changed ? DHT_AHEAD_CHANGED : DHT_AHEAD_GO;
 }

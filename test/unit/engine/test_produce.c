@@ -181,7 +181,8 @@ bool local_file_being_written(struct member_dmd *dmd, const char *upath)
 bool local_file_is_superseded(const struct member_dmd *dmd, const char *upath,
                               const struct stat *st)
 {
-    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, st->st_ino);
+    return store_superseded(store_dir_real_path(dmd->dir), dmd->session, upath, STORE_OLD,
+                            st->st_ino);
 }
 
 bool modules_overtaken(struct member *m, struct member_dmd *dmd,
@@ -309,16 +310,6 @@ static const struct store_record *recorded(void)
     return store_journal_find(member.dmd[ENGINE_PRODUCER].journal, "f");
 }
 
-/* Ours was the earlier one: as if it had been published before that. */
-static void overtaken(struct publish *p)
-{
-    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
-    assert_null(recorded());
-    ends(p, ECANCELED);
-    assert_null(recorded());
-    assert_int_not_equal(ended, 0);
-}
-
 static void refused_by_what_is_here(void)
 {
     struct stat st;
@@ -327,7 +318,19 @@ static void refused_by_what_is_here(void)
     store_dir_describe(scratch->dir, &st, &refused);
 }
 
-/* Another rank of the node has written it since, and published it. */
+/* Another rank of the node has written it since, and publishes it: readers elsewhere may not
+ * have heard of that yet, so the close must not end before the homes have acknowledged that. */
+static void of_another(struct publish *p)
+{
+    refused_by_what_is_here();
+    assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
+    assert_int_equal(p->entry.size, refused.size);
+    assert_int_equal(p->entry.mtime_nsec, refused.mtime_nsec);
+    ends(p, 0);
+    assert_int_equal(recorded()->entry.version.counter, 9);
+    assert_int_not_equal(ended, 0);
+}
+
 static void test_written_in_place(void **state)
 {
     struct publish *p = closes("ours");
@@ -335,8 +338,7 @@ static void test_written_in_place(void **state)
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     scratch_write(scratch, "f", "another's");
-    refused_by_what_is_here();
-    overtaken(p);
+    of_another(p);
 }
 
 static void test_replaced(void **state)
@@ -349,8 +351,7 @@ static void test_replaced(void **state)
     scratch_write(scratch, "t", "ours");
     strcpy(from, scratch_path(scratch, "t"));
     assert_int_equal(rename(from, scratch_path(scratch, "f")), 0);
-    refused_by_what_is_here();
-    overtaken(p);
+    of_another(p);
 }
 
 static void test_gone(void **state)
@@ -369,16 +370,16 @@ static void test_gone(void **state)
 }
 
 /* Another process of this rank has written it, and its publish begins before the first has
- * ended: the record is that one's. */
+ * ended. */
 static void test_second_of_the_rank(void **state)
 {
     struct publish *first = closes("first"), *second = closes("the second");
 
     (void)state;
     assert_int_equal(tries(first, 5), DHT_AHEAD_GO);
-    assert_int_equal(tries(first, 9), DHT_AHEAD_STOP);
+    assert_int_equal(tries(first, 9), DHT_AHEAD_CHANGED);
     assert_int_equal(tries(second, 10), DHT_AHEAD_GO);
-    ends(first, ECANCELED);
+    ends(first, 0);
     assert_int_equal(recorded()->entry.version.counter, 10);
     ends(second, 0);
     assert_int_equal(recorded()->entry.size, 10);
@@ -424,22 +425,27 @@ static void test_changed(void **state)
 
 /* --- what another node has written meanwhile (lost_update.c) --- */
 
-/* The file is opened as it is, gets that text behind it, and is closed. */
-static struct publish *appends(const char *text)
+static struct publish *writes(const char *text, int flags)
 {
     struct store_marks *marks = member.dmd[ENGINE_PRODUCER].marks;
     store_mark_t mark = store_marks_begin(marks, "f");
-    int fd =
-        open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = open(scratch_path(scratch, "f"), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0644);
 
     assert_true(fd >= 0);
-    assert_int_equal(store_marks_opened(marks, mark, fd, false), 0);
-    store_marks_look(marks, mark, fd);
+    assert_int_equal(store_marks_opened(marks, mark, fd, flags & O_TRUNC), 0);
+    if (!(flags & O_TRUNC))
+        store_marks_look(marks, mark, fd);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
     assert_true(store_marks_closed(marks, mark, -1, true));
     assert_int_equal(produce_start(&member, ENGINE_PRODUCER, "f", mark, on_done, NULL), 0);
     return &publishes[npublishes - 1];
+}
+
+/* The file is opened as it is, gets that text behind it, and is closed. */
+static struct publish *appends(const char *text)
+{
+    return writes(text, O_APPEND);
 }
 
 static void refused_by_another_node(uint64_t size)
@@ -507,7 +513,8 @@ static void test_conflict_superseded(void **state)
 
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
-    assert_int_equal(store_superseded_set(dmd->dir, 0, "f", &recorded()->identity), 0);
+    assert_int_equal(
+        store_superseded_set(dmd->dir, 0, "f", STORE_OLD_TOLD, &recorded()->identity), 0);
     refused_by_another_node(3);
     assert_int_equal(tries(p, 9), DHT_AHEAD_CHANGED);
     is_conflict(p, 10);
@@ -530,6 +537,26 @@ static void test_conflict_of_one_tick(void **state)
     is_conflict(p, 6);
 }
 
+/* Another process makes the same file anew meanwhile: that is the newest, also if the conflict
+ * is found when its publish is under way already, and ends later. */
+static void test_conflict_and_anew(void **state)
+{
+    struct publish *p = appends("ours"), *anew = writes("anew", O_TRUNC);
+
+    (void)state;
+    assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
+    assert_int_equal(anew->base.kind, DYAD_BASE_SINCE);
+    assert_int_equal(tries(anew, 6), DHT_AHEAD_GO);
+    refused_by_another_node(3);
+    assert_int_equal(tries(p, 7), DHT_AHEAD_CHANGED);
+    assert_true(superseded());
+    ends(anew, 0);
+    assert_false(superseded());
+    p->fn(p->arg, 0, &p->version);
+    assert_int_equal(status_done, EIO);
+    assert_false(superseded());
+}
+
 /* Another process of the node has written it, too, and is in conflict: so is what ours wrote. */
 static void test_conflict_of_another(void **state)
 {
@@ -550,7 +577,10 @@ static void test_gives_way(void **state)
     (void)state;
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     refused_by_another_node(3);
-    overtaken(p);
+    assert_int_equal(tries(p, 9), DHT_AHEAD_STOP);
+    ends(p, ECANCELED);
+    assert_null(recorded());
+    assert_int_not_equal(ended, 0);
     assert_int_equal(ngiven_way, 1);
 }
 
@@ -758,6 +788,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conflict, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_superseded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_one_tick, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_conflict_and_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_conflict_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pieces_sent, setup, teardown),
