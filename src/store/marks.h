@@ -99,7 +99,8 @@ int store_marks_opened(struct store_marks *marks, store_mark_t mark, int fd,
  * is short and its times do not suffice; for a long one the call may last a tick of the
  * kernel's clock (1 to 10 ms). Async-signal-safe. */
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd);
-/* What the description began from: the file as store_marks_look() found it, or, without
+/* What the description began from: the file as store_marks_look() found it (time 0: as another
+ * description was changing it, which no version is like; that one's base counts), or, without
  * such a look, the time of the open. For the caller for which store_marks_closed() has
  * returned true, or who acts for it. NONE: the mark is over, or 0. */
 void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_base *base);

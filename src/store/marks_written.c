@@ -113,6 +113,7 @@ struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
     bool undecided;          /* any of them may say so soon */
     bool recorded;           /* each of them */
+    bool any, same;          /* any; any that began from the file as `own` has found it */
 };
 
 static struct writers look_at_writers(struct store_marks *marks, store_mark_t own,
@@ -121,25 +122,31 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
     struct marks_table *table = marks->table;
     uint32_t top = atomic_load(&table->header.top);
     struct writers writers = {.recorded = true};
+    const struct marks_look *found = own ? look_of(marks, own) : NULL;
 
     if (atomic_load(&table->inodes[marks_bucket(ino)]) <= (own ? 1 : 0))
         return writers;
     for (uint32_t i = 0; i < top; i++) {
         struct marks_slot *slot = &table->slots[i];
+        const struct marks_look *look = &table->looks[i];
         store_mark_t mark;
         uint64_t word;
         uint32_t flags;
-        bool same;
+        bool same, begun_so;
 
         do {
             word = atomic_load(&slot->word);
             mark = marks_mark_of(word, i);
             same = marks_same_file(slot, ino, btime);
             flags = flags_of(marks, mark);
+            begun_so = (flags & MARKS_BASE_FROM) && found && look->size == found->size &&
+                       look->mtime == found->mtime;
         } while (atomic_load(&slot->word) != word);
         if (!same || mark == own || WORD_STATE(word) == STORE_MARK_FREE ||
             WORD_STATE(word) == MARKS_STATE_FREEING)
             continue;
+        writers.any = true;
+        writers.same |= begun_so;
         writers.decided |= (flags & MARKS_BASE_DECIDED) != 0;
         writers.overtaken |= (flags & MARKS_BASE_OVERTAKEN) != 0;
         writers.undecided |= (flags & MARKS_BASE_OPENS) != 0;
@@ -161,6 +168,7 @@ static struct writers look_beside(struct store_marks *marks, store_mark_t mark)
 void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
 {
     struct marks_look *look = look_of(marks, mark);
+    struct writers writers;
     uint64_t word, soon;
     int saved = errno;
     struct stat st;
@@ -171,8 +179,11 @@ void store_marks_look(struct store_marks *marks, store_mark_t mark, int fd)
     look->mtime = ns(st.st_mtim);
     look->ctime = ns(st.st_ctim);
     atomic_fetch_or(&look->base, MARKS_BASE_FROM);
-    if (look_beside(marks, mark).overtaken)
+    writers = look_beside(marks, mark);
+    if (writers.overtaken)
         atomic_fetch_or(&look->base, MARKS_BASE_OVERTAKEN);
+    if (writers.any && !writers.same)
+        atomic_fetch_or(&look->base, MARKS_BASE_JOINED);
     look->mode = st.st_mode;
     look->nlink = (uint32_t)st.st_nlink;
     soon = slack(marks, &st);
@@ -203,6 +214,8 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
     *base = (struct dyad_base){DYAD_BASE_SINCE, look->size, look->mtime, false, false};
     if (flags & MARKS_BASE_FROM)
         base->kind = flags & MARKS_BASE_OVERTAKEN ? DYAD_BASE_OVERTAKEN : DYAD_BASE_FROM;
+    if (flags & MARKS_BASE_JOINED)
+        base->time = 0;
 }
 
 bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btime,

@@ -30,18 +30,6 @@
 #include "store/superseded.h"
 #include "util/log.h"
 
-/* Before the homes have it: another process of this node may replace both meanwhile, with a
- * version that it makes anew of the same file, and finds the mark (produce.c). */
-static void mark_refused(struct produce *p)
-{
-    const struct member_dmd *dmd = &p->member->dmd[p->role];
-
-    p->abandoned = store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED,
-                                        &p->record.identity) < 0 &&
-                   errno != ESTALE &&
-                   errno != ENOENT; /* else it has no name here any more */
-}
-
 static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
                                const struct dyad_entry *other)
 {
@@ -49,7 +37,6 @@ static enum dht_ahead conflict(struct produce *p, struct dyad_entry *entry,
     p->other.upath = p->upath;
     p->conflict = p->record.entry.conflict = entry->conflict = true;
     p->record.entry.recorded = entry->recorded = false;
-    mark_refused(p);
     return DHT_AHEAD_CHANGED;
 }
 
@@ -102,10 +89,8 @@ enum dht_ahead lost_update_judge(struct produce *p, const struct dyad_entry *the
 {
     struct dyad_base was = *base;
 
-    if (p->conflict) { /* superseded or not */
-        mark_refused(p);
+    if (p->conflict) /* superseded or not */
         return DHT_AHEAD_CHANGED;
-    }
     if (was.kind == DYAD_BASE_FROM && is_told(p))
         was.kind = DYAD_BASE_OVERTAKEN;
     if (!dht_base_is_overtaken(&was, there, p->record.entry.storage))
@@ -166,10 +151,29 @@ void lost_update_say(struct member *member, const struct member_dmd *dmd, const 
         store_dir_path(dmd->dir));
 }
 
+/* Also if another process of this node has written the file since, whose close is to come: it
+ * looks for the mark, and takes it away. One whose publish is under way already is either refused
+ * as well, or, if it has made the file anew, ends after this (replaces_refused()): its homes have
+ * told us of its version by then, and such news waits for what we publish.
+ */
+static void mark_refused(struct produce *p)
+{
+    struct member_dmd *dmd = &p->member->dmd[p->role];
+
+    if (store_superseded_set(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED,
+                             &p->record.identity) == 0 ||
+        errno == ESTALE || errno == ENOENT) /* it has no name here any more */
+        return;
+    p->abandoned = true;
+    store_marks_abandon(dmd->marks, p->mark);
+}
+
 void lost_update_settle(struct produce *p)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
 
+    if (p->gives_way || p->conflict)
+        mark_refused(p);
     if (p->gives_way)
         modules_overtaken(p->member, dmd, &p->other, &p->record);
     if (!p->conflict)
@@ -181,6 +185,4 @@ void lost_update_settle(struct produce *p)
             (unsigned long long)p->met, (unsigned long long)(p->met + p->met_length - 1),
             p->upath, member_describe(p->member, p->other.owner));
     lost_update_say(p->member, dmd, p->upath, p->other.owner);
-    if (p->abandoned)
-        store_marks_abandon(dmd->marks, p->mark);
 }

@@ -537,8 +537,8 @@ static void test_conflict_of_one_tick(void **state)
     is_conflict(p, 6);
 }
 
-/* Another process makes the same file anew meanwhile: that is the newest, also if the conflict
- * is found when its publish is under way already, and ends later. */
+/* Another process makes the same file anew meanwhile: that is the newest, also if its publish
+ * was under way when the conflict was found. */
 static void test_conflict_and_anew(void **state)
 {
     struct publish *p = appends("ours"), *anew = writes("anew", O_TRUNC);
@@ -549,11 +549,10 @@ static void test_conflict_and_anew(void **state)
     assert_int_equal(tries(anew, 6), DHT_AHEAD_GO);
     refused_by_another_node(3);
     assert_int_equal(tries(p, 7), DHT_AHEAD_CHANGED);
-    assert_true(superseded());
-    ends(anew, 0);
-    assert_false(superseded());
     p->fn(p->arg, 0, &p->version);
     assert_int_equal(status_done, EIO);
+    assert_true(superseded());
+    ends(anew, 0);
     assert_false(superseded());
 }
 
@@ -615,6 +614,7 @@ static void test_pieces_sent(void **state)
     assert_int_equal(status_done, 0);
     assert_int_equal(npublishes, 0);
     assert_int_equal(ngiven_way, 1); /* which brings the other one */
+    assert_true(superseded());
     assert_int_not_equal(ended, 0);
 }
 

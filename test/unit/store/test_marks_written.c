@@ -261,6 +261,40 @@ static void test_base(void **state)
     store_marks_abort(marks, other);
 }
 
+/* Who opens it while another one changes it has found no version of it; by chance it may look
+ * like one. */
+static void test_base_joined(void **state)
+{
+    store_mark_t first, second;
+    struct dyad_base base;
+    int fd, more, third;
+
+    (void)state;
+    make_copy("joined", 100);
+    fd = begin("joined", O_RDWR);
+    first = mark_of_open;
+    more = begin("joined", O_RDWR);
+    second = mark_of_open;
+    store_marks_base(marks, second, &base); /* which is not changed yet */
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    assert_int_equal(base.time, 1000000000000000005);
+    assert_int_equal(pwrite(fd, "change", 6, 0), 6);
+    third = begin("joined", O_RDWR);
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    assert_int_equal(base.size, 100);
+    assert_int_equal(base.time, 0);
+    end("joined", third);
+    mark_of_open = first;
+    end("joined", fd);
+    mark_of_open = second;
+    end("joined", more);
+    fd = begin("joined", O_RDWR);
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_not_equal(base.time, 0);
+    end("joined", fd);
+}
+
 /* --- store_marks_recorded() --- */
 
 /* As begin(), by an open that records, or (`plain`) may not. True: it does. */
@@ -412,12 +446,19 @@ static void test_record_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base),           cmocka_unit_test(test_copy_unchanged),
-        cmocka_unit_test(test_copy_rewritten), cmocka_unit_test(test_changed_otherwise),
-        cmocka_unit_test(test_original),       cmocka_unit_test(test_made),
-        cmocka_unit_test(test_not_looked_at),  cmocka_unit_test(test_another_process),
-        cmocka_unit_test(test_linked),         cmocka_unit_test(test_record),
-        cmocka_unit_test(test_record_at_once), cmocka_unit_test(test_record_later),
+        cmocka_unit_test(test_base),
+        cmocka_unit_test(test_base_joined),
+        cmocka_unit_test(test_copy_unchanged),
+        cmocka_unit_test(test_copy_rewritten),
+        cmocka_unit_test(test_changed_otherwise),
+        cmocka_unit_test(test_original),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_not_looked_at),
+        cmocka_unit_test(test_another_process),
+        cmocka_unit_test(test_linked),
+        cmocka_unit_test(test_record),
+        cmocka_unit_test(test_record_at_once),
+        cmocka_unit_test(test_record_later),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
