@@ -93,6 +93,9 @@ enum engine_write {
     /* Is to make the file, which a writer on another node has already: until it is written
      * to, it is not published, and nobody else opens it. */
     ENGINE_WRITE_JOINS,
+    /* With any of them, a bit: processes of several nodes open it together (MPI_File_open), and
+     * may change what is there. */
+    ENGINE_WRITE_SHARED = 4,
 };
 
 /* The DMD that a upath belongs to. With DYAD_PATH alone both are one. */

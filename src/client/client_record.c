@@ -23,7 +23,19 @@ bool client_write_recorded(engine_token token)
            store_marks_file(dmd->marks, token & ~TOKEN_PRODUCER, &ino, &btime);
 }
 
-void client_write_record_begin(engine_token token, bool may, bool later)
+/* Before anybody writes: what is recorded are changes of the version that was found. */
+static void add_version(const struct client_dmd *dmd, store_mark_t mark)
+{
+    struct dyad_base base;
+    uint64_t ino, btime;
+
+    store_marks_base(dmd->marks, mark, &base);
+    if (base.kind == DYAD_BASE_FROM && base.size && base.time &&
+        store_marks_file(dmd->marks, mark, &ino, &btime))
+        store_extents_add_version(dmd->extents, ino, btime, &base);
+}
+
+void client_write_record_begin(engine_token token, bool may, bool later, bool since)
 {
     const struct client_dmd *dmd = dmd_of(token);
     store_mark_t mark = token & ~TOKEN_PRODUCER;
@@ -34,8 +46,11 @@ void client_write_record_begin(engine_token token, bool may, bool later)
     /* A process that opens the file now and does not record sees this, or is seen. */
     if (may)
         store_extents_begin(dmd->extents);
-    if (may && store_marks_record(dmd->marks, mark, &later))
+    if (may && store_marks_record(dmd->marks, mark, since, &later)) {
+        if (since)
+            add_version(dmd, mark);
         return;
+    }
     store_marks_file(dmd->marks, mark, &ino, &btime);
     store_extents_add_unknown(dmd->extents, ino, btime, mark);
     if (later) /* not before: who joins counts from then on */

@@ -11,7 +11,7 @@
 /* The description is open, and its mark knows its file. `may`: what is written is to be
  * recorded, if all of it can be; else others are to know that something is not. `later`: the
  * open has emptied the file, and it is recorded if another node joins. */
-void client_write_record_begin(engine_token token, bool may, bool later);
+void client_write_record_begin(engine_token token, bool may, bool later, bool since);
 bool client_write_recorded(engine_token token);
 uint64_t client_write_record(engine_token token, uint64_t last, uint64_t offset,
                              uint64_t length);

@@ -50,7 +50,8 @@ struct writing {
     engine_token token;
     char *first_upath; /* at the open; NULL: not known */
     bool waits;        /* as client_write_begin() was told */
-    bool noted;        /* of fetch_to_write() */
+    bool noted;        /* of fetch_to_write(), or tell_shared() */
+    bool shared;       /* ENGINE_WRITE_SHARED */
 };
 
 /* 65,536 slots a role; pages are touched as slots are used. */
@@ -76,7 +77,8 @@ static _Atomic bool *taken_of(engine_token token)
     return &taken_before[token_role(token)][store_mark_slot(token & ~TOKEN_PRODUCER)];
 }
 
-static void writing_new(engine_token token, const char *upath, bool waits, bool noted)
+static void writing_new(engine_token token, const char *upath, bool waits, bool noted,
+                        bool shared)
 {
     struct writing *w = writing_of(token);
 
@@ -86,7 +88,8 @@ static void writing_new(engine_token token, const char *upath, bool waits, bool 
     *w = (struct writing){.token = token,
                           .first_upath = client_name_copy(upath),
                           .waits = waits,
-                          .noted = noted};
+                          .noted = noted,
+                          .shared = shared};
 }
 
 /* The record of token, whose place is empty afterwards. There is none if the description
@@ -149,16 +152,32 @@ static int fetch_to_write(struct client *client, enum engine_role role, const ch
     return 0;
 }
 
+/* Others may write it already, each into a file of its own, or do so soon: who reads it asks the
+ * homes, which are to know of all of them before any has written. */
+static void tell_shared(struct client *client, enum engine_role role, engine_token token,
+                        const char *upath)
+{
+    struct writing *w = writing_of(token);
+
+    if (w->noted || client_shared(client, role))
+        return;
+    w->noted = client_writing(client, role, upath, token & ~TOKEN_PRODUCER,
+                              NET_WRITING_BEGIN | NET_WRITING_JOINED) == 0;
+}
+
 int client_write_begin(enum engine_role role, const char *upath, int flags,
                        enum engine_write how, engine_token *token)
 {
-    bool waits = how == ENGINE_WRITE_WAITS, noted = false;
+    bool shared = (how & ENGINE_WRITE_SHARED) && !(flags & (O_TRUNC | O_EXCL | O_APPEND));
+    bool waits, noted = false;
     struct client *client = client_get();
     struct client_dmd *s = &client->dmd[role];
     int saved = errno;
     store_mark_t mark;
 
     *token = 0;
+    how &= ~(unsigned)ENGINE_WRITE_SHARED;
+    waits = how == ENGINE_WRITE_WAITS;
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
@@ -184,7 +203,9 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         store_marks_may_record_later(s->marks, mark);
     /* In case the descriptor is closed behind our back: its name is all that is left then.
      */
-    writing_new(*token, upath, waits, noted);
+    writing_new(*token, upath, waits, noted, shared && s->extents);
+    if (shared && s->extents)
+        tell_shared(client, role, *token, upath);
     /* A member that cannot be reached was logged; the program writes all the same. */
     if (client_shared(client, role))
         client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
@@ -256,7 +277,8 @@ int client_write_opened(engine_token token, int fd, int flags)
             store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
     }
     client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)),
-                              (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND));
+                              (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND),
+                              writing_of(token)->shared);
     errno = saved;
     return 0;
 }
@@ -417,7 +439,7 @@ engine_token client_write_inherited(enum engine_role role, int fd)
     mark = store_marks_of_fd(marks, fd);
     if (!mark && upath && (mark = mark_unseen(&client->dmd[role], upath, fd))) {
         client_write_record_begin(mark | (role == ENGINE_PRODUCER ? TOKEN_PRODUCER : 0),
-                                  false, false);
+                                  false, false, false);
         if (client_shared(client, role))
             client_writing(client, role, upath, mark, NET_WRITING_BEGIN);
     }

@@ -107,7 +107,7 @@ enum field {
     X(NESTED, "nested", RANK)                                                       \
     X(SUBSCRIBE, "subscribe", BLOB_MUST)                                            \
     X(APPEARED, "appeared", UPATH_MUST)                                             \
-    X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | RANGE | AFTER | END)         \
+    X(PIECES, "pieces", UPATH_MUST | VERSION | ENTRY | BASE | RANGE | AFTER | END)  \
     X(PIECES_REPLY, "pieces-reply", RANGE | AFTER)
 
 static const struct {

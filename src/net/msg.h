@@ -15,7 +15,7 @@
 
 #include "util/entry.h"
 
-#define NET_MSG_VERSION 10
+#define NET_MSG_VERSION 11
 
 /* Upper bound of an encoded message without its blob: fixed fields and one longest upath.
  */

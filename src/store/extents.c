@@ -52,6 +52,8 @@
 
 /* As writer and offset: what came before it is over. */
 #define RESET (UINT64_MAX - 1)
+/* As writer: the file is the version of that size (`offset`) and mtime (`first`). */
+#define VERSION (UINT64_MAX - 2)
 
 struct place {
     _Atomic uint64_t span;
@@ -351,6 +353,14 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
     add(extents, ino, btime, RESET, &(struct store_extent){.offset = RESET}, now_ns());
 }
 
+void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                               const struct dyad_base *version)
+{
+    const struct store_extent extent = {version->size, 0, version->time, version->time};
+
+    add(extents, ino, btime, VERSION, &extent, now_ns());
+}
+
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end)
 {
@@ -377,52 +387,109 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 
 static bool is_of(uint64_t by, uint64_t writer, uint64_t but)
 {
-    return (!writer || by == writer) &&
+    return by != VERSION && (!writer || by == writer) &&
            (!but ||
             (but == STORE_EXTENTS_OTHERS ? !(by & STORE_EXTENTS_OTHER) : by != but));
 }
 
-int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       uint64_t writer, uint64_t but, struct store_extent_list *list)
-{
-    struct header *header = &extents->table->header;
-    uint64_t next = next_of(extents), file = file_of(ino, btime);
-    uint64_t number = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1;
-    uint32_t limit = atomic_load(&header->limit);
-    uint64_t lost;
+/* A walk along the ring, for one file. */
+struct walk {
+    const struct store_extents *extents;
+    uint64_t file, number, next;
+    uint64_t writer; /* of the place that was found, ... */
+    struct store_extent extent;
+};
 
-    *list = (struct store_extent_list){0};
-    for (; number < next; number++) {
-        const struct place *place = place_of(extents, number);
-        struct store_extent extent;
-        uint64_t span, check, of, by, time;
+static struct walk walk_begin(const struct store_extents *extents, uint64_t ino,
+                              uint64_t btime)
+{
+    uint64_t next = next_of(extents);
+
+    return (struct walk){.extents = extents,
+                         .file = file_of(ino, btime),
+                         .number = next > STORE_EXTENTS_MAX ? next - STORE_EXTENTS_MAX : 1,
+                         .next = next};
+}
+
+/* 1: the next place; 0: there is none; -1: ENODATA. */
+static int walk_on(struct walk *walk)
+{
+    uint32_t limit = atomic_load(&walk->extents->table->header.limit);
+
+    while (walk->number < walk->next) {
+        uint64_t number = walk->number++, span, check, of, time;
+        const struct place *place = place_of(walk->extents, number);
 
         if (number % STORE_EXTENTS_MAX >= limit)
             continue;
         span = atomic_load(&place->span);
-        if ((span & ~LENGTH_MAX) != LAP(number)) /* being filled, or lost: see below */
+        if ((span & ~LENGTH_MAX) != LAP(number)) /* being filled, or lost: `lost` tells */
             continue;
         of = atomic_load(&place->file);
-        by = atomic_load(&place->writer);
-        extent =
+        walk->writer = atomic_load(&place->writer);
+        walk->extent =
             (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX,
                                   atomic_load(&place->first), atomic_load(&place->last)};
         time = atomic_load(&place->time);
         check = atomic_load(&place->check);
-        if (check != check_of(number, of, by, extent.offset, time) &&
+        if (check != check_of(number, of, walk->writer, walk->extent.offset, time) &&
             (atomic_load(&place->span) & ~LENGTH_MAX) == LAP(number)) {
             errno = ENODATA;
+            return -1;
+        }
+        if (of == walk->file)
+            return 1;
+    }
+    return 0;
+}
+
+static bool is_version(const struct walk *walk, const struct dyad_base *version)
+{
+    return walk->writer == VERSION && walk->extent.offset == version->size &&
+           walk->extent.first == version->time;
+}
+
+bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                           struct dyad_base *version)
+{
+    struct walk walk = walk_begin(extents, ino, btime);
+    bool found = false;
+
+    while (walk_on(&walk) > 0) {
+        if (walk.writer == RESET)
+            found = false;
+        if (walk.writer != VERSION)
+            continue;
+        *version = (struct dyad_base){DYAD_BASE_FROM, walk.extent.offset, walk.extent.first,
+                                      false, false};
+        found = true;
+    }
+    return found;
+}
+
+int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                       const struct dyad_base *since, uint64_t writer, uint64_t but,
+                       struct store_extent_list *list)
+{
+    struct walk walk = walk_begin(extents, ino, btime);
+    bool begun = !since;
+    uint64_t lost;
+    int rc;
+
+    *list = (struct store_extent_list){0};
+    while ((rc = walk_on(&walk)) > 0) {
+        bool begins = !begun && is_version(&walk, since);
+        if (begins || walk.writer == RESET) {
+            store_extent_list_free(list);
+            begun = begins || !since;
+        } else if (walk.extent.last && is_of(walk.writer, writer, but) &&
+                   store_extent_list_add(list, &walk.extent) < 0) {
             goto error;
         }
-        if (of == file && by == RESET)
-            store_extent_list_free(list);
-        if (of == file && by != RESET && extent.last && is_of(by, writer, but) &&
-            store_extent_list_add(list, &extent) < 0)
-            goto error;
     }
     /* After the walk: what was lost meanwhile counts. */
-    lost = atomic_load(&header->lost);
-    if (!btime || (lost && lost + CLOCK_SET >= btime)) {
+    lost = atomic_load(&extents->table->header.lost);
+    if (rc < 0 || !begun || !btime || (lost && lost + CLOCK_SET >= btime)) {
         errno = ENODATA;
         goto error;
     }
@@ -444,7 +511,7 @@ bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t b
 
     if (fstat(fd, &st) < 0 || store_extent_list_of_file(&map, fd) < 0)
         return false;
-    is = store_extents_list(extents, ino, btime, 0, 0, &list) == 0 &&
+    is = store_extents_list(extents, ino, btime, NULL, 0, 0, &list) == 0 &&
          store_extent_list_covers(&list, &map,
                                   st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
     store_extent_list_free(&map);

@@ -55,17 +55,25 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
 /* The file is empty, and nobody is writing to it who records: what was recorded before counts
  * no more. */
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime);
+/* The file, in which nobody has written yet who records, is `version` (its size, not 0, and
+ * mtime): what is recorded from now on are changes of that. */
+void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                               const struct dyad_base *version);
+/* The last of these. False: there is none, and the record, if any, is of all of the file. */
+bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
+                           struct dyad_base *version);
 /* The range that was added last is written, up to `end`, which may be below `planned_end`. False:
  * that cannot be said any more, and the record has too much. */
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end);
 
-/* The ranges that are recorded of the file, sorted, by `writer` only (0: by all) but not by
+/* The ranges that are recorded of the file, since it was that version (NULL: all), sorted, by `writer` only (0: by all) but not by
  * `but` (0: nobody; STORE_EXTENTS_OTHERS). 0 and *list, to be freed by store_extent_list_free();
- * or -1: ENOMEM, or ENODATA: some of it is not kept any more, or the file system keeps no times
- * of birth. */
+ * or -1: ENOMEM, or ENODATA: some of it is not kept any more, it is not known to have been that
+ * version, or the file system keeps no times of birth. */
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                       uint64_t writer, uint64_t but, struct store_extent_list *list);
+                       const struct dyad_base *since, uint64_t writer, uint64_t but,
+                       struct store_extent_list *list);
 /* True if the file's end, and all that it has on its disk, is recorded, but for the rest of a
  * block. False: somebody has written past the record, the file system does not tell, or there
  * is no list. */

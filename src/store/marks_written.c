@@ -289,9 +289,9 @@ void store_marks_set_written(struct store_marks *marks, store_mark_t mark)
 }
 
 /* The writes to the file are recorded from its first byte on if it is empty, or if one who
- * has it open has found that already; and if all of them record what they write. Of several
- * that open it at once none writes before it has decided, so for an empty file it suffices
- * that the others may record. */
+ * has it open has found that already, or as changes of a version; and if all of them record what
+ * they write. Of several that open it at once none writes before it has decided, so for an empty
+ * file, or a version, it suffices that the others may record. */
 void store_marks_may_record(struct store_marks *marks, store_mark_t mark, bool joins)
 {
     change_base(marks, mark,
@@ -308,14 +308,15 @@ bool store_marks_joins(struct store_marks *marks, store_mark_t mark)
     return flags_of(marks, mark) & MARKS_BASE_JOINS;
 }
 
-bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool *later)
+bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool since,
+                        bool *later)
 {
     uint32_t base = atomic_load(&look_of(marks, mark)->base);
     struct writers writers = look_beside(marks, mark);
     bool empty = look_of(marks, mark)->size == 0;
 
     if ((base & MARKS_BASE_FROM) && (base & MARKS_BASE_RECORDED) && writers.recorded &&
-        (empty || writers.decided)) {
+        (empty || writers.decided || since)) {
         change_base(marks, mark, MARKS_BASE_DECIDED, MARKS_BASE_OPENS);
         return true;
     }

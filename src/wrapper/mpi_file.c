@@ -47,6 +47,11 @@ bool wrapper_mpi_file_keep(int fd)
     return true;
 }
 
+bool wrapper_mpi_file_opens(void)
+{
+    return opens.depth > 0;
+}
+
 static int call(open_fn *real, const char *symbol, uintptr_t comm, const char *name,
                 uintptr_t mode, uintptr_t info, void *file)
 {

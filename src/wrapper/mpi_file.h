@@ -10,5 +10,7 @@
  * MPI_File_open; the descriptor is free, and its file open for writing until that returns. Keeps
  * errno. */
 bool wrapper_mpi_file_keep(int fd);
+/* True if the calling thread is in an MPI_File_open. */
+bool wrapper_mpi_file_opens(void);
 
 #endif

@@ -22,6 +22,7 @@
 #include "wrapper/core.h"
 #include "wrapper/fd.h"
 #include "wrapper/gate.h"
+#include "wrapper/mpi_file.h"
 #include "wrapper/open_impl.h"
 #include "wrapper/real.h"
 
@@ -121,8 +122,9 @@ static int open_marked(const struct engine_ops *ops, const struct wrapper_opener
     engine_token token = 0;
     int saved = errno, fd;
 
-    if (ENGINE_CALL(ops->write_begin(role, opener->where->upath[role], opener->flags, how,
-                                     &token)) < 0)
+    if (ENGINE_CALL(ops->write_begin(
+            role, opener->where->upath[role], opener->flags,
+            how | (wrapper_mpi_file_opens() ? ENGINE_WRITE_SHARED : 0), &token)) < 0)
         return -1;
     fd = may_block(opener) ? open_tracked(ops, opener, how, token)
                            : open_gated(ops, opener, how, token);

@@ -115,24 +115,29 @@ static void ours_free(struct ours *ours)
     store_extent_list_free(&ours->all);
 }
 
-/* 0 or -1: EBUSY: there is no record. What is written while it is read is in the later lists, if
+/* 0 or -1: EBUSY: there is no record; ESTALE. What is written while it is read is in the later lists, if
  * in any; so nothing is decided upon and then missed. */
 static int ours_read(const struct pieces_apply *apply, struct ours *ours)
 {
     struct store_extents *extents = apply->dmd->extents;
     uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
     uint64_t theirs = writer_of(apply);
+    const struct dyad_base *since = apply->base.size ? &apply->base : NULL;
 
     *ours = (struct ours){0};
     if (store_marks_recorded(apply->dmd->marks, 0, ino, btime) &&
-        store_extents_list(extents, ino, btime, 0, STORE_EXTENTS_OTHERS, &ours->local) ==
-            0 &&
-        store_extents_list(extents, ino, btime, 0, theirs, &ours->apart) == 0 &&
-        store_extents_list(extents, ino, btime, theirs, 0, &ours->sent) == 0 &&
-        store_extents_list(extents, ino, btime, 0, 0, &ours->all) == 0)
+        store_extents_list(extents, ino, btime, since, 0, STORE_EXTENTS_OTHERS,
+                           &ours->local) == 0 &&
+        store_extents_list(extents, ino, btime, since, 0, theirs, &ours->apart) == 0 &&
+        store_extents_list(extents, ino, btime, since, theirs, 0, &ours->sent) == 0 &&
+        store_extents_list(extents, ino, btime, since, 0, 0, &ours->all) == 0)
         return 0;
     ours_free(ours);
-    errno = EBUSY;
+    errno = store_extents_list(extents, ino, btime, NULL, 0, 0, &ours->all) == 0 &&
+                    !ours->all.n && !ours->all.ncuts
+                ? ESTALE /* a copy, since a moment ago */
+                : EBUSY;
+    store_extent_list_free(&ours->all);
     return -1;
 }
 
@@ -228,6 +233,32 @@ static int lengthen(int fd, uint64_t size)
     return fallocate(fd, 0, (off_t)size - 1, 1);
 }
 
+/* A cut to less than the version had from which both began: what that had there goes. What is
+ * written here is newer (is_cut()); of what is written at this moment the caller hears. */
+static int shorten(int fd, uint64_t size, const struct store_extent_list *ours)
+{
+    uint64_t at = size, end = end_of(ours) > size ? end_of(ours) : size;
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -1;
+    if ((uint64_t)st.st_size <= size)
+        return 0;
+    for (size_t c = 0; c < ours->ncuts; c++)
+        if (ours->extent[ours->n + c].offset > end)
+            end = ours->extent[ours->n + c].offset;
+    for (size_t i = 0; i <= ours->n; i++) {
+        const struct store_extent *write = i < ours->n ? &ours->extent[i] : NULL;
+        uint64_t until = write ? write->offset : end;
+        if (until > at && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                    (off_t)at, (off_t)(until - at)) < 0)
+            return -1;
+        if (write && write->offset + write->length > at)
+            at = write->offset + write->length;
+    }
+    return (uint64_t)st.st_size > end ? ftruncate(fd, (off_t)end) : 0;
+}
+
 /* What of one piece is to be written: all but what was written here later. Only decided if
  * `write` is false. *n: where in ours->apart. 0 or -1. */
 static int put_piece(struct pieces_apply *apply, int fd, const struct store_extent *piece,
@@ -309,6 +340,9 @@ static int put_pieces(struct pieces_apply *apply, int fd, const struct pieces *p
         errno = EEXIST;
         return -1;
     }
+    for (size_t c = 0; write && apply->base.size && c < list->ncuts; c++)
+        if (shorten(fd, list->extent[list->n + c].offset, &ours->all) < 0)
+            return -1;
     for (size_t i = 0; i < list->n; i++) {
         data += PIECE_HEAD;
         if (put_new(apply, fd, &list->extent[i], data, ours, write, &n, &m) < 0)
@@ -342,7 +376,8 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 
     if (ours_read(apply, &ours) < 0)
         return -1;
-    if (!store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
+    if (!apply->base.size &&
+        !store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
         errno =
             ours.all.n || ours.all.ncuts ? EBUSY : ESTALE; /* a copy, since a moment ago */
         ours_free(&ours);

@@ -58,6 +58,8 @@ struct sending {
     uint32_t rank; /* who takes them */
     uint64_t id;
     int fd; /* of the file; -1: not opened yet */
+    struct dyad_base
+        base; /* the version that they are changes of; size 0: all of the file */
     struct store_extent_list list;
     struct store_extent_list others; /* what others had written here before it was read */
     size_t at;                       /* in the list, writes and cuts */
@@ -107,15 +109,18 @@ static int open_file(struct sending *s)
         errno = ESTALE;
         return -1;
     }
-    if (!store_extents_cover(extents, id->ino, id->btime, s->fd)) {
+    s->base = (struct dyad_base){.kind = DYAD_BASE_FROM};
+    if (!store_extents_version(extents, id->ino, id->btime, &s->base) &&
+        !store_extents_cover(extents, id->ino, id->btime, s->fd)) {
         errno = ENODATA;
         return -1;
     }
     store_extent_list_free(&s->others);
     store_extent_list_free(&s->list);
-    return store_extents_list(extents, id->ino, id->btime, 0, s->mark, &s->others) < 0
+    return store_extents_list(extents, id->ino, id->btime, NULL, 0, s->mark, &s->others) < 0
                ? -1
-               : store_extents_list(extents, id->ino, id->btime, s->mark, 0, &s->list);
+               : store_extents_list(extents, id->ino, id->btime, NULL, s->mark, 0,
+                                    &s->list);
 }
 
 /* True for a cut that counts: a later one may have made the file shorter, or it has failed. */
@@ -171,8 +176,8 @@ static bool is_stale(const struct sending *s)
     struct store_extent_list now;
     bool is;
 
-    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, 0, s->mark,
-                           &now) < 0)
+    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, NULL, 0,
+                           s->mark, &now) < 0)
         return true;
     is = store_extent_list_changed(&s->others, &now, &s->list, NULL);
     store_extent_list_free(&now);
@@ -396,6 +401,7 @@ static void send_message(struct sending *s, struct net_msg *msg, const void *dat
     msg->entry = s->p->record.entry;
     msg->entry.upath = s->upath;
     msg->entry.version = s->p->version; /* that was refused */
+    msg->base = s->base;
     s->in_worker = true;
     if (net_worker_send(s->member->worker, s->rank, msg, data, (size_t)msg->length,
                         chunk_sent, s) < 0) {

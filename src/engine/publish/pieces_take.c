@@ -283,6 +283,7 @@ static struct taking *taking_create(struct member *member, const struct net_msg 
     t->rank = msg->source;
     t->id = msg->id;
     t->version = msg->entry.version;
+    t->apply.base = msg->base;
     memcpy(t->apply.storage, msg->entry.storage, sizeof(t->apply.storage));
     t->apply.fd = -1;
     t->state = IDLE;

@@ -17,7 +17,8 @@ static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry 
            a->mtime_nsec == b->mtime_nsec;
 }
 
-/* True if all that was ever written to the file is on record (store/extents.h). `known`: what
+/* True if all that was ever written to the file is on record, or since some version
+ * (store/extents.h). `known`: what
  * was published of this file before, or NULL. */
 static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
 {
@@ -25,10 +26,11 @@ static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
     const struct store_identity *id = &p->record.identity;
 
     if (!dmd->extents || p->conflict || !S_ISREG(p->record.entry.mode) ||
-        (known && known->size > 0 && !known->recorded) ||
         !store_marks_recorded(dmd->marks, p->mark, id->ino, id->btime))
         return false;
-    return p->mark || p->merged || (known && is_same_content(known, &p->record.entry));
+    return p->mark || p->merged ||
+           (known && (known->recorded || known->size == 0) &&
+            is_same_content(known, &p->record.entry));
 }
 
 void produce_base(struct produce *p, const struct dyad_entry *before)

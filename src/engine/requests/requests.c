@@ -313,6 +313,13 @@ static void guest_promote(struct guest *guest)
         promoted_link_accept(member, fd, pid);
 }
 
+/* With a callback pending that keeps the guest, also when its process has gone. */
+static int pends(struct guest *guest, int rc)
+{
+    guest->pending += rc == 0;
+    return rc;
+}
+
 static int guest_writing(struct guest *guest)
 {
     const struct net_msg *msg = &guest->msg;
@@ -324,6 +331,9 @@ static int guest_writing(struct guest *guest)
         errno = EPROTO;
         return -1;
     }
+    if (msg->flags & NET_WRITING_JOINED)
+        return pends(guest, dht_node_writing(guest->member->dht, msg->entry.upath,
+                                             DHT_WRITING_JOIN, published, guest));
     guest->pending++;
     if (what != NET_WRITING_BEGIN && !shared_storage(guest->member, role) &&
         msg->entry.upath) {
@@ -398,13 +408,6 @@ static int serve_promoted_join(struct guest *guest)
 {
     guest_promote(guest);
     return 0;
-}
-
-/* With a callback pending that keeps the guest, also when its process has gone. */
-static int pends(struct guest *guest, int rc)
-{
-    guest->pending += rc == 0;
-    return rc;
 }
 
 static int serve_produce(struct guest *guest)

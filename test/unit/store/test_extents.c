@@ -38,7 +38,7 @@ static struct store_extent_list list_of(uint64_t ino, uint64_t btime, uint64_t w
 {
     struct store_extent_list list;
 
-    assert_int_equal(store_extents_list(extents, ino, btime, writer, but, &list), 0);
+    assert_int_equal(store_extents_list(extents, ino, btime, NULL, writer, but, &list), 0);
     return list;
 }
 
@@ -102,7 +102,7 @@ static void test_unknown(void **state)
     is(list_of(2, born, 0, 0), "");
     /* A range that is too long to be recorded: nothing of before counts any more. */
     assert_int_equal(store_extents_add(extents, 2, born, 7, 0, 0, 1ull << 41), 0);
-    assert_int_equal(store_extents_list(extents, 2, born, 0, 0, &all), -1);
+    assert_int_equal(store_extents_list(extents, 2, born, NULL, 0, 0, &all), -1);
     is(list_of(2, born + 3600 * 1000000000ull, 0, 0), "");
 }
 
@@ -259,10 +259,11 @@ static void test_lap(void **state)
     assert_int_equal(list.n, STORE_EXTENTS_MAX - 2);
     store_extent_list_free(&list);
     add(4, 7, 0, 0, 4); /* in the place of the first */
-    assert_int_equal(store_extents_list(extents, 2, born, 0, 0, &list), -1);
+    assert_int_equal(store_extents_list(extents, 2, born, NULL, 0, 0, &list), -1);
     assert_int_equal(errno, ENODATA);
     is(list_of(3, late, 0, 0), "5+5");
-    assert_int_equal(store_extents_list(extents, 3, 0, 0, 0, &list), -1); /* born when? */
+    assert_int_equal(store_extents_list(extents, 3, 0, NULL, 0, 0, &list),
+                     -1); /* born when? */
     assert_int_equal(errno, ENODATA);
 }
 
@@ -283,7 +284,7 @@ static void test_boots(void **state)
     assert_int_equal(access(path, F_OK), 0);
     next = store_extents_create(scratch->dir, "another");
     assert_non_null(next);
-    assert_int_equal(store_extents_list(next, 1, born, 0, 0, &list), 0);
+    assert_int_equal(store_extents_list(next, 1, born, NULL, 0, 0, &list), 0);
     assert_int_equal(list.n, 0);
     store_extent_list_free(&list);
     store_extents_destroy(next);

@@ -311,7 +311,7 @@ static bool records(const char *name, bool plain, int *fd)
     if (plain)
         return false;
     store_marks_look(marks, mark_of_open, *fd);
-    if (store_marks_record(marks, mark_of_open, &later))
+    if (store_marks_record(marks, mark_of_open, false, &later))
         return true;
     if (later)
         store_marks_record_later(marks, mark_of_open);
@@ -429,7 +429,7 @@ static void test_record_at_once(void **state)
         assert_int_equal(fstat(fd[0], &st), 0);
         for (int i = 0; i < 2; i++) {
             assert_true(store_marks_undecided(marks, st.st_ino, 0));
-            assert_int_equal(store_marks_record(marks, mark[i], &later), size == 0);
+            assert_int_equal(store_marks_record(marks, mark[i], false, &later), size == 0);
             assert_false(size && later);
             if (size)
                 store_marks_unrecord(marks, mark[i]);
