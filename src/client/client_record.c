@@ -30,7 +30,7 @@ static void add_version(const struct client_dmd *dmd, store_mark_t mark)
     uint64_t ino, btime;
 
     store_marks_base(dmd->marks, mark, &base);
-    if (base.kind == DYAD_BASE_FROM && base.size && base.time &&
+    if (base.kind == DYAD_BASE_FROM && base.time &&
         store_marks_file(dmd->marks, mark, &ino, &btime))
         store_extents_add_version(dmd->extents, ino, btime, &base);
 }

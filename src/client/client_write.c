@@ -274,7 +274,7 @@ int client_write_opened(engine_token token, int fd, int flags)
     else if (!(flags & (O_TRUNC | O_EXCL))) {
         store_marks_look(marks, token & ~TOKEN_PRODUCER, fd);
         if (superseded_since(token, fd))
-            store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0);
+            store_marks_overtaken(marks, token & ~TOKEN_PRODUCER, 0, 0, NULL);
     }
     client_write_record_begin(token, !(flags & (O_TRUNC | O_EXCL)),
                               (flags & (O_TRUNC | O_EXCL)) && !(flags & O_APPEND),

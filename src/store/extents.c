@@ -13,7 +13,7 @@
  *               of which was stopped for a whole lap: no list can be made until the next lap
  *
  * What a lap overwrites is lost: `lost` has the time of the newest such range. A file that
- * was born before that has no list any more.
+ * was born before that has no list any more, but for what was written since a version of it.
  */
 #include "store/extents.h"
 
@@ -396,7 +396,7 @@ static bool is_of(uint64_t by, uint64_t writer, uint64_t but)
 struct walk {
     const struct store_extents *extents;
     uint64_t file, number, next;
-    uint64_t writer; /* of the place that was found, ... */
+    uint64_t writer, time; /* of the place that was found */
     struct store_extent extent;
 };
 
@@ -417,7 +417,7 @@ static int walk_on(struct walk *walk)
     uint32_t limit = atomic_load(&walk->extents->table->header.limit);
 
     while (walk->number < walk->next) {
-        uint64_t number = walk->number++, span, check, of, time;
+        uint64_t number = walk->number++, span, check, of;
         const struct place *place = place_of(walk->extents, number);
 
         if (number % STORE_EXTENTS_MAX >= limit)
@@ -430,9 +430,9 @@ static int walk_on(struct walk *walk)
         walk->extent =
             (struct store_extent){atomic_load(&place->offset), span & LENGTH_MAX,
                                   atomic_load(&place->first), atomic_load(&place->last)};
-        time = atomic_load(&place->time);
+        walk->time = atomic_load(&place->time);
         check = atomic_load(&place->check);
-        if (check != check_of(number, of, walk->writer, walk->extent.offset, time) &&
+        if (check != check_of(number, of, walk->writer, walk->extent.offset, walk->time) &&
             (atomic_load(&place->span) & ~LENGTH_MAX) == LAP(number)) {
             errno = ENODATA;
             return -1;
@@ -472,8 +472,8 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
                        struct store_extent_list *list)
 {
     struct walk walk = walk_begin(extents, ino, btime);
+    uint64_t lost, from = btime;
     bool begun = !since;
-    uint64_t lost;
     int rc;
 
     *list = (struct store_extent_list){0};
@@ -482,6 +482,7 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
         if (begins || walk.writer == RESET) {
             store_extent_list_free(list);
             begun = begins || !since;
+            from = walk.time;
         } else if (walk.extent.last && is_of(walk.writer, writer, but) &&
                    store_extent_list_add(list, &walk.extent) < 0) {
             goto error;
@@ -489,7 +490,7 @@ int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t bti
     }
     /* After the walk: what was lost meanwhile counts. */
     lost = atomic_load(&extents->table->header.lost);
-    if (rc < 0 || !begun || !btime || (lost && lost + CLOCK_SET >= btime)) {
+    if (rc < 0 || !begun || !btime || (lost && lost + CLOCK_SET >= from)) {
         errno = ENODATA;
         goto error;
     }
@@ -503,7 +504,7 @@ error:
 
 /* The file first: what it has by then was recorded before. */
 bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                         int fd)
+                         const struct dyad_base *since, int fd)
 {
     struct store_extent_list map, list = {0};
     struct stat st;
@@ -511,7 +512,7 @@ bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t b
 
     if (fstat(fd, &st) < 0 || store_extent_list_of_file(&map, fd) < 0)
         return false;
-    is = store_extents_list(extents, ino, btime, NULL, 0, 0, &list) == 0 &&
+    is = store_extents_list(extents, ino, btime, since, 0, 0, &list) == 0 &&
          store_extent_list_covers(&list, &map,
                                   st.st_blksize > 4096 ? (uint64_t)st.st_blksize : 4096);
     store_extent_list_free(&map);

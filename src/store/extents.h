@@ -55,7 +55,7 @@ void store_extents_add_unknown(struct store_extents *extents, uint64_t ino, uint
 /* The file is empty, and nobody is writing to it who records: what was recorded before counts
  * no more. */
 void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64_t btime);
-/* The file, in which nobody has written yet who records, is `version` (its size, not 0, and
+/* The file, in which nobody has written yet who records, is `version` (its size and
  * mtime): what is recorded from now on are changes of that. */
 void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                                const struct dyad_base *version);
@@ -74,10 +74,11 @@ bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t 
 int store_extents_list(struct store_extents *extents, uint64_t ino, uint64_t btime,
                        const struct dyad_base *since, uint64_t writer, uint64_t but,
                        struct store_extent_list *list);
-/* True if the file's end, and all that it has on its disk, is recorded, but for the rest of a
+/* True if the file's end, and all that it has on its disk, is recorded, since it was that version
+ * (NULL: ever), but for the rest of a
  * block. False: somebody has written past the record, the file system does not tell, or there
  * is no list. */
 bool store_extents_cover(struct store_extents *extents, uint64_t ino, uint64_t btime,
-                         int fd);
+                         const struct dyad_base *since, int fd);
 
 #endif

@@ -108,11 +108,11 @@ void store_marks_base(struct store_marks *marks, store_mark_t mark, struct dyad_
  * birth time began from, open ones and those of killed processes. */
 bool store_marks_any_base(struct store_marks *marks, uint64_t ino, uint64_t btime,
                           bool (*fits)(void *arg, const struct dyad_base *base), void *arg);
-/* Another node has published a version that the file of this inode and birth time (0: any)
- * is older than: what writes it, as far as it has been opened, has not seen that. Also the
- * one of `mark` (0: none). */
+/* Another node has published `newer` (NULL: not known what): the file of this inode and birth time
+ * (0: any) is older. What writes it, as far as it has been opened, has not seen that; it is noted
+ * where the newer one has the size and mtime of what it has seen. Also of `mark` (0: none). */
 void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
-                           uint64_t btime);
+                           uint64_t btime, const struct dyad_entry *newer);
 /* Before the real open: it does not empty the file, so that another node may write the file
  * at once, and what is written here is to be recorded (store/extents.h). `joins`:
  * another node is known to write it. Async-signal-safe, as the next five. */

@@ -252,19 +252,29 @@ static void change_base(struct store_marks *marks, store_mark_t mark, uint32_t s
         ;
 }
 
-static void set_overtaken(struct store_marks *marks, store_mark_t mark)
+/* Any other version is not mistaken for what the description began from. Of one that has not been
+ * looked at yet it is not known. */
+static void set_overtaken(struct store_marks *marks, store_mark_t mark,
+                          const struct dyad_entry *newer)
 {
+    const struct marks_look *look = look_of(marks, mark);
+    uint64_t sec = newer ? (uint64_t)newer->mtime_sec * UTIL_NSEC_PER_SEC : 0;
+
+    if (newer && (flags_of(marks, mark) & MARKS_BASE_FROM) &&
+        (look->size != newer->size ||
+         (look->mtime != sec + newer->mtime_nsec && look->mtime != sec)))
+        return;
     change_base(marks, mark, MARKS_BASE_OVERTAKEN, 0);
 }
 
 void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_t ino,
-                           uint64_t btime)
+                           uint64_t btime, const struct dyad_entry *newer)
 {
     struct marks_table *table = marks->table;
     uint32_t top = atomic_load(&table->header.top);
 
     if (mark)
-        set_overtaken(marks, mark);
+        set_overtaken(marks, mark, newer);
     if (!ino || atomic_load(&table->inodes[marks_bucket(ino)]) == 0)
         return;
     for (uint32_t i = 0; i < top; i++) {
@@ -272,7 +282,7 @@ void store_marks_overtaken(struct store_marks *marks, store_mark_t mark, uint64_
         uint64_t word = atomic_load(&slot->word);
 
         if (WORD_STATE(word) != STORE_MARK_FREE && marks_same_file(slot, ino, btime))
-            set_overtaken(marks, marks_mark_of(word, i));
+            set_overtaken(marks, marks_mark_of(word, i), newer);
     }
 }
 

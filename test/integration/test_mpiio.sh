@@ -1,5 +1,6 @@
 #!/bin/bash
-# Ranks of MPI on several nodes write one file, by both of Open MPI's implementations of MPI-IO, and each rank reads it.
+# Ranks of MPI on several nodes write one file, by both of Open MPI's implementations of MPI-IO, and each rank reads it; then
+# they write over it, twice. A rank that reads beside them has what one round has left, and never of two.
 . "$(dirname "$0")/../cluster/lib.sh"
 [ -x "$PROGS/mpi_file" ] || skip "needs mpi_file, which was not built: no Open MPI headers"
 cluster_up 3
@@ -13,10 +14,20 @@ for io in romio321 ompio; do
             [ "$LEVEL" != short ] || [ "$where" = 3@n0,n1,n2 ] || [ "$where" = 4@n0,n1 ] || continue
             clean_ssd
             # shellcheck disable=SC2086
-            job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" $how
+            job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" $how 0 3
             grep -q ' ranks, 0 bad' "$OUT" || fail "$io $where $how: $(cat "$OUT")"
             runs=$((runs + 1))
         done
+    done
+done
+for io in romio321 ompio; do
+    JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io" OMPI_MCA_fbtl_posix_write_datasieving=0)
+    for where in 4@n0,n1,n2 5@n0,n1,n2; do
+        [ "$LEVEL" != short ] || [ $io$where != romio3214@n0,n1,n2 ] || continue
+        clean_ssd
+        job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" at 4096 20 1 $([ "$LEVEL" = short ] && echo 5 || echo 20)
+        grep -q ' ranks, 0 bad' "$OUT" || fail "$io $where beside a reader: $(cat "$OUT")"
+        runs=$((runs + 1))
     done
 done
 # Rank 0 makes the file by O_TRUNC, stays in, and the others open it after a barrier, without O_CREAT.

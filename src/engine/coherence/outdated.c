@@ -98,7 +98,8 @@ void outdated_note_writers(struct member_dmd *dmd, const struct dyad_entry *newe
     if (newer->state == DYAD_ENTRY_PUBLISHED &&
         !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)) &&
         !is_chmod(newer, &record->entry))
-        store_marks_overtaken(dmd->marks, 0, record->identity.ino, record->identity.btime);
+        store_marks_overtaken(dmd->marks, 0, record->identity.ino, record->identity.btime,
+                              newer);
 }
 
 enum outdated { NONE, KEPT, REMOVED };

@@ -115,14 +115,30 @@ static void ours_free(struct ours *ours)
     store_extent_list_free(&ours->all);
 }
 
+/* From when on the record counts: from when our file was that version, too; or was empty. NULL:
+ * from its making. */
+static const struct dyad_base *begins(const struct pieces_apply *apply,
+                                      struct dyad_base *base)
+{
+    const struct store_identity *id = &apply->identity;
+
+    if (apply->base.size)
+        return &apply->base;
+    return store_extents_version(apply->dmd->extents, id->ino, id->btime, base) &&
+                   !base->size
+               ? base
+               : NULL;
+}
+
 /* 0 or -1: EBUSY: there is no record; ESTALE. What is written while it is read is in the later lists, if
  * in any; so nothing is decided upon and then missed. */
 static int ours_read(const struct pieces_apply *apply, struct ours *ours)
 {
     struct store_extents *extents = apply->dmd->extents;
     uint64_t ino = apply->identity.ino, btime = apply->identity.btime;
+    struct dyad_base base;
     uint64_t theirs = writer_of(apply);
-    const struct dyad_base *since = apply->base.size ? &apply->base : NULL;
+    const struct dyad_base *since = begins(apply, &base);
 
     *ours = (struct ours){0};
     if (store_marks_recorded(apply->dmd->marks, 0, ino, btime) &&
@@ -371,13 +387,14 @@ static int record(const struct pieces_apply *apply, const struct store_extent_li
 static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 {
     const struct store_identity *id = &apply->identity;
+    struct dyad_base base;
     struct ours ours, now;
     int rc;
 
     if (ours_read(apply, &ours) < 0)
         return -1;
-    if (!apply->base.size &&
-        !store_extents_cover(apply->dmd->extents, id->ino, id->btime, fd)) {
+    if (!apply->base.size && !store_extents_cover(apply->dmd->extents, id->ino, id->btime,
+                                                  begins(apply, &base), fd)) {
         errno =
             ours.all.n || ours.all.ncuts ? EBUSY : ESTALE; /* a copy, since a moment ago */
         ours_free(&ours);

@@ -15,10 +15,9 @@ struct pieces_apply {
     const char *upath;
     struct store_identity identity;       /* of our file */
     uint8_t storage[DYAD_STORAGE_ID_LEN]; /* where the sender's lies */
-    struct dyad_base
-        base;      /* the version that they are changes of; size 0: all of the file */
-    int fd;        /* of a file that has the pieces (pieces.h); */
-    uint64_t size; /* bytes of that */
+    struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
+    int fd;                /* of a file that has the pieces (pieces.h); */
+    uint64_t size;         /* bytes of that */
     int64_t ahead_min, ahead_max; /* ns, by which our clock is ahead of the sender's */
     struct store_extent met;      /* out: with EEXIST */
 };

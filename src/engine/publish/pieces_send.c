@@ -57,9 +57,8 @@ struct sending {
     char *upath;
     uint32_t rank; /* who takes them */
     uint64_t id;
-    int fd; /* of the file; -1: not opened yet */
-    struct dyad_base
-        base; /* the version that they are changes of; size 0: all of the file */
+    int fd;                /* of the file; -1: not opened yet */
+    struct dyad_base base; /* the version that they are changes of; size 0: an empty file */
     struct store_extent_list list;
     struct store_extent_list others; /* what others had written here before it was read */
     size_t at;                       /* in the list, writes and cuts */
@@ -101,6 +100,7 @@ static int open_file(struct sending *s)
 {
     const struct store_identity *id = &s->identity;
     struct store_extents *extents = s->dmd->extents;
+    const struct dyad_base *since = NULL;
 
     s->fd = store_dir_open(s->dmd->dir, s->upath, O_RDONLY, 0);
     if (s->fd < 0)
@@ -110,8 +110,9 @@ static int open_file(struct sending *s)
         return -1;
     }
     s->base = (struct dyad_base){.kind = DYAD_BASE_FROM};
-    if (!store_extents_version(extents, id->ino, id->btime, &s->base) &&
-        !store_extents_cover(extents, id->ino, id->btime, s->fd)) {
+    if (store_extents_version(extents, id->ino, id->btime, &s->base))
+        since = &s->base;
+    if (!s->base.size && !store_extents_cover(extents, id->ino, id->btime, since, s->fd)) {
         errno = ENODATA;
         return -1;
     }

@@ -228,7 +228,7 @@ static void overtaken(void *arg, const struct dyad_entry *newer)
             was->btime == is->btime &&
             dyad_version_cmp(&p->before.entry.version, &newer->version) < 0 &&
             !dyad_storage_equal(newer->storage, store_dir_id(dmd->dir)))
-            store_marks_overtaken(dmd->marks, p->mark, is->ino, is->btime);
+            store_marks_overtaken(dmd->marks, p->mark, is->ino, is->btime, newer);
     }
 }
 

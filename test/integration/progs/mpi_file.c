@@ -1,21 +1,22 @@
 /*
  * mpi_file.c - ranks write one file by MPI-IO, and each reads all of it
  *
- * mpi_file FILE at|all|view BYTES COUNT [READERS]: COUNT records of BYTES bytes from each rank, in
+ * mpi_file FILE at|all|view BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank, in
  * turn; each record by itself, or collectively, or all by a strided view of the file. The last
- * READERS ranks (0) write nothing, and read at once.
+ * READERS ranks (0) write nothing, and read at once. In each round other bytes are written into the
+ * same file, which a reader has as some round has left it.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int rank, nranks, bytes, count;
+static int rank, nranks, bytes, count, turn;
 static MPI_Comm writers;
 
 static char value(int of, int record)
 {
-    return (char)('a' + (of + record) % 26);
+    return (char)('a' + (of + record + 7 * turn) % 26);
 }
 
 static int by_view(MPI_File file, const char *records)
@@ -70,46 +71,65 @@ static int write_file(const char *path, const char *how)
     return bad;
 }
 
-static int read_file(const char *path)
+/* True if the file has the records of that round, and of no other. */
+static int is_of(const char *data, size_t size, int round)
 {
-    size_t len = (size_t)bytes;
-    char *have = malloc(len), *want = malloc(len);
-    FILE *f = fopen(path, "r");
-    int bad = !f;
+    size_t len = (size_t)bytes, n = (size_t)(count * nranks);
+    int saved = turn, is = size == n * len;
 
-    for (int i = 0; !bad && i < count * nranks; i++) {
-        memset(want, value(i % nranks, i / nranks), len);
-        bad = fread(have, 1, len, f) != len || memcmp(have, want, len) != 0;
-        if (bad)
-            fprintf(stderr, "rank %d: record %d of %s is wrong\n", rank, i, path);
-    }
-    bad |= f && (getc(f) != EOF);
-    if (f)
+    turn = round;
+    for (size_t i = 0; is && i < n * len; i++)
+        is = data[i] == value((int)(i / len) % nranks, (int)(i / len) / nranks);
+    turn = saved;
+    return is;
+}
+
+/* As this round has left it, or, `earlier`, an earlier one. */
+static int read_file(const char *path, int earlier)
+{
+    size_t most = (size_t)(bytes * count * nranks) + 1, size = 0;
+    char *data = malloc(most);
+    FILE *f = fopen(path, "r");
+    int round = turn;
+
+    if (f) {
+        size = fread(data, 1, most, f);
         fclose(f);
-    free(have);
-    free(want);
-    return bad;
+    }
+    while (f && !is_of(data, size, round) && earlier && round > 0)
+        round--;
+    if (!f || !is_of(data, size, round)) {
+        fprintf(stderr, "rank %d, round %d: %s is %s\n", rank, turn, path,
+                f ? "wrong" : "not to be had");
+        f = NULL;
+    }
+    free(data);
+    return f == NULL;
 }
 
 int main(int argc, char **argv)
 {
-    int bad, all;
+    int bad, all, turns;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
     all = nranks;
     bad = argc < 5;
+    turns = argc > 6 ? atoi(argv[6]) : 1;
     nranks -= argc > 5 ? atoi(argv[5]) : 0; /* from now on: those that write */
     MPI_Comm_split(MPI_COMM_WORLD, rank < nranks, rank, &writers);
     if (!bad) {
         bytes = atoi(argv[3]);
         count = atoi(argv[4]);
-        bad = rank < nranks ? write_file(argv[1], argv[2]) : read_file(argv[1]);
     }
-    if (rank < nranks)
-        MPI_Barrier(writers);
-    bad = bad || read_file(argv[1]);
+    for (turn = 0; !bad && turn < turns; turn++) {
+        bad = rank < nranks ? write_file(argv[1], argv[2]) : read_file(argv[1], 1);
+        if (rank < nranks)
+            MPI_Barrier(writers);
+        bad |= read_file(argv[1], rank >= nranks);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
     MPI_Comm_free(&writers);
     MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)

@@ -1,9 +1,9 @@
 /*
  * mpi_netcdf.c - all ranks write one file by PnetCDF, and each reads all of it
  *
- * mpi_netcdf FILE all|each|queued|records|share: a variable of rows, some of each rank, written
+ * mpi_netcdf FILE all|each|queued|records|share [ROUNDS]: a variable of rows, some of each rank, written
  * collectively, independently, or by queued requests; or one that grows by records; or the file
- * is opened with NC_SHARE.
+ * is opened with NC_SHARE. It is made again in each round, with other rows, and more or fewer.
  */
 #include <mpi.h>
 #include <pnetcdf.h>
@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 7, COLUMNS = 1000 };
+enum { ROWS_MAX = 7, COLUMNS = 1000 };
 
-static int rank, nranks;
+static int rank, nranks, turn, rows;
 
 static int value(int row, int column)
 {
-    return row * 1000 + column;
+    return turn * 1000000 + row * 1000 + column;
 }
 
 static int write_file(const char *path, const char *how)
 {
-    int nc, dims[2], var, fixed, bad = 0, requests[ROWS], status[ROWS];
+    int nc, dims[2], var, fixed, bad = 0, requests[ROWS_MAX], status[ROWS_MAX];
     int records = strcmp(how, "records") == 0;
-    static int data[ROWS][COLUMNS];
+    static int data[ROWS_MAX][COLUMNS];
 
     bad |= ncmpi_create(
         MPI_COMM_WORLD, path,
@@ -32,13 +32,13 @@ static int write_file(const char *path, const char *how)
         MPI_INFO_NULL, &nc);
     if (bad)
         return bad;
-    bad |= ncmpi_def_dim(nc, "row", records ? NC_UNLIMITED : ROWS * nranks, &dims[0]);
+    bad |= ncmpi_def_dim(nc, "row", records ? NC_UNLIMITED : rows * nranks, &dims[0]);
     bad |= ncmpi_def_dim(nc, "column", COLUMNS, &dims[1]);
     bad |= ncmpi_def_var(nc, "v", NC_INT, 2, dims, &var);
     bad |= ncmpi_def_var(nc, "columns", NC_INT, 1, &dims[1], &fixed);
     bad |= ncmpi_put_att_text(nc, NC_GLOBAL, "title", 5, "a file");
     bad |= ncmpi_enddef(nc);
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < rows; i++) {
         MPI_Offset start[2] = {i * nranks + rank, 0}, count[2] = {1, COLUMNS};
         for (int k = 0; k < COLUMNS; k++)
             data[i][k] = value(i * nranks + rank, k);
@@ -53,7 +53,7 @@ static int write_file(const char *path, const char *how)
         }
     }
     if (strcmp(how, "queued") == 0)
-        bad |= ncmpi_wait_all(nc, ROWS, requests, status);
+        bad |= ncmpi_wait_all(nc, rows, requests, status);
     MPI_Offset start = 0, count = rank == 0 ? COLUMNS : 0;
     bad |= ncmpi_put_vara_int_all(nc, fixed, &start, &count, data[0]);
     return bad | ncmpi_close(nc);
@@ -61,12 +61,12 @@ static int write_file(const char *path, const char *how)
 
 static int read_file(const char *path)
 {
-    int n = ROWS * nranks * COLUMNS, nc, var, bad;
+    int n = rows * nranks * COLUMNS, nc, var, bad;
     int *data = malloc(sizeof(int) * (size_t)n);
 
     bad = ncmpi_open(MPI_COMM_SELF, path, NC_NOWRITE, MPI_INFO_NULL, &nc);
     bad = bad || ncmpi_inq_varid(nc, "v", &var);
-    MPI_Offset start[2] = {0, 0}, count[2] = {ROWS * nranks, COLUMNS};
+    MPI_Offset start[2] = {0, 0}, count[2] = {rows * nranks, COLUMNS};
     bad = bad || ncmpi_get_vara_int_all(nc, var, start, count, data);
     for (int i = 0; !bad && i < n; i++)
         bad = data[i] != value(i / COLUMNS, i % COLUMNS);
@@ -78,21 +78,32 @@ static int read_file(const char *path)
     return bad;
 }
 
+static int write_and_read(const char *path, const char *how)
+{
+    int bad = write_file(path, how);
+
+    if (bad)
+        fprintf(stderr, "rank %d: %s: %s\n", rank, path, ncmpi_strerror(bad));
+    MPI_Barrier(MPI_COMM_WORLD);
+    bad = bad || read_file(path);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
-    int bad, all;
+    int bad = 0, all, turns;
 
-    if (argc != 3)
+    if (argc < 3)
         return 2;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    bad = write_file(argv[1], argv[2]);
-    if (bad)
-        fprintf(stderr, "rank %d: %s: %s\n", rank, argv[1], ncmpi_strerror(bad));
-    MPI_Barrier(MPI_COMM_WORLD);
-    bad = bad || read_file(argv[1]);
-    bad = bad != 0;
+    turns = argc > 3 ? atoi(argv[3]) : 1;
+    for (turn = 0; turn < turns; turn++) {
+        rows = ROWS_MAX - turn % 3 * 2;
+        bad |= write_and_read(argv[1], argv[2]) != 0;
+    }
     MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
         printf("%d ranks, %d bad\n", nranks, all);

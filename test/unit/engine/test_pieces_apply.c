@@ -238,6 +238,89 @@ static void test_cuts(void **state)
     assert_int_equal(apply.met.length, 1);
 }
 
+/* Both nodes change one version, in place. What was written before counts no more. */
+static void is_version(const char *text)
+{
+    write_here(0, "aaaaaaaaaaaaaaa");
+    store_extents_add_unknown(dmd.extents, apply.identity.ino, apply.identity.btime, 7);
+    assert_int_equal(ftruncate(file, 0), 0);
+    assert_int_equal(pwrite(file, text, strlen(text), 0), strlen(text));
+    apply.base = (struct dyad_base){DYAD_BASE_FROM, strlen(text), 1000, false, false};
+    store_extents_add_version(dmd.extents, apply.identity.ino, apply.identity.btime,
+                              &apply.base);
+}
+
+static void test_version(void **state)
+{
+    (void)state;
+    is_version("0123456789");
+    write_here(0, "ours");
+    piece(3, "xy");
+    piece(8, "zzz");
+    assert_int_equal(applies(), 0);
+    has("ourxy567zzz");
+    /* What it has is another version. */
+    apply.base.time++;
+    piece(0, "n");
+    assert_int_equal(applies(), EBUSY);
+    apply.base.time--;
+    apply.base.size--;
+    piece(0, "n");
+    assert_int_equal(applies(), EBUSY);
+    has("ourxy567zzz");
+}
+
+/* Ours has been replaced by the other one's, of which nothing is recorded. */
+static void test_version_copy(void **state)
+{
+    (void)state;
+    assert_int_equal(pwrite(file, "copy", 4, 0), 4);
+    apply.base = (struct dyad_base){DYAD_BASE_FROM, 4, 1000, false, false};
+    piece(0, "n");
+    assert_int_equal(applies(), ESTALE);
+    has("copy");
+}
+
+/* The sender has cut it off: so does what the version had there go. */
+static void test_version_cut(void **state)
+{
+    struct stat st;
+    char have[6];
+
+    (void)state;
+    is_version("0123456789");
+    piece(3, "");
+    usleep(1000);
+    write_here(5, "o");
+    assert_int_equal(applies(), 0);
+    assert_int_equal(fstat(file, &st), 0);
+    assert_int_equal(st.st_size, 6);
+    assert_int_equal(pread(file, have, sizeof(have), 0), sizeof(have));
+    assert_memory_equal(have, "012\0\0o", sizeof(have));
+}
+
+static void test_version_shorter(void **state)
+{
+    (void)state;
+    is_version("0123456789");
+    piece(2, "x");
+    piece(8, "");
+    assert_int_equal(applies(), 0);
+    has("01x34567");
+}
+
+/* Ours was emptied, the other one's made: both began with nothing. */
+static void test_emptied(void **state)
+{
+    (void)state;
+    is_version("");
+    apply.base.time = 77;
+    write_here(0, "ours");
+    piece(4, "theirs");
+    assert_int_equal(applies(), 0);
+    has("ourstheirs");
+}
+
 static void test_bad(void **state)
 {
     (void)state;
@@ -267,6 +350,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unrecorded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cuts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version_shorter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_emptied, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad, setup, teardown),
     };
 

@@ -532,7 +532,7 @@ static void test_conflict_of_one_tick(void **state)
     p = appends("ours");
     assert_int_equal(tries(p, 5), DHT_AHEAD_GO);
     assert_int_equal(p->ahead(p->arg, NULL, NULL, &p->entry, &p->base), DHT_AHEAD_GO);
-    store_marks_overtaken(marks, 0, recorded()->identity.ino, 0);
+    store_marks_overtaken(marks, 0, recorded()->identity.ino, 0, NULL);
     assert_int_equal(p->ahead(p->arg, NULL, NULL, &p->entry, &p->base), DHT_AHEAD_CHANGED);
     is_conflict(p, 6);
 }

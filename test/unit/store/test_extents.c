@@ -182,22 +182,22 @@ static void test_cover(void **state)
 
     (void)state;
     assert_true(fd >= 0);
-    assert_true(store_extents_cover(extents, 1, born, fd)); /* nothing is there */
+    assert_true(store_extents_cover(extents, 1, born, NULL, fd)); /* nothing is there */
     for (int i = 0; i < 3; i++) {
         uint64_t offset = ranges[i].offset;
         assert_int_equal(pwrite(fd, "0123456789", 1, (off_t)offset), 1);
-        assert_false(store_extents_cover(extents, 1, born, fd));
+        assert_false(store_extents_cover(extents, 1, born, NULL, fd));
         assert_true(
             store_extents_add(extents, 1, born, 7 + i % 2, 0, offset, ranges[i].length));
-        assert_true(store_extents_cover(extents, 1, born, fd));
+        assert_true(store_extents_cover(extents, 1, born, NULL, fd));
     }
     assert_int_equal(ftruncate(fd, 4 << 20), 0);
-    assert_false(store_extents_cover(extents, 1, born, fd)); /* who made it longer? */
+    assert_false(store_extents_cover(extents, 1, born, NULL, fd)); /* who made it longer? */
     store_extents_add(extents, 1, born, 8, 0, 4 << 20, 0);
-    assert_true(store_extents_cover(extents, 1, born, fd));
+    assert_true(store_extents_cover(extents, 1, born, NULL, fd));
     assert_int_equal(pwrite(fd, "x", 1, 4096), 1); /* past the record */
-    assert_false(store_extents_cover(extents, 1, born, fd));
-    assert_false(store_extents_cover(extents, 2, born, fd));
+    assert_false(store_extents_cover(extents, 1, born, NULL, fd));
+    assert_false(store_extents_cover(extents, 2, born, NULL, fd));
     close(fd);
 }
 
@@ -241,6 +241,39 @@ static void test_processes(void **state)
     for (size_t i = 0; i < SIZE; i++)
         assert_true(want[i] != 1);
     store_extent_list_free(&list);
+}
+
+/* What was written since the file was some version; the first such place counts. */
+static void test_version(void **state)
+{
+    const struct dyad_base old = {DYAD_BASE_FROM, 10, 5, false, false};
+    struct dyad_base other = {DYAD_BASE_FROM, 10, 6, false, false}, last;
+    uint64_t born = NOW;
+    struct store_extent_list list;
+
+    (void)state;
+    store_extents_add(extents, 1, born, 7, 0, 0, 4);
+    assert_false(store_extents_version(extents, 1, born, &last));
+    store_extents_add_version(extents, 1, born, &old);
+    assert_int_equal(store_extents_list(extents, 1, born, &old, 0, 0, &list), 0);
+    is(list, "");
+    store_extents_add(extents, 1, born, 7, 0, 8, 2);
+    store_extents_add_version(extents, 1, born, &old); /* who opened it at the same time */
+    store_extents_add(extents, 1, born, 8, 0, 12, 2);
+    assert_int_equal(store_extents_list(extents, 1, born, &old, 0, 0, &list), 0);
+    is(list, "8+2 12+2");
+    is(list_of(1, born, 0, 0), "0+4 8+2 12+2");
+    assert_int_equal(store_extents_list(extents, 1, born, &other, 0, 0, &list), -1);
+    assert_int_equal(errno, ENODATA);
+    store_extents_add_version(extents, 1, born, &other);
+    assert_true(store_extents_version(extents, 1, born, &last));
+    assert_int_equal(last.time, 6);
+    assert_int_equal(store_extents_list(extents, 1, born, &other, 0, 0, &list), 0);
+    is(list, "");
+    store_extents_add_reset(extents, 1, born); /* it was emptied */
+    assert_false(store_extents_version(extents, 1, born, &last));
+    assert_int_equal(store_extents_list(extents, 1, born, &other, 0, 0, &list), -1);
+    assert_int_equal(errno, ENODATA);
 }
 
 /* A lap later an early file's ranges are lost, and it is said so; a late file's are there. */
@@ -304,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_trim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cover, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
     };

@@ -209,6 +209,7 @@ static void test_linked(void **state)
  * or made it; and whether its node has been told since that it is an older one. */
 static void test_base(void **state)
 {
+    struct dyad_entry newer = {.size = 100, .mtime_sec = 1000000000, .mtime_nsec = 6};
     store_mark_t joining, other;
     struct store_identity id;
     struct dyad_base base;
@@ -227,7 +228,7 @@ static void test_base(void **state)
     other = store_marks_begin(marks, "other");
     second = open(scratch_path(scratch, "other"), O_RDWR);
     assert_int_equal(store_identity_read(second, &id), 0);
-    store_marks_overtaken(marks, 0, id.ino, id.btime); /* it is not that one yet */
+    store_marks_overtaken(marks, 0, id.ino, id.btime, NULL); /* it is not that one yet */
     assert_int_equal(store_marks_opened(marks, other, second, true), 0);
     store_marks_base(marks, other, &base);
     assert_int_equal(base.kind, DYAD_BASE_SINCE);
@@ -235,8 +236,12 @@ static void test_base(void **state)
     close(second);
 
     assert_int_equal(store_identity_read(fd, &id), 0);
-    store_marks_overtaken(marks, 0, id.ino, id.btime);
-    store_marks_overtaken(marks, other, 0, 0); /* which has begun with nothing */
+    store_marks_overtaken(marks, 0, id.ino, id.btime, &newer); /* which is not like it */
+    store_marks_base(marks, mark_of_open, &base);
+    assert_int_equal(base.kind, DYAD_BASE_FROM);
+    newer.mtime_nsec = 5;
+    store_marks_overtaken(marks, 0, id.ino, id.btime, &newer);
+    store_marks_overtaken(marks, other, 0, 0, NULL); /* which has begun with nothing */
     store_marks_base(marks, mark_of_open, &base);
     assert_int_equal(base.kind, DYAD_BASE_OVERTAKEN);
     assert_int_equal(base.size, 100);
@@ -316,6 +321,46 @@ static bool records(const char *name, bool plain, int *fd)
     if (later)
         store_marks_record_later(marks, mark_of_open);
     return false;
+}
+
+/* An existing file, whose changes are recorded; two that open it at once. */
+static void test_record_since(void **state)
+{
+    store_mark_t mark[2];
+    uint64_t ino, btime;
+    bool later;
+    int fd[2];
+
+    (void)state;
+    make_copy("since", 100);
+    for (int i = 0; i < 2; i++) {
+        mark[i] = store_marks_begin(marks, "since");
+        store_marks_may_record(marks, mark[i], false);
+        fd[i] = open(scratch_path(scratch, "since"), O_RDWR);
+        assert_int_equal(store_marks_opened(marks, mark[i], fd[i], false), 0);
+        store_marks_look(marks, mark[i], fd[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_true(store_marks_record(marks, mark[i], true, &later));
+    assert_true(store_marks_file(marks, mark[0], &ino, &btime));
+    assert_true(store_marks_recorded(marks, 0, ino, btime));
+    for (int i = 0; i < 2; i++) {
+        mark_of_open = mark[i];
+        end("since", fd[i]);
+    }
+    /* Not if somebody has it open who does not record. */
+    records("since", true, &fd[0]);
+    mark[0] = mark_of_open;
+    mark[1] = store_marks_begin(marks, "since");
+    store_marks_may_record(marks, mark[1], false);
+    fd[1] = open(scratch_path(scratch, "since"), O_RDWR);
+    assert_int_equal(store_marks_opened(marks, mark[1], fd[1], false), 0);
+    store_marks_look(marks, mark[1], fd[1]);
+    assert_false(store_marks_record(marks, mark[1], true, &later));
+    for (int i = 0; i < 2; i++) {
+        mark_of_open = mark[i];
+        end("since", fd[i]);
+    }
 }
 
 static void test_record(void **state)
@@ -457,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_another_process),
         cmocka_unit_test(test_linked),
         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_record_since),
         cmocka_unit_test(test_record_at_once),
         cmocka_unit_test(test_record_later),
     };
