@@ -118,5 +118,5 @@ one heir '1 2' n0 n0 n1
 MPIRUN_ARGS=()
 JOB_ENV+=(OMPI_MCA_io=romio321)
 clean_ssd
-job_ok 40 1@n0 "$PROGS/mpi_file" "$SSD/f" at 100 20 0 -- 1@n1 "$PROGS/mpi_file" "$SSD/f" at 100 20 0 another
+job_ok 40 1@n0 "$PROGS/mpi_file" "$SSD/f" at 100 20 0 -- 1@n1 "$PROGS/mpi_file" "$SSD/f" at 100 20 0 1
 grep -q '2 ranks, 0 bad' "$OUT" || fail "two programs: $(cat "$OUT")"
