@@ -1,6 +1,7 @@
 #!/bin/bash
 # Two components of several ranks on several nodes, with no change in either, are coupled by files: one writes a series by PnetCDF,
-# and the other reads it as it comes; in one launch, and in two that meet in a session directory.
+# and the other reads it as it comes; in one launch, and in two that meet in a session directory. Then both write over one file, in
+# turns.
 . "$(dirname "$0")/../cluster/lib.sh"
 [ -x "$PROGS/mpi_coupled" ] || skip "needs mpi_coupled, which was not built: no libpnetcdf-dev"
 cluster_up 3
@@ -25,6 +26,9 @@ for io in romio321 ompio; do
         job_ok 120 4@n0,n1 "$C" write "$SSD" "$files" -- 3@n0,n1,n2 "$C" read "$SSD" "$files"
         is_well
     fi
+    clean_ssd
+    job_ok 120 4@n0,n1 "$C" write "$SSD" "$files" turns -- 3@n0,n1,n2 "$C" read "$SSD" "$files" turns
+    is_well
     if [ $io = ompio ] || [ "$LEVEL" != short ]; then
         clean_ssd
         JOB_ENV+=("DYAD_SESSION_DIR=$WORK/session.$io")

@@ -3,6 +3,8 @@
  *
  * mpi_coupled write|read DIR FILES: the ranks of the first write DIR/out.NN.nc, one after the other, each
  * collectively; those of the second read them so, as they come. The two may be of one launch, or of two.
+ * mpi_coupled write|read DIR TURNS turns: the first make DIR/out.00.nc; then both in turns read what is in it, and
+ * write over it. A barrier of both is between the turns.
  */
 #include <mpi.h>
 #include <pnetcdf.h>
@@ -29,7 +31,7 @@ static void rows_of(MPI_Offset start[2], MPI_Offset count[2])
     count[1] = COLUMNS;
 }
 
-static int write_file(const char *path, int file)
+static int write_file(const char *path, int file, int exists)
 {
     int nc, dims[2], var, step, bad, data[ROWS][COLUMNS];
     MPI_Offset start[2], count[2];
@@ -38,14 +40,20 @@ static int write_file(const char *path, int file)
     for (int i = 0; i < count[0]; i++)
         for (int k = 0; k < COLUMNS; k++)
             data[i][k] = value(file, (int)start[0] + i, k);
-    bad = ncmpi_create(component, path, NC_CLOBBER | NC_64BIT_DATA, MPI_INFO_NULL, &nc);
+    bad = exists ? ncmpi_open(component, path, NC_WRITE, MPI_INFO_NULL, &nc)
+                 : ncmpi_create(component, path, NC_CLOBBER | NC_64BIT_DATA, MPI_INFO_NULL,
+                                &nc);
     if (bad)
         return bad;
-    bad |= ncmpi_def_dim(nc, "row", ROWS, &dims[0]);
-    bad |= ncmpi_def_dim(nc, "column", COLUMNS, &dims[1]);
-    bad |= ncmpi_def_var(nc, "v", NC_INT, 2, dims, &var);
-    bad |= ncmpi_def_var(nc, "step", NC_INT, 0, NULL, &step);
-    bad |= ncmpi_enddef(nc);
+    if (exists) {
+        bad |= ncmpi_inq_varid(nc, "v", &var) | ncmpi_inq_varid(nc, "step", &step);
+    } else {
+        bad |= ncmpi_def_dim(nc, "row", ROWS, &dims[0]);
+        bad |= ncmpi_def_dim(nc, "column", COLUMNS, &dims[1]);
+        bad |= ncmpi_def_var(nc, "v", NC_INT, 2, dims, &var);
+        bad |= ncmpi_def_var(nc, "step", NC_INT, 0, NULL, &step);
+        bad |= ncmpi_enddef(nc);
+    }
     bad |= ncmpi_put_vara_int_all(nc, var, start, count, &data[0][0]);
     bad |= ncmpi_put_var_int_all(nc, step, &file);
     return bad | ncmpi_close(nc);
@@ -74,12 +82,23 @@ static int read_file(const char *path, int file)
     return bad | (said != file);
 }
 
+/* What the turn before has left is read, and written over. */
+static int take_turn(const char *path, int turn, int mine)
+{
+    int bad = 0;
+
+    if (mine)
+        bad = (turn > 0 && read_file(path, turn - 1)) || write_file(path, turn, turn > 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
-    int bad = 0, all, writes;
+    int bad = 0, all, writes, turns = argc > 4;
     char path[4096];
 
-    if (argc != 4)
+    if (argc < 4)
         return 2;
     MPI_Init(&argc, &argv);
     writes = strcmp(argv[1], "write") == 0;
@@ -87,13 +106,15 @@ int main(int argc, char **argv)
     MPI_Comm_rank(component, &rank);
     MPI_Comm_size(component, &nranks);
     for (int i = 0; !bad && i < atoi(argv[3]); i++) {
-        snprintf(path, sizeof(path), "%s/out.%02d.nc", argv[2], i);
-        bad = writes ? write_file(path, i) : read_file(path, i);
+        snprintf(path, sizeof(path), "%s/out.%02d.nc", argv[2], turns ? 0 : i);
+        bad = turns    ? take_turn(path, i, i % 2 != writes)
+              : writes ? write_file(path, i, 0)
+                       : read_file(path, i);
         if (bad)
             fprintf(stderr, "rank %d: %s: %s\n", rank, path,
                     bad < 0 ? ncmpi_strerror(bad) : "wrong");
         bad = bad != 0;
-        MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_MAX, component);
+        MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_MAX, turns ? MPI_COMM_WORLD : component);
         bad = all;
     }
     if (rank == 0)
