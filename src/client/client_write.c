@@ -181,8 +181,12 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
     if (how == ENGINE_WRITE_JOINS)
         flags |= O_CREAT;
     if (!(flags & (O_TRUNC | O_EXCL)) &&
-        fetch_to_write(client, role, upath, flags, waits, &noted) < 0 && errno != ENOENT)
-        return -1;
+        fetch_to_write(client, role, upath, flags, waits, &noted) < 0) {
+        if (errno != ENOENT)
+            return -1;
+        shared =
+            false; /* what lies here, if anything, is older, and no version to begin with */
+    }
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */
         return 0;

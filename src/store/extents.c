@@ -456,13 +456,14 @@ bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t
     bool found = false;
 
     while (walk_on(&walk) > 0) {
-        if (walk.writer == RESET)
-            found = false;
-        if (walk.writer != VERSION)
+        if (walk.writer != VERSION && walk.writer != RESET)
             continue;
-        *version = (struct dyad_base){DYAD_BASE_FROM, walk.extent.offset, walk.extent.first,
-                                      false, false};
-        found = true;
+        found = walk.writer == VERSION;
+        *version = (struct dyad_base){.kind = DYAD_BASE_FROM};
+        if (found) {
+            version->size = walk.extent.offset;
+            version->time = walk.extent.first;
+        }
     }
     return found;
 }

@@ -59,7 +59,8 @@ void store_extents_add_reset(struct store_extents *extents, uint64_t ino, uint64
  * mtime): what is recorded from now on are changes of that. */
 void store_extents_add_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                                const struct dyad_base *version);
-/* The last of these. False: there is none, and the record, if any, is of all of the file. */
+/* The last of these. False: there is none, and the record, if any, is of all of the file; *version
+ * is as it was, or empty. */
 bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t btime,
                            struct dyad_base *version);
 /* The range that was added last is written, up to `end`, which may be below `planned_end`. False:

@@ -113,7 +113,7 @@ struct writers {
     bool overtaken, decided; /* any of them; any of them, that what it writes is recorded */
     bool undecided;          /* any of them may say so soon */
     bool recorded;           /* each of them */
-    bool any, same;          /* any; any that began from the file as `own` has found it */
+    bool any, same; /* any that may have changed it; any that began as `own` has found it */
 };
 
 static struct writers look_at_writers(struct store_marks *marks, store_mark_t own,
@@ -139,13 +139,13 @@ static struct writers look_at_writers(struct store_marks *marks, store_mark_t ow
             mark = marks_mark_of(word, i);
             same = marks_same_file(slot, ino, btime);
             flags = flags_of(marks, mark);
-            begun_so = (flags & MARKS_BASE_FROM) && found && look->size == found->size &&
-                       look->mtime == found->mtime;
+            begun_so = (flags & MARKS_BASE_FROM) && !(flags & MARKS_BASE_JOINED) && found &&
+                       look->size == found->size && look->mtime == found->mtime;
         } while (atomic_load(&slot->word) != word);
         if (!same || mark == own || WORD_STATE(word) == STORE_MARK_FREE ||
             WORD_STATE(word) == MARKS_STATE_FREEING)
             continue;
-        writers.any = true;
+        writers.any |= (flags & MARKS_BASE_FROM) != 0; /* else it has not written yet */
         writers.same |= begun_so;
         writers.decided |= (flags & MARKS_BASE_DECIDED) != 0;
         writers.overtaken |= (flags & MARKS_BASE_OVERTAKEN) != 0;

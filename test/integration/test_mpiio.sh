@@ -22,6 +22,13 @@ for io in romio321 ompio; do
 done
 for io in romio321 ompio; do
     JOB_ENV=("${plain[@]}" "OMPI_MCA_io=$io" OMPI_MCA_fbtl_posix_write_datasieving=0)
+    for where in 3@n0,n1,n2 4@n0,n1; do
+        [ "$LEVEL" != short ] || [ $where = 4@n0,n1 ] || continue
+        clean_ssd
+        job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" update 20000 20 0 6
+        grep -q ' ranks, 0 bad' "$OUT" || fail "$io $where update: $(cat "$OUT")"
+        runs=$((runs + 1))
+    done
     for where in 4@n0,n1,n2 5@n0,n1,n2; do
         [ "$LEVEL" != short ] || [ $io$where != romio3214@n0,n1,n2 ] || continue
         clean_ssd

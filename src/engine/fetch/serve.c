@@ -32,6 +32,8 @@
 #include "engine/publish/pieces_take.h"
 #include "engine/publish/produce.h"
 #include "util/crash.h"
+#include "store/extents.h"
+#include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
@@ -144,12 +146,39 @@ static int read_chunk(struct served *s)
     return rc;
 }
 
+/* True if processes have it open who record what they write (MPI_File_open), and have not written
+ * since it was published: another one that opens it with them needs it. */
+static bool is_unwritten(const struct served *s)
+{
+    const struct store_record *record = &s->record;
+    const struct store_identity *id = &record->identity;
+    const struct dyad_entry *entry = &record->entry;
+    const struct dyad_base version = {
+        DYAD_BASE_FROM, entry->size,
+        (uint64_t)entry->mtime_sec * UTIL_NSEC_PER_SEC + entry->mtime_nsec, false, false};
+    struct store_extent_list list;
+    bool is;
+
+    if (!s->dmd->extents || !S_ISREG(entry->mode) ||
+        !store_marks_recorded(s->dmd->marks, 0, id->ino, id->btime) ||
+        store_extents_list(s->dmd->extents, id->ino, id->btime, &version, 0, 0, &list) < 0)
+        return false;
+    is = list.n + list.ncuts == 0 && local_file_is_same(s->dmd, record);
+    store_extent_list_free(&list);
+    return is;
+}
+
+static bool is_as_published(const struct served *s)
+{
+    return local_file_still_there(s->dmd, &s->record) || is_unwritten(s);
+}
+
 static void serve_work(void *arg)
 {
     struct served *s = arg;
 
     s->error = 0;
-    if (s->fd < 0 && !local_file_still_there(s->dmd, &s->record)) {
+    if (s->fd < 0 && !is_as_published(s)) {
         s->error = ESTALE;
         return;
     }
@@ -163,7 +192,7 @@ static void serve_work(void *arg)
     }
     if (read_chunk(s) < 0)
         s->error = errno == ENOENT ? ESTALE : errno;
-    else if (!local_file_still_there(s->dmd, &s->record))
+    else if (!is_as_published(s))
         s->error = ESTALE;
 }
 

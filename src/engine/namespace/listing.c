@@ -68,6 +68,7 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     const struct store_mark_info *info = &written->info;
     uint64_t ino = info->ino, btime = info->btime;
     const char *upath = written->upath;
+    struct dyad_base version;
     struct stat st;
 
     if (!dmd->extents)
@@ -77,8 +78,9 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     if (written->soon)
         return false;
     /* Also while its last close is under way, which may publish an empty file (MPI-IO). */
-    if (store_marks_recorded(dmd->marks, 0, ino, btime))
-        return true;
+    if (store_marks_recorded(dmd->marks, 0, ino,
+                             btime)) /* not what existed: that is fetched */
+        return !store_extents_version(dmd->extents, ino, btime, &version) || !version.size;
     if (info->state != STORE_MARK_DIRTY ||
         !store_marks_record_all(dmd->marks, ino, btime, false) ||
         store_dir_stat(dmd->dir, upath, &st) < 0 || st.st_ino != ino || st.st_size > 0)

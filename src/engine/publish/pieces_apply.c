@@ -384,6 +384,22 @@ static int record(const struct pieces_apply *apply, const struct store_extent_li
     return 0;
 }
 
+/* True if a program of this node has written meanwhile where pieces went, or behind where they
+ * have cut the file. */
+static bool has_met(struct pieces_apply *apply, const struct ours *ours,
+                    const struct ours *now, const struct store_extent_list *list)
+{
+    struct store_extent behind = {.offset = INT64_MAX};
+    struct store_extent_list cut = {.extent = &behind, .n = 1};
+
+    for (size_t c = 0; apply->base.size && c < list->ncuts; c++)
+        if (list->extent[list->n + c].offset < behind.offset)
+            behind.offset = list->extent[list->n + c].offset;
+    behind.length = INT64_MAX - behind.offset;
+    return store_extent_list_changed(&ours->local, &now->local, list, &apply->met) ||
+           store_extent_list_changed(&ours->local, &now->local, &cut, &apply->met);
+}
+
 static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
 {
     const struct store_identity *id = &apply->identity;
@@ -407,8 +423,7 @@ static int put(struct pieces_apply *apply, int fd, const struct pieces *pieces)
     if (rc == 0)
         rc = put_pieces(apply, fd, pieces, &ours, true);
     if (rc == 0 && (rc = ours_read(apply, &now)) == 0) {
-        if (store_extent_list_changed(&ours.local, &now.local, &pieces->list,
-                                      &apply->met)) {
+        if (has_met(apply, &ours, &now, &pieces->list)) {
             errno = EEXIST;
             rc = -1;
         }

@@ -96,6 +96,20 @@ bool pieces_may_send(const struct produce *p, const struct dyad_entry *there)
 
 /* --- on a pool thread --- */
 
+/* All that is recorded; where that is too much, what was since the version. */
+static int list_of(const struct sending *s, uint64_t writer, uint64_t but,
+                   struct store_extent_list *list)
+{
+    struct store_extents *extents = s->dmd->extents;
+    const struct store_identity *id = &s->identity;
+    int rc = store_extents_list(extents, id->ino, id->btime, NULL, writer, but, list);
+
+    return rc < 0 && errno == ENODATA && s->base.time
+               ? store_extents_list(extents, id->ino, id->btime, &s->base, writer, but,
+                                    list)
+               : rc;
+}
+
 static int open_file(struct sending *s)
 {
     const struct store_identity *id = &s->identity;
@@ -118,10 +132,7 @@ static int open_file(struct sending *s)
     }
     store_extent_list_free(&s->others);
     store_extent_list_free(&s->list);
-    return store_extents_list(extents, id->ino, id->btime, NULL, 0, s->mark, &s->others) < 0
-               ? -1
-               : store_extents_list(extents, id->ino, id->btime, NULL, s->mark, 0,
-                                    &s->list);
+    return list_of(s, 0, s->mark, &s->others) < 0 ? -1 : list_of(s, s->mark, 0, &s->list);
 }
 
 /* True for a cut that counts: a later one may have made the file shorter, or it has failed. */
@@ -177,8 +188,7 @@ static bool is_stale(const struct sending *s)
     struct store_extent_list now;
     bool is;
 
-    if (store_extents_list(s->dmd->extents, s->identity.ino, s->identity.btime, NULL, 0,
-                           s->mark, &now) < 0)
+    if (list_of(s, 0, s->mark, &now) < 0)
         return true;
     is = store_extent_list_changed(&s->others, &now, &s->list, NULL);
     store_extent_list_free(&now);

@@ -148,13 +148,14 @@ static enum dht_ahead publish_ahead(void *arg, const struct dyad_version *versio
 }
 
 /* Another process of this node, which had the file open, too, may have been refused for a
- * version that this one has replaced, after we looked at it. */
+ * version that this one, which has made the file anew, has replaced, after we looked at it. */
 static void replaces_refused(struct produce *p)
 {
     const struct member_dmd *dmd = &p->member->dmd[p->role];
     struct stat st;
 
-    if (p->base.stays && !p->conflict && store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
+    if (p->base.stays && !p->conflict && produce_is_anew(p) &&
+        store_dir_stat(dmd->dir, p->upath, &st) == 0 &&
         st.st_ino == p->record.identity.ino &&
         store_superseded_may(st.st_mode, st.st_nlink))
         store_superseded_clear(dmd->dir, dmd->session, p->upath, STORE_OLD_REFUSED);
@@ -330,6 +331,8 @@ static void publish_done(void *arg, int status, const struct dyad_version *versi
                 "%s",
                 p->upath, strerror(p->unwritten));
         writer_ended(p);
+        if (p->base.stays && !shared_storage(member, p->role)) /* they may have closed it */
+            joined_writers_closed(member, p->upath, NULL, NULL);
         DYAD_CRASH_POINT("produce-cleared");
         member->stats.published++;
         log_debug("published \"%s\", %llu bytes, version %llu", p->upath,

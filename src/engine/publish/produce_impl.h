@@ -100,6 +100,8 @@ int produce_late_name(struct member *member, enum engine_role role, const char *
 int produce_look(struct produce *p);
 /* The change that is published began from what `before` says. */
 void produce_base(struct produce *p, const struct dyad_entry *before);
+/* True if its writer has made the file, or emptied it. */
+bool produce_is_anew(const struct produce *p);
 /* A version was refused for `refused`: what the table is to do with the next, whose entry
  * may be changed (dht_ahead_fn). */
 enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry);

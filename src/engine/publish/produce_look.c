@@ -40,6 +40,14 @@ void produce_base(struct produce *p, const struct dyad_entry *before)
         (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec, false, false};
 }
 
+bool produce_is_anew(const struct produce *p)
+{
+    struct dyad_base base;
+
+    store_marks_base(p->member->dmd[p->role].marks, p->mark, &base);
+    return base.kind == DYAD_BASE_SINCE;
+}
+
 int produce_look(struct produce *p)
 {
     struct member_dmd *dmd = &p->member->dmd[p->role];
@@ -92,7 +100,7 @@ enum dht_ahead produce_look_again(struct produce *p, struct dyad_entry *entry)
     const struct store_record was = p->record;
     const struct store_identity *id = &p->record.identity;
     int rc = produce_look(p);
-    bool alone = p->mark && p->record.entry.recorded, changed;
+    bool alone = p->mark && (p->record.entry.recorded || produce_is_anew(p)), changed;
 
     if (rc < 0) {
         p->record = was;

@@ -1,8 +1,9 @@
 /*
  * mpi_file.c - ranks write one file by MPI-IO, and each reads all of it
  *
- * mpi_file FILE at|all|view BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank, in
- * turn; each record by itself, or collectively, or all by a strided view of the file. The last
+ * mpi_file FILE at|all|view|update BYTES COUNT [READERS [ROUNDS]]: COUNT records of BYTES bytes from each rank, in
+ * turn; each record by itself, or collectively, or all by a strided view of the file; or by itself,
+ * when all that the round before has left was read by the same handle, and by none else. The last
  * READERS ranks (0) write nothing, and read at once. In each round other bytes are written into the
  * same file, which a reader has as some round has left it.
  */
@@ -14,9 +15,9 @@
 static int rank, nranks, bytes, count, turn;
 static MPI_Comm writers;
 
-static char value(int of, int record)
+static char value(int of, int record, int round)
 {
-    return (char)('a' + (of + record + 7 * turn) % 26);
+    return (char)('a' + (of + record + 7 * round) % 26);
 }
 
 static int by_view(MPI_File file, const char *records)
@@ -47,16 +48,34 @@ static int by_record(MPI_File file, const char *records, int all)
     return bad;
 }
 
+/* What the round before has left, by each rank before anybody writes. */
+static int has_round_before(MPI_File file)
+{
+    size_t n = (size_t)(bytes * count * nranks);
+    char *data = malloc(n);
+    MPI_Status status;
+    int bad = MPI_File_read_at(file, 0, data, (int)n, MPI_BYTE, &status) != MPI_SUCCESS;
+
+    for (size_t i = 0; turn > 0 && !bad && i < n; i++)
+        bad = data[i] != value((int)(i / (size_t)bytes) % nranks,
+                               (int)(i / (size_t)bytes) / nranks, turn - 1);
+    if (bad)
+        fprintf(stderr, "rank %d, round %d: not what was left\n", rank, turn);
+    free(data);
+    MPI_Barrier(writers);
+    return bad;
+}
+
 static int write_file(const char *path, const char *how)
 {
     size_t len = (size_t)bytes;
     char *records = malloc(len * (size_t)count);
     char why[MPI_MAX_ERROR_STRING];
     MPI_File file;
-    int bad, rc, n;
+    int bad = 0, rc, n;
 
     for (int i = 0; i < count; i++)
-        memset(records + len * (size_t)i, value(rank, i), len);
+        memset(records + len * (size_t)i, value(rank, i, turn), len);
     rc =
         MPI_File_open(writers, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     if (rc != MPI_SUCCESS) {
@@ -64,8 +83,10 @@ static int write_file(const char *path, const char *how)
         fprintf(stderr, "rank %d: cannot open %s: %s\n", rank, path, why);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    bad = strcmp(how, "view") == 0 ? by_view(file, records)
-                                   : by_record(file, records, strcmp(how, "all") == 0);
+    if (strcmp(how, "update") == 0)
+        bad = has_round_before(file);
+    bad |= strcmp(how, "view") == 0 ? by_view(file, records)
+                                    : by_record(file, records, strcmp(how, "all") == 0);
     bad |= MPI_File_close(&file) != MPI_SUCCESS;
     free(records);
     return bad;
@@ -75,12 +96,10 @@ static int write_file(const char *path, const char *how)
 static int is_of(const char *data, size_t size, int round)
 {
     size_t len = (size_t)bytes, n = (size_t)(count * nranks);
-    int saved = turn, is = size == n * len;
+    int is = size == n * len;
 
-    turn = round;
     for (size_t i = 0; is && i < n * len; i++)
-        is = data[i] == value((int)(i / len) % nranks, (int)(i / len) / nranks);
-    turn = saved;
+        is = data[i] == value((int)(i / len) % nranks, (int)(i / len) / nranks, round);
     return is;
 }
 
@@ -127,7 +146,8 @@ int main(int argc, char **argv)
         bad = rank < nranks ? write_file(argv[1], argv[2]) : read_file(argv[1], 1);
         if (rank < nranks)
             MPI_Barrier(writers);
-        bad |= read_file(argv[1], rank >= nranks);
+        if (strcmp(argv[2], "update") != 0 || turn + 1 == turns)
+            bad |= read_file(argv[1], rank >= nranks);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Comm_free(&writers);

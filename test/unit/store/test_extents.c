@@ -272,6 +272,7 @@ static void test_version(void **state)
     is(list, "");
     store_extents_add_reset(extents, 1, born); /* it was emptied */
     assert_false(store_extents_version(extents, 1, born, &last));
+    assert_int_equal(last.size, 0);
     assert_int_equal(store_extents_list(extents, 1, born, &other, 0, 0, &list), -1);
     assert_int_equal(errno, ENODATA);
 }

@@ -276,8 +276,15 @@ static void test_base_joined(void **state)
 
     (void)state;
     make_copy("joined", 100);
+    second = store_marks_begin(marks, "joined"); /* another one is about to look */
+    more = open(scratch_path(scratch, "joined"), O_RDWR);
+    assert_int_equal(store_marks_opened(marks, second, more, false), 0);
     fd = begin("joined", O_RDWR);
     first = mark_of_open;
+    store_marks_base(marks, first, &base);
+    assert_int_equal(base.time, 1000000000000000005);
+    mark_of_open = second;
+    end("joined", more);
     more = begin("joined", O_RDWR);
     second = mark_of_open;
     store_marks_base(marks, second, &base); /* which is not changed yet */
