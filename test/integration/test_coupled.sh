@@ -28,7 +28,8 @@ for io in romio321 ompio; do
     fi
     if [ $io = romio321 ] || [ "$LEVEL" != short ]; then
         clean_ssd
-        job_ok 120 4@n0,n1 "$C" write "$SSD" "$files" turns -- 3@n0,n1,n2 "$C" read "$SSD" "$files" turns
+        [ $io = romio321 ] && turns=$files || turns=6
+        job_ok 120 4@n0,n1 "$C" write "$SSD" $turns turns -- 3@n0,n1,n2 "$C" read "$SSD" $turns turns
         is_well
     fi
     if [ $io = ompio ] || [ "$LEVEL" != short ]; then

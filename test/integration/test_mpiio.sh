@@ -32,7 +32,7 @@ for io in romio321 ompio; do
     for where in 4@n0,n1,n2 5@n0,n1,n2; do
         [ "$LEVEL" != short ] || [ $io$where != romio3214@n0,n1,n2 ] || continue
         clean_ssd
-        job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" at 4096 20 1 $([ "$LEVEL" = short ] && echo 5 || echo 20)
+        job_ok 60 "$where" "$PROGS/mpi_file" "$SSD/f" at 4096 20 1 $([ "$LEVEL" = short ] && echo 5 || echo 10)
         grep -q ' ranks, 0 bad' "$OUT" || fail "$io $where beside a reader: $(cat "$OUT")"
         runs=$((runs + 1))
     done
