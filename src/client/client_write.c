@@ -184,8 +184,8 @@ int client_write_begin(enum engine_role role, const char *upath, int flags,
         fetch_to_write(client, role, upath, flags, waits, &noted) < 0) {
         if (errno != ENOENT)
             return -1;
-        shared =
-            false; /* what lies here, if anything, is older, and no version to begin with */
+        /* What lies here, if anything, is older, and no version to begin with. */
+        shared = false;
     }
     errno = saved;
     if ((flags & O_ACCMODE) == O_RDONLY) /* it may create the file, but cannot write it */

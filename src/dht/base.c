@@ -23,6 +23,13 @@ static bool is_of(const struct dyad_base *base, const struct dyad_entry *entry)
            (base->time == whole + entry->mtime_nsec || base->time == whole);
 }
 
+struct dyad_base dht_base_from(const struct dyad_entry *found)
+{
+    return (struct dyad_base){
+        DYAD_BASE_FROM, found->size,
+        (uint64_t)found->mtime_sec * UTIL_NSEC_PER_SEC + found->mtime_nsec, false, false};
+}
+
 struct dyad_base dht_base_version(const struct dyad_version *version)
 {
     return (struct dyad_base){DYAD_BASE_VERSION,

@@ -15,6 +15,8 @@
  * other; nothing is lost of an empty file that was empty before. Thread-safe (no state). */
 bool dht_base_is_overtaken(const struct dyad_base *base, const struct dyad_entry *there,
                            const uint8_t *storage);
+/* The base of a writer that has found the file of that entry. */
+struct dyad_base dht_base_from(const struct dyad_entry *found);
 /* The base of a publish that replaces that version, and no other of another storage. */
 struct dyad_base dht_base_version(const struct dyad_version *version);
 

@@ -68,7 +68,8 @@ bool store_extents_version(struct store_extents *extents, uint64_t ino, uint64_t
 bool store_extents_end(struct store_extents *extents, uint64_t number, uint64_t planned_end,
                        uint64_t end);
 
-/* The ranges that are recorded of the file, since it was that version (NULL: all), sorted, by `writer` only (0: by all) but not by
+/* The ranges that are recorded of the file, since it was that version (NULL: all), sorted, by
+ * `writer` only (0: by all) but not by
  * `but` (0: nobody; STORE_EXTENTS_OTHERS). 0 and *list, to be freed by store_extent_list_free();
  * or -1: ENOMEM, or ENODATA: some of it is not kept any more, it is not known to have been that
  * version, or the file system keeps no times of birth. */

@@ -123,7 +123,8 @@ bool store_marks_joins(struct store_marks *marks, store_mark_t mark);
 void store_marks_may_record_later(struct store_marks *marks, store_mark_t mark);
 /* After store_marks_look(). True: what is written by way of the description is to be
  * recorded from now on. False: the file had bytes of which there is no record (with `since` its
- * changes suffice: store_extents_add_version()), or others do not record what they write; then, when it is on record that not all is
+ * changes suffice: store_extents_add_version()), or others do not record what they write; then,
+ * when it is on record that not all is
  * (store_extents_add_unknown()), call store_marks_record_later() if *later, and else
  * store_marks_unrecord(). */
 bool store_marks_record(struct store_marks *marks, store_mark_t mark, bool since,

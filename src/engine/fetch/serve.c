@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "dht/base.h"
 #include "engine/core/local_file.h"
 #include "engine/core/module.h"
 #include "engine/fetch/prefetch.h"
@@ -33,7 +34,6 @@
 #include "engine/publish/produce.h"
 #include "util/crash.h"
 #include "store/extents.h"
-#include "util/clock.h"
 #include "util/fd_close.h"
 #include "util/log.h"
 
@@ -153,9 +153,7 @@ static bool is_unwritten(const struct served *s)
     const struct store_record *record = &s->record;
     const struct store_identity *id = &record->identity;
     const struct dyad_entry *entry = &record->entry;
-    const struct dyad_base version = {
-        DYAD_BASE_FROM, entry->size,
-        (uint64_t)entry->mtime_sec * UTIL_NSEC_PER_SEC + entry->mtime_nsec, false, false};
+    const struct dyad_base version = dht_base_from(entry);
     struct store_extent_list list;
     bool is;
 

@@ -78,8 +78,8 @@ static bool may_be_joined(const struct member_dmd *dmd, struct written *written)
     if (written->soon)
         return false;
     /* Also while its last close is under way, which may publish an empty file (MPI-IO). */
-    if (store_marks_recorded(dmd->marks, 0, ino,
-                             btime)) /* not what existed: that is fetched */
+    /* Not what existed: that is fetched. */
+    if (store_marks_recorded(dmd->marks, 0, ino, btime))
         return !store_extents_version(dmd->extents, ino, btime, &version) || !version.size;
     if (info->state != STORE_MARK_DIRTY ||
         !store_marks_record_all(dmd->marks, ino, btime, false) ||

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dht/base.h"
 #include "engine/core/local_file.h"
 #include "engine/core/member_impl.h"
 #include "engine/publish/produce_impl.h"
-#include "util/clock.h"
 
 static bool is_same_content(const struct dyad_entry *a, const struct dyad_entry *b)
 {
@@ -35,9 +35,7 @@ static bool is_recorded(const struct produce *p, const struct dyad_entry *known)
 
 void produce_base(struct produce *p, const struct dyad_entry *before)
 {
-    p->base = (struct dyad_base){
-        DYAD_BASE_FROM, before->size,
-        (uint64_t)before->mtime_sec * UTIL_NSEC_PER_SEC + before->mtime_nsec, false, false};
+    p->base = dht_base_from(before);
 }
 
 bool produce_is_anew(const struct produce *p)
