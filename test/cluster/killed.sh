@@ -32,6 +32,19 @@ mpirun_pids() {
     strays head 2>/dev/null | sed -n 's/^\([0-9]*\) mpirun --oversubscribe .*/\1/p'
 }
 
+# mpirun, and its daemons, which would need two seconds to notice.
+end_launcher() {
+    local node pid
+    for pid in $(mpirun_pids); do
+        node_exec head kill -9 "$pid" 2>/dev/null || true
+    done
+    for node in "${NODES[@]}"; do
+        for pid in $(strays "$node" 2>/dev/null | sed -n 's/^\([0-9]*\) orted .*/\1/p'); do
+            node_exec "$node" kill -9 "$pid" 2>/dev/null || true
+        done
+    done
+}
+
 all_ok() {
     local name
     for name in "$@"; do
@@ -41,7 +54,7 @@ all_ok() {
 
 # job_over SECONDS NAME...: after job_begin; these flags are made, and then no process of a rank is left.
 job_over() {
-    local end=$((SECONDS + $1)) bound=$1 pid
+    local end=$((SECONDS + $1)) bound=$1
     shift
     until all_ok "$@"; do
         [ $SECONDS -lt $end ] || fail "job $JOBS did not do its work within $bound s: $(cd "$WORK" && ls ok.* 2>/dev/null) of $*"
@@ -50,11 +63,9 @@ job_over() {
     done
     until ! ranks_left >/dev/null; do
         [ $SECONDS -lt $end ] || fail "job $JOBS did not end within $bound s: $(ranks_left)"
-        sleep 0.05
+        sleep 0.2
     done
-    for pid in $(mpirun_pids); do
-        node_exec head kill -9 "$pid" 2>/dev/null || true
-    done
+    end_launcher
     { job_wait || true; } 2>/dev/null
     sanitizers_silent
     nothing_left

@@ -3,7 +3,7 @@
 #
 # A rank runs bash -c "$RANK"'...', and finds $WORK in its environment as W. What has happened is a file there, which all
 # nodes see: wait_for NAME; made NAME. timed NAME COMMAND ARG... notes how long that took, and ends the rank if it fails.
-RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.02; done; }
+RANK='wait_for() { until [ -e "$W/$1" ]; do sleep 0.05; done; }
 made() { : >"$W/$1"; }
 timed() {
     local begin=$EPOCHREALTIME name=$1

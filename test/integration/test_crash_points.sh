@@ -7,14 +7,19 @@
 . "$TEST_DIR/cluster/steps.sh"
 crash_build
 cluster_up 2
-COMMON=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=2)
+COMMON=("W=$WORK" "SSD=$SSD" DYAD_LOG=info "DYAD_LOG_FILE=$LOG" PMIX_MCA_gds=hash DYAD_JOIN_TIMEOUT=3)
 RANK+='hello() { echo $$ >"$W/flag.pid.$1.new" && mv "$W/flag.pid.$1.new" "$W/flag.pid.$1"; }
 # The one whose end is to be waited for, by a rank of its node.
-gone() { wait_for "flag.pid.$1"; while kill -0 "$(cat "$W/flag.pid.$1")" 2>/dev/null; do sleep 0.02; done; made "flag.gone.$1"; }
+gone() { wait_for "flag.pid.$1"; while kill -0 "$(cat "$W/flag.pid.$1")" 2>/dev/null; do sleep 0.05; done; made "flag.gone.$1"; }
 text() { local i; for i in 1 2 3 4 5 6 7 8; do echo "$1: this is line $i of what was written there, and all of it must come"; done; }
 right() { [ "$(cat "$SSD/$1")" = "$(text "$2")" ]; }
 '
 IDLE=$RANK'hello idle; wait_for flag.over'
+
+# beside NODE SCRIPT: a process that is no rank (one that never joins costs each job 3 s), until it is done or the job is over.
+beside() {
+    node_exec "$1" env "${COMMON[@]}" bash -c "$RANK$2" </dev/null >>"$WORK/beside" 2>&1 &
+}
 
 # case_begin DYAD_CRASH
 case_begin() {
@@ -40,7 +45,7 @@ CHECK='check() {
     for name in "${!last[@]}"; do
         case ${last[$name]} in
         -) # between two versions: one of them whole, or an error
-            if content=$(DYAD_WAIT=none cat "$SSD/$name" 2>/dev/null) && [ "$PMIX_RANK" = 3 ]; then
+            if content=$(DYAD_WAIT=none cat "$SSD/$name" 2>/dev/null) && [ "$PMIX_RANK" = 2 ]; then
                 [ "$content" = "$(text "$name")" ] || [ "$content" = "$(text "again${name#f}")" ]
             fi ;;
         gone) ! [ -e "$SSD/$name" ] ;;
@@ -52,6 +57,7 @@ CHECK='check() {
 # Rank 0 writes 12 files and writes them anew, then would remove one. Rank 1 is its neighbour, rank 2 on another node.
 writer() {
     case_begin "0/$1"
+    beside n0 'gone 0'
     job_killed 40 "near far" \
         1@n0 bash -c "$RANK"'hello 0
             for i in 1 2 3 4 5 6 7 8 9 10 11 12; do text "f$i" >"$SSD/f$i"; echo "f$i f$i" >>"$W/acked"; done
@@ -60,7 +66,6 @@ writer() {
             done
             echo "f12 -" >>"$W/acked"; rm "$SSD/f12"; echo "f12 gone" >>"$W/acked"; wait_for flag.over' -- \
         1@n0 bash -c "$RANK$CHECK"'wait_for flag.gone.0; check; made ok.near; wait_for flag.over' -- \
-        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; wait_for flag.over' -- \
         1@n1 bash -c "$RANK$CHECK"'wait_for flag.gone.0; check; made ok.far; wait_for ok.near; made flag.over'
     died 0
 }
@@ -76,10 +81,10 @@ done
 # waits for it already and for who comes later.
 closer() {
     case_begin "0/$1"
+    beside n0 'gone 0'
     job_killed 40 "near far late" \
         1@n0 bash -c "$RANK"'hello 0; text new >"$SSD/new"; wait_for flag.over' -- \
         1@n0 bash -c "$RANK"'hello 1; right new new; made ok.near; wait_for flag.over' -- \
-        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'right new new; made ok.far; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'wait_for ok.near; wait_for ok.far; right new new; made ok.late; made flag.over'
     died 0
@@ -93,13 +98,13 @@ done
 # was written anew.
 reader() {
     case_begin "1/$1"
+    beside n1 'gone 1'
     job_killed 40 "first second" \
         1@n0 bash -c "$RANK"'for i in 1 2 3 4; do text "r$i" >"$SSD/r$i"; done; made flag.written; wait_for ok.first
             for i in 1 2 3 4; do text "again$i" >"$SSD/r$i"; done; made flag.rewritten; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'hello 1; wait_for flag.written; for i in 1 2 3 4; do right "r$i" "r$i"; done; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'wait_for flag.gone.1; for i in 2 4; do right "r$i" "r$i"; done; made ok.first
-            wait_for flag.rewritten; for i in 1 2 3 4; do right "r$i" "again$i"; done; made ok.second; made flag.over' -- \
-        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+            wait_for flag.rewritten; for i in 1 2 3 4; do right "r$i" "again$i"; done; made ok.second; made flag.over'
     died 1
 }
 
@@ -110,13 +115,13 @@ done
 # Rank 1 is killed before or after it has removed a copy that is out of date: its neighbour, rank 2, does not open that.
 holder() {
     case_begin "1/$1"
+    beside n1 'gone 1'
     job_killed 40 near \
         1@n0 bash -c "$RANK"'for i in 1 2 3 4; do text "r$i" >"$SSD/r$i"; done; made flag.written; wait_for flag.read
             for i in 1 2 3 4; do text "again$i" >"$SSD/r$i"; done; made flag.rewritten; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'hello 1; wait_for flag.written; for i in 1 2 3 4; do right "r$i" "r$i"; done; made flag.read; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'wait_for flag.gone.1; wait_for flag.rewritten; for i in 1 2 3 4; do right "r$i" "again$i"; done
-            made ok.near; made flag.over' -- \
-        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+            made ok.near; made flag.over'
     died 1
 }
 
@@ -128,14 +133,14 @@ done
 # them on their node ($2: these) or not.
 maker() {
     case_begin "1/$1"
-    job_killed 40 "near" \
+    beside n1 'gone 1'
+    beside n1 'wait_for flag.written; until [ -e "$W/flag.read" ]; do for i in 1 2 3 4; do [ -s "$SSD/m$i" ]; done; done
+        for i in 1 2 3 4; do until right "m$i" "again$i"; do sleep 0.02; done; done; made flag.seen'
+    job_killed 40 near \
         1@n0 bash -c "$RANK"'wait_for flag.written; for i in 1 2 3 4; do text "again$i" >"$SSD/m$i"; done; made flag.rewritten; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'hello 1; for i in 1 2 3 4; do text "m$i" >"$SSD/m$i"; done; made flag.written; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'wait_for flag.gone.1; wait_for flag.rewritten; for i in '"$2"'; do right "m$i" "again$i"; done; made flag.read
-            wait_for flag.seen; made ok.near; made flag.over' -- \
-        1@n1 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; until [ -e "$W/flag.read" ]; do for i in 1 2 3 4; do [ -s "$SSD/m$i" ]; done; done
-            for i in 1 2 3 4; do until right "m$i" "again$i"; do sleep 0.02; done; done; made flag.seen; wait_for flag.over' -- \
-        1@n1 env -u LD_PRELOAD bash -c "$RANK"'gone 1; wait_for flag.over'
+            wait_for flag.seen; made ok.near; made flag.over'
     died 1
 }
 
@@ -149,14 +154,14 @@ maker fetch-complete ""
 # stopped meanwhile so that it is not the first, takes over what both have left.
 successor() {
     case_begin "1/$1"
+    beside n0 'wait_for flag.written; wait_for flag.pid.1; wait_for flag.pid.2
+        kill -STOP "$(cat "$W/flag.pid.2")"; made flag.die; gone 0; gone 1; kill -CONT "$(cat "$W/flag.pid.2")"'
     job_killed 40 "far near" \
         1@n0 bash -c "$RANK"'hello 0; for i in 1 2 3 4 5 6; do text "a$i" >"$SSD/a$i"; text x >"$SSD/gone$i"; done
             for i in 1 2 3; do right "c$i" "c$i"; done; made flag.written; wait_for flag.die; for i in 1 2 3 4 5 6; do env -u LD_PRELOAD rm "$SSD/gone$i"; done; kill -KILL $$' -- \
         1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
         1@n0 bash -c "$RANK"'hello 2; wait_for flag.rewritten; right c1 again1; right c2 c2; ! [ -e "$SSD/c3" ]
             for i in 1 2 3 4 5 6; do right "a$i" "a$i"; done; made ok.near; wait_for flag.over' -- \
-        1@n0 env -u LD_PRELOAD bash -c "$RANK"'wait_for flag.written; wait_for flag.pid.1; wait_for flag.pid.2
-            kill -STOP "$(cat "$W/flag.pid.2")"; made flag.die; gone 0; gone 1; kill -CONT "$(cat "$W/flag.pid.2")"; wait_for flag.over' -- \
         1@n1 bash -c "$RANK"'for i in 1 2 3; do text "c$i" >"$SSD/c$i"; done; wait_for flag.gone.1
             for i in 1 2 3 4 5 6; do right "a$i" "a$i"; while [ -e "$SSD/gone$i" ]; do sleep 0.05; done; done
             text again1 >"$SSD/c1"; rm "$SSD/c3"; made flag.rewritten; made ok.far; wait_for ok.near; made flag.over'
@@ -202,12 +207,12 @@ export NAMES
 # renamer WHAT POINT: by the member.
 renamer() {
     case_begin "0/$2,1/${3:-none}"
+    beside n0 'gone 0'"${3:+; gone 1}"
     job_killed 40 far \
         1@n0 env "NAMES=$NAMES" python3 -c "$NAMES"'
 open(os.environ["W"] + "/flag.pid.0", "w").write("%d\n" % os.getpid()); prepare(); change("'"$1"'")' -- \
         1@n0 bash -c "$RANK"'hello 1; wait_for flag.over' -- \
         1@n0 bash -c "$IDLE" -- \
-        1@n0 env -u LD_PRELOAD bash -c "$RANK"'gone 0; '"${3:+gone 1; }"'wait_for flag.over' -- \
         1@n1 bash -c "$RANK$CHANGED"'right over old || [ '"$1"' = replace ]; wait_for flag.gone.0; changed '"$1"'; made ok.far; made flag.over'
     died 0 ${3:+1}
 }
@@ -280,8 +285,8 @@ if [ -n "$PYTHON" ]; then
     for point in 0/pieces-apply 0/pieces-applied 1/pieces-send; do
         case_begin "$point"
         JOB_ENV+=(ALONE=1 DYAD_TIMEOUT=5)
-        job_killed 40 other 1@n0 "$PYTHON" -c "$PIECES" 0 "${point%%/*}" -- 1@n1 "$PYTHON" -c "$PIECES" 1 "${point%%/*}" -- \
-            "1@n${point%%/*}" env -u LD_PRELOAD bash -c "$RANK"'gone '"${point%%/*}"'; wait_for flag.over'
+        beside "n${point%%/*}" "gone ${point%%/*}"
+        job_killed 40 other 1@n0 "$PYTHON" -c "$PIECES" 0 "${point%%/*}" -- 1@n1 "$PYTHON" -c "$PIECES" 1 "${point%%/*}"
         died "${point%%/*}"
     done
     for point in 0/pieces-apply 0/pieces-applied; do
